@@ -1,0 +1,19 @@
+"""perfrun: a benchmark runner for ML frameworks.
+
+Map of the package, in the order in which a run passes through it:
+
+    benchmark.py   entry point            runner.py      the trial loop
+    cli.py         argv -> RunPlan        launchers/     start and stop a trial's process
+    plan.py        what to do, as values  worker/        runs inside the environment under test
+    workspace.py   git checkouts          probes/        what is watched from outside
+    downloads.py   data sets              summary.py     the PerfZero document
+    image.py       framework images       reports/       what a person reads
+
+This file is also read inside the environment under test, so it imports nothing but the author API.
+"""
+
+from perfrun.worker.author import Benchmark
+
+__version__ = "0.1.0"
+
+__all__ = ["Benchmark", "__version__"]

@@ -1,0 +1,34 @@
+"""Every error that ends a command, and the exit status it stands for.
+
+    PerfrunError            3  something is wrong with perfrun or the machine under it
+    ├── UsageError          2  the command line, a flag's value, or what it names
+    ├── WorkspaceError      2  a checkout or a download that cannot be had as asked
+    └── Interrupted       130  Ctrl-C or a termination signal
+
+A benchmark that fails is not an error of perfrun's: it is an `Outcome`.
+The one place that catches these is `perfrun.benchmark.main`.
+"""
+
+
+class PerfrunError(Exception):
+    """Base of all errors that perfrun raises on purpose; the text is what the user reads."""
+
+    exit_code = 3
+
+
+class UsageError(PerfrunError):
+    """What the user asked for cannot be right. One line: what, where, what to do."""
+
+    exit_code = 2
+
+
+class WorkspaceError(PerfrunError):
+    """Code or data that the run needs cannot be put into the workspace as asked."""
+
+    exit_code = 2
+
+
+class Interrupted(PerfrunError):  # noqa: N818 - it is a state of the run, not a mistake
+    """The user, or the system, asked the run to stop."""
+
+    exit_code = 130

@@ -1,0 +1,117 @@
+"""The author API: the `Benchmark` base class, for any framework or none.
+
+The constructor is PerfZero's and `report_benchmark` is TensorFlow's, file format included, so a
+class written for perfrun also runs under PerfZero, and the other way round.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+import sys
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from perfrun.worker.test_log import encode_entry
+
+PREFIX_VARIABLE = "TEST_REPORT_FILE_PREFIX"  # TensorFlow's name; PerfZero sets it too
+
+
+class Benchmark:
+    """Base class of benchmarks. A benchmark is a method without arguments that reports.
+
+    `output_dir` is the trial's own folder, `root_data_dir` holds the data sets, `tpu` is there for
+    PerfZero's sake. Other keywords (`--perfzero_constructor_args`) are kept in `constructor_args`.
+    """
+
+    def __init__(
+        self,
+        output_dir: Optional[str] = None,
+        root_data_dir: Optional[str] = None,
+        tpu: Optional[str] = None,
+        **kwargs: Any,
+    ) -> None:
+        self.output_dir: str = output_dir or "/tmp"
+        self.root_data_dir: Optional[str] = root_data_dir
+        self.tpu: Optional[str] = tpu
+        self.constructor_args: Dict[str, Any] = kwargs
+
+    def report_benchmark(
+        self,
+        iters: Optional[int] = None,
+        cpu_time: Optional[float] = None,
+        wall_time: Optional[float] = None,
+        throughput: Optional[float] = None,
+        extras: Optional[Mapping[str, Any]] = None,
+        name: Optional[str] = None,
+        metrics: Optional[Sequence[Mapping[str, Any]]] = None,
+    ) -> None:
+        """Report one result. Times are in seconds, throughput in units of work per second.
+
+        `extras` are notes: numbers stay numbers, everything else becomes text. `metrics` are dicts
+        with `name`, `value` and, where a bound decides success, `min_value` and `max_value` (both
+        inclusive). `name` replaces the method's name. A method may report several times; the first
+        report is the one that PerfZero's readers see. Raises TypeError for anything else.
+        """
+        entry_name = "%s.%s" % (type(self).__name__, name or self._reporting_method())
+        data = encode_entry(
+            entry_name,
+            iters=int(iters or 0),
+            cpu_time=float(cpu_time or 0.0),
+            wall_time=float(wall_time or 0.0),
+            throughput=float(throughput or 0.0),
+            extras=_checked_extras(extras),
+            metrics=_checked_metrics(metrics),
+        )
+        prefix = os.environ.get(PREFIX_VARIABLE)
+        if not prefix:
+            # Run outside any harness: say it where a person sees it.
+            sys.stdout.write("%s %s %s %s\n" % (entry_name, wall_time, metrics, extras))
+            return
+        _write_new(prefix, entry_name.replace("/", "__"), data)
+
+    def _reporting_method(self) -> str:
+        """Name of the outermost function whose `self` is a benchmark: helpers may report."""
+        name = "report_benchmark"
+        frame = sys._getframe(1)
+        while frame is not None:
+            if isinstance(frame.f_locals.get("self"), Benchmark):
+                name = frame.f_code.co_name
+            frame = frame.f_back  # type: ignore[assignment]
+        return name
+
+
+def _checked_extras(extras: Optional[Mapping[str, Any]]) -> Dict[str, Union[float, str]]:
+    if extras is not None and not isinstance(extras, Mapping):
+        raise TypeError("extras must be a dict, not %s" % type(extras).__name__)
+    return {
+        str(key): float(value) if isinstance(value, numbers.Real) else str(value)
+        for key, value in (extras or {}).items()
+    }
+
+
+def _checked_metrics(metrics: Optional[Sequence[Mapping[str, Any]]]) -> List[Dict[str, Any]]:
+    if metrics is not None and not isinstance(metrics, (list, tuple)):
+        raise TypeError("metrics must be a list of dicts, not %s" % type(metrics).__name__)
+    checked = []
+    for metric in metrics or ():
+        if not isinstance(metric, Mapping) or not {"name", "value"} <= set(metric):
+            raise TypeError("each metric is a dict with 'name' and 'value', not %r" % (metric,))
+        bounds = {
+            key: float(metric[key])
+            for key in ("min_value", "max_value")
+            if metric.get(key) is not None
+        }
+        checked.append({"name": str(metric["name"]), "value": float(metric["value"]), **bounds})
+    return checked
+
+
+def _write_new(prefix: str, name: str, data: bytes) -> None:
+    """Write a file that was not there: a second report never takes the first one's place."""
+    for number in range(1, 1_000_000):
+        path = prefix + name if number == 1 else "%s%d_%s" % (prefix, number, name)
+        try:
+            with open(path, "xb") as file:
+                file.write(data)
+            return
+        except FileExistsError:
+            continue

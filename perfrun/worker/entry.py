@@ -1,0 +1,57 @@
+"""The program of the worker: `python entry.py ORDER`, in the interpreter under test.
+
+ORDER is a JSON file that says what to do; `perfrun.launchers` and `perfrun.environment` write it.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+
+
+def _adopt_perfrun() -> None:
+    """Make `import perfrun` work without putting the folder that perfrun lies in on the path.
+
+    That folder may be the harness's own site-packages, whose libraries the benchmark must not see.
+    Runs at import, so that children made by multiprocessing's `spawn` have it too.
+    """
+    worker = os.path.dirname(os.path.abspath(__file__))
+    package = os.path.dirname(worker)
+    if sys.path and os.path.abspath(sys.path[0]) == worker:
+        del sys.path[0]
+    if "perfrun" in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(
+        "perfrun",
+        os.path.join(package, "__init__.py"),
+        submodule_search_locations=[package],
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["perfrun"] = module
+    spec.loader.exec_module(module)
+
+
+_adopt_perfrun()
+
+
+def main() -> int:
+    """Carry out the order and return the exit status."""
+    with open(sys.argv[1], encoding="utf-8") as file:
+        order = json.load(file)
+    # Checkouts come before installed packages, so that what was checked out is what is measured.
+    sys.path[0:0] = order.get("first_paths", [])
+    sys.path.extend(order.get("last_paths", []))
+    sys.argv = [sys.argv[0]]
+    if order["action"] == "run":
+        from perfrun.worker.trial import run_trial
+
+        return run_trial(order)
+    from perfrun.worker.services import SERVICES
+
+    return SERVICES[order["action"]](order)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

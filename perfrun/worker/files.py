@@ -1,0 +1,64 @@
+"""The outcome file: what the worker tells the harness, kept whatever happens to the disk.
+
+The file's blocks are taken before the benchmark starts, so a full disk cannot swallow the outcome;
+and it stays open, so neither can a folder that has become read-only. It is written aside as
+`outcome.next` and renamed to `outcome.json`; where the rename fails, the harness reads the former.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import Any, Dict
+
+RESERVED_BYTES = 128 * 1024
+OUTCOME = "outcome.json"
+ASIDE = "outcome.next"
+
+
+class OutcomeFile:
+    """Holds the outcome while the trial runs; `save` may be called at every phase."""
+
+    def __init__(self, folder: str) -> None:
+        self._aside = os.path.join(folder, ASIDE)
+        self._path = os.path.join(folder, OUTCOME)
+        self._file = open(self._aside, "wb", buffering=0)
+        with contextlib.suppress(OSError):  # a disk that is full already: what fits is there
+            self._file.write(b" " * RESERVED_BYTES)
+
+    def save(self, outcome: Dict[str, Any]) -> None:
+        """Write what is known so far. Blanks after the JSON keep the reserved blocks taken."""
+        data = json.dumps(_trimmed(outcome)).encode("ascii", "backslashreplace")
+        self._file.seek(0)
+        self._file.write(data.ljust(RESERVED_BYTES))
+
+    def finish(self, outcome: Dict[str, Any]) -> None:
+        """Write the last word and give the file its name."""
+        self.save(outcome)
+        self._file.close()
+        with contextlib.suppress(OSError):  # else the harness finds it under its first name
+            os.replace(self._aside, self._path)
+
+
+def _trimmed(outcome: Dict[str, Any]) -> Dict[str, Any]:
+    """Cut a very long message or traceback, so that the outcome fits what was reserved."""
+    error = outcome.get("error")
+    if not error:
+        return outcome
+    limit = RESERVED_BYTES // 8  # JSON may write one character as six
+    short = {
+        key: value[:256] + "\n[...]\n" + value[-limit:]
+        if isinstance(value, str) and len(value) > limit + 300
+        else value
+        for key, value in error.items()
+    }
+    return dict(outcome, error=short)
+
+
+def write_json(path: str, value: Any) -> None:
+    """Write JSON aside and rename it, so that no reader sees half a file."""
+    aside = path + ".next"
+    with open(aside, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+    os.replace(aside, path)

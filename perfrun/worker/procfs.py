@@ -1,0 +1,61 @@
+"""Facts about a process that only the Linux kernel knows. Absent elsewhere: None, never zero.
+
+Source: Documentation/filesystems/proc.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Optional
+
+
+def memory_marks(pid: str = "self") -> Dict[str, Optional[int]]:
+    """Return the kernel's high-water marks of a live process, in bytes.
+
+    `peak_rss_bytes` is VmHWM (since exec, or since `reset_peak`), `peak_vms_bytes` VmPeak. Both
+    are gone once the process is a zombie, so a process reads its own as its last act.
+    """
+    marks: Dict[str, Optional[int]] = {"peak_rss_bytes": None, "peak_vms_bytes": None}
+    wanted = {b"VmHWM:": "peak_rss_bytes", b"VmPeak:": "peak_vms_bytes"}
+    try:
+        with open("/proc/%s/status" % pid, "rb") as file:
+            for line in file:
+                key = wanted.get(line.split(None, 1)[0])
+                if key:
+                    marks[key] = int(line.split()[1]) * 1024
+                if line.startswith(b"VmRSS:"):
+                    break
+    except (OSError, ValueError, IndexError):
+        pass
+    return marks
+
+
+def reset_peak() -> bool:
+    """Set this process's VmHWM to what is resident now; say whether the kernel did it."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+        return True
+    except OSError:
+        return False
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, so that nothing is left running.
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL); see prctl(2). A system without it just does without.
+    """
+    _prctl(1, 9)
+
+
+def adopt_orphans() -> bool:
+    """Make this process the parent of its descendants' orphans (prctl PR_SET_CHILD_SUBREAPER)."""
+    return _prctl(36, 1)
+
+
+def _prctl(option: int, value: int) -> bool:
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False

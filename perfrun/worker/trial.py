@@ -1,0 +1,207 @@
+"""One trial: import the module, make the object, call the method, say how it went."""
+
+from __future__ import annotations
+
+import faulthandler
+import hashlib
+import importlib
+import logging
+import os
+import platform
+import signal
+import sys
+import time
+import traceback
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, Optional
+
+from perfrun.worker import procfs
+from perfrun.worker.author import PREFIX_VARIABLE
+from perfrun.worker.files import OutcomeFile
+from perfrun.worker.frameworks import loaded_frameworks, main_framework
+from perfrun.worker.profiler import WindowedProfiler
+from perfrun.worker.reports import ReportKeeper
+
+STACK = "stack.txt"
+LOG_FORMAT = "%(asctime)s %(levelname)s: %(message)s"
+
+
+class ResolutionError(ImportError):
+    """The module did not come from the checkout that holds it."""
+
+
+class Trial:
+    """What becomes known of one trial, phase by phase."""
+
+    def __init__(self, order: Dict[str, Any]) -> None:
+        self.order = order
+        self.benchmark_class: Any = None
+        self.outcome: Dict[str, Any] = {
+            "complete": False,
+            "phase": "start",
+            "pid": os.getpid(),
+            "error": None,
+            "phases": {},
+            "timestamp": time.time(),
+            "memory": {},
+            "module_file": None,
+            "module_sha256": None,
+            "framework": None,
+            "frameworks": [],
+            "python_version": platform.python_version(),
+            "unsaved_reports": [],
+            "notes": [],
+        }
+        self.file = OutcomeFile(order["private_dir"])
+        self.keeper = ReportKeeper(os.path.join(order["output_dir"], "proto_"))
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time one phase: seconds of wall clock and of CPU (all threads)."""
+        self.outcome["phase"] = name
+        wall, cpu = time.perf_counter(), time.process_time()
+        try:
+            yield
+        finally:
+            self.outcome["phases"][name] = {
+                "wall_s": time.perf_counter() - wall,
+                "cpu_s": time.process_time() - cpu,
+            }
+
+    def run(self) -> None:
+        """Go through the phases; whatever the benchmark raises goes through."""
+        method = self.order["method"]
+        with self.phase("import"):
+            module = importlib.import_module(method["module"])
+        self._note_module(module)
+        self.benchmark_class = getattr(module, method["class_name"])
+        parse_flags(self.order["benchmark_flags"])
+        with self.phase("construct"):
+            instance = self.benchmark_class(**self.order["constructor"])
+        bound = getattr(instance, method["name"])
+        os.environ[PREFIX_VARIABLE] = os.path.join(self.order["output_dir"], "proto_")
+        self.keeper.watch(type(instance))
+        self._before_method()
+        profiler = WindowedProfiler(
+            self.order["profiler_windows"], os.path.join(self.order["output_dir"], "profiler_data")
+        )
+        profiler.start()
+        try:
+            with self.phase("method"):
+                bound()
+        finally:
+            profiler.stop()
+            self.outcome["notes"] += profiler.notes
+
+    def _note_module(self, module: Any) -> None:
+        path = getattr(module, "__file__", None)
+        self.outcome["module_file"] = path
+        if path:
+            with open(path, "rb") as file:
+                self.outcome["module_sha256"] = hashlib.sha256(file.read()).hexdigest()
+        check_resolution(self.order["method"]["module"], path, self.order["first_paths"])
+
+    def _before_method(self) -> None:
+        """Save what is known, so that a method which kills the process leaves it behind."""
+        self.outcome["memory"]["before_method"] = procfs.memory_marks()
+        self.outcome["memory"]["reset"] = procfs.reset_peak()
+        self.outcome["frameworks"] = loaded_frameworks()
+        self.outcome["framework"] = main_framework(self.benchmark_class)
+        self.outcome["timestamp"] = time.time()
+        self.outcome["phase"] = "method"
+        self.file.save(self.outcome)
+
+    def finish(self) -> None:
+        """Write the last word. The memory marks are read as late as can be."""
+        self.outcome["frameworks"] = loaded_frameworks()
+        self.outcome["framework"] = main_framework(self.benchmark_class)
+        self.outcome["unsaved_reports"] = self.keeper.unsaved
+        self.outcome["complete"] = True
+        self.outcome["memory"]["end"] = procfs.memory_marks()
+        self.file.finish(self.outcome)
+
+
+def check_resolution(module: str, path: Optional[str], checkouts: Any) -> None:
+    """Raise when a checkout on the path holds `module` but it was imported from elsewhere."""
+    relative = os.path.join(*module.split("."))
+    for checkout in checkouts:
+        wanted = [
+            os.path.join(checkout, relative + ".py"),
+            os.path.join(checkout, relative, "__init__.py"),
+        ]
+        there = [file for file in wanted if os.path.exists(file)]
+        if there and not (path and os.path.realpath(path) in map(os.path.realpath, there)):
+            raise ResolutionError(
+                "%s is in the checkout %s, but Python took it from %s: a package of the same name "
+                "is installed or comes first" % (module, checkout, path)
+            )
+
+
+def parse_flags(arguments: Any) -> None:
+    """Let absl parse the flags that were given after `--`, if any were."""
+    if not arguments:
+        return
+    from absl import flags
+
+    rest = flags.FLAGS([sys.argv[0], *arguments])[1:]
+    if rest:
+        raise flags.Error("'%s' is not a flag; flags begin with --" % rest[0])
+
+
+def run_trial(order: Dict[str, Any]) -> int:
+    """Run the trial that `order` describes; return the status to exit with."""
+    procfs.die_with_parent()
+    if os.getppid() != order["parent_pid"]:
+        return 1  # the harness died before the kernel was asked to tell
+    stack = open(os.path.join(order["private_dir"], STACK), "w")
+    faulthandler.enable(stack)
+    # SIGTERM leaves a dump and then ends the process; SIGQUIT only leaves the dump.
+    faulthandler.register(signal.SIGTERM, stack, chain=True)
+    faulthandler.register(signal.SIGQUIT, stack)
+    for stream in (sys.stdout, sys.stderr):
+        # Lines must be on disk when the process dies, and seen when they are printed.
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    log_to_files(order)
+    trial = Trial(order)
+    status = _outcome_of(trial)
+    trial.finish()
+    return status
+
+
+def _outcome_of(trial: Trial) -> int:
+    try:
+        trial.run()
+        return 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        trial.outcome["error"] = {"kind": "exit", "message": str(error.code), "exit_code": code}
+        return code & 0xFF
+    except BaseException as error:  # noqa: BLE001 - a benchmark may raise anything
+        text = traceback.format_exc()
+        logging.getLogger().error("the benchmark failed\n%s", text)
+        trial.outcome["error"] = {
+            "kind": "exception",
+            "type": type(error).__name__,
+            "message": _text(error),
+            "traceback": text,
+        }
+        return 1
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an exception whose own text cannot be had
+        return "(no text)"
+
+
+def log_to_files(order: Dict[str, Any]) -> None:
+    """Give the root logger what PerfZero gives it: stderr, and `perfzero.log` of the trial."""
+    level = logging.DEBUG if order.get("debug") else logging.INFO
+    handlers: Any = [logging.StreamHandler()]
+    try:
+        path = os.path.join(order["output_dir"], "perfzero.log")
+        handlers.append(logging.FileHandler(path, encoding="utf-8"))
+    except OSError:
+        pass
+    logging.basicConfig(level=level, format=LOG_FORMAT, handlers=handlers)
