@@ -1,0 +1,59 @@
+# `make` prints the targets. Environments: .venv (perfrun), .envs/<framework> (what is measured).
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+METHODS ?= benchmarks.torch.efficientnet.EfficientNetB0.inference
+TRIALS ?= 3
+
+.PHONY: help
+help: ## Print the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+.PHONY: run
+run: $(VENV)/ready .envs/torch/ready ## Run EfficientNet-B0 inference in PyTorch, three trials
+	$(VENV)/bin/perfrun --python=.envs/torch/bin/python --benchmark_methods=$(METHODS) \
+	  --benchmark_num_trials=$(TRIALS)
+
+.PHONY: test
+test: $(VENV)/test-ready .envs/torch/ready .envs/tensorflow/ready ## Install what the tests need and run them
+	PERFRUN_TEST_TORCH_PYTHON=$(CURDIR)/.envs/torch/bin/python \
+	PERFRUN_TEST_TENSORFLOW_PYTHON=$(CURDIR)/.envs/tensorflow/bin/python \
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: $(VENV)/test-ready ## ruff and mypy
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+.PHONY: check
+check: lint test ## What CI runs: lint, then all tests
+
+.PHONY: bench
+bench: $(VENV)/ready .envs/tensorflow/ready ## Measure perfrun itself: overhead, checkout, memory, as ratios
+	$(VENV)/bin/python -m bench --tensorflow-python=.envs/tensorflow/bin/python $(BENCH_ARGS)
+
+.PHONY: image
+image: ## Build the container image (PyTorch; FRAMEWORK=tensorflow for the other)
+	$(PYTHON) setup.py --framework=$(or $(FRAMEWORK),torch)
+
+.PHONY: clean
+clean: ## Remove the environments; results in ./workspace stay
+	rm -rf $(VENV) .envs .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/ready: pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/test-ready: pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --editable '.[test,lint]'
+	@touch $@ $(VENV)/ready
+
+.envs/%/ready: scripts/install_framework.py
+	test -x .envs/$*/bin/python || $(PYTHON) -m venv .envs/$*
+	.envs/$*/bin/python scripts/install_framework.py --framework $*
+	@touch $@

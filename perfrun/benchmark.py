@@ -1,0 +1,117 @@
+"""The entry point: `perfrun`, `python -m perfrun` and `python3 perfrun/benchmark.py`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    # Run as a file, Python puts the package's own folder first on the path, where `plan` or
+    # `trial` would hide other people's modules. The folder above it is the right one.
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import json
+import os
+import tempfile
+import traceback
+from collections.abc import Sequence
+from datetime import datetime
+
+from perfrun import __version__
+from perfrun.errors import Interrupted, PerfrunError, UsageError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status. The one place that catches errors."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _command(words)
+    except PerfrunError as error:
+        _say(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return Interrupted.exit_code
+    except BrokenPipeError:
+        # The reader of our output has gone; so that Python's own flush at exit stays silent:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PerfrunError.exit_code
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("perfrun"):
+            return _internal_error(words)
+        _say(
+            f"the Python package {error.name!r} is missing in {sys.executable}; "
+            "install perfrun there with `python -m pip install .`, or use `make run`"
+        )
+        return UsageError.exit_code
+    except Exception:
+        return _internal_error(words)
+
+
+def _command(words: list[str]) -> int:
+    if words[:1] == ["list"]:
+        from perfrun.listing import list_command
+
+        return list_command(words[1:])
+    return _run(words)
+
+
+def _run(words: list[str]) -> int:
+    from perfrun.cli import parse
+    from perfrun.reports.terminal import Terminal
+    from perfrun.runner import run
+
+    plan = parse(words)
+    as_json = plan.output_format == "json"
+    terminal = Terminal(sys.stderr if as_json else sys.stdout, sys.stderr, quiet=plan.quiet)
+    result = run(plan, terminal)
+    terminal.results(result.trials)
+    if as_json:
+        document = {
+            "results": [
+                {
+                    "name": trial.name,
+                    "trial_id": trial.trial_id,
+                    "status": trial.status.value,
+                    "summary": trial.summary,
+                }
+                for trial in result.trials
+            ],
+            "workspace": str(plan.workspace),
+        }
+        sys.stdout.write(json.dumps(document) + "\n")
+    if result.interrupted:
+        _say("interrupted; `--resume` with the same flags goes on from here")
+        return Interrupted.exit_code
+    bad = [
+        trial
+        for trial in result.trials
+        if not trial.status.ran or (trial.status == "out_of_bounds" and plan.fail_on_bounds)
+    ]
+    return 1 if bad else 0
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"perfrun: {text}\n")
+
+
+def _internal_error(words: list[str]) -> int:
+    """Keep the traceback in a file and name it: the user's terminal gets one line."""
+    text = (
+        f"perfrun {__version__}, Python {sys.version}\n"
+        f"time: {datetime.now().isoformat()}\nargv: {words!r}\n\n{traceback.format_exc()}"
+    )
+    last = traceback.format_exc().strip().splitlines()[-1]
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="perfrun-error-", suffix=".log", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(text)
+        _say(f"internal error: {last}; the log is in {file.name}")
+    except OSError:
+        _say(f"internal error: {last}\n{text}")
+    return PerfrunError.exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

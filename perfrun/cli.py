@@ -1,0 +1,187 @@
+"""From the command line to a `RunPlan`. Empty means unset; everything wrong is found here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from perfrun import plan
+from perfrun.errors import UsageError
+from perfrun.flags import PERFZERO, PYTHON_VARIABLE, expanded, parser, unknown_flag
+from perfrun.plan import RunPlan
+from perfrun.redaction import redact
+
+DEFAULT_TIMEOUT_S = 24 * 3600.0
+
+
+def parse(argv: Sequence[str], *, listing: bool = False) -> RunPlan:
+    """Turn the command line into a plan. Raises UsageError; touches nothing."""
+    own, benchmark_flags = _split(_with_flagfiles(argv))
+    made = parser(listing=listing)
+    arguments, unknown = made.parse_known_args([expanded(word) for word in own])
+    if unknown:
+        raise UsageError(unknown_flag(unknown[0], made))
+    given = vars(arguments)
+    _refuse_gcp(given)
+    selectors = plan.parse_selectors(given["benchmark_methods"])
+    if not listing and not selectors and not given["allow_empty"]:
+        raise UsageError(
+            "nothing to run: name methods with --benchmark_methods=module.Class.method "
+            "(`perfrun list` shows them), or say --allow_empty"
+        )
+    return RunPlan(
+        selectors=selectors,
+        num_trials=_count(given["benchmark_num_trials"], given["allow_empty"]),
+        repos=plan.parse_repos(given["git_repos"]),
+        python_path=plan.parse_python_path(given["python_path"]),
+        use_cached_site_packages=given["use_cached_site_packages"],
+        workspace=Path(given["workspace"] or "workspace").absolute(),
+        root_data_dir=given["root_data_dir"] or "/data",
+        data=(
+            *plan.parse_data(given["gcs_downloads"], "--gcs_downloads"),
+            *plan.parse_data(given["data_downloads"], "--data_downloads"),
+        ),
+        execution_id=_folder_name(given["execution_id"]),
+        execution_label=given["execution_label"] or None,
+        ml_framework_build_label=given["ml_framework_build_label"] or None,
+        platform_name=given["platform_name"] or None,
+        system_name=given["system_name"] or None,
+        constructor_args=plan.parse_constructor_args(given["perfzero_constructor_args"]),
+        class_type=given["benchmark_class_type"] or None,
+        profiler_windows=plan.parse_profiler_windows(given["profiler_enabled_time"]),
+        upload_methods=plan.parse_upload_methods(given["result_upload_methods"]),
+        debug=given["debug"],
+        python=_interpreter(given["python"]),
+        timeout_s=_timeout(given["timeout"]),
+        output_format=_format(given["format"]),
+        quiet=given["quiet"],
+        fail_on_bounds=given["fail_on_bounds"],
+        allow_empty=given["allow_empty"],
+        resume=given["resume"],
+        benchmark_flags=tuple(benchmark_flags),
+        names=tuple(given.pop("names", ())),
+        flags=_recorded_flags(given),
+        argv=tuple(redact(word) for word in argv),
+    )
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part perfrun's words from the benchmark's, which follow `--`."""
+    words = list(argv)
+    if "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
+
+
+def _with_flagfiles(argv: Sequence[str]) -> list[str]:
+    """Put the contents of flag files in their place, by absl's rules."""
+    own, rest = _split(argv)
+    if any(word.startswith(("--flagfile", "-flagfile")) for word in own):
+        from absl import flags  # only here: it takes 30 ms to import
+
+        try:
+            values: Any = flags.FlagValues()  # type: ignore[no-untyped-call]
+            own = values.read_flags_from_files(own, force_gnu=True)
+        except flags.Error as error:
+            raise UsageError(f"--flagfile: {error}") from None
+    return [*own, "--", *rest] if rest else list(own)
+
+
+def _refuse_gcp(given: dict[str, Any]) -> None:
+    for name, _, is_gcp, _ in PERFZERO:
+        if is_gcp and given[name]:
+            raise UsageError(
+                f"--{name} needs Google Cloud, which perfrun does not use; leave it empty"
+            )
+
+
+def _count(text: Any, allow_empty: bool) -> int:
+    try:
+        count = int(text or 1) if text != "0" else 0
+    except ValueError:
+        raise UsageError(f"--benchmark_num_trials={text}: not a whole number") from None
+    if count < 0 or (count == 0 and not allow_empty):
+        raise UsageError(f"--benchmark_num_trials={text}: must be 1 or more")
+    return count
+
+
+def _timeout(text: str | None) -> float | None:
+    if not text:
+        return DEFAULT_TIMEOUT_S
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise UsageError(f"--timeout={text}: not a number of seconds") from None
+    if not 0 <= seconds < float("inf"):
+        raise UsageError(f"--timeout={text}: must be 0 (never) or more seconds")
+    return seconds or None
+
+
+def _format(text: str | None) -> str:
+    if text not in (None, "", "table", "json"):
+        raise UsageError(f"--format={text}: must be table or json")
+    return text or "table"
+
+
+def _folder_name(text: str | None) -> str | None:
+    if not text:
+        return None
+    if "/" in text or "\0" in text or text.startswith(".") or len(text.encode()) > 200:
+        raise UsageError(f"--execution_id={text!r}: must be usable as the name of a folder")
+    return text
+
+
+def _interpreter(text: str | None) -> str:
+    """Return the absolute path of the interpreter under test; check that it can be run.
+
+    The path is not resolved: a virtual environment's `python` is a link whose place matters.
+    """
+    named = text or os.environ.get(PYTHON_VARIABLE) or sys.executable
+    path = shutil.which(named)
+    if path is None:
+        why = "is not executable" if Path(named).is_file() else "is not there"
+        raise UsageError(f"--python={named}: {why}; name the interpreter of the environment")
+    path = os.path.abspath(path)  # noqa: PTH100 - Path.absolute would keep `..`
+    if text is None and path == sys.executable:
+        return path
+    try:
+        answer = subprocess.run(
+            [path, "-S", "-c", "import sys; print(*sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout.split()
+        version = (int(answer[0]), int(answer[1]))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        raise UsageError(f"--python={named}: does not run as a Python interpreter") from None
+    if version < (3, 8):
+        raise UsageError(
+            f"--python={named}: is Python {version[0]}.{version[1]}; workers need 3.8 or newer"
+        )
+    return path
+
+
+def _recorded_flags(given: dict[str, Any]) -> dict[str, Any]:
+    """What PerfZero records: every flag that is not None, in order of definition.
+
+    perfrun's own flags follow where they were given.
+    """
+    names = [name for name, *_ in PERFZERO]
+    recorded = {name: given[name] for name in names if given[name] is not None}
+    recorded["benchmark_num_trials"] = int(given["benchmark_num_trials"] or 1)
+    recorded.update({k: v for k, v in given.items() if k not in names and v and k != "flagfile"})
+    return {
+        key: [redact(item) for item in value]
+        if isinstance(value, list)
+        else redact(value)
+        if isinstance(value, str)
+        else value
+        for key, value in recorded.items()
+    }

@@ -1,0 +1,147 @@
+"""Every value that is written to disk, and its form there.
+
+Schema history of the `perfrun` section of a summary:
+    1   first version
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+class Status(str, Enum):
+    """How a trial ended."""
+
+    PASSED = "passed"
+    OUT_OF_BOUNDS = "out_of_bounds"  # it ran, and a metric missed its bounds
+    FAILED = "failed"  # it raised an exception, or could not be started
+    EXITED = "exited"  # sys.exit or os._exit, with any status
+    CRASHED = "crashed"  # a signal that perfrun did not send
+    OOM_KILLED = "oom_killed"  # the kernel killed it for want of memory
+    TIMED_OUT = "timed_out"
+    INTERRUPTED = "interrupted"  # Ctrl-C, or the harness itself was killed
+
+    @property
+    def ran(self) -> bool:
+        """True when the method came to its own end, so that its figures are whole."""
+        return self in (Status.PASSED, Status.OUT_OF_BOUNDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a trial ended and everything that explains it."""
+
+    status: Status
+    reason: str | None = None  # one line; None when passed
+    phase: str | None = None  # how far it came: start, import, construct, method
+    exit_code: int | None = None
+    signal: str | None = None  # name, as SIGSEGV
+    exception: Mapping[str, str] | None = None  # type, message, traceback
+    stack: str | None = None  # dump of all threads, when a signal or the deadline ended it
+    stderr_tail: str | None = None  # None when passed
+    stray_processes: tuple[str, ...] = ()  # left behind by the benchmark and killed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One metric of a report. `keys` is the order of the keys on the wire (see `summary`)."""
+
+    name: str
+    value: float
+    min_value: float | None = None
+    max_value: float | None = None
+    keys: tuple[str, ...] = ("name", "value")
+
+    @property
+    def in_bounds(self) -> bool:
+        """Bounds are inclusive. A NaN meets no bound."""
+        if math.isnan(self.value):
+            return self.min_value is None and self.max_value is None
+        low = -math.inf if self.min_value is None else self.min_value
+        high = math.inf if self.max_value is None else self.max_value
+        return low <= self.value <= high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One call of `report_benchmark`."""
+
+    name: str  # Class.method, or Class.<name=>
+    iters: int = 0
+    cpu_time: float = 0.0  # seconds
+    wall_time: float = 0.0  # seconds
+    throughput: float = 0.0  # 1/s
+    extras: tuple[Mapping[str, Any], ...] = ()
+    metrics: tuple[Metric, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What a trial used. None is unknown; `*_source` says where a figure came from.
+
+    Peaks are of the worker process unless they say `tree`. `exact` figures are the kernel's own
+    high-water marks; sampled ones can miss what came and went between two samples.
+    """
+
+    peak_rss_bytes: int | None = None
+    peak_rss_source: str | None = None  # VmHWM at end | VmHWM polled | ru_maxrss
+    peak_rss_exact: bool = False
+    peak_vms_bytes: int | None = None
+    peak_vms_source: str | None = None  # VmPeak at end | VmPeak polled
+    before_method_peak_rss_bytes: int | None = None  # imports and construction
+    method_peak_rss_bytes: int | None = None  # None where the kernel cannot reset VmHWM
+    tree_peak_rss_bytes: int | None = None  # sum of RSS over the process tree, sampled
+    tree_peak_processes: int | None = None
+    max_cpu_percent: float | None = None  # of one core, largest window of 0.1 s or more
+    user_cpu_s: float | None = None  # whole trial, waited-for children included
+    system_cpu_s: float | None = None
+    elapsed_s: float | None = None  # from starting the worker to its end
+    samples: int = 0
+    sampling_rate_hz: float | None = None  # as achieved
+    observer_cpu_s: float | None = None  # CPU time that watching took
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The software under test, as a throw-away worker found it."""
+
+    python: Mapping[str, Any] = field(default_factory=dict)
+    distributions: Mapping[str, str] = field(default_factory=dict)  # name -> version
+    distributions_sha256: str | None = None
+    direct_url_commits: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialResult:
+    """One finished trial, as the terminal, the journal and `--format=json` need it."""
+
+    name: str
+    trial_id: int
+    status: Status
+    summary: str  # path of the file
+    document: Mapping[str, Any]
+
+
+def json_ready(value: Any) -> Any:
+    """Return `value` as JSON can hold it: NaN and infinities become PerfZero's strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): json_ready(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(item) for item in value]
+    return value
+
+
+def to_json(document: Mapping[str, Any]) -> str:
+    """Serialise as PerfZero does: two blanks of indent, ASCII, no newline at the end."""
+    return json.dumps(json_ready(document), indent=2, allow_nan=False)

@@ -1,0 +1,193 @@
+"""Ask the environment under test something, through a throw-away worker.
+
+The harness never imports benchmark code or a framework: whatever needs that happens in a process
+that can crash or hang without harm.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from perfrun.document import Environment
+from perfrun.errors import UsageError
+from perfrun.launchers.local import ENTRY
+from perfrun.plan import MethodSelector
+
+TIMEOUT_S = 600.0  # importing a framework for the first time from a slow disk takes minutes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paths:
+    """What a worker puts on its import path."""
+
+    first: tuple[str, ...] = ()  # checkouts: before everything installed
+    last: tuple[str, ...] = ()  # the folder of the shipped benchmarks: after everything
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One method to run. `text` is its name in the summary."""
+
+    text: str
+    module: str
+    class_name: str
+    name: str
+
+
+class Service:
+    """One throw-away worker at work. Use as a context manager; `answer` waits for it."""
+
+    def __init__(self, python: str, order: Mapping[str, Any], paths: Paths) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="perfrun-"))
+        self._answer = self._folder / "answer"
+        self._log = self._folder / "log"
+        order_path = self._folder / "order.json"
+        whole = {
+            **order,
+            "first_paths": paths.first,
+            "last_paths": paths.last,
+            "answer": str(self._answer),
+        }
+        order_path.write_text(json.dumps(whole), encoding="utf-8")
+        try:
+            with self._log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    [python, str(ENTRY), str(order_path)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+        except OSError as error:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise UsageError(f"--python={python}: cannot be started: {error.strerror}") from None
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def answer(self) -> str:
+        """Wait for the worker and return what it answered; empty if it died or hung."""
+        try:
+            self._process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        try:
+            return self._answer.read_text(encoding="utf-8")
+        except OSError:
+            return ""
+
+    def end(self) -> str:
+        """Say how the worker ended and what it printed last: why there is no answer."""
+        code = self._process.returncode
+        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        how = f"signal {-code}" if code < 0 else f"exit status {code}"
+        return f"{how}: {lines[-1]}" if lines else how
+
+
+def describe(service: Service) -> Environment:
+    """Return what is installed in the environment, from a service asked to `describe`."""
+    text = service.answer()
+    if not text:
+        raise UsageError(
+            f"the interpreter under test does not work ({service.end()}); "
+            "--python must name a Python 3.8 or newer"
+        )
+    return Environment(**json.loads(text))
+
+
+def check_flags(python: str, modules: Sequence[str], flags: Sequence[str], paths: Paths) -> None:
+    """Let every module's worker parse the flags that follow `--`; raise what is wrong with them."""
+    for module in dict.fromkeys(modules):
+        order = {"action": "check_flags", "modules": [module], "benchmark_flags": list(flags)}
+        with Service(python, order, paths) as service:
+            text = service.answer()
+            if not text:
+                raise UsageError(f"flags after --: {module} cannot be imported: {service.end()}")
+        error = json.loads(text)["error"]
+        if error:
+            raise UsageError(f"flags after --: {module}: {error}")
+
+
+def expand(python: str, selectors: Sequence[MethodSelector], paths: Paths) -> tuple[Method, ...]:
+    """Return the methods that the selectors name, filters expanded, order kept.
+
+    Raises UsageError when the class of a filter cannot be had or nothing in it matches.
+    """
+    filters = [s for s in selectors if s.pattern is not None]
+    found = {}
+    if filters:
+        targets = [
+            {"module": s.module, "class_name": s.class_name, "pattern": s.pattern} for s in filters
+        ]
+        answers = discover(python, targets, paths)
+        found = {s.text: answer for s, answer in zip(filters, answers, strict=True)}
+    methods: list[Method] = []
+    for selector in selectors:
+        if selector.pattern is None:
+            assert selector.method is not None
+            methods.append(_method(selector, selector.method, selector.text))
+            continue
+        answer = found[selector.text]
+        if answer.get("error"):
+            raise UsageError(f"--benchmark_methods: {selector.text!r}: {answer['error']}")
+        if not answer["methods"]:
+            raise UsageError(f"--benchmark_methods: {selector.text!r} matches no method")
+        for item in answer["methods"]:
+            name = item["method"]
+            # A name with a dot in it can only be written behind a colon.
+            text = f"{selector.module}.{selector.class_name}{':' if '.' in name else '.'}{name}"
+            methods.append(_method(selector, name, text))
+    return tuple(methods)
+
+
+def _method(selector: MethodSelector, name: str, text: str) -> Method:
+    return Method(text=text, module=selector.module, class_name=selector.class_name, name=name)
+
+
+def discover(
+    python: str, targets: Sequence[Mapping[str, Any]], paths: Paths
+) -> list[dict[str, Any]]:
+    """Answer for each target (class or module) with its methods or an error.
+
+    A module that kills the worker costs its own answer only: a new worker goes on with the next.
+    """
+    answers: list[dict[str, Any]] = []
+    while len(answers) < len(targets):
+        order = {"action": "discover", "targets": list(targets[len(answers) :])}
+        with Service(python, order, paths) as service:
+            lines = [line for line in service.answer().splitlines() if line]
+            answers += [json.loads(line) for line in lines]
+            if len(answers) < len(targets):
+                target = targets[len(answers)]
+                answers.append({"target": target, "error": f"import ended with {service.end()}"})
+    return answers
+
+
+def upload(
+    python: str, functions: Sequence[str], summary: Path, paths: Paths
+) -> list[dict[str, Any]]:
+    """Call the upload functions with the summary; return what became of each."""
+    order = {"action": "upload", "functions": list(functions), "summary": str(summary)}
+    with Service(python, order, paths) as service:
+        text = service.answer()
+        if not text:
+            return [{"method": name, "error": service.end()} for name in functions]
+        return list(json.loads(text))

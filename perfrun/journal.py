@@ -1,0 +1,136 @@
+"""The run's diary: which trials were started and which are finished, for `--resume`.
+
+`<workspace>/runs/<run_id>.jsonl`. The first line says what the run is; then one line an event,
+appended. A line cut off by a crash is ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfrun.plan import RunPlan
+
+Key = tuple[str, int]  # method, trial id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """A trial that was begun: where its folder is."""
+
+    execution_id: str
+    folder: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """What an unfinished run has done so far."""
+
+    run_id: str
+    path: Path
+    pinned: Mapping[str, str] = field(default_factory=dict)  # checkout -> commit
+    started: Mapping[Key, Started] = field(default_factory=dict)
+    finished: Mapping[Key, Path] = field(default_factory=dict)  # -> summary file
+
+
+def fingerprint(plan: RunPlan) -> str:
+    """Identify what is asked: two calls with the same fingerprint may share results."""
+    asked = {
+        "selectors": [selector.text for selector in plan.selectors],
+        "trials": plan.num_trials,
+        "repos": [[repo.url, repo.branch, repo.git_hash] for repo in plan.repos],
+        "python_path": plan.python_path,
+        "python": plan.python,
+        "root_data_dir": plan.root_data_dir,
+        "constructor_args": plan.constructor_args,
+        "class_type": plan.class_type,
+        "benchmark_flags": plan.benchmark_flags,
+        "profiler_windows": [[w.begin_s, w.end_s] for w in plan.profiler_windows],
+    }
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+class Journal:
+    """Appends events. A journal that cannot be written costs `--resume`, never the run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.broken: str | None = None
+
+    def begin(self, plan: RunPlan, pinned: Mapping[str, str]) -> None:
+        """Write the first line."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._append({"event": "begin", "fingerprint": fingerprint(plan), "pinned": dict(pinned)})
+
+    def started(self, key: Key, execution_id: str, folder: Path) -> None:
+        """A trial's folder exists."""
+        self._append(
+            {
+                "event": "started",
+                "method": key[0],
+                "trial_id": key[1],
+                "execution_id": execution_id,
+                "folder": str(folder),
+            }
+        )
+
+    def finished(self, key: Key, summary: Path) -> None:
+        """A trial's summary is on disk, and the trial need not run again."""
+        self._append(
+            {"event": "finished", "method": key[0], "trial_id": key[1], "summary": str(summary)}
+        )
+
+    def end(self) -> None:
+        """All trials are finished: there is nothing to resume."""
+        self._append({"event": "end"})
+
+    def _append(self, event: Mapping[str, Any]) -> None:
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(event) + "\n")
+        except OSError as error:
+            self.broken = str(error)
+
+
+def unfinished(runs: Path, plan: RunPlan) -> Past | None:
+    """Return the newest run of the same fingerprint that did not end."""
+    wanted = fingerprint(plan)
+    for path in sorted(runs.glob("*.jsonl"), reverse=True):
+        events = _events(path)
+        if not events or events[0].get("fingerprint") != wanted:
+            continue
+        if events[-1]["event"] == "end":
+            return None  # the newest one is complete: a new run is asked for
+        return _past(path, events)
+    return None
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    events = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with contextlib.suppress(ValueError):
+            events.append(json.loads(line))
+    return events
+
+
+def _past(path: Path, events: list[dict[str, Any]]) -> Past:
+    started: dict[Key, Started] = {}
+    finished: dict[Key, Path] = {}
+    for event in events[1:]:
+        key = (event.get("method", ""), event.get("trial_id", 0))
+        if event["event"] == "started":
+            started[key] = Started(execution_id=event["execution_id"], folder=Path(event["folder"]))
+        elif event["event"] == "finished":
+            finished[key] = Path(event["summary"])
+    return Past(
+        run_id=path.stem,
+        path=path,
+        pinned=events[0].get("pinned", {}),
+        started=started,
+        finished=finished,
+    )

@@ -1,0 +1,126 @@
+"""`perfrun list`: print the benchmark methods of a repository, package, module or class."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfrun.cli import parse
+from perfrun.environment import Paths, discover
+from perfrun.errors import UsageError
+from perfrun.runner import import_paths
+from perfrun.workspace import checked_out
+
+# A module that never says this has no benchmark class; it is not imported to find out.
+_MENTIONS = re.compile(rb"\b\w*Benchmark\b|report_benchmark")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """What was found, and what could not be looked at."""
+
+    methods: tuple[tuple[str, str], ...]  # name for --benchmark_methods, first line of its doc
+    errors: tuple[tuple[str, str], ...]  # module, why
+
+
+def list_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun list`."""
+    plan = parse(argv, listing=True)
+    with checked_out(
+        plan.repos,
+        workspace=plan.workspace,
+        use_cached=plan.use_cached_site_packages,
+        notify=lambda text: _say(f"perfrun: {text}"),
+    ):
+        paths = import_paths(plan)
+        targets = [target for name in plan.names for target in find_targets(name, paths)]
+        if not plan.names:
+            targets = _everything(paths)
+        found = listing(discover(plan.python, targets, paths))
+    if plan.output_format == "json":
+        sys.stdout.write(json.dumps(_document(found)) + "\n")
+    else:
+        _print(found)
+    return 0 if found.methods or not found.errors else 1
+
+
+def find_targets(name: str, paths: Paths) -> list[dict[str, Any]]:
+    """Return what a worker is to import for `name`: modules of a package, a module, a class."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"perfrun list: {name!r} is not a package, module or module.Class")
+    relative = Path(*name.split("."))
+    for root in map(Path, (*paths.first, *paths.last)):
+        if (root / relative).is_dir():
+            return list(_modules(root, root / relative))
+        if (root / relative).with_suffix(".py").is_file():
+            return [{"module": name}]
+    module, _, last = name.rpartition(".")
+    if module and last[:1].isupper():
+        return [{"module": module, "class_name": last}]
+    return [{"module": name}]
+
+
+def _everything(paths: Paths) -> list[dict[str, Any]]:
+    """All modules of the checkouts; without any, those of the shipped benchmarks."""
+    if paths.first:
+        return [t for root in map(Path, paths.first) for t in _modules(root, root)]
+    targets = [t for root in map(Path, paths.last) for t in _modules(root, root / "benchmarks")]
+    if not targets:
+        raise UsageError("perfrun list: name a package, or give --git_repos and --python_path")
+    return targets
+
+
+def _modules(root: Path, folder: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        if parts[-1] == "__init__":
+            parts = parts[:-1]
+        if parts and all(part.isidentifier() for part in parts) and _mentions_benchmark(path):
+            yield {"module": ".".join(parts)}
+
+
+def _mentions_benchmark(path: Path) -> bool:
+    try:
+        return bool(_MENTIONS.search(path.read_bytes()))
+    except OSError:
+        return False
+
+
+def listing(answers: Sequence[dict[str, Any]]) -> Listing:
+    """Put the workers' answers into names as `--benchmark_methods` takes them."""
+    methods: list[tuple[str, str]] = []
+    errors: list[tuple[str, str]] = []
+    for answer in answers:
+        module = answer["target"]["module"]
+        if "error" in answer:
+            errors.append((module, answer["error"]))
+            continue
+        for item in answer["methods"]:
+            separator = ":" if "." in item["method"] else "."
+            name = f"{module}.{item['class']}{separator}{item['method']}"
+            methods.append((name, item["doc"]))
+    return Listing(methods=tuple(methods), errors=tuple(errors))
+
+
+def _document(found: Listing) -> dict[str, Any]:
+    return {
+        "methods": [{"name": name, "doc": doc} for name, doc in found.methods],
+        "errors": [{"module": module, "error": error} for module, error in found.errors],
+    }
+
+
+def _print(found: Listing) -> None:
+    width = max((len(name) for name, _ in found.methods), default=0)
+    for name, doc in found.methods:
+        sys.stdout.write(f"{name:<{width}}  {doc}".rstrip() + "\n")
+    for module, error in found.errors:
+        _say(f"perfrun: {module} cannot be imported: {error}")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")

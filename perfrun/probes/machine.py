@@ -1,0 +1,129 @@
+"""Facts about this machine, asked once a run. Absent is None, never zero."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfrun.probes.gpu import Accelerators, accelerators
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What PerfZero's `system_info` needs, and more."""
+
+    cpu_model: str
+    physical_cpu_count: int | None
+    logical_cpu_count: int | None
+    cpu_socket_count: int | None
+    hostname: str
+    accelerators: Accelerators | None
+    usable_cpu_count: int | None  # this process's affinity mask
+    memory_bytes: int | None
+    kernel: str
+    operating_system: str | None  # PRETTY_NAME of os-release
+    architecture: str
+    cgroup_memory_limit_bytes: int | None
+    cgroup_cpu_limit: float | None  # cores
+    user: str | None  # who started the run
+    frequency_governor: str | None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def machine() -> Machine:
+    """Ask the system. Takes a few milliseconds where /proc/cpuinfo names the processor."""
+    import psutil
+
+    processors = _proc_cpuinfo()
+    sockets = {value for key, value in processors if key == "physical id"}
+    affinity = getattr(os, "sched_getaffinity", None)
+    return Machine(
+        cpu_model=_cpu_model(processors),
+        physical_cpu_count=psutil.cpu_count(logical=False),
+        logical_cpu_count=psutil.cpu_count(logical=True),
+        cpu_socket_count=len(sockets) or None,
+        hostname=socket.gethostname(),
+        accelerators=accelerators(),
+        usable_cpu_count=len(affinity(0)) if affinity else None,
+        memory_bytes=psutil.virtual_memory().total,
+        kernel=platform.release(),
+        operating_system=_operating_system(),
+        architecture=platform.machine(),
+        cgroup_memory_limit_bytes=_memory_limit(),
+        cgroup_cpu_limit=_cpu_limit(),
+        user=_user(),
+        frequency_governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    )
+
+
+def _proc_cpuinfo() -> list[tuple[str, str]]:
+    text = _read("/proc/cpuinfo") or ""
+    pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
+    return [(key.strip(), value.strip()) for key, _, value in pairs]
+
+
+def _cpu_model(processors: list[tuple[str, str]]) -> str:
+    """The kernel's name of the processor, as PerfZero's.
+
+    Where /proc/cpuinfo has none (ARM, macOS), py-cpuinfo finds it in other ways; it takes about a
+    second, which is why it is not asked first.
+    """
+    named = [value for key, value in processors if key == "model name" and value]
+    if named:
+        return named[0]
+    try:
+        import cpuinfo
+
+        return str(cpuinfo.get_cpu_info().get("brand_raw") or platform.processor())
+    except Exception:  # py-cpuinfo raises plain Exceptions on processors it does not know
+        return platform.processor()
+
+
+def _operating_system() -> str | None:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME")
+    except OSError:
+        return None
+
+
+def _memory_limit() -> int | None:
+    """The memory limit of this process's cgroup, v2 or v1, as seen from where we are."""
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        text = _read(path)
+        # cgroup v1 says "no limit" with a number near 2**63.
+        if text and text.isdigit() and int(text) < 1 << 60:
+            return int(text)
+    return None
+
+
+def _cpu_limit() -> float | None:
+    quota, period = _read("/sys/fs/cgroup/cpu.max"), None
+    if quota:
+        quota, _, period = quota.partition(" ")
+    else:
+        quota = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
+        period = _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+    if quota and period and quota.isdigit() and period.isdigit() and int(period):
+        return int(quota) / int(period)
+    return None
+
+
+def _user() -> str | None:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a number without a name
+        return str(os.getuid())
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None

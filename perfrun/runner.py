@@ -1,0 +1,301 @@
+"""The run: put code and data in place, then go through trials and methods, saving after each.
+
+Trials are the outer loop and methods the inner one, as in PerfZero: slow drift of the machine then
+falls on all methods alike.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from perfrun import environment
+from perfrun.document import Status, TrialResult, to_json
+from perfrun.environment import Method, Paths, Service
+from perfrun.errors import Interrupted, UsageError
+from perfrun.journal import Journal, Key, Past, unfinished
+from perfrun.plan import RunPlan
+from perfrun.probes.machine import machine
+from perfrun.storage import ResultFolder, Storage, safe_name, write_whole
+from perfrun.summary import RunFacts
+from perfrun.trial import TrialSpec, recover_trial, run_trial
+from perfrun.worker.procfs import adopt_orphans
+from perfrun.workspace import checked_out, harness_git_info
+
+PACKAGE = Path(__file__).resolve().parent
+IMAGE_INFO = Path("/opt/perfrun/image.json")  # written by the Dockerfile
+
+
+class Screen(Protocol):
+    """What a run shows while it goes on."""
+
+    def note(self, text: str) -> None:
+        """One line about what happens."""
+
+    def trial_started(self, number: int, total: int, method: str, trial_id: int) -> None:
+        """A trial begins."""
+
+    def stdout(self, text: str) -> None:
+        """The benchmark printed something."""
+
+    def stderr(self, text: str) -> None:
+        """The benchmark printed something to its standard error."""
+
+    def trial_finished(self, result: TrialResult) -> None:
+        """A trial has ended, and its summary is on disk."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """All trials of a run, those of an earlier, resumed part included."""
+
+    trials: tuple[TrialResult, ...]
+    interrupted: bool
+
+
+def run(plan: RunPlan, screen: Screen) -> RunResult:
+    """Carry out the plan. Raises PerfrunError for what stops it before the first trial."""
+    adopt_orphans()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    past = _past(plan, screen)
+    run_id = past.run_id if past else _new_run_id()
+    storage = Storage(plan.output, run_id, screen.note)
+    with ExitStack() as stack:
+        _open(storage, plan, stack)
+        service = stack.enter_context(Service(plan.python, {"action": "describe"}, Paths()))
+        data = _with_data(plan, screen)
+        checkouts = stack.enter_context(
+            checked_out(
+                plan.repos,
+                workspace=plan.workspace,
+                use_cached=plan.use_cached_site_packages,
+                pinned=past.pinned if past else {},
+                notify=screen.note,
+            )
+        )
+        facts = RunFacts(
+            plan=plan,
+            run_id=run_id,
+            machine=machine(),
+            environment=environment.describe(service),
+            harness_info=harness_git_info(PACKAGE.parent),
+            env_vars={k: v for k, v in os.environ.items() if k.startswith("PERFZERO_")},
+            setup_info=_setup_info(),
+            checkouts=tuple(_plain(asdict(checkout)) for checkout in checkouts),
+            data=data,
+        )
+        paths = import_paths(plan)
+        methods = environment.expand(plan.python, plan.selectors, paths)
+        if plan.benchmark_flags:
+            modules = [method.module for method in methods]
+            environment.check_flags(plan.python, modules, plan.benchmark_flags, paths)
+        journal = Journal(past.path if past else plan.workspace / "runs" / f"{run_id}.jsonl")
+        if not past:
+            journal.begin(plan, {c.directory: c.git_hash for c in checkouts})
+        return _Trials(facts, methods, paths, storage, journal, past, screen).run()
+
+
+class _Trials:
+    """The loop over trials and methods."""
+
+    def __init__(
+        self,
+        facts: RunFacts,
+        methods: tuple[Method, ...],
+        paths: Paths,
+        storage: Storage,
+        journal: Journal,
+        past: Past | None,
+        screen: Screen,
+    ) -> None:
+        self._facts, self._methods, self._paths = facts, methods, paths
+        self._storage, self._journal, self._screen = storage, journal, screen
+        self._past = past
+        self._results: list[TrialResult] = []
+
+    def run(self) -> RunResult:
+        """Run what is not finished yet. A signal ends the loop, not what was measured."""
+        plan = self._facts.plan
+        steps = [
+            (trial_id, method, copy)
+            for trial_id in range(1, plan.num_trials + 1)
+            for method, copy in _numbered(self._methods)
+        ]
+        try:
+            for number, (trial_id, method, copy) in enumerate(steps, start=1):
+                key = (method.text if copy == 1 else f"{method.text}#{copy}", trial_id)
+                self._results.append(self._step(key, method, number, len(steps)))
+                if self._results[-1].status is Status.INTERRUPTED:
+                    return RunResult(trials=tuple(self._results), interrupted=True)
+        except (KeyboardInterrupt, Interrupted):
+            return RunResult(trials=tuple(self._results), interrupted=True)
+        self._journal.end()
+        return RunResult(trials=tuple(self._results), interrupted=False)
+
+    def _step(self, key: Key, method: Method, number: int, total: int) -> TrialResult:
+        done = self._from_past(key, method)
+        if done:
+            return done
+        self._screen.trial_started(number, total, method.text, key[1])
+        execution_id = self._execution_id(key, method, total)
+        folder = self._storage.new_folder(execution_id)
+        self._journal.started(key, execution_id, folder.path)
+        spec = TrialSpec(method=method, trial_id=key[1], execution_id=execution_id, folder=folder)
+        streams = (self._screen.stdout, self._screen.stderr)
+        result = run_trial(self._facts, spec, self._paths, self._storage, streams)
+        return self._finish(key, result)
+
+    def _finish(self, key: Key, result: TrialResult) -> TrialResult:
+        if result.status is not Status.INTERRUPTED:
+            self._journal.finished(key, Path(result.summary))
+        result = self._upload(result)
+        self._screen.trial_finished(result)
+        return result
+
+    def _execution_id(self, key: Key, method: Method, total: int) -> str:
+        """PerfZero's id is the local time. A given one is made different for each trial."""
+        given = self._facts.plan.execution_id
+        if given is None:
+            return datetime.now().strftime("%Y-%m-%d-%H-%M-%S-%f")
+        if total == 1:
+            return given
+        return safe_name(f"{given}.{method.class_name}.{method.name}.{key[1]}")
+
+    def _from_past(self, key: Key, method: Method) -> TrialResult | None:
+        """Return the trial's result from the run that is being resumed, if it has one."""
+        if self._past is None:
+            return None
+        if key in self._past.finished:
+            return _read_result(self._past.finished[key], method, key[1])
+        started = self._past.started.get(key)
+        if started is None or not started.folder.is_dir():
+            return None
+        written = started.folder / "perfzero_summary.json"
+        if written.exists():
+            result = _read_result(written, method, key[1])
+            finished = result is not None and result.status is not Status.INTERRUPTED
+            return self._finish(key, result) if result and finished else None
+        spec = TrialSpec(
+            method=method,
+            trial_id=key[1],
+            execution_id=started.execution_id,
+            folder=ResultFolder(started.folder, rescued=False),
+        )
+        recovered = recover_trial(self._facts, spec, self._storage)
+        return self._finish(key, recovered[0]) if recovered and recovered[1] else None
+
+    def _upload(self, result: TrialResult) -> TrialResult:
+        """Call the upload functions, after the summary is safe, and note their failures in it."""
+        plan = self._facts.plan
+        if not plan.upload_methods:
+            return result
+        path = Path(result.summary)
+        answers = environment.upload(plan.python, plan.upload_methods, path, self._paths)
+        for answer in answers:
+            if answer["error"]:
+                self._screen.note(f"upload {answer['method']} failed: {answer['error']}")
+        perfrun = {**result.document["perfrun"], "uploads": answers}
+        document = {**result.document, "perfrun": perfrun}
+        try:
+            write_whole(path, to_json(document))
+        except OSError as error:
+            self._screen.note(f"{path}: the uploads could not be noted: {error}")
+        return replace(result, document=document)
+
+
+def import_paths(plan: RunPlan) -> Paths:
+    """Return what goes on the worker's path; raise for a `--python_path` that is not there."""
+    first = []
+    for item in plan.python_path:
+        path = plan.site_packages / item  # an absolute item stays itself, as in PerfZero
+        if not path.is_dir():
+            there = sorted(p.name for p in plan.site_packages.glob("*") if p.is_dir())
+            raise UsageError(
+                f"--python_path: {path} is not a folder; site-packages has: "
+                f"{', '.join(there) or 'nothing'}"
+            )
+        first.append(str(path))
+    shipped = PACKAGE.parent / "benchmarks"
+    last = (str(PACKAGE.parent),) if shipped.is_dir() else ()
+    return Paths(first=tuple(first), last=last)
+
+
+def _open(storage: Storage, plan: RunPlan, stack: ExitStack) -> None:
+    try:
+        storage.open()
+    except OSError as error:
+        raise UsageError(f"--workspace={plan.workspace}: cannot be written: {error}") from None
+    stack.callback(storage.close)
+
+
+def _past(plan: RunPlan, screen: Screen) -> Past | None:
+    if not plan.resume:
+        return None
+    past = unfinished(plan.workspace / "runs", plan)
+    if past is None:
+        screen.note("--resume: no unfinished run like this one in the workspace; starting anew")
+    else:
+        screen.note(f"--resume: going on with run {past.run_id}; {len(past.finished)} finished")
+    return past
+
+
+def _with_data(plan: RunPlan, screen: Screen) -> tuple[Mapping[str, Any], ...]:
+    if not plan.data:
+        return ()
+    from perfrun.downloads import provide_data  # pulls in requests: only for who downloads
+
+    root = Path(plan.root_data_dir)
+    return tuple(asdict(item) for item in provide_data(plan.data, root=root, notify=screen.note))
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: str(v) if isinstance(v, Path) else v for key, v in values.items()}
+
+
+def _setup_info() -> Mapping[str, Any]:
+    """What the image's builder wrote down; PerfZero's is always empty, and so is ours outside."""
+    path = Path(os.environ.get("PERFRUN_IMAGE_INFO") or IMAGE_INFO)
+    try:
+        info = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+def _read_result(path: Path, method: Method, trial_id: int) -> TrialResult | None:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        status = Status(document["perfrun"]["outcome"]["status"])
+    except (OSError, ValueError, KeyError):
+        return None  # gone or broken since: the trial runs again
+    return TrialResult(
+        name=method.text, trial_id=trial_id, status=status, summary=str(path), document=document
+    )
+
+
+def _numbered(methods: tuple[Method, ...]) -> list[tuple[Method, int]]:
+    """Tell apart a method that is asked for more than once: PerfZero runs it so often."""
+    seen: dict[str, int] = {}
+    numbered = []
+    for method in methods:
+        seen[method.text] = seen.get(method.text, 0) + 1
+        numbered.append((method, seen[method.text]))
+    return numbered
+
+
+def _new_run_id() -> str:
+    return f"{datetime.now():%Y%m%d-%H%M%S-%f}-{uuid.uuid4().hex[:6]}"
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    raise Interrupted(f"stopped by {signal.Signals(number).name}")

@@ -1,0 +1,136 @@
+"""Put results on disk, whatever the disk does.
+
+A summary is written aside, synced and renamed. Where that fails, the run gives back the space it
+had set aside for this (`Reserve`), and failing that too it writes below the system's folder for
+temporary files and says so: a measured result is never thrown away for want of a place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+RESERVED_BYTES = 1024 * 1024
+
+
+class Reserve:
+    """A file of known size that is deleted when the disk is full, so that summaries still fit."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._path = folder / f".reserve-{name}"
+
+    def take(self) -> None:
+        """Set the space aside, if there is any and it is not set aside yet."""
+        if self._path.exists():
+            return
+        try:
+            self._path.write_bytes(b"\0" * RESERVED_BYTES)
+        except OSError:
+            self.release()
+
+    def release(self) -> None:
+        """Give the space back."""
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
+class ResultFolder:
+    """The folder of one trial: made new, never an old one."""
+
+    def __init__(self, path: Path, rescued: bool) -> None:
+        self.path = path
+        self.rescued = rescued  # it lies outside the workspace, because the workspace failed
+
+    @property
+    def private(self) -> Path:
+        """perfrun's own files of the trial, out of the way of the benchmark's."""
+        return self.path / "perfrun"
+
+
+class Storage:
+    """Makes trial folders below `output` and writes summaries into them."""
+
+    def __init__(self, output: Path, run_id: str, notify: Callable[[str], None]) -> None:
+        self._output = output
+        self._rescue = Path(tempfile.gettempdir()) / f"perfrun-rescue-{run_id}"
+        self._notify = notify
+        self.reserve = Reserve(output, run_id)
+
+    def open(self) -> None:
+        """Make the output folder and set space aside. Raises OSError when it cannot be made."""
+        self._output.mkdir(parents=True, exist_ok=True)
+        self.reserve.take()
+
+    def close(self) -> None:
+        """Give the reserved space back."""
+        self.reserve.release()
+
+    def new_folder(self, execution_id: str) -> ResultFolder:
+        """Make `<output>/<execution_id>`, or the same with `-2`, `-3`, ... when it is taken."""
+        self.reserve.take()
+        for parent in (self._output, self._output, self._rescue):
+            try:
+                path = _make_new(parent, execution_id)
+            except OSError as error:
+                self.reserve.release()
+                failure = error
+                continue
+            if parent == self._rescue:
+                self._notify(f"{self._output} cannot be written ({failure}); using {path}")
+            return ResultFolder(path, rescued=parent == self._rescue)
+        raise failure
+
+    def write_summary(self, folder: ResultFolder, text: str) -> Path:
+        """Write `perfzero_summary.json` where it can be written, and return where that was."""
+        places = (folder.path, folder.path, self._rescue / folder.path.name)
+        for place in places:
+            try:
+                if place == places[-1]:
+                    place.mkdir(parents=True, exist_ok=True)
+                path = place / "perfzero_summary.json"
+                write_whole(path, text)
+            except OSError as error:
+                self.reserve.release()
+                failure = error
+                continue
+            if place == places[-1]:
+                self._notify(f"{folder.path} cannot be written ({failure}); summary is in {path}")
+            return path
+        raise failure
+
+
+def _make_new(parent: Path, name: str) -> Path:
+    parent.mkdir(parents=True, exist_ok=True)
+    for number in range(1, 1_000_000):
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        (path / "perfrun").mkdir()
+        return path
+    raise FileExistsError(f"no free name for {name} in {parent}")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file aside, sync it, and rename it; on failure leave nothing behind."""
+    aside = path.with_name(path.name + ".next")
+    try:
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+
+
+def safe_name(text: str) -> str:
+    """A name for a folder: what is not a letter, digit, dot, dash or underscore becomes `_`."""
+    return re.sub(r"[^\w.-]", "_", text, flags=re.ASCII)[:150].lstrip(".") or "_"

@@ -1,0 +1,202 @@
+"""One trial, from an empty folder to a summary on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from perfrun import collect
+from perfrun.document import Outcome, Status, TrialResult, Usage, to_json
+from perfrun.environment import Method, Paths
+from perfrun.errors import Interrupted
+from perfrun.follow import Follower
+from perfrun.launchers.local import Exit, LocalProcess
+from perfrun.plan import RunPlan
+from perfrun.probes.process_tree import TreeSampler, TreeUsage
+from perfrun.storage import ResultFolder, Storage
+from perfrun.summary import RunFacts, TrialFacts, build_summary
+from perfrun.worker.procfs import memory_marks
+
+Write = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialSpec:
+    """Which trial it is, and where it goes."""
+
+    method: Method
+    trial_id: int
+    execution_id: str
+    folder: ResultFolder
+
+
+def run_trial(
+    run: RunFacts, spec: TrialSpec, paths: Paths, storage: Storage, streams: tuple[Write, Write]
+) -> TrialResult:
+    """Run one trial and write its summary. Whatever the benchmark does is in the result."""
+    kills_before = _oom_kills()
+    end, tree, why_not = _run_worker(run.plan, spec, paths, streams)
+    left = collect.read_leftovers(spec.folder.path, spec.folder.private)
+    if end is None:
+        outcome = Outcome(status=Status.FAILED, reason=why_not, phase="start")
+    else:
+        outcome = collect.judge(
+            left, end, oom_kills=_oom_kills() - kills_before, timeout_s=run.plan.timeout_s
+        )
+    own_peak = memory_marks()["peak_rss_bytes"] or 0
+    used = collect.usage(left, end, tree, own_peak_rss_bytes=own_peak)
+    notes = collect.findings(left, end, outcome) if end else ()
+    return _write(run, spec, _facts(spec, left, outcome, used, notes), storage)
+
+
+def recover_trial(
+    run: RunFacts, spec: TrialSpec, storage: Storage
+) -> tuple[TrialResult, bool] | None:
+    """Write the summary of a trial whose harness was killed; None when there is nothing to read.
+
+    Also says whether the method had finished: if so, the trial need not run again.
+    """
+    left = collect.read_leftovers(spec.folder.path, spec.folder.private)
+    if not left.record:
+        return None
+    if left.complete:
+        gone = Exit(
+            exit_code=0,
+            signal_number=None,
+            stopped_for=None,
+            elapsed_s=0.0,
+            user_cpu_s=0.0,
+            system_cpu_s=0.0,
+            max_rss_bytes=0,
+            strays=(),
+        )
+        outcome = collect.judge(left, gone, oom_kills=0, timeout_s=None)
+        outcome = replace(outcome, exit_code=None)
+    else:
+        outcome = Outcome(
+            status=Status.INTERRUPTED,
+            reason="perfrun itself was killed during the trial",
+            phase=left.record.get("phase"),
+            stderr_tail=left.stderr_tail,
+        )
+    used = collect.usage(left, None, None, own_peak_rss_bytes=0)
+    notes = ("summary written by a later --resume: what was watched from outside is lost",)
+    return _write(run, spec, _facts(spec, left, outcome, used, notes), storage), left.complete
+
+
+def _run_worker(
+    plan: RunPlan, spec: TrialSpec, paths: Paths, streams: tuple[Write, Write]
+) -> tuple[Exit | None, TreeUsage | None, str]:
+    folder = spec.folder.path
+    try:
+        process = LocalProcess(plan.python, _order(plan, spec, paths), folder, spec.folder.private)
+    except OSError as error:
+        return None, None, f"the worker could not be started: {error}"
+    sampler = TreeSampler(process.pid, folder / "process_info.log")
+    sampler.start()
+    with _followed(folder, streams):
+        end = _wait(process, plan.timeout_s)
+        tree = sampler.finish()
+    return end, tree, ""
+
+
+def _wait(process: LocalProcess, timeout_s: float | None) -> Exit:
+    """Wait for the worker; Ctrl-C ends it in good order, a second one at once."""
+    try:
+        return process.wait(timeout_s)
+    except (KeyboardInterrupt, Interrupted):
+        pass
+    try:
+        process.stop("interrupt")
+    except (KeyboardInterrupt, Interrupted):
+        process.kill()
+    return process.wait(None)
+
+
+@contextlib.contextmanager
+def _followed(folder: Path, streams: tuple[Write, Write]) -> Iterator[None]:
+    follower = Follower({folder / "stdout.log": streams[0], folder / "stderr.log": streams[1]})
+    follower.start()
+    try:
+        yield
+    finally:
+        follower.finish()
+
+
+def _order(plan: RunPlan, spec: TrialSpec, paths: Paths) -> dict[str, Any]:
+    """What the worker is told. Constructor keywords are exactly PerfZero's."""
+    constructor: dict[str, Any] = {}
+    if plan.class_type != "tf_benchmark":
+        constructor = {
+            "output_dir": str(spec.folder.path),
+            "root_data_dir": plan.root_data_dir,
+            "tpu": None,
+        }
+    return {
+        "action": "run",
+        "method": {
+            "module": spec.method.module,
+            "class_name": spec.method.class_name,
+            "name": spec.method.name,
+        },
+        "output_dir": str(spec.folder.path),
+        "private_dir": str(spec.folder.private),
+        "constructor": {**constructor, **plan.constructor_args},
+        "first_paths": paths.first,
+        "last_paths": paths.last,
+        "profiler_windows": [[w.begin_s, w.end_s] for w in plan.profiler_windows],
+        "benchmark_flags": plan.benchmark_flags,
+        "debug": plan.debug,
+    }
+
+
+def _facts(
+    spec: TrialSpec,
+    left: collect.Leftovers,
+    outcome: Outcome,
+    used: Usage,
+    notes: tuple[str, ...],
+) -> TrialFacts:
+    record = left.record
+    return TrialFacts(
+        name=spec.method.text,
+        trial_id=spec.trial_id,
+        execution_id=spec.folder.path.name,
+        timestamp=record.get("timestamp", time.time()),
+        outcome=outcome,
+        usage=used,
+        reports=left.reports,
+        unsaved_reports=tuple(record.get("unsaved_reports", ())),
+        phases=record.get("phases", {}),
+        framework=record.get("framework"),
+        frameworks=tuple(record.get("frameworks", ())),
+        module_file=record.get("module_file"),
+        module_sha256=record.get("module_sha256"),
+        notes=notes,
+    )
+
+
+def _write(run: RunFacts, spec: TrialSpec, facts: TrialFacts, storage: Storage) -> TrialResult:
+    document = build_summary(run, facts)
+    path = storage.write_summary(spec.folder, to_json(document))
+    return TrialResult(
+        name=spec.method.text,
+        trial_id=spec.trial_id,
+        status=facts.outcome.status,
+        summary=str(path),
+        document=document,
+    )
+
+
+def _oom_kills() -> int:
+    """How many processes the kernel has killed for want of memory since it booted."""
+    try:
+        text = Path("/proc/vmstat").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    lines = (line.split() for line in text.splitlines())
+    return sum(int(fields[1]) for fields in lines if fields[0] == "oom_kill")

@@ -1,0 +1,72 @@
+"""A module imports only from the lines above its own: the table is the architecture."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "perfrun"
+LAYERS = (
+    {"errors", "image"},
+    {"redaction", "worker.test_log", "worker.procfs", "worker.files", "worker.frameworks"},
+    {"worker.author", "worker.discovery", "worker.profiler", "locks", "probes.gpu"},
+    {"__init__", "worker.reports"},
+    {"worker.trial", "plan"},
+    {"worker.services", "document"},
+    {"worker.entry", "storage", "probes.process_tree", "probes.machine", "follow", "gitcommand"},
+    {"launchers.local", "journal", "gitcache", "worktree", "summary", "downloads"},
+    {"environment", "collect", "workspace", "reports.terminal"},
+    {"trial", "flags"},
+    {"cli"},
+    {"runner"},
+    {"listing"},
+    {"benchmark"},
+    {"__main__"},
+)
+HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
+BARE = ("worker", "image")  # run where nothing is installed: standard library only
+
+
+def modules() -> list[Path]:
+    return [p for p in sorted(PACKAGE.rglob("*.py")) if p.name != "__init__.py" or p.parent == PACKAGE]
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+def imported(path: Path) -> set[str]:
+    """All modules that a file imports, those inside functions too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_a_module_imports_only_from_lower_layers(path: Path) -> None:
+    name = name_of(path)
+    assert name in HEIGHT, f"{name} is in no layer"
+    own = {other.removeprefix("perfrun.") for other in imported(path)} & HEIGHT.keys()
+    above = {other for other in own if HEIGHT[other] >= HEIGHT[name]}
+    assert not above, f"{name} may not import {sorted(above)}"
+
+
+@pytest.mark.parametrize("path", [p for p in modules() if name_of(p).startswith(BARE)], ids=name_of)
+def test_what_runs_on_a_bare_interpreter_imports_only_the_standard_library(path: Path) -> None:
+    tops = {name.partition(".")[0] for name in imported(path)}
+    # absl parses the benchmark's own flags; it is imported only when there are some.
+    allowed = sys.stdlib_module_names | {"perfrun", "absl"}
+    assert tops <= allowed, sorted(tops - allowed)
+
+
+def test_modules_are_short() -> None:
+    long = {name_of(p): n for p in modules() if (n := len(p.read_text().splitlines())) > 330}
+    assert not long
