@@ -13,9 +13,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfrun.worker.procfs import memory_marks
+
 RATE_HZ = 20.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _CPU_WINDOW_S = 0.1  # PerfZero's window for cpu_percent
+# How often the kernel's marks are polled for a process that may be killed before it can say them
+# itself. They cost six times what the current sizes cost.
+_MARKS_PERIOD_S = 1.0
 # Share of a core that looking for new processes may take; reading a big tree is the dear part.
 _TREE_SHARE = 0.002
 
@@ -48,7 +53,9 @@ class TreeSampler(threading.Thread):
         self._log_path = log_path
         self._interval_s = 1.0 / rate_hz
         self._stop_event = threading.Event()
-        self._peaks = {"VmHWM:": 0, "VmPeak:": 0}
+        self._peak_rss = 0
+        self._peak_vms = 0
+        self._next_marks = 0.0
         self._tree_rss = 0
         self._tree_processes = 0
         self._max_cpu: float | None = None
@@ -58,7 +65,7 @@ class TreeSampler(threading.Thread):
         self._window = (self._start, _cpu_seconds(pid))
         self._cpu_percent = 0.0
         self._children: list[int] = []
-        self._last_pid = ""
+        self._last_pid = b""
         self._next_tree_look = 0.0
 
     def run(self) -> None:
@@ -67,7 +74,8 @@ class TreeSampler(threading.Thread):
         next_line = 0.0
         with contextlib.ExitStack() as stack:
             try:
-                status = stack.enter_context(open(f"/proc/{self._pid}/status", "rb", buffering=0))
+                statm = stack.enter_context(open(f"/proc/{self._pid}/statm", "rb", buffering=0))
+                load = stack.enter_context(open("/proc/loadavg", "rb", buffering=0))
             except OSError:
                 return
             log = None
@@ -75,7 +83,7 @@ class TreeSampler(threading.Thread):
                 log = stack.enter_context(self._log_path.open("a", encoding="ascii", buffering=1))
             while True:
                 elapsed = time.perf_counter() - self._start
-                sample = self._sample(status.fileno())
+                sample = self._sample(statm.fileno(), load.fileno(), elapsed)
                 if sample is None:
                     break
                 if log and elapsed >= next_line:
@@ -92,8 +100,8 @@ class TreeSampler(threading.Thread):
         self.join()
         elapsed = time.perf_counter() - self._start
         return TreeUsage(
-            peak_rss_bytes=self._peaks["VmHWM:"] or None,
-            peak_vms_bytes=self._peaks["VmPeak:"] or None,
+            peak_rss_bytes=self._peak_rss or None,
+            peak_vms_bytes=self._peak_vms or None,
             tree_peak_rss_bytes=self._tree_rss or None,
             tree_peak_processes=self._tree_processes or None,
             max_cpu_percent=self._max_cpu,
@@ -102,25 +110,28 @@ class TreeSampler(threading.Thread):
             observer_cpu_s=self._cpu_s,
         )
 
-    def _sample(self, status: int) -> dict[str, float] | None:
+    def _sample(self, statm: int, load: int, elapsed: float) -> dict[str, float] | None:
         """Take one sample; None when the process has no memory any more."""
         try:
-            fields = _status_bytes(os.pread(status, 4096, 0))
-        except OSError:
+            vms, rss = (int(pages) * _PAGE for pages in os.pread(statm, 128, 0).split()[:2])
+        except (OSError, ValueError):
             return None
-        if "VmRSS:" not in fields:
+        if not rss:
             return None
-        for mark, peak in self._peaks.items():
-            self._peaks[mark] = max(peak, fields.get(mark, 0))
+        if rss > self._peak_rss or elapsed >= self._next_marks:
+            self._next_marks = elapsed + _MARKS_PERIOD_S
+            marks = memory_marks(str(self._pid))
+            self._peak_rss = max(self._peak_rss, rss, marks["peak_rss_bytes"] or 0)
+            self._peak_vms = max(self._peak_vms, vms, marks["peak_vms_bytes"] or 0)
         self._watch_cpu()
-        self._look_for_children()
-        tree_rss = fields["VmRSS:"] + sum(map(_resident_bytes, self._children))
+        self._look_for_children(_last_pid(load))
+        tree_rss = rss + sum(map(_resident_bytes, self._children))
         if tree_rss > self._tree_rss:
             self._tree_rss, self._tree_processes = tree_rss, 1 + len(self._children)
         self._samples += 1
         return {
-            "rss": fields["VmRSS:"],
-            "vms": fields.get("VmSize:", 0),
+            "rss": rss,
+            "vms": vms,
             "cpu_percent": self._cpu_percent,
             "tree_rss": tree_rss,
             "processes": 1 + len(self._children),
@@ -136,30 +147,15 @@ class TreeSampler(threading.Thread):
             self._cpu_percent = round((used - before) / (now - then) * 100.0, 1)
             self._max_cpu = max(self._max_cpu or 0.0, self._cpu_percent)
 
-    def _look_for_children(self) -> None:
+    def _look_for_children(self, last_pid: bytes) -> None:
         """Read the tree again when the kernel has given out a new pid since the last look."""
         now = time.perf_counter()
-        if now < self._next_tree_look:
-            return
-        last_pid = _last_pid()
-        if last_pid == self._last_pid and last_pid:
+        if now < self._next_tree_look or (last_pid == self._last_pid and last_pid):
             return
         self._last_pid = last_pid
         begin = time.thread_time()
         self._children = descendants(self._pid)
         self._next_tree_look = now + (time.thread_time() - begin) / _TREE_SHARE
-
-
-def _status_bytes(status: bytes) -> dict[str, int]:
-    """Return the Vm* lines of /proc/PID/status in bytes."""
-    fields = {}
-    for line in status.decode("ascii", "replace").splitlines():
-        if line.startswith("Vm"):
-            name, value, *_ = line.split()
-            fields[name] = int(value) * 1024
-            if name == "VmRSS:":
-                break
-    return fields
 
 
 def _resident_bytes(pid: int) -> int:
@@ -170,13 +166,12 @@ def _resident_bytes(pid: int) -> int:
         return 0  # it has ended, so it holds nothing
 
 
-def _last_pid() -> str:
-    """The pid given out last: it changes whenever a process or thread has begun."""
+def _last_pid(load: int) -> bytes:
+    """The pid given out last (in /proc/loadavg): it changes when a process or thread begins."""
     try:
-        with open("/proc/loadavg", "rb", buffering=0) as file:
-            return file.read().split()[4].decode()
+        return os.pread(load, 128, 0).split()[4]
     except (OSError, IndexError):
-        return ""
+        return b""
 
 
 def _cpu_seconds(pid: int) -> float | None:

@@ -47,8 +47,11 @@ class Terminal:
             self._line(f"{text} ...", self._stream)
             return
         from rich.markup import escape
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        self._status = self.console().status(escape(text))
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        self._status = Progress(*columns, console=self.console(), transient=True)
+        self._status.add_task(escape(text), total=None)
         self._status.start()
 
     def stdout(self, text: str) -> None:
@@ -135,7 +138,7 @@ def results_table(results: Sequence[TrialResult]) -> Table:
             wall_times(trials),
             Text("\n".join(metric_lines(trials))),
             peak_memory(trials),
-            Text("\n".join(_shown(str(Path(trial.summary).parent)) for trial in trials)),
+            Text("\n".join(folder_lines(trials))),
         )
     return table
 
@@ -196,6 +199,14 @@ def peak_memory(trials: Sequence[TrialResult]) -> str:
     peaks = [trial.document["process_info"].get("max_rss") for trial in trials]
     known = [peak for peak in peaks if peak]
     return f"{max(known) / 2**20:,.0f} MiB" if known else "-"
+
+
+def folder_lines(trials: Sequence[TrialResult], most: int = 3) -> list[str]:
+    """The folders of the trials; of many, the first ones and how many more there are."""
+    folders = [_shown(str(Path(trial.summary).parent)) for trial in trials]
+    if len(folders) <= most:
+        return folders
+    return [*folders[: most - 1], f"and {len(folders) - most + 1} more"]
 
 
 def _spread(values: Sequence[float], unit: str) -> str:

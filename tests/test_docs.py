@@ -1,0 +1,49 @@
+"""The documents say what the program does: every flag, every field, every link."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from perfrun.document import Outcome, Status, Usage
+from perfrun.flags import parser
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("option", sorted(parser()._option_string_actions))
+def test_every_flag_is_explained(option: str) -> None:
+    if option.startswith("--"):
+        assert f"`{option}`" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+
+
+def test_every_flag_that_is_shown_has_a_help_text() -> None:
+    for action in parser()._actions:
+        assert action.help, action.option_strings
+        if action.help is not argparse.SUPPRESS:
+            assert len(action.help) < 160
+
+
+@pytest.mark.parametrize("kind", [Outcome, Usage])
+def test_every_field_of_a_summary_is_explained(kind: type) -> None:
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    for field in fields(kind):  # type: ignore[arg-type]
+        assert re.search(rf"\b{field.name}`", text), field.name
+
+
+def test_every_outcome_is_explained() -> None:
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    for status in Status:
+        assert f"`{status.value}`" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
