@@ -156,7 +156,7 @@ def _status(
 def findings(left: Leftovers, end: Exit, outcome: Outcome) -> tuple[str, ...]:
     """What was odd about a trial without deciding how it ended."""
     notes = [*left.record.get("notes", ()), *left.notes]
-    if left.complete and end.stopped_for == "exit":
+    if left.complete and end.stopped_for:
         notes.append("the process did not end after its method had; killed")
     elif left.complete and end.signal_number and end.stopped_for is None:
         notes.append(

@@ -64,7 +64,8 @@ class Journal:
 
     def begin(self, plan: RunPlan, pinned: Mapping[str, str]) -> None:
         """Write the first line."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         self._append({"event": "begin", "fingerprint": fingerprint(plan), "pinned": dict(pinned)})
 
     def started(self, key: Key, execution_id: str, folder: Path) -> None:

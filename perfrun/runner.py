@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol
 
 from perfrun import environment
 from perfrun.document import Status, TrialResult, to_json
 from perfrun.environment import Method, Paths, Service
-from perfrun.errors import Interrupted, UsageError
+from perfrun.errors import UsageError
+from perfrun.interruption import Interruption
 from perfrun.journal import Journal, Key, Past, unfinished
 from perfrun.plan import RunPlan
 from perfrun.probes.machine import machine
 from perfrun.storage import ResultFolder, Storage, safe_name, write_whole
 from perfrun.summary import RunFacts
-from perfrun.trial import TrialSpec, recover_trial, run_trial
+from perfrun.trial import Surroundings, TrialSpec, recover_trial, run_trial
 from perfrun.worker.procfs import adopt_orphans
 from perfrun.workspace import checked_out, harness_git_info
 
@@ -65,44 +64,61 @@ class RunResult:
 def run(plan: RunPlan, screen: Screen) -> RunResult:
     """Carry out the plan. Raises PerfrunError for what stops it before the first trial."""
     adopt_orphans()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    interruption = Interruption()
+    interruption.install()
+    with interruption.allowed(), ExitStack() as stack:
+        trials = _prepared(plan, screen, interruption, stack)
+        # From here on nothing is cut short: what was measured is written first.
+        stack_of_run = stack.pop_all()
+    with stack_of_run:
+        return trials.run()
+
+
+def _prepared(
+    plan: RunPlan, screen: Screen, interruption: Interruption, stack: ExitStack
+) -> _Trials:
+    """Put everything in place for the first trial."""
     past = _past(plan, screen)
     run_id = past.run_id if past else _new_run_id()
     storage = Storage(plan.output, run_id, screen.note)
-    with ExitStack() as stack:
-        _open(storage, plan, stack)
-        service = stack.enter_context(Service(plan.python, {"action": "describe"}, Paths()))
-        data = _with_data(plan, screen)
-        checkouts = stack.enter_context(
-            checked_out(
-                plan.repos,
-                workspace=plan.workspace,
-                use_cached=plan.use_cached_site_packages,
-                pinned=past.pinned if past else {},
-                notify=screen.note,
-            )
+    _open(storage, plan, stack)
+    service = stack.enter_context(Service(plan.python, {"action": "describe"}, Paths()))
+    data = _with_data(plan, screen)
+    checkouts = stack.enter_context(
+        checked_out(
+            plan.repos,
+            workspace=plan.workspace,
+            use_cached=plan.use_cached_site_packages,
+            pinned=past.pinned if past else {},
+            notify=screen.note,
         )
-        facts = RunFacts(
-            plan=plan,
-            run_id=run_id,
-            machine=machine(),
-            environment=environment.describe(service),
-            harness_info=harness_git_info(PACKAGE.parent),
-            env_vars={k: v for k, v in os.environ.items() if k.startswith("PERFZERO_")},
-            setup_info=_setup_info(),
-            checkouts=tuple(_plain(asdict(checkout)) for checkout in checkouts),
-            data=data,
-        )
-        paths = import_paths(plan)
-        methods = environment.expand(plan.python, plan.selectors, paths)
-        if plan.benchmark_flags:
-            modules = [method.module for method in methods]
-            environment.check_flags(plan.python, modules, plan.benchmark_flags, paths)
-        journal = Journal(past.path if past else plan.workspace / "runs" / f"{run_id}.jsonl")
-        if not past:
-            journal.begin(plan, {c.directory: c.git_hash for c in checkouts})
-        return _Trials(facts, methods, paths, storage, journal, past, screen).run()
+    )
+    facts = RunFacts(
+        plan=plan,
+        run_id=run_id,
+        machine=machine(),
+        environment=environment.describe(service),
+        harness_info=harness_git_info(PACKAGE.parent),
+        env_vars={k: v for k, v in os.environ.items() if k.startswith("PERFZERO_")},
+        setup_info=_setup_info(),
+        checkouts=tuple(_plain(asdict(checkout)) for checkout in checkouts),
+        data=data,
+    )
+    paths = import_paths(plan)
+    methods = environment.expand(plan.python, plan.selectors, paths)
+    if plan.benchmark_flags:
+        modules = [method.module for method in methods]
+        environment.check_flags(plan.python, modules, plan.benchmark_flags, paths)
+    journal = Journal(past.path if past else plan.workspace / "runs" / f"{run_id}.jsonl")
+    if not past:
+        journal.begin(plan, {c.directory: c.git_hash for c in checkouts})
+    around = Surroundings(
+        paths=paths,
+        storage=storage,
+        streams=(screen.stdout, screen.stderr),
+        interruption=interruption,
+    )
+    return _Trials(facts, methods, around, journal, past, screen)
 
 
 class _Trials:
@@ -112,14 +128,13 @@ class _Trials:
         self,
         facts: RunFacts,
         methods: tuple[Method, ...],
-        paths: Paths,
-        storage: Storage,
+        around: Surroundings,
         journal: Journal,
         past: Past | None,
         screen: Screen,
     ) -> None:
-        self._facts, self._methods, self._paths = facts, methods, paths
-        self._storage, self._journal, self._screen = storage, journal, screen
+        self._facts, self._methods, self._around = facts, methods, around
+        self._journal, self._screen = journal, screen
         self._past = past
         self._results: list[TrialResult] = []
 
@@ -131,13 +146,12 @@ class _Trials:
             for trial_id in range(1, plan.num_trials + 1)
             for method, copy in _numbered(self._methods)
         ]
-        try:
-            for number, (trial_id, method, copy) in enumerate(steps, start=1):
-                key = (method.text if copy == 1 else f"{method.text}#{copy}", trial_id)
-                self._results.append(self._step(key, method, number, len(steps)))
-                if self._results[-1].status is Status.INTERRUPTED:
-                    return RunResult(trials=tuple(self._results), interrupted=True)
-        except (KeyboardInterrupt, Interrupted):
+        for number, (trial_id, method, copy) in enumerate(steps, start=1):
+            if self._around.interruption.asked:
+                return RunResult(trials=tuple(self._results), interrupted=True)
+            key = (method.text if copy == 1 else f"{method.text}#{copy}", trial_id)
+            self._results.append(self._step(key, method, number, len(steps)))
+        if self._results and self._results[-1].status is Status.INTERRUPTED:
             return RunResult(trials=tuple(self._results), interrupted=True)
         self._journal.end()
         return RunResult(trials=tuple(self._results), interrupted=False)
@@ -148,12 +162,10 @@ class _Trials:
             return done
         self._screen.trial_started(number, total, method.text, key[1])
         execution_id = self._execution_id(key, method, total)
-        folder = self._storage.new_folder(execution_id)
+        folder = self._around.storage.new_folder(execution_id)
         self._journal.started(key, execution_id, folder.path)
         spec = TrialSpec(method=method, trial_id=key[1], execution_id=execution_id, folder=folder)
-        streams = (self._screen.stdout, self._screen.stderr)
-        result = run_trial(self._facts, spec, self._paths, self._storage, streams)
-        return self._finish(key, result)
+        return self._finish(key, run_trial(self._facts, spec, self._around))
 
     def _finish(self, key: Key, result: TrialResult) -> TrialResult:
         if result.status is not Status.INTERRUPTED:
@@ -191,7 +203,7 @@ class _Trials:
             execution_id=started.execution_id,
             folder=ResultFolder(started.folder, rescued=False),
         )
-        recovered = recover_trial(self._facts, spec, self._storage)
+        recovered = recover_trial(self._facts, spec, self._around.storage)
         return self._finish(key, recovered[0]) if recovered and recovered[1] else None
 
     def _upload(self, result: TrialResult) -> TrialResult:
@@ -200,7 +212,7 @@ class _Trials:
         if not plan.upload_methods:
             return result
         path = Path(result.summary)
-        answers = environment.upload(plan.python, plan.upload_methods, path, self._paths)
+        answers = environment.upload(plan.python, plan.upload_methods, path, self._around.paths)
         for answer in answers:
             if answer["error"]:
                 self._screen.note(f"upload {answer['method']} failed: {answer['error']}")
@@ -295,7 +307,3 @@ def _numbered(methods: tuple[Method, ...]) -> list[tuple[Method, int]]:
 
 def _new_run_id() -> str:
     return f"{datetime.now():%Y%m%d-%H%M%S-%f}-{uuid.uuid4().hex[:6]}"
-
-
-def _interrupt(number: int, _frame: FrameType | None) -> None:
-    raise Interrupted(f"stopped by {signal.Signals(number).name}")

@@ -89,8 +89,7 @@ class Storage:
         places = (folder.path, folder.path, self._rescue / folder.path.name)
         for place in places:
             try:
-                if place == places[-1]:
-                    place.mkdir(parents=True, exist_ok=True)
+                place.mkdir(parents=True, exist_ok=True)  # the benchmark may have removed it
                 path = place / "perfzero_summary.json"
                 write_whole(path, text)
             except OSError as error:

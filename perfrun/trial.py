@@ -14,6 +14,7 @@ from perfrun.document import Outcome, Status, TrialResult, Usage, to_json
 from perfrun.environment import Method, Paths
 from perfrun.errors import Interrupted
 from perfrun.follow import Follower
+from perfrun.interruption import Interruption
 from perfrun.launchers.local import Exit, LocalProcess
 from perfrun.plan import RunPlan
 from perfrun.probes.process_tree import TreeSampler, TreeUsage
@@ -34,12 +35,20 @@ class TrialSpec:
     folder: ResultFolder
 
 
-def run_trial(
-    run: RunFacts, spec: TrialSpec, paths: Paths, storage: Storage, streams: tuple[Write, Write]
-) -> TrialResult:
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What all trials of a run use."""
+
+    paths: Paths
+    storage: Storage
+    streams: tuple[Write, Write]  # where standard output and error are shown
+    interruption: Interruption
+
+
+def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResult:
     """Run one trial and write its summary. Whatever the benchmark does is in the result."""
     kills_before = _oom_kills()
-    end, tree, why_not = _run_worker(run.plan, spec, paths, streams)
+    end, tree, why_not = _run_worker(run.plan, spec, around)
     left = collect.read_leftovers(spec.folder.path, spec.folder.private)
     if end is None:
         outcome = Outcome(status=Status.FAILED, reason=why_not, phase="start")
@@ -50,7 +59,7 @@ def run_trial(
     own_peak = memory_marks()["peak_rss_bytes"] or 0
     used = collect.usage(left, end, tree, own_peak_rss_bytes=own_peak)
     notes = collect.findings(left, end, outcome) if end else ()
-    return _write(run, spec, _facts(spec, left, outcome, used, notes), storage)
+    return _write(run, spec, _facts(spec, left, outcome, used, notes), around.storage)
 
 
 def recover_trial(
@@ -89,30 +98,41 @@ def recover_trial(
 
 
 def _run_worker(
-    plan: RunPlan, spec: TrialSpec, paths: Paths, streams: tuple[Write, Write]
+    plan: RunPlan, spec: TrialSpec, around: Surroundings
 ) -> tuple[Exit | None, TreeUsage | None, str]:
     folder = spec.folder.path
     try:
-        process = LocalProcess(plan.python, _order(plan, spec, paths), folder, spec.folder.private)
+        process = _start(plan, spec, around)
     except OSError as error:
         return None, None, f"the worker could not be started: {error}"
     sampler = TreeSampler(process.pid, folder / "process_info.log")
     sampler.start()
-    with _followed(folder, streams):
-        end = _wait(process, plan.timeout_s)
+    with _followed(folder, around.streams):
+        end = _wait(process, plan.timeout_s, around.interruption)
         tree = sampler.finish()
     return end, tree, ""
 
 
-def _wait(process: LocalProcess, timeout_s: float | None) -> Exit:
+def _start(plan: RunPlan, spec: TrialSpec, around: Surroundings) -> LocalProcess:
+    order = _order(plan, spec, around.paths)
+    try:
+        return LocalProcess(plan.python, order, spec.folder.path, spec.folder.private)
+    except OSError:
+        around.storage.reserve.release()  # perhaps all it takes is the space set aside
+        return LocalProcess(plan.python, order, spec.folder.path, spec.folder.private)
+
+
+def _wait(process: LocalProcess, timeout_s: float | None, interruption: Interruption) -> Exit:
     """Wait for the worker; Ctrl-C ends it in good order, a second one at once."""
     try:
-        return process.wait(timeout_s)
-    except (KeyboardInterrupt, Interrupted):
+        with interruption.allowed():
+            return process.wait(timeout_s)
+    except Interrupted:
         pass
     try:
-        process.stop("interrupt")
-    except (KeyboardInterrupt, Interrupted):
+        with interruption.allowed():
+            process.stop("interrupt")
+    except Interrupted:
         process.kill()
     return process.wait(None)
 

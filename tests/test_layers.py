@@ -10,16 +10,33 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "perfrun"
 LAYERS = (
-    {"errors", "image"},
-    {"redaction", "worker.test_log", "worker.procfs", "worker.files", "worker.frameworks"},
-    {"worker.author", "worker.discovery", "worker.profiler", "locks", "probes.gpu"},
+    {"errors"},
+    {
+        "archives",
+        "engine",
+        "interruption",
+        "redaction",
+        "worker.test_log",
+        "worker.procfs",
+        "worker.files",
+        "worker.frameworks",
+    },
+    {
+        "image",
+        "transfer",
+        "worker.author",
+        "worker.discovery",
+        "worker.profiler",
+        "locks",
+        "probes.gpu",
+    },
     {"__init__", "worker.reports"},
     {"worker.trial", "plan"},
     {"worker.services", "document"},
     {"worker.entry", "storage", "probes.process_tree", "probes.machine", "follow", "gitcommand"},
     {"launchers.local", "journal", "gitcache", "worktree", "summary", "downloads"},
-    {"environment", "collect", "workspace", "reports.terminal"},
-    {"trial", "flags"},
+    {"environment", "collect", "checkouts", "reports.terminal"},
+    {"trial", "flags", "workspace"},
     {"cli"},
     {"runner"},
     {"listing"},
@@ -31,7 +48,9 @@ BARE = ("worker", "image")  # run where nothing is installed: standard library o
 
 
 def modules() -> list[Path]:
-    return [p for p in sorted(PACKAGE.rglob("*.py")) if p.name != "__init__.py" or p.parent == PACKAGE]
+    return [
+        p for p in sorted(PACKAGE.rglob("*.py")) if p.name != "__init__.py" or p.parent == PACKAGE
+    ]
 
 
 def name_of(path: Path) -> str:

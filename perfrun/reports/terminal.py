@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import sys
@@ -79,7 +80,8 @@ class Terminal:
     def results(self, results: Sequence[TrialResult]) -> None:
         """Print the table of the run."""
         if results:
-            self.console().print(results_table(results))
+            with contextlib.suppress(OSError, ValueError, SystemExit):  # the reader has gone
+                self.console().print(results_table(results))
 
     def console(self) -> Console:
         """rich's console; imported when first needed."""
@@ -108,8 +110,10 @@ class Terminal:
 
 def _write(stream: TextIO, text: str) -> None:
     encoding = stream.encoding or "utf-8"
-    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    stream.flush()
+    # A reader that has gone away (`| head`, a closed terminal) ends the showing, not the run.
+    with contextlib.suppress(OSError, ValueError):
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
 
 
 def results_table(results: Sequence[TrialResult]) -> Table:
@@ -228,5 +232,8 @@ def _number(value: float) -> str:
 
 def _shown(path: str) -> str:
     """A path as short as it can be from here."""
-    relative = os.path.relpath(path)
+    try:
+        relative = os.path.relpath(path)
+    except OSError:  # the current folder has been removed
+        return path
     return relative if len(relative) < len(path) and sys.platform != "win32" else path

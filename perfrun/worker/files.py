@@ -10,35 +10,64 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 RESERVED_BYTES = 128 * 1024
 OUTCOME = "outcome.json"
 ASIDE = "outcome.next"
+REMOVED = "the benchmark removed its output folder; the reports and logs in it are lost"
 
 
 class OutcomeFile:
     """Holds the outcome while the trial runs; `save` may be called at every phase."""
 
     def __init__(self, folder: str) -> None:
+        self._folder = folder
         self._aside = os.path.join(folder, ASIDE)
         self._path = os.path.join(folder, OUTCOME)
-        self._file = open(self._aside, "wb", buffering=0)
+        self._open()
         with contextlib.suppress(OSError):  # a disk that is full already: what fits is there
-            self._file.write(b" " * RESERVED_BYTES)
+            os.pwrite(self._file, b" " * RESERVED_BYTES, 0)
+
+    def _open(self) -> None:
+        # A bare descriptor: an object would close its number even after it became another file's.
+        self._file = os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._identity = _identity(os.fstat(self._file))
 
     def save(self, outcome: Dict[str, Any]) -> None:
         """Write what is known so far. Blanks after the JSON keep the reserved blocks taken."""
         data = json.dumps(_trimmed(outcome)).encode("ascii", "backslashreplace")
-        self._file.seek(0)
-        self._file.write(data.ljust(RESERVED_BYTES))
+        if not self._is_open():
+            self._open()
+        os.pwrite(self._file, data.ljust(RESERVED_BYTES), 0)
 
     def finish(self, outcome: Dict[str, Any]) -> None:
         """Write the last word and give the file its name."""
+        if self._was_removed():
+            outcome["notes"].append(REMOVED)
+            with contextlib.suppress(OSError):
+                os.makedirs(self._folder, exist_ok=True)
+                self._open()
         self.save(outcome)
-        self._file.close()
         with contextlib.suppress(OSError):  # else the harness finds it under its first name
             os.replace(self._aside, self._path)
+
+    def _is_open(self) -> bool:
+        """False when the benchmark has closed our descriptor, or the number is another file's."""
+        try:
+            return _identity(os.fstat(self._file)) == self._identity
+        except OSError:
+            return False
+
+    def _was_removed(self) -> bool:
+        try:
+            return _identity(os.stat(self._aside)) != self._identity
+        except OSError:
+            return True
+
+
+def _identity(info: os.stat_result) -> Tuple[int, int]:
+    return (info.st_dev, info.st_ino)
 
 
 def _trimmed(outcome: Dict[str, Any]) -> Dict[str, Any]:

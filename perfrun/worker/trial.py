@@ -57,8 +57,12 @@ class Trial:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time one phase: seconds of wall clock and of CPU (all threads)."""
+        """Time one phase: seconds of wall clock and of CPU (all threads).
+
+        What is known is saved first, so that a phase which kills the process leaves it behind.
+        """
         self.outcome["phase"] = name
+        self.file.save(self.outcome)
         wall, cpu = time.perf_counter(), time.process_time()
         try:
             yield
@@ -102,14 +106,12 @@ class Trial:
         check_resolution(self.order["method"]["module"], path, self.order["first_paths"])
 
     def _before_method(self) -> None:
-        """Save what is known, so that a method which kills the process leaves it behind."""
+        """Note what the method starts from."""
         self.outcome["memory"]["before_method"] = procfs.memory_marks()
         self.outcome["memory"]["reset"] = procfs.reset_peak()
         self.outcome["frameworks"] = loaded_frameworks()
         self.outcome["framework"] = main_framework(self.benchmark_class)
         self.outcome["timestamp"] = time.time()
-        self.outcome["phase"] = "method"
-        self.file.save(self.outcome)
 
     def finish(self) -> None:
         """Write the last word. The memory marks are read as late as can be."""
