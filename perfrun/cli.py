@@ -86,7 +86,7 @@ def _with_flagfiles(argv: Sequence[str]) -> list[str]:
         from absl import flags  # only here: it takes 30 ms to import
 
         try:
-            values: Any = flags.FlagValues()  # type: ignore[no-untyped-call]
+            values: Any = flags.FlagValues()
             own = values.read_flags_from_files(own, force_gnu=True)
         except flags.Error as error:
             raise UsageError(f"--flagfile: {error}") from None

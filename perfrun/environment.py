@@ -186,8 +186,12 @@ def upload(
 ) -> list[dict[str, Any]]:
     """Call the upload functions with the summary; return what became of each."""
     order = {"action": "upload", "functions": list(functions), "summary": str(summary)}
-    with Service(python, order, paths) as service:
-        text = service.answer()
-        if not text:
-            return [{"method": name, "error": service.end()} for name in functions]
-        return list(json.loads(text))
+    try:
+        with Service(python, order, paths) as service:
+            text = service.answer()
+            failure = None if text else service.end()
+    except UsageError as error:  # the interpreter has gone since the run began
+        text, failure = "", str(error)
+    if failure:
+        return [{"method": name, "error": failure} for name in functions]
+    return list(json.loads(text))

@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 RESERVED_BYTES = 1024 * 1024
+_TRIAL_BYTES = 512 * 1024  # what perfrun itself writes for a trial takes less
 
 
 class Reserve:
@@ -72,6 +74,8 @@ class Storage:
     def new_folder(self, execution_id: str) -> ResultFolder:
         """Make `<output>/<execution_id>`, or the same with `-2`, `-3`, ... when it is taken."""
         self.reserve.take()
+        if _is_nearly_full(self._output):
+            self.reserve.release()
         for parent in (self._output, self._output, self._rescue):
             try:
                 path = _make_new(parent, execution_id)
@@ -100,6 +104,13 @@ class Storage:
                 self._notify(f"{folder.path} cannot be written ({failure}); summary is in {path}")
             return path
         raise failure
+
+
+def _is_nearly_full(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < _TRIAL_BYTES
+    except OSError:
+        return False
 
 
 def _make_new(parent: Path, name: str) -> Path:

@@ -55,10 +55,10 @@ class Benchmark:
         entry_name = "%s.%s" % (type(self).__name__, name or self._reporting_method())
         data = encode_entry(
             entry_name,
-            iters=int(iters or 0),
-            cpu_time=float(cpu_time or 0.0),
-            wall_time=float(wall_time or 0.0),
-            throughput=float(throughput or 0.0),
+            iters=_count(iters),
+            cpu_time=_number("cpu_time", cpu_time),
+            wall_time=_number("wall_time", wall_time),
+            throughput=_number("throughput", throughput),
             extras=_checked_extras(extras),
             metrics=_checked_metrics(metrics),
         )
@@ -80,6 +80,18 @@ class Benchmark:
         return name
 
 
+def _number(what: str, value: Any) -> float:
+    """Return a number as a float, None as zero. Text is no number, also when it looks like one."""
+    if isinstance(value, (str, bytes)):
+        raise TypeError("%s must be a number, not %r" % (what, value))
+    return 0.0 if value is None else float(value)
+
+
+def _count(iters: Any) -> int:
+    _number("iters", iters)
+    return 0 if iters is None else int(iters)
+
+
 def _checked_extras(extras: Optional[Mapping[str, Any]]) -> Dict[str, Union[float, str]]:
     if extras is not None and not isinstance(extras, Mapping):
         raise TypeError("extras must be a dict, not %s" % type(extras).__name__)
@@ -97,11 +109,14 @@ def _checked_metrics(metrics: Optional[Sequence[Mapping[str, Any]]]) -> List[Dic
         if not isinstance(metric, Mapping) or not {"name", "value"} <= set(metric):
             raise TypeError("each metric is a dict with 'name' and 'value', not %r" % (metric,))
         bounds = {
-            key: float(metric[key])
+            key: _number(key, metric[key])
             for key in ("min_value", "max_value")
             if metric.get(key) is not None
         }
-        checked.append({"name": str(metric["name"]), "value": float(metric["value"]), **bounds})
+        if metric["value"] is None:
+            raise TypeError("metric %r has no value" % (metric["name"],))
+        value = _number("value", metric["value"])
+        checked.append({"name": str(metric["name"]), "value": value, **bounds})
     return checked
 
 

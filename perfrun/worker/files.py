@@ -36,10 +36,11 @@ class OutcomeFile:
 
     def save(self, outcome: Dict[str, Any]) -> None:
         """Write what is known so far. Blanks after the JSON keep the reserved blocks taken."""
-        data = json.dumps(_trimmed(outcome)).encode("ascii", "backslashreplace")
+        data = _fitting(outcome)
         if not self._is_open():
             self._open()
         os.pwrite(self._file, data.ljust(RESERVED_BYTES), 0)
+        os.ftruncate(self._file, max(len(data), RESERVED_BYTES))
 
     def finish(self, outcome: Dict[str, Any]) -> None:
         """Write the last word and give the file its name."""
@@ -70,12 +71,22 @@ def _identity(info: os.stat_result) -> Tuple[int, int]:
     return (info.st_dev, info.st_ino)
 
 
-def _trimmed(outcome: Dict[str, Any]) -> Dict[str, Any]:
-    """Cut a very long message or traceback, so that the outcome fits what was reserved."""
+def _fitting(outcome: Dict[str, Any]) -> bytes:
+    """The outcome as JSON, its error cut so far that all of it fits what was reserved."""
+    limit = RESERVED_BYTES // 8
+    while True:
+        data = json.dumps(_trimmed(outcome, limit)).encode("ascii")
+        # JSON takes one to twelve bytes a character, so what fits is seen only afterwards.
+        if len(data) <= RESERVED_BYTES or limit < 1024:
+            return data
+        limit //= 2
+
+
+def _trimmed(outcome: Dict[str, Any], limit: int) -> Dict[str, Any]:
+    """Cut a very long message or traceback to about `limit` characters."""
     error = outcome.get("error")
     if not error:
         return outcome
-    limit = RESERVED_BYTES // 8  # JSON may write one character as six
     short = {
         key: value[:256] + "\n[...]\n" + value[-limit:]
         if isinstance(value, str) and len(value) > limit + 300

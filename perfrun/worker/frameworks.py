@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 from typing import Any, Dict, List, Optional
 
 NAMES = ("tensorflow", "torch", "jax")
@@ -31,12 +32,21 @@ def main_framework(benchmark_class: Any) -> Optional[Dict[str, Optional[str]]]:
         return found[0] if found else None
     bases = {base.__module__.partition(".")[0] for base in benchmark_class.__mro__}
     module = sys.modules.get(benchmark_class.__module__)
-    named = {getattr(v, "__name__", None) for v in vars(module).values()} if module else set()
+    named = {_origin(value) for value in list(vars(module).values())} if module else set()
     for names in (bases, named):
         for framework in found:
             if framework["name"] in names:
                 return framework
     return found[0]
+
+
+def _origin(value: Any) -> Optional[str]:
+    """The top-level package that a global name of a module was imported from."""
+    try:
+        name = value.__name__ if isinstance(value, ModuleType) else value.__module__
+        return str(name).partition(".")[0]
+    except Exception:  # noqa: BLE001 - proxies raise what they like when they are asked
+        return None
 
 
 def _build_version(name: str, module: Any) -> Optional[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from typing import Any, List, Sequence
 
 
@@ -13,7 +14,7 @@ class WindowedProfiler:
     Source: `tf.profiler.experimental`. A profiler that cannot be started is a note, not a failure.
     """
 
-    def __init__(self, windows: Sequence[Sequence[int]], folder: str) -> None:
+    def __init__(self, windows: Sequence[Sequence[float]], folder: str) -> None:
         self._windows = windows
         self._folder = folder
         self._stopped = threading.Event()
@@ -32,16 +33,20 @@ class WindowedProfiler:
             self._thread.join()
 
     def _record(self) -> None:
-        elapsed = 0
+        method_began = time.monotonic()  # starting a profiler takes seconds: count from here
         for begin, end in self._windows:
-            if self._stopped.wait(begin - elapsed):
+            if self._stopped_by(method_began + begin):
                 return
             profiler = self._start_one()
-            stopped = self._stopped.wait(end - begin)
+            stopped = self._stopped_by(method_began + end)
             self._stop_one(profiler)
             if stopped:
                 return
-            elapsed = end
+
+    def _stopped_by(self, moment: float) -> bool:
+        """Wait for that moment; say whether the method has ended by then."""
+        wait_s = max(0.0, moment - time.monotonic())
+        return self._stopped.wait(min(wait_s, threading.TIMEOUT_MAX))
 
     def _start_one(self) -> Any:
         tensorflow = sys.modules.get("tensorflow")

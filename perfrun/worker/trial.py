@@ -166,7 +166,8 @@ def run_trial(order: Dict[str, Any]) -> int:
     log_to_files(order)
     trial = Trial(order)
     status = _outcome_of(trial)
-    trial.finish()
+    if os.getpid() == trial.outcome["pid"]:  # a child that the method forked does not speak for it
+        trial.finish()
     return status
 
 
