@@ -39,7 +39,7 @@ def unpack_beside(archive: Path, *, must_be_tar: bool) -> bool:
     Raises:
         WorkspaceError: broken, leads out of the folder, or would replace an existing file.
     """
-    if not tarfile.is_tarfile(archive):
+    if not _is_tar(archive):
         if must_be_tar:
             raise WorkspaceError(f"{archive} is not a tar archive that Python can read")
         return False
@@ -55,6 +55,13 @@ def unpack_beside(archive: Path, *, must_be_tar: bool) -> bool:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return True
+
+
+def _is_tar(archive: Path) -> bool:
+    try:
+        return tarfile.is_tarfile(archive)
+    except _BROKEN:  # compressed, and cut off within the first member
+        return False
 
 
 def _extract(archive: Path, aside: Path) -> None:

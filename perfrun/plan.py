@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from perfrun.errors import UsageError
 from perfrun.redaction import redact
@@ -162,7 +162,7 @@ def _check_git_url(url: str, flag: str) -> None:
     if url.startswith("-") or "::" in url.split("/", 1)[0] or any(ord(c) < 32 for c in url):
         raise UsageError(f"{flag}: {shown!r} is not a url that perfrun gives to git")
     if "://" in url:
-        parts = urlsplit(url)
+        parts = _split_url(url, flag)
         if parts.scheme.lower() not in _GIT_SCHEMES:
             raise UsageError(
                 f"{flag}: {shown!r}: scheme {parts.scheme!r} is not one of "
@@ -170,6 +170,8 @@ def _check_git_url(url: str, flag: str) -> None:
             )
         if parts.netloc.rpartition("@")[2].startswith("-") or parts.netloc.startswith("-"):
             raise UsageError(f"{flag}: {shown!r}: a host cannot begin with '-'")
+        if not parts.path.strip("/"):
+            raise UsageError(f"{flag}: {shown!r} names a host but no repository on it")
         return
     if Path(url).is_absolute():
         return
@@ -181,9 +183,18 @@ def _check_git_url(url: str, flag: str) -> None:
         )
 
 
+def _split_url(url: str, flag: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {redact(url)!r} is not a url: {error}") from None
+
+
 def _checkout_name(url: str, flag: str) -> str:
     """PerfZero's rule: the last segment of the url less its last extension."""
-    name = Path(re.split(r"[/:]", url.rstrip("/"))[-1] or ".").stem
+    # A query may hold a token, which must not become the name of a folder.
+    path = _split_url(url, flag).path if re.match(r"https?://", url, re.IGNORECASE) else url
+    name = Path(re.split(r"[/:]", path.rstrip("/"))[-1] or ".").stem
     if not name or name.startswith((".", "-")) or "\\" in name:
         raise UsageError(f"{flag}: {redact(url)!r} gives no usable name for its checkout")
     return name
@@ -207,7 +218,7 @@ def _parse_data_item(item: str, flag: str) -> DataSpec:
             raise UsageError(f"{flag}: {shown!r} names two paths; write url;path;sha256=HEX")
         else:
             relative = part
-    parts = urlsplit(url)
+    parts = _split_url(url, flag)
     if parts.scheme in ("gs", "gcs"):
         raise UsageError(
             f"{flag}: {shown!r}: perfrun has no Google Cloud client; use http(s):// or file://"

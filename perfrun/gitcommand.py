@@ -1,0 +1,197 @@
+"""Run git: hardened environment, errors in one redacted line.
+
+Two ways in. `ask` puts a question about what is on disk and is a bare subprocess, because
+`import git` costs 75 ms, half of what a second run of a pinned checkout may take. `command`
+changes something or talks to a remote and goes through GitPython.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfrun.errors import WorkspaceError
+from perfrun.redaction import redact
+
+# What a user's or a repository's configuration must not change about perfrun's own calls.
+_CONFIG = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "submodule.recurse=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "fetch.prune=false",
+    "fetch.pruneTags=false",
+    "fetch.recurseSubmodules=no",
+    # Always keep what was fetched as one pack, which git renames into place when it is whole.
+    # Loose objects of a killed fetch would leave a commit whose files are missing.
+    "fetch.unpackLimit=1",
+    "protocol.ext.allow=never",
+    # A server that has gone silent ends the fetch after two minutes.
+    "http.lowSpeedLimit=1",
+    "http.lowSpeedTime=120",
+)
+_OPTIONS = tuple(part for setting in _CONFIG for part in ("-c", setting))
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C",
+    "LANGUAGE": "C",
+}
+_PROTOCOLS = "http:https:ssh:git:file"
+# Inherited, e.g. from a git hook that started perfrun, these would point git elsewhere.
+_REPOSITORY_VARIABLES = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+    "GIT_SHALLOW_FILE",
+    "GIT_GRAFT_FILE",
+    "GIT_PREFIX",
+)
+_NO_GIT = "git is not installed, or not on PATH; --git_repos needs it"
+_NOISE = re.compile(r"^(warning:|hint:|Please make sure|and the repository exists|From |\s*$)")
+_GENERIC = "Could not read from remote repository"
+
+
+class GitFailed(Exception):  # noqa: N818 - always caught and reworded within the workspace code
+    """A git command ended with another status than 0; the text is its telling line, redacted."""
+
+    def __init__(self, status: int, stderr: str) -> None:
+        super().__init__(telling_line(stderr) or f"git ended with status {status}")
+        self.status = status
+        self.stderr = stderr
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """Where git is to work. Named in full, so that git neither searches for it nor refuses a
+    folder of another user, as is usual in containers."""
+
+    git_dir: Path
+    work_tree: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder git runs in."""
+        return self.work_tree or self.git_dir
+
+
+def checkout_at(folder: Path) -> Repository:
+    """Return the repository of an ordinary checkout."""
+    return Repository(git_dir=folder / ".git", work_tree=folder)
+
+
+def ask(repository: Repository, *arguments: str, index: Path | None = None) -> bytes:
+    """Return what a read-only git command prints.
+
+    Raises:
+        GitFailed: git says no.
+        WorkspaceError: there is no git.
+    """
+    environment = {k: v for k, v in os.environ.items() if k not in _REPOSITORY_VARIABLES}
+    environment |= _settings() | _variables(repository)
+    if index is not None:
+        environment["GIT_INDEX_FILE"] = str(index)
+    try:
+        done = subprocess.run(
+            ["git", *_OPTIONS, *arguments],
+            cwd=repository.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        if not repository.folder.is_dir():
+            raise GitFailed(128, f"fatal: no folder {repository.folder}") from None
+        raise WorkspaceError(_NO_GIT) from None
+    if done.returncode:
+        raise GitFailed(done.returncode, os.fsdecode(done.stderr))
+    return done.stdout
+
+
+def command(
+    repository: Repository,
+    *arguments: str,
+    keep_open: Sequence[int] = (),
+    timeout_s: float | None = None,
+) -> str:
+    """Run a git command that changes something or talks to a remote; return what it prints.
+
+    `keep_open` are descriptors of locks that the child is to hold as long as it runs, even if
+    this process is killed. A child that outlives `timeout_s`, or an interrupt of this process,
+    is ended.
+
+    Raises:
+        GitFailed: git says no, or the time is over.
+        WorkspaceError: there is no git.
+    """
+    try:
+        import git  # slow, and itself an ImportError when there is no git
+    except ImportError:
+        raise WorkspaceError(_NO_GIT) from None
+    try:
+        child = git.Git(str(repository.folder)).execute(
+            [*_without_inherited(repository), "git", *_OPTIONS, *arguments],
+            env=_settings() | _variables(repository),
+            as_process=True,
+            pass_fds=tuple(keep_open),
+        )
+    except git.GitCommandNotFound:
+        raise WorkspaceError(_NO_GIT) from None
+    process = child.proc
+    assert process is not None
+    try:
+        output, errors = process.communicate(timeout=timeout_s)
+    except BaseException as error:
+        process.terminate()
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise GitFailed(-1, f"fatal: no answer within {timeout_s:g} s") from None
+        raise
+    if process.returncode:
+        raise GitFailed(process.returncode, os.fsdecode(errors))
+    return os.fsdecode(output)
+
+
+def telling_line(stderr: str) -> str:
+    """Return the line of git's complaint that names the cause, redacted, at most 300 characters."""
+    lines = [line.strip() for line in stderr.splitlines() if not _NOISE.match(line)]
+    causes = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
+    if not causes:
+        return ""
+    cause = causes[0]
+    if _GENERIC in cause and lines[0] != cause:
+        cause = lines[0]  # what ssh said
+    return redact(re.sub(r"^(fatal|error): ", "", cause))[:300]
+
+
+def _settings() -> dict[str, str]:
+    return _ENVIRONMENT | {"GIT_ALLOW_PROTOCOL": os.environ.get("GIT_ALLOW_PROTOCOL", _PROTOCOLS)}
+
+
+def _variables(repository: Repository) -> dict[str, str]:
+    values = {"GIT_DIR": str(repository.git_dir)}
+    if repository.work_tree is not None:
+        values["GIT_WORK_TREE"] = str(repository.work_tree)
+    return values
+
+
+def _without_inherited(repository: Repository) -> tuple[str, ...]:
+    """Return the words to begin a command with, so that git sees no variable of the caller's.
+
+    GitPython can only add to the environment. Setting them to "" is no way out: git takes an
+    empty GIT_WORK_TREE or GIT_INDEX_FILE for a path.
+    """
+    foreign = set(_REPOSITORY_VARIABLES) & os.environ.keys() - _variables(repository).keys()
+    unset = tuple(word for name in sorted(foreign) for word in ("-u", name))
+    return ("env", *unset) if unset else ()
