@@ -1,0 +1,150 @@
+#!/opt/perfrun/bin/python -I
+"""The image's entry point: becomes the user who is to own the results, then runs perfrun.
+
+A container starts as root, and with a rootful engine what root writes into a mounted folder
+belongs to the host's root, not to whoever typed the command. So the entry point takes the owner
+of the mounted /workspace, or of the checkout that Compose shows it, and goes on as that user.
+With a rootless engine the owner is seen as root, because root in there *is* the user: it stays.
+
+    PERFRUN_UID, PERFRUN_GID      the user and group to become, if not that owner
+    docker run --user 1234:1234   works too: then there is nothing to change
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+
+WORKSPACE = Path("/workspace")
+# A file of the checkout, mounted by docker-compose.yml for its owner alone.
+CHECKOUT = Path("/run/perfrun/checkout")
+PERFRUN = "/opt/perfrun/bin/perfrun"
+ROOT = 0
+
+Identity = tuple[int, int]
+"""A user's and a group's number."""
+
+
+class RefusalError(Exception):
+    """The container cannot be run as asked; the text is one line for the user."""
+
+
+def requested_identity(environment: Mapping[str, str]) -> Identity | None:
+    """What PERFRUN_UID and PERFRUN_GID ask for, or None when they are not set or empty."""
+    uid = environment.get("PERFRUN_UID", "")
+    gid = environment.get("PERFRUN_GID", "") or uid
+    if not uid:
+        return None
+    if not (uid.isdecimal() and gid.isdecimal()):
+        raise RefusalError(
+            "PERFRUN_UID and PERFRUN_GID must be numbers, as `id -u` and `id -g` print them"
+        )
+    return int(uid), int(gid)
+
+
+def is_mapped(uid: int, uid_map: str) -> bool:
+    """Whether a user exists in this user namespace, whose /proc/self/uid_map is given."""
+    ranges = ([int(word) for word in line.split()] for line in uid_map.splitlines())
+    return any(first <= uid < first + count for first, _, count in ranges)
+
+
+def is_remapped(uid_map: str) -> bool:
+    """Whether root in here is somebody else outside: in a rootless engine, for one."""
+    return any(line.split()[:2] != ["0", "0"] for line in uid_map.splitlines())
+
+
+def choose_identity(
+    workspace: Identity | None, checkout: Identity | None, uid_map: str, overflow_uid: int
+) -> Identity:
+    """Who to run as, given the owners of both (None: it is not there).
+
+    The workspace's owner if that is not root, else the checkout's, else root.
+    """
+    for owner in (workspace, checkout):
+        if owner is None or owner[0] == ROOT:
+            continue
+        # An owner from outside this namespace is shown as the overflow user: nobody to become.
+        is_stranger = is_remapped(uid_map) and owner[0] == overflow_uid
+        if not is_stranger and is_mapped(owner[0], uid_map):
+            return owner
+    return ROOT, ROOT
+
+
+def find_owner(path: Path) -> Identity | None:
+    """Who owns what is at `path`, or None when nothing is. The image's own folders are root's."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_uid, found.st_gid
+
+
+def find_identity() -> Identity:
+    """Who to run as, by the environment and what is mounted into this container."""
+    return requested_identity(os.environ) or choose_identity(
+        find_owner(WORKSPACE),
+        find_owner(CHECKOUT),
+        Path("/proc/self/uid_map").read_text(encoding="ascii"),
+        int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii")),
+    )
+
+
+def hand_over_fresh_workspace(identity: Identity) -> None:
+    """Gives the workspace to the user if the engine has just made it: owned by root, and empty.
+
+    Anything else in root's hands was put there by somebody, and is not given away silently.
+    """
+    owner = find_owner(WORKSPACE)
+    if owner is None or owner[0] != ROOT:
+        return
+    if any(WORKSPACE.iterdir()):
+        uid, gid = identity
+        raise RefusalError(
+            f"./workspace belongs to root and is not empty, so user {uid} cannot write results "
+            f"there; run `sudo chown -R {uid}:{gid} workspace` once, or set PERFRUN_UID=0"
+        )
+    os.chown(WORKSPACE, *identity)
+
+
+def become(identity: Identity) -> None:
+    """Gives up root for good. Groups added by the engine (`group_add`) are kept, root's is not."""
+    uid, gid = identity
+    os.setgroups([group for group in os.getgroups() if group != ROOT])
+    os.setgid(gid)
+    os.setuid(uid)
+
+
+def settle_in(environment: MutableMapping[str, str]) -> None:
+    """A home that can be written to and a user name, for a user the image does not know."""
+    uid = os.getuid()
+    try:
+        entry = pwd.getpwuid(uid)
+        name, home = entry.pw_name, Path(entry.pw_dir)
+    except KeyError:
+        name, home = "perfrun", Path("/nonexistent")
+    if not os.access(home, os.W_OK):
+        home = Path(f"/tmp/perfrun-home-{uid}")  # noqa: S108 - in a container of one user
+        home.mkdir(mode=0o700, exist_ok=True)
+    environment.update(HOME=str(home), USER=name, LOGNAME=name)
+
+
+def main() -> None:
+    """Does not return: what comes after is perfrun, in this process."""
+    if os.getuid() == ROOT:
+        identity = find_identity()
+        if identity[0] != ROOT:
+            hand_over_fresh_workspace(identity)
+            become(identity)
+    settle_in(os.environ)
+    os.execv(PERFRUN, [PERFRUN, *sys.argv[1:]])  # noqa: S606 - a shell is what nobody wants here
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (RefusalError, OSError) as error:
+        sys.stderr.write(f"perfrun: {error}\n")
+        sys.exit(2 if isinstance(error, RefusalError) else 3)

@@ -1,0 +1,250 @@
+"""`docker compose run --rm perfrun ...`, typed by a user in a fresh checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from actors import Caller, copy_checkout, docker, make_repository, read_summary, results
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+RUN = ("run", "--rm", "perfrun")
+NOOP = "--benchmark_methods=benchmarks.python.calibration.Calibration.noop"
+FIRST_IMAGE = "perfrun-test/first-run"
+
+
+def containers() -> str:
+    return docker("ps", "-aq", "--filter", "label=com.docker.compose.project=perfrun")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_running(engine: str) -> Iterator[None]:
+    assert containers() == "", "another run of Compose is going on"
+    networks = docker("network", "ls", "-q")
+    yield
+    assert containers() == ""
+    assert docker("network", "ls", "-q") == networks
+
+
+@pytest.fixture
+def fresh(checkout: Path) -> Iterator[Path]:
+    """The user's checkout as after `git clone`: no workspace yet."""
+    yield checkout
+    shutil.rmtree(checkout / "workspace", ignore_errors=True)
+
+
+def test_the_first_run_builds_the_image_and_the_results_are_the_users(
+    fresh: Path, user: Caller
+) -> None:
+    subprocess.run(["docker", "image", "rm", FIRST_IMAGE], capture_output=True, check=False)
+
+    done = user.compose(
+        fresh,
+        *RUN,
+        "--benchmark_methods=benchmarks.torch.efficientnet.EfficientNetB0.inference",
+        "--benchmark_num_trials=2",
+        "--format=json",
+        PERFRUN_IMAGE=FIRST_IMAGE,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = results(done.stdout)
+    assert [(each["trial_id"], each["status"]) for each in found] == [(1, "passed"), (2, "passed")]
+    for result in found:
+        summary = read_summary(result, fresh / "workspace")
+        assert summary["ml_framework_info"]["name"] == "torch"
+    assert user.owns(fresh / "workspace")
+
+
+def test_a_later_run_prints_nothing_but_the_results(
+    fresh: Path, user: Caller, torch_image: str
+) -> None:
+    for _ in range(2):
+        done = user.compose(fresh, *RUN, NOOP, "--format=json", PERFRUN_IMAGE=torch_image)
+
+        assert done.returncode == 0, done.stderr
+        assert [result["status"] for result in json.loads(done.stdout)["results"]] == ["passed"]
+    assert len(list((fresh / "workspace" / "output").iterdir())) == 2
+    assert user.owns(fresh / "workspace")
+
+
+def test_the_service_tensorflow_runs_without_naming_its_profile(
+    fresh: Path, user: Caller, tensorflow_image: str
+) -> None:
+    done = user.compose(
+        fresh,
+        "run",
+        "--rm",
+        "tensorflow",
+        "--benchmark_methods=benchmarks.tensorflow.efficientnet.EfficientNetB0.inference",
+        "--format=json",
+    )
+
+    assert done.returncode == 0, done.stderr
+    (result,) = results(done.stdout)
+    assert result["status"] == "passed"
+    summary = read_summary(result, fresh / "workspace")
+    assert summary["ml_framework_info"]["name"] == "tensorflow"
+    assert user.owns(fresh / "workspace")
+
+
+def test_what_root_runs_in_its_own_checkout_is_roots(
+    place: Path, root: Caller, torch_image: str
+) -> None:
+    checkout = copy_checkout(place / "checkout of root", root)
+
+    done = root.compose(checkout, *RUN, NOOP, "--format=json")
+
+    assert done.returncode == 0, done.stderr
+    assert root.owns(checkout / "workspace")
+
+
+def test_another_owner_can_be_named(fresh: Path, root: Caller, torch_image: str) -> None:
+    done = root.compose(fresh, *RUN, NOOP, "--format=json", PERFRUN_UID="77", PERFRUN_GID="88")
+
+    assert done.returncode == 0, done.stderr
+    assert Caller(uid=77, gid=88, groups=(), home=fresh).owns(fresh / "workspace")
+
+
+def test_a_workspace_elsewhere_belongs_to_its_own_owner(
+    fresh: Path, workspace: Path, user: Caller, torch_image: str
+) -> None:
+    done = user.compose(fresh, *RUN, NOOP, "--format=json", PERFRUN_WORKSPACE=str(workspace))
+
+    assert done.returncode == 0, done.stderr
+    (result,) = results(done.stdout)
+    assert read_summary(result, workspace)["benchmark_result"]["succeeded"] is True
+    assert not (fresh / "workspace").exists()
+
+
+def test_the_exit_status_of_a_failed_benchmark_comes_through(
+    fresh: Path, place: Path, user: Caller, torch_image: str
+) -> None:
+    repository = place / "failing repository"
+    commit = make_repository(repository, user)
+
+    done = user.compose(
+        fresh,
+        "run",
+        "--rm",
+        "-v",
+        f"{repository}:/repos/theirs:ro",
+        "perfrun",
+        f"--git_repos=file:///repos/theirs;main;{commit}",
+        "--python_path=theirs",
+        "--benchmark_methods=theirs.benchmarks.Theirs.broken,theirs.benchmarks.Theirs.quick",
+        "--format=json",
+    )
+
+    assert done.returncode == 1, done.stderr
+    assert [result["status"] for result in results(done.stdout)] == ["failed", "passed"]
+
+
+def test_a_container_has_no_rights_to_speak_of(fresh: Path, user: Caller, torch_image: str) -> None:
+    show = "cat /proc/self/status; ls /var/run/docker.sock"
+    done = user.compose(fresh, "run", "--rm", "--entrypoint", "sh", "perfrun", "-c", show)
+
+    lines = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
+    capabilities = int(lines["CapBnd"], 16)
+    assert lines["NoNewPrivs"].strip() == "1"
+    assert capabilities == sum(
+        1 << number for number in (0, 5, 6, 7)
+    )  # chown, kill, setgid, setuid
+    assert "docker.sock" in done.stderr  # ls: there is none
+
+
+def test_control_c_ends_the_trial_and_its_summary_says_so(
+    fresh: Path, user: Caller, torch_image: str, endless: list[str]
+) -> None:
+    status, screen = type_control_c(
+        ["docker", "compose", *endless], b"endless has begun", user, fresh
+    )
+
+    assert status == 130, screen
+    assert outcome_status(fresh / "workspace") == "interrupted"
+    assert user.owns(fresh / "workspace")
+
+
+def test_stopping_the_container_ends_the_trial_and_its_summary_says_so(
+    fresh: Path, user: Caller, torch_image: str, endless: list[str]
+) -> None:
+    # The signal reaches perfrun through the container's first process, which is still root's.
+    started = user.compose(fresh, "run", "--detach", *endless[1:])
+    assert started.returncode == 0, started.stderr
+    container = started.stdout.split()[-1]
+    wait_until(lambda: "endless has begun" in docker("logs", container))
+
+    start_s = time.monotonic()
+    docker("stop", "--time", "60", container)
+    took_s = time.monotonic() - start_s
+
+    wait_until(lambda: containers() == "")  # `--rm` takes effect a moment after the end
+    assert outcome_status(fresh / "workspace") == "interrupted"
+    assert took_s < 20
+
+
+@pytest.fixture
+def endless(place: Path, user: Caller) -> Iterator[list[str]]:
+    """What to type after `docker compose` for a benchmark that never ends."""
+    repository = place / "endless repository"
+    commit = make_repository(repository, user)
+    yield [
+        *("run", "--rm", "-v", f"{repository}:/repos/theirs:ro", "perfrun"),
+        f"--git_repos=file:///repos/theirs;main;{commit}",
+        "--python_path=theirs",
+        "--benchmark_methods=theirs.benchmarks.Theirs.endless",
+    ]
+    shutil.rmtree(repository)
+
+
+def outcome_status(workspace: Path) -> str:
+    """How the only trial in a workspace ended."""
+    (path,) = (workspace / "output").glob("*/perfzero_summary.json")
+    return str(json.loads(path.read_text("utf-8"))["perfrun"]["outcome"]["status"])
+
+
+def wait_until(is_so: Callable[[], bool], limit_s: float = 60) -> None:
+    deadline_s = time.monotonic() + limit_s
+    while not is_so():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.1)
+
+
+def type_control_c(argv: list[str], cue: bytes, user: Caller, cwd: Path) -> tuple[int, bytes]:
+    """Runs a command on a terminal and types Ctrl-C once it has printed `cue`."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env={**user.environment(), "TERM": "xterm"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        **user.identity(),
+    )
+    os.close(theirs)
+    screen, is_typed, deadline_s = b"", False, time.monotonic() + 120
+    try:
+        while time.monotonic() < deadline_s:
+            try:
+                screen += os.read(ours, 65536)
+            except OSError:  # the terminal has no user any more
+                break
+            if cue in screen and not is_typed:
+                os.write(ours, b"\x03")
+                is_typed = True
+        return process.wait(timeout=30), screen
+    finally:
+        os.close(ours)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
