@@ -7,7 +7,6 @@ really done. Without that wait an accelerator's queue would be timed, not its wo
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,8 @@ class Timing:
 
     @property
     def median_s(self) -> float:
+        import statistics  # only once something was timed: it takes 8 ms
+
         return statistics.median(self.iterations_s)
 
     @property

@@ -1,0 +1,1 @@
+"""Measure perfrun itself: what it costs, and how true its figures are. See docs/performance.md."""

@@ -1,0 +1,24 @@
+"""What the caller of the bench can choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """A repository on this machine and the commit to check out."""
+
+    repository: Path
+    git_hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Where to work, what is there to measure, and how often."""
+
+    scratch: Path
+    rounds: int
+    tensorflow_python: str | None
+    pin: Pin | None
