@@ -10,12 +10,8 @@ if __name__ == "__main__":
     # `trial` would hide other people's modules. The folder above it is the right one.
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-import json
 import os
-import tempfile
-import traceback
 from collections.abc import Sequence
-from datetime import datetime
 
 from perfrun import __version__
 from perfrun.errors import Interrupted, PerfrunError, UsageError
@@ -57,6 +53,8 @@ def _command(words: list[str]) -> int:
 
 
 def _run(words: list[str]) -> int:
+    import json
+
     from perfrun.cli import parse
     from perfrun.reports.terminal import Terminal
     from perfrun.runner import run
@@ -97,6 +95,10 @@ def _say(text: str) -> None:
 
 def _internal_error(words: list[str]) -> int:
     """Keep the traceback in a file and name it: the user's terminal gets one line."""
+    import tempfile
+    import traceback
+    from datetime import datetime
+
     text = (
         f"perfrun {__version__}, Python {sys.version}\n"
         f"time: {datetime.now().isoformat()}\nargv: {words!r}\n\n{traceback.format_exc()}"

@@ -21,6 +21,7 @@ from perfrun.worker.trial import STACK
 
 _TAIL_BYTES = 4096
 _STACK_BYTES = 64 * 1024
+_SHORTEST_S = 0.01  # below this, CPU time over wall time says more of the clocks than of the method
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +119,7 @@ def judge(left: Leftovers, end: Exit, *, oom_kills: int, timeout_s: float | None
         reason=reason,
         phase=left.record.get("phase", "start"),
         exit_code=error.get("exit_code", end.exit_code) if status.ran is False else end.exit_code,
-        signal=signal.Signals(end.signal_number).name if end.signal_number else None,
+        signal=_signal_name(end.signal_number) if end.signal_number else None,
         exception=error if error.get("kind") == "exception" else None,
         stack=None if status in (Status.PASSED, Status.OUT_OF_BOUNDS) else left.stack,
         stderr_tail=None if status.ran else left.stderr_tail,
@@ -130,6 +131,11 @@ def _status(
     left: Leftovers, end: Exit, oom_kills: int, timeout_s: float | None
 ) -> tuple[Status, str | None]:
     error = left.record.get("error") or {}
+    phase = left.record.get("phase", "start")
+    if end.stopped_for == "interrupt":
+        return Status.INTERRUPTED, f"interrupted during {phase}"
+    if end.stopped_for == "deadline":
+        return Status.TIMED_OUT, f"not finished after {timeout_s:g} s, during {phase}"
     if left.complete and error.get("kind") == "exception":
         return Status.FAILED, f"{error['type']}: {error['message']}".splitlines()[0][:300]
     if left.complete and error.get("kind") == "exit":
@@ -137,15 +143,10 @@ def _status(
     if left.complete:
         missed = out_of_bounds(left.reports)
         return (Status.OUT_OF_BOUNDS, missed) if missed else (Status.PASSED, None)
-    phase = left.record.get("phase", "start")
-    if end.stopped_for == "interrupt":
-        return Status.INTERRUPTED, f"interrupted during {phase}"
-    if end.stopped_for == "deadline":
-        return Status.TIMED_OUT, f"not finished after {timeout_s:g} s, during {phase}"
     if end.signal_number == signal.SIGKILL and oom_kills:
         return Status.OOM_KILLED, f"killed by the kernel for want of memory during {phase}"
     if end.signal_number:
-        return Status.CRASHED, f"{signal.Signals(end.signal_number).name} during {phase}"
+        return Status.CRASHED, f"{_signal_name(end.signal_number)} during {phase}"
     if not left.record:
         last = (left.stderr_tail or "").splitlines()[-1:]
         said = f": {last[0]}" if last else ""
@@ -153,15 +154,21 @@ def _status(
     return Status.EXITED, f"the process ended with status {end.exit_code} during {phase}"
 
 
+def _signal_name(number: int) -> str:
+    """SIGSEGV and the like; real-time signals have a number only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def findings(left: Leftovers, end: Exit, outcome: Outcome) -> tuple[str, ...]:
     """What was odd about a trial without deciding how it ended."""
     notes = [*left.record.get("notes", ()), *left.notes]
-    if left.complete and end.stopped_for:
+    if left.complete and end.stopped_for == "exit":
         notes.append("the process did not end after its method had; killed")
     elif left.complete and end.signal_number and end.stopped_for is None:
-        notes.append(
-            f"the process ended by {signal.Signals(end.signal_number).name} after its method had"
-        )
+        notes.append(f"the process ended by {_signal_name(end.signal_number)} after its method had")
     if outcome.status.ran and not left.reports:
         notes.append("the method made no report; wall_time is -1")
     if end.strays:
@@ -217,7 +224,7 @@ def _largest(*values: int | None) -> int | None:
 def _max_cpu(method: Mapping[str, float], end: Exit | None, tree: TreeUsage | None) -> float | None:
     """The busiest window of 0.1 s; for shorter trials the method's own mean, or the trial's."""
     candidates = [tree.max_cpu_percent] if tree and tree.max_cpu_percent is not None else []
-    if method.get("wall_s"):
+    if method.get("wall_s", 0.0) >= _SHORTEST_S:
         candidates.append(round(method["cpu_s"] / method["wall_s"] * 100.0, 1))
     if not candidates and end and end.elapsed_s > 0:
         candidates.append(round((end.user_cpu_s + end.system_cpu_s) / end.elapsed_s * 100.0, 1))

@@ -6,8 +6,12 @@ that can crash or hang without harm.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,6 +25,7 @@ from perfrun.errors import UsageError
 from perfrun.launchers.local import ENTRY
 from perfrun.plan import MethodSelector
 
+OLDEST_PYTHON = (3, 8)
 TIMEOUT_S = 600.0  # importing a framework for the first time from a slow disk takes minutes
 
 
@@ -46,6 +51,7 @@ class Service:
     """One throw-away worker at work. Use as a context manager; `answer` waits for it."""
 
     def __init__(self, python: str, order: Mapping[str, Any], paths: Paths) -> None:
+        self.python = python
         self._folder = Path(tempfile.mkdtemp(prefix="perfrun-"))
         self._answer = self._folder / "answer"
         self._log = self._folder / "log"
@@ -64,6 +70,7 @@ class Service:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
+                    start_new_session=True,
                 )
         except OSError as error:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -78,7 +85,9 @@ class Service:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._process.kill()
+        # Imported code may have started processes; none of them is to be there in a trial.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -107,10 +116,20 @@ def describe(service: Service) -> Environment:
     text = service.answer()
     if not text:
         raise UsageError(
-            f"the interpreter under test does not work ({service.end()}); "
-            "--python must name a Python 3.8 or newer"
+            f"--python={service.python}: does not work as an interpreter ({service.end()}); "
+            "name a Python 3.8 or newer"
         )
-    return Environment(**json.loads(text))
+    answer = json.loads(text)
+    version = answer["python"]["version"]
+    if tuple(map(int, version.split("."))) < OLDEST_PYTHON:
+        raise UsageError(f"--python={service.python}: is Python {version}; 3.8 or newer is needed")
+    commits = answer["direct_url_commits"]
+    lines = [
+        f"{name}=={version} {commits.get(name, '')}"
+        for name, version in sorted(answer["distributions"].items())
+    ]
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return Environment(**answer, distributions_sha256=digest)
 
 
 def check_flags(python: str, modules: Sequence[str], flags: Sequence[str], paths: Paths) -> None:

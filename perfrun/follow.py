@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-_PERIOD_S = 0.1
+_PERIOD_S = 0.1  # while something is printed
+_LONGEST_PERIOD_S = 0.5  # after a while of silence: each look takes time from the benchmark
 _CHUNK_BYTES = 1 << 16
 
 
@@ -30,12 +31,15 @@ class Follower(threading.Thread):
                     file = stack.enter_context(path.open("rb"))
                     decoder = codecs.getincrementaldecoder("utf-8")("replace")
                     followed.append((file, decoder, write))
+            period_s = _PERIOD_S
             while followed:
-                last = self._stop_event.wait(_PERIOD_S)
-                for file, decoder, write in followed:
-                    _pass_on(file, decoder, write)
+                last = self._stop_event.wait(period_s)
+                grown = [_pass_on(file, decoder, write) for file, decoder, write in followed]
                 if last:
+                    for _, decoder, write in followed:
+                        _end(decoder, write)
                     return
+                period_s = _PERIOD_S if any(grown) else min(1.5 * period_s, _LONGEST_PERIOD_S)
 
     def finish(self) -> None:
         """Pass on what is there and stop."""
@@ -45,8 +49,20 @@ class Follower(threading.Thread):
 
 def _pass_on(
     file: BinaryIO, decoder: codecs.IncrementalDecoder, write: Callable[[str], None]
-) -> None:
+) -> bool:
+    """Write what is new; say whether there was anything."""
+    grown = False
     # A terminal that has gone away (OSError), or a stream closed under us, stops no benchmark.
     with contextlib.suppress(OSError, ValueError):
         while data := file.read(_CHUNK_BYTES):
+            grown = True
             write(decoder.decode(data))
+    return grown
+
+
+def _end(decoder: codecs.IncrementalDecoder, write: Callable[[str], None]) -> None:
+    """Write what stands for a character that was begun and never finished."""
+    with contextlib.suppress(OSError, ValueError):
+        rest = decoder.decode(b"", final=True)
+        if rest:
+            write(rest)

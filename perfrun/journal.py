@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,13 @@ def fingerprint(plan: RunPlan) -> str:
         "python_path": plan.python_path,
         "python": plan.python,
         "root_data_dir": plan.root_data_dir,
+        "data": [[item.url, item.relative_path, item.sha256] for item in plan.data],
+        "labels": [
+            plan.execution_label,
+            plan.ml_framework_build_label,
+            plan.platform_name,
+            plan.system_name,
+        ],
         "constructor_args": plan.constructor_args,
         "class_type": plan.class_type,
         "benchmark_flags": plan.benchmark_flags,
@@ -92,8 +100,12 @@ class Journal:
 
     def _append(self, event: Mapping[str, Any]) -> None:
         try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(event) + "\n")
+            with self.path.open("ab+") as file:
+                # A line that was cut off is ended first, or it would take this one along.
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                before = b"" if file.read(1) in (b"", b"\n") else b"\n"
+                file.write(before + json.dumps(event).encode() + b"\n")
         except OSError as error:
             self.broken = str(error)
 
@@ -112,10 +124,16 @@ def unfinished(runs: Path, plan: RunPlan) -> Past | None:
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError:
+        return []
     events = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in lines:
         with contextlib.suppress(ValueError):
-            events.append(json.loads(line))
+            event = json.loads(line)
+            if isinstance(event, dict) and "event" in event:
+                events.append(event)
     return events
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.cli import parse
-from perfrun.environment import Paths, discover
+from perfrun.environment import Paths, Service, describe, discover
 from perfrun.errors import UsageError
 from perfrun.runner import import_paths
 from perfrun.workspace import checked_out
@@ -31,6 +31,8 @@ class Listing:
 def list_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun list`."""
     plan = parse(argv, listing=True)
+    with Service(plan.python, {"action": "describe"}, Paths()) as service:
+        describe(service)  # says what is wrong with the interpreter, if anything is
     with checked_out(
         plan.repos,
         workspace=plan.workspace,

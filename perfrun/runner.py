@@ -10,11 +10,11 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from perfrun import environment
 from perfrun.document import Status, TrialResult, to_json
@@ -28,7 +28,10 @@ from perfrun.storage import ResultFolder, Storage, safe_name, write_whole
 from perfrun.summary import RunFacts
 from perfrun.trial import Surroundings, TrialSpec, recover_trial, run_trial
 from perfrun.worker.procfs import adopt_orphans
-from perfrun.workspace import checked_out, harness_git_info
+from perfrun.worktree import harness_git_info
+
+if TYPE_CHECKING:
+    from perfrun.workspace import Checkout
 
 PACKAGE = Path(__file__).resolve().parent
 IMAGE_INFO = Path("/opt/perfrun/image.json")  # written by the Dockerfile
@@ -36,6 +39,9 @@ IMAGE_INFO = Path("/opt/perfrun/image.json")  # written by the Dockerfile
 
 class Screen(Protocol):
     """What a run shows while it goes on."""
+
+    def prepare(self) -> None:
+        """Load what showing needs, while there is time."""
 
     def note(self, text: str) -> None:
         """One line about what happens."""
@@ -82,23 +88,20 @@ def _prepared(
     run_id = past.run_id if past else _new_run_id()
     storage = Storage(plan.output, run_id, screen.note)
     _open(storage, plan, stack)
-    service = stack.enter_context(Service(plan.python, {"action": "describe"}, Paths()))
+    with Service(plan.python, {"action": "describe"}, Paths()) as service:
+        # Meanwhile, what has to be done anyway.
+        screen.prepare()
+        this_machine = machine()
+        harness_info = harness_git_info(PACKAGE.parent)
+        described = environment.describe(service)
     data = _with_data(plan, screen)
-    checkouts = stack.enter_context(
-        checked_out(
-            plan.repos,
-            workspace=plan.workspace,
-            use_cached=plan.use_cached_site_packages,
-            pinned=past.pinned if past else {},
-            notify=screen.note,
-        )
-    )
+    checkouts = stack.enter_context(_checkouts(plan, past, screen)) if plan.repos else ()
     facts = RunFacts(
         plan=plan,
         run_id=run_id,
-        machine=machine(),
-        environment=environment.describe(service),
-        harness_info=harness_git_info(PACKAGE.parent),
+        machine=this_machine,
+        harness_info=harness_info,
+        environment=described,
         env_vars={k: v for k, v in os.environ.items() if k.startswith("PERFZERO_")},
         setup_info=_setup_info(),
         checkouts=tuple(_plain(asdict(checkout)) for checkout in checkouts),
@@ -268,6 +271,20 @@ def _with_data(plan: RunPlan, screen: Screen) -> tuple[Mapping[str, Any], ...]:
 
     root = Path(plan.root_data_dir)
     return tuple(asdict(item) for item in provide_data(plan.data, root=root, notify=screen.note))
+
+
+def _checkouts(
+    plan: RunPlan, past: Past | None, screen: Screen
+) -> AbstractContextManager[tuple[Checkout, ...]]:
+    from perfrun.workspace import checked_out  # most runs of one machine's own code need no git
+
+    return checked_out(
+        plan.repos,
+        workspace=plan.workspace,
+        use_cached=plan.use_cached_site_packages,
+        pinned=past.pinned if past else {},
+        notify=screen.note,
+    )
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

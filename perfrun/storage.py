@@ -100,7 +100,7 @@ class Storage:
                 self.reserve.release()
                 failure = error
                 continue
-            if place == places[-1]:
+            if place != folder.path:
                 self._notify(f"{folder.path} cannot be written ({failure}); summary is in {path}")
             return path
         raise failure

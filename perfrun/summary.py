@@ -112,14 +112,20 @@ def _benchmark_info(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         info["env_vars"] = dict(run.env_vars)
     info["flags"] = dict(run.plan.flags)
     info["site_package_info"] = {
-        checkout["directory"]: {
-            "url": checkout["url"],
-            "branch": checkout["branch"],
-            "hash": checkout["git_hash"],
-        }
-        for checkout in run.checkouts
+        checkout["directory"]: _git_info(checkout) for checkout in run.checkouts
     }
     return info
+
+
+def _git_info(checkout: Mapping[str, Any]) -> dict[str, str]:
+    """PerfZero's three facts; empty for a folder that is no checkout."""
+    if not checkout["git_hash"]:
+        return {}
+    return {
+        "url": checkout["url"],
+        "branch": checkout["branch"],
+        "hash": checkout["git_hash"],
+    }
 
 
 def _ml_framework_info(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:

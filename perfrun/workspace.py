@@ -25,7 +25,6 @@ from perfrun.plan import RepoSpec
 from perfrun.worktree import (
     Note,
     State,
-    commit_info,
     diff_digest,
     folder_digest,
     look,
@@ -284,15 +283,3 @@ class _Asked(TypedDict):
 def _fits(state: State, target: Target) -> bool:
     fits = target.any_branch or state.branch == (target.branch or "HEAD")
     return fits and state.git_hash == target.git_hash
-
-
-def harness_git_info(folder: Path) -> dict[str, str]:
-    """Return url (redacted), branch and hash of the checkout whose root is `folder` or its parent.
-
-    Not searched further up: an installed perfrun may lie somewhere inside a checkout of something
-    else. Empty when there is no checkout or no git; never raises.
-    """
-    for root in (folder, folder.parent):
-        if (root / ".git").exists():
-            return commit_info(root)
-    return {}

@@ -129,6 +129,18 @@ def commit_info(folder: Path) -> dict[str, str]:
         return {}
 
 
+def harness_git_info(folder: Path) -> dict[str, str]:
+    """Return url (redacted), branch and hash of the checkout whose root is `folder` or its parent.
+
+    Not searched further up: an installed perfrun may lie somewhere inside a checkout of something
+    else. Empty when there is no checkout or no git; never raises.
+    """
+    for root in (folder, folder.parent):
+        if (root / ".git").exists():
+            return commit_info(root)
+    return {}
+
+
 def diff_digest(folder: Path, changes: tuple[Change, ...]) -> str | None:
     """Return a SHA-256 that two checkouts of one commit share if their edits are the same.
 

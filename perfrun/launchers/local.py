@@ -81,7 +81,9 @@ class LocalProcess:
 
     def stop(self, why: str) -> None:
         """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all of its group."""
-        self._stopped_for = why
+        # A worker that has said its last word is only slow to end: what it said stands. One that
+        # says it later says what our SIGTERM made of the method.
+        self._stopped_for = "exit" if (self._private / OUTCOME).exists() else why
         with _pidfd(self.pid) as ended:
             _signal_group(self.pid, signal.SIGTERM)
             if not ended(TERM_GRACE_S):
@@ -155,10 +157,15 @@ def _kill_strays(group: int) -> tuple[str, ...]:
     The harness is a subreaper (see `perfrun.runner`), so orphans of the worker, those in sessions
     of their own included, are its children now. No other children are alive at this time.
     """
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return ()  # no child of any kind; psutil would read every process of the machine for that
     import psutil
 
     strays = psutil.Process().children(recursive=True)
-    names = tuple(f"{_command(process)} (pid {process.pid})" for process in strays)
+    commands = [(_command(process), process.pid) for process in strays]
+    names = tuple(f"{command} (pid {pid})" for command, pid in commands if command)
     _signal_group(group, signal.SIGKILL)
     for process in strays:
         with contextlib.suppress(psutil.Error):
@@ -167,10 +174,15 @@ def _kill_strays(group: int) -> tuple[str, ...]:
     return names
 
 
-def _command(process: Any) -> str:
+def _command(process: Any) -> str | None:
+    """The command line; None of a process that has ended and only waits to be reaped."""
     import psutil
 
     try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
         return " ".join(process.cmdline())[:80] or process.name()
+    except psutil.NoSuchProcess:  # ZombieProcess is one
+        return None
     except psutil.Error:
         return "?"

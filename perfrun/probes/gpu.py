@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ class Accelerators:
     count: int
     driver_version: str
     models: tuple[str, ...]
-    memory_bytes: tuple[int, ...]
+    memory_bytes: tuple[int | None, ...]  # None where the device has none of its own
 
 
 def accelerators() -> Accelerators | None:
@@ -31,7 +32,7 @@ def accelerators() -> Accelerators | None:
         try:
             handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
             models = tuple(_text(nvml.nvmlDeviceGetName(handle)) for handle in handles)
-            memory = tuple(int(nvml.nvmlDeviceGetMemoryInfo(handle).total) for handle in handles)
+            memory = tuple(_memory_bytes(nvml, handle) for handle in handles)
             driver = _text(nvml.nvmlSystemGetDriverVersion())
         except nvml.NVMLError:
             return None
@@ -46,6 +47,13 @@ def accelerators() -> Accelerators | None:
     )
 
 
+def _memory_bytes(nvml: Any, handle: Any) -> int | None:
+    try:
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+    except nvml.NVMLError:  # devices that share the host's memory do not say
+        return None
+
+
 def main_model(models: tuple[str, ...]) -> str:
     """PerfZero's choice among several devices."""
     return models[1] if len(models) > 1 and "Quadro" in models[0] else models[0]
@@ -55,6 +63,8 @@ def main_model(models: tuple[str, ...]) -> str:
 def _nvml() -> Iterator[Any]:
     """The library, started; None where there is none to start."""
     try:
+        # Whether there is a driver at all is known for a hundredth of what the binding costs.
+        ctypes.CDLL("libnvidia-ml.so.1")
         import pynvml
 
         pynvml.nvmlInit()

@@ -48,6 +48,10 @@ def main() -> int:
         from perfrun.worker.trial import run_trial
 
         return run_trial(order)
+    if order["action"] == "describe":
+        from perfrun.worker.describe import describe
+
+        return describe(order)
     from perfrun.worker.services import SERVICES
 
     return SERVICES[order["action"]](order)

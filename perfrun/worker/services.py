@@ -1,82 +1,17 @@
-"""What a throw-away worker does besides running trials: describe, discover, check, upload."""
+"""What a throw-away worker does with benchmark code: discover, check flags, upload."""
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
-import os
-import platform
-import re
-import sys
 import traceback
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List
 
 from perfrun.worker.discovery import class_methods, module_methods
 from perfrun.worker.files import write_json
 from perfrun.worker.trial import parse_flags
 
 Answer = Dict[str, Any]
-
-
-def describe(order: Dict[str, Any]) -> int:
-    """Answer with the interpreter and the distributions installed in its environment."""
-    distributions, origins = installed_distributions()
-    lines = ["%s==%s %s" % (n, v, origins.get(n, "")) for n, v in sorted(distributions.items())]
-    answer = {
-        "python": {
-            "version": platform.python_version(),
-            "implementation": platform.python_implementation(),
-            "executable": sys.executable,
-            "prefix": sys.prefix,
-            "compiler": platform.python_compiler(),
-        },
-        "distributions": dict(sorted(distributions.items())),
-        "distributions_sha256": hashlib.sha256("\n".join(lines).encode()).hexdigest(),
-        "direct_url_commits": origins,
-    }
-    write_json(order["answer"], answer)
-    return 0
-
-
-def installed_distributions() -> Tuple[Dict[str, str], Dict[str, str]]:
-    """Return versions by name, and the commit of those that pip installed from a repository.
-
-    Reads the names of the metadata folders instead of the metadata: a hundred times cheaper. The
-    first on the path wins, as it does for the import. Source: the "Recording installed projects"
-    and "direct_url.json" specifications of packaging.python.org.
-    """
-    versions: Dict[str, str] = {}
-    commits: Dict[str, str] = {}
-    for folder in sys.path:
-        try:
-            entries = sorted(os.listdir(folder or "."))
-        except OSError:
-            continue
-        for entry in entries:
-            match = re.match(r"(?P<name>[^-]+)-(?P<version>[^-]+).*\.(?:dist|egg)-info$", entry)
-            if not match:
-                continue
-            name = re.sub(r"[-_.]+", "-", match["name"]).lower()
-            version = match["version"]
-            if entry.endswith(".egg-info"):
-                version = re.sub(r"\.egg$", "", version)
-            if name in versions:
-                continue
-            versions[name] = version
-            commit = _direct_commit(os.path.join(folder, entry, "direct_url.json"))
-            if commit:
-                commits[name] = commit
-    return versions, commits
-
-
-def _direct_commit(path: str) -> Optional[str]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            commit = json.load(file)["vcs_info"]["commit_id"]
-        return str(commit)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def discover(order: Dict[str, Any]) -> int:
@@ -141,7 +76,6 @@ def upload(order: Dict[str, Any]) -> int:
 
 
 SERVICES: Dict[str, Callable[[Dict[str, Any]], int]] = {
-    "describe": describe,
     "discover": discover,
     "check_flags": check_flags,
     "upload": upload,

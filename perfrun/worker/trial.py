@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import hashlib
 import importlib
 import logging
 import os
@@ -45,7 +44,6 @@ class Trial:
             "timestamp": time.time(),
             "memory": {},
             "module_file": None,
-            "module_sha256": None,
             "framework": None,
             "frameworks": [],
             "python_version": platform.python_version(),
@@ -100,9 +98,6 @@ class Trial:
     def _note_module(self, module: Any) -> None:
         path = getattr(module, "__file__", None)
         self.outcome["module_file"] = path
-        if path:
-            with open(path, "rb") as file:
-                self.outcome["module_sha256"] = hashlib.sha256(file.read()).hexdigest()
         check_resolution(self.order["method"]["module"], path, self.order["first_paths"])
 
     def _before_method(self) -> None:
@@ -124,7 +119,10 @@ class Trial:
 
 
 def check_resolution(module: str, path: Optional[str], checkouts: Any) -> None:
-    """Raise when a checkout on the path holds `module` but it was imported from elsewhere."""
+    """Raise when a checkout holds `module` but it was imported from elsewhere.
+
+    Of several checkouts that hold it, the first on the path is meant.
+    """
     relative = os.path.join(*module.split("."))
     for checkout in checkouts:
         wanted = [
@@ -132,11 +130,14 @@ def check_resolution(module: str, path: Optional[str], checkouts: Any) -> None:
             os.path.join(checkout, relative, "__init__.py"),
         ]
         there = [file for file in wanted if os.path.exists(file)]
-        if there and not (path and os.path.realpath(path) in map(os.path.realpath, there)):
+        if not there:
+            continue
+        if not (path and os.path.realpath(path) in map(os.path.realpath, there)):
             raise ResolutionError(
                 "%s is in the checkout %s, but Python took it from %s: a package of the same name "
                 "is installed or comes first" % (module, checkout, path)
             )
+        return
 
 
 def parse_flags(arguments: Any) -> None:

@@ -18,7 +18,8 @@ from perfrun import worktree
 from perfrun.errors import WorkspaceError
 from perfrun.gitcommand import telling_line
 from perfrun.plan import RepoSpec, parse_repos
-from perfrun.workspace import Checkout, checked_out, harness_git_info
+from perfrun.workspace import Checkout, checked_out
+from perfrun.worktree import harness_git_info
 
 Get = Callable[..., Checkout]
 

@@ -1,0 +1,155 @@
+"""The table of a run: one row a method. Values in, text out."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from perfrun.document import Status, TrialResult
+
+HEADINGS = ("method", "trials", "outcome", "wall time", "metrics", "peak memory", "folder")
+RIGHT_ALIGNED = ("trials", "wall time", "peak memory")
+OUTCOME = HEADINGS.index("outcome")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One method. A cell is its lines; `statuses` are those of the outcome's lines."""
+
+    cells: tuple[tuple[str, ...], ...]
+    statuses: tuple[Status, ...]
+
+
+def table_rows(results: Sequence[TrialResult]) -> tuple[Row, ...]:
+    """Trials, outcome, wall time, metrics with bounds, memory and folders of each method."""
+    rows = []
+    for name, trials in _by_method(results).items():
+        counts = _counts(trials)
+        outcomes = [s.value if len(counts) == 1 else f"{n} {s.value}" for s, n in counts.items()]
+        cells = (
+            [name],
+            [str(len(trials))],
+            outcomes,
+            [wall_times(trials)],
+            metric_lines(trials),
+            [peak_memory(trials)],
+            folder_lines(trials),
+        )
+        rows.append(Row(cells=tuple(map(tuple, cells)), statuses=tuple(counts)))
+    return tuple(rows)
+
+
+def plain_table(rows: Sequence[Row]) -> str:
+    """The table as aligned text, as wide as it needs to be: a log can be searched, not resized."""
+    lines = [HEADINGS, *(line for row in rows for line in zip_longest(*row.cells, fillvalue=""))]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    texts = [_aligned(line, widths) for line in lines]
+    texts.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
+    return "\n".join(texts) + "\n"
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [
+        cell.rjust(width) if name in RIGHT_ALIGNED else cell.ljust(width)
+        for name, cell, width in zip(HEADINGS, line, widths, strict=True)
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def _by_method(results: Sequence[TrialResult]) -> dict[str, list[TrialResult]]:
+    methods: dict[str, list[TrialResult]] = {}
+    for result in results:
+        methods.setdefault(result.name, []).append(result)
+    return methods
+
+
+def _counts(trials: Sequence[TrialResult]) -> dict[Status, int]:
+    counts: dict[Status, int] = {}
+    for trial in trials:
+        counts[trial.status] = counts.get(trial.status, 0) + 1
+    return counts
+
+
+def wall_times(trials: Sequence[TrialResult]) -> str:
+    """The reported wall times: one figure, or the median with the range."""
+    values = [trial.document["benchmark_result"]["wall_time"] for trial in trials]
+    reported = [value for value in values if value != -1]
+    numbers = _finite(reported)
+    if numbers:
+        return _spread(numbers, "s")
+    return "not finite" if reported else "-"
+
+
+def metric_lines(trials: Sequence[TrialResult]) -> list[str]:
+    """One line a metric: median and range over the trials, and its bounds."""
+    values: dict[str, list[float]] = {}
+    bounds: dict[str, str] = {}
+    for trial in trials:
+        for metric in trial.document["benchmark_result"]["metrics"]:
+            for value in _finite([metric["value"]]):
+                values.setdefault(metric["name"], []).append(value)
+            bounds[metric["name"]] = _bounds(metric)
+    return [
+        f"{name} {_spread(values[name], '') if name in values else 'not finite'}{bounds[name]}"
+        for name in bounds
+    ]
+
+
+def _finite(values: Sequence[Any]) -> list[float]:
+    """The values that are numbers: a summary read back from disk has `"NaN"` for NaN."""
+    return [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
+
+
+def _bounds(metric: Mapping[str, Any]) -> str:
+    low, high = metric.get("min_value"), metric.get("max_value")
+    if low is None and high is None:
+        return ""
+    return f" in [{'' if low is None else _number(low)}, {'' if high is None else _number(high)}]"
+
+
+def peak_memory(trials: Sequence[TrialResult]) -> str:
+    """The largest peak of resident memory over the trials, in MiB."""
+    peaks = [trial.document["process_info"].get("max_rss") for trial in trials]
+    known = [peak for peak in peaks if peak]
+    return f"{max(known) / 2**20:,.0f} MiB" if known else "-"
+
+
+def folder_lines(trials: Sequence[TrialResult], most: int = 3) -> list[str]:
+    """The folders of the trials; of many, the first ones and how many more there are."""
+    folders = [shown_path(str(Path(trial.summary).parent)) for trial in trials]
+    if len(folders) <= most:
+        return folders
+    return [*folders[: most - 1], f"and {len(folders) - most + 1} more"]
+
+
+def _spread(values: Sequence[float], unit: str) -> str:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    text = f"{_number(median)}{' ' + unit if unit else ''}"
+    if ordered[0] == ordered[-1]:
+        return text
+    return f"{text} ({_number(ordered[0])}..{_number(ordered[-1])})"
+
+
+def _number(value: float) -> str:
+    """Four figures, and whole numbers whole."""
+    value = float(value)  # an infinite bound in a summary read back from disk is a text
+    if value.is_integer() and abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def shown_path(path: str) -> str:
+    """A path as short as it can be from here."""
+    try:
+        relative = os.path.relpath(path)
+    except OSError:  # the current folder has been removed
+        return path
+    return relative if len(relative) < len(path) and sys.platform != "win32" else path

@@ -1,0 +1,383 @@
+"""What a worker left behind, read and judged."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfrun.collect import Leftovers, findings, judge, read_leftovers, usage
+from perfrun.document import Metric, Outcome, Report, Status
+from perfrun.launchers.local import Exit
+from perfrun.probes.process_tree import TreeUsage
+from perfrun.worker.files import ASIDE, OUTCOME, RESERVED_BYTES
+from perfrun.worker.test_log import encode_entry
+
+MIB = 2**20
+ENDED = Exit(
+    exit_code=0,
+    signal_number=None,
+    stopped_for=None,
+    elapsed_s=2.0,
+    user_cpu_s=1.0,
+    system_cpu_s=0.5,
+    max_rss_bytes=50 * MIB,
+    strays=(),
+)
+NOTHING = Leftovers(record={}, reports=(), stack=None, stderr_tail=None, notes=())
+DONE = {"complete": True, "phase": "method", "error": None}
+RAISED = {
+    **DONE,
+    "error": {
+        "kind": "exception",
+        "type": "ValueError",
+        "message": "bad\nsecond",
+        "traceback": "t",
+    },
+}
+CALLED_EXIT = {**DONE, "error": {"kind": "exit", "message": "3", "exit_code": 3}}
+IN_METHOD = {"complete": False, "phase": "method", "error": None}
+MISSED = (Report(name="C.m", metrics=(Metric(name="acc", value=0.5, min_value=0.9),)),)
+
+
+def by_signal(number: int, why: str | None = None) -> Exit:
+    return replace(ENDED, exit_code=None, signal_number=number, stopped_for=why)
+
+
+def with_code(code: int) -> Exit:
+    return replace(ENDED, exit_code=code)
+
+
+def judged(
+    record: dict[str, Any], end: Exit, *, reports: tuple[Report, ...] = (), oom_kills: int = 0
+) -> Outcome:
+    left = replace(NOTHING, record=record, reports=reports, stack="st", stderr_tail="a\nlast line")
+    return judge(left, end, oom_kills=oom_kills, timeout_s=7.5)
+
+
+TABLE = [
+    ("done", DONE, ENDED, 0, Status.PASSED),
+    ("done, a neighbour was oom-killed", DONE, ENDED, 1, Status.PASSED),
+    ("exception", RAISED, with_code(1), 0, Status.FAILED),
+    ("exception, then a crash at exit", RAISED, by_signal(signal.SIGSEGV), 0, Status.FAILED),
+    ("sys.exit(3)", CALLED_EXIT, with_code(3), 0, Status.EXITED),
+    ("os._exit(0) in the method", IN_METHOD, with_code(0), 0, Status.EXITED),
+    ("os._exit(7) in the method", IN_METHOD, with_code(7), 0, Status.EXITED),
+    ("segfault", IN_METHOD, by_signal(signal.SIGSEGV), 0, Status.CRASHED),
+    ("abort while importing", {"phase": "import"}, by_signal(signal.SIGABRT), 0, Status.CRASHED),
+    ("killed by someone", IN_METHOD, by_signal(signal.SIGKILL), 0, Status.CRASHED),
+    ("killed by the kernel", IN_METHOD, by_signal(signal.SIGKILL), 1, Status.OOM_KILLED),
+    ("segfault beside an oom kill", IN_METHOD, by_signal(signal.SIGSEGV), 1, Status.CRASHED),
+    ("a real-time signal", IN_METHOD, by_signal(40), 0, Status.CRASHED),
+    ("deadline", IN_METHOD, by_signal(signal.SIGTERM, "deadline"), 0, Status.TIMED_OUT),
+    ("deadline by force", IN_METHOD, by_signal(signal.SIGKILL, "deadline"), 1, Status.TIMED_OUT),
+    (
+        "deadline, the method's handler calls sys.exit",
+        CALLED_EXIT,
+        replace(with_code(3), stopped_for="deadline"),
+        0,
+        Status.TIMED_OUT,
+    ),
+    (
+        "deadline, the method's handler raises",
+        RAISED,
+        replace(with_code(1), stopped_for="deadline"),
+        0,
+        Status.TIMED_OUT,
+    ),
+    (
+        "deadline, the method ends early because of SIGTERM",
+        DONE,
+        replace(ENDED, stopped_for="deadline"),
+        0,
+        Status.TIMED_OUT,
+    ),
+    ("Ctrl-C", IN_METHOD, by_signal(signal.SIGTERM, "interrupt"), 0, Status.INTERRUPTED),
+    (
+        "Ctrl-C, the method's handler raises",
+        RAISED,
+        replace(with_code(1), stopped_for="interrupt"),
+        0,
+        Status.INTERRUPTED,
+    ),
+    ("Ctrl-C before the worker began", {}, by_signal(15, "interrupt"), 0, Status.INTERRUPTED),
+    ("not ended after its last word", DONE, by_signal(signal.SIGKILL, "exit"), 0, Status.PASSED),
+    ("crash after its last word", DONE, by_signal(signal.SIGSEGV), 0, Status.PASSED),
+    ("an interpreter that does not start", {}, with_code(1), 0, Status.FAILED),
+]
+
+
+@pytest.mark.parametrize(
+    ("record", "end", "oom_kills", "status"),
+    [row[1:] for row in TABLE],
+    ids=[row[0] for row in TABLE],
+)
+def test_the_outcome_follows_from_what_was_left_and_how_it_ended(
+    record: dict[str, Any], end: Exit, oom_kills: int, status: Status
+) -> None:
+    outcome = judged(record, end, oom_kills=oom_kills)
+    assert outcome.status is status
+    if status is Status.PASSED:
+        assert outcome.reason is None
+    else:
+        assert outcome.reason
+        assert "\n" not in outcome.reason
+    # The dump and the tail explain what did not run, and say nothing where it did.
+    assert (outcome.stack is None) is status.ran
+    assert (outcome.stderr_tail is None) is status.ran
+
+
+@pytest.mark.parametrize(
+    ("record", "end", "reason"),
+    [
+        (RAISED, with_code(1), "ValueError: bad"),
+        (CALLED_EXIT, with_code(3), "the benchmark called sys.exit(3)"),
+        (IN_METHOD, with_code(7), "the process ended with status 7 during method"),
+        (IN_METHOD, by_signal(signal.SIGSEGV), "SIGSEGV during method"),
+        (IN_METHOD, by_signal(15, "deadline"), "not finished after 7.5 s, during method"),
+        ({}, with_code(1), "the worker did not start (exit status 1): last line"),
+    ],
+)
+def test_the_reason_says_it_in_one_line(record: dict[str, Any], end: Exit, reason: str) -> None:
+    assert judged(record, end).reason == reason
+
+
+def test_any_report_out_of_bounds_counts_and_is_named() -> None:
+    good = (Report(name="C.m"),)
+    outcome = judged(DONE, ENDED, reports=good + MISSED)
+    assert outcome.status is Status.OUT_OF_BOUNDS
+    assert outcome.reason == "acc = 0.5 is not in [0.9, inf]"
+    assert judged(RAISED, with_code(1), reports=MISSED).status is Status.FAILED
+
+
+def test_details_of_the_end_are_kept() -> None:
+    raised = judged(RAISED, with_code(1))
+    assert raised.exception == RAISED["error"]
+    assert (raised.exit_code, raised.signal) == (1, None)
+    crashed = judged(IN_METHOD, replace(by_signal(signal.SIGSEGV), strays=("sleep (pid 7)",)))
+    assert (crashed.exit_code, crashed.signal) == (None, "SIGSEGV")
+    assert crashed.stray_processes == ("sleep (pid 7)",)
+    assert judged(CALLED_EXIT, with_code(3)).exit_code == 3
+    assert judged(CALLED_EXIT, with_code(3)).exception is None
+
+
+def test_the_number_of_a_signal_without_a_name_is_kept() -> None:
+    assert "40" in (judged(IN_METHOD, by_signal(40)).signal or "")
+
+
+@pytest.mark.parametrize(
+    ("record", "end", "reports", "words"),
+    [
+        (DONE, ENDED, (), ["no report"]),
+        (DONE, ENDED, (Report(name="C.m"),), []),
+        (DONE, by_signal(9, "exit"), (Report(name="C.m"),), ["did not end"]),
+        (RAISED, by_signal(9, "exit"), (), ["did not end"]),
+        (DONE, by_signal(15, "deadline"), (Report(name="C.m"),), []),
+        (DONE, by_signal(11), (Report(name="C.m"),), ["SIGSEGV"]),
+        (DONE, by_signal(40), (Report(name="C.m"),), ["40"]),
+        (RAISED, with_code(1), (), []),
+        (DONE, replace(ENDED, strays=("a", "b")), (Report(name="C.m"),), ["2 process(es)"]),
+    ],
+)
+def test_what_was_odd_is_noted(
+    record: dict[str, Any], end: Exit, reports: tuple[Report, ...], words: list[str]
+) -> None:
+    left = replace(NOTHING, record=record, reports=reports)
+    outcome = judge(left, end, oom_kills=0, timeout_s=1.0)
+    notes = findings(left, end, outcome)
+    assert len(notes) == len(words)
+    for note, word in zip(notes, words, strict=True):
+        assert word in note
+
+
+def test_notes_of_the_worker_and_of_the_reading_are_passed_on() -> None:
+    left = replace(NOTHING, record={**RAISED, "notes": ["profiler"]}, notes=("proto",))
+    assert findings(left, ENDED, judged(RAISED, ENDED)) == ("profiler", "proto")
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def test_an_empty_folder_leaves_nothing(tmp_path: Path) -> None:
+    assert read_leftovers(tmp_path, tmp_path) == NOTHING
+    assert read_leftovers(tmp_path / "gone", tmp_path / "gone") == NOTHING
+
+
+def test_the_final_outcome_wins_over_the_one_still_aside(tmp_path: Path) -> None:
+    (tmp_path / ASIDE).write_text('{"phase": "import"}')
+    assert read_leftovers(tmp_path, tmp_path).record == {"phase": "import"}
+    (tmp_path / OUTCOME).write_text('{"phase": "method", "complete": true}')
+    left = read_leftovers(tmp_path, tmp_path)
+    assert left.record["phase"] == "method"
+    assert left.complete
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b" " * RESERVED_BYTES, b'{"phase": "meth', b"[1]", b"null", b"\xff\xfe{}", b"\0" * 99],
+)
+def test_an_outcome_that_is_not_whole_is_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / ASIDE).write_bytes(content)
+    left = read_leftovers(tmp_path, tmp_path)
+    assert left.record == {}
+    assert not left.complete
+
+
+def test_reports_come_in_the_order_they_were_made(tmp_path: Path) -> None:
+    names = ["proto_C.m", "proto_2_C.a", "proto_10_C.m", "proto_9_C.z"]
+    for name in names:
+        (tmp_path / name).write_bytes(encode_entry(name))
+    left = read_leftovers(tmp_path, tmp_path)
+    assert [report.name for report in left.reports] == [
+        "proto_C.m",
+        "proto_2_C.a",
+        "proto_9_C.z",
+        "proto_10_C.m",
+    ]
+    assert left.notes == ()
+
+
+def test_a_report_that_cannot_be_read_is_noted_and_the_others_kept(tmp_path: Path) -> None:
+    (tmp_path / "proto_C.m").write_bytes(encode_entry("C.m", wall_time=2.0))
+    (tmp_path / "proto_2_C.m").write_bytes(encode_entry("C.m", wall_time=3.0)[:-3])
+    (tmp_path / "proto_3_C.m").mkdir()
+    left = read_leftovers(tmp_path, tmp_path)
+    assert [report.wall_time for report in left.reports] == [2.0]
+    assert [note.partition(" ")[0] for note in left.notes] == ["proto_2_C.m", "proto_3_C.m"]
+
+
+def test_reports_are_found_in_a_folder_with_a_hostile_name(tmp_path: Path) -> None:
+    folder = tmp_path / "a [b]* 'c'\n{d}"
+    folder.mkdir()
+    (folder / "proto_C.m").write_bytes(encode_entry("C.m", iters=-1))
+    assert read_leftovers(folder, folder).reports[0].iters == -1
+
+
+def test_the_tail_of_stderr_begins_with_a_whole_line(tmp_path: Path) -> None:
+    lines = [f"line {number} \xe9" for number in range(2000)]
+    (tmp_path / "stderr.log").write_bytes("\n".join(lines).encode("latin-1") + b"\n\n")
+    tail = read_leftovers(tmp_path, tmp_path).stderr_tail
+    assert tail is not None
+    assert len(tail.encode()) < 8192
+    assert tail.splitlines()[0].startswith("line 1")
+    assert tail.splitlines()[-1] == "line 1999 \N{REPLACEMENT CHARACTER}"
+
+
+def test_a_single_endless_line_still_has_a_tail(tmp_path: Path) -> None:
+    (tmp_path / "stderr.log").write_text("x" * 100_000 + "end")
+    tail = read_leftovers(tmp_path, tmp_path).stderr_tail
+    assert tail is not None
+    assert tail.endswith("xend")
+    assert len(tail) <= 4096
+
+
+# --- usage -------------------------------------------------------------------------------------
+
+TREE = TreeUsage(
+    peak_rss_bytes=300 * MIB,
+    peak_vms_bytes=900 * MIB,
+    tree_peak_rss_bytes=400 * MIB,
+    tree_peak_processes=2,
+    max_cpu_percent=150.0,
+    samples=40,
+    rate_hz=20.0,
+    observer_cpu_s=0.01,
+)
+MARKS = {
+    "before_method": {"peak_rss_bytes": 100 * MIB, "peak_vms_bytes": 700 * MIB},
+    "reset": True,
+    "end": {"peak_rss_bytes": 350 * MIB, "peak_vms_bytes": 950 * MIB},
+}
+
+
+def left_with(memory: dict[str, Any], **phases: Any) -> Leftovers:
+    return replace(NOTHING, record={"memory": memory, "phases": phases})
+
+
+def test_the_workers_own_last_reading_is_exact() -> None:
+    used = usage(left_with(MARKS), ENDED, TREE, own_peak_rss_bytes=0)
+    assert used.peak_rss_bytes == 350 * MIB
+    assert used.peak_rss_source == "VmHWM at end"
+    assert used.peak_rss_exact
+    assert used.peak_vms_bytes == 950 * MIB
+    assert used.peak_vms_source == "VmPeak at end"
+    assert used.before_method_peak_rss_bytes == 100 * MIB
+    assert used.method_peak_rss_bytes == 350 * MIB
+    assert used.tree_peak_rss_bytes == 400 * MIB
+
+
+def test_a_peak_during_import_is_the_trials_when_the_mark_was_reset() -> None:
+    memory = {**MARKS, "before_method": {"peak_rss_bytes": 800 * MIB}}
+    used = usage(left_with(memory), ENDED, TREE, own_peak_rss_bytes=0)
+    assert used.peak_rss_bytes == 800 * MIB
+    assert used.method_peak_rss_bytes == 350 * MIB
+    assert used.tree_peak_rss_bytes == 800 * MIB  # never less than the worker's own
+
+
+def test_without_a_reset_the_methods_own_peak_is_unknown() -> None:
+    used = usage(left_with({**MARKS, "reset": False}), ENDED, TREE, own_peak_rss_bytes=0)
+    assert used.method_peak_rss_bytes is None
+
+
+def test_a_worker_that_died_is_known_by_what_was_polled() -> None:
+    memory = {"before_method": {"peak_rss_bytes": 100 * MIB}}
+    used = usage(left_with(memory), ENDED, TREE, own_peak_rss_bytes=60 * MIB)
+    assert used.peak_rss_bytes == 300 * MIB
+    assert used.peak_rss_source == "VmHWM polled"
+    assert not used.peak_rss_exact
+    assert used.peak_vms_bytes == 900 * MIB
+    assert used.peak_vms_source == "VmPeak polled"
+
+
+@pytest.mark.parametrize(
+    ("max_rss", "own", "expected", "source"),
+    [
+        (500, 60, 500, "ru_maxrss"),  # a spike that no poll saw
+        (500, 600, 300, "VmHWM polled"),  # the harness's own peak, which survives exec
+        (500, 500, 300, "VmHWM polled"),
+        (200, 60, 300, "VmHWM polled"),
+    ],
+)
+def test_ru_maxrss_counts_only_above_the_harness_own_peak(
+    max_rss: int, own: int, expected: int, source: str
+) -> None:
+    end = replace(ENDED, max_rss_bytes=max_rss * MIB)
+    used = usage(left_with({}), end, TREE, own_peak_rss_bytes=own * MIB)
+    assert (used.peak_rss_bytes, used.peak_rss_source) == (expected * MIB, source)
+    assert not used.peak_rss_exact
+
+
+def test_what_nobody_saw_is_unknown_not_zero() -> None:
+    used = usage(NOTHING, None, None, own_peak_rss_bytes=0)
+    assert (used.peak_rss_bytes, used.peak_rss_source) == (None, None)
+    assert (used.peak_vms_bytes, used.peak_vms_source) == (None, None)
+    assert used.tree_peak_rss_bytes is None
+    assert used.max_cpu_percent is None
+    assert used.elapsed_s is None
+    assert used.samples == 0
+
+
+def test_the_busiest_window_or_the_methods_mean_is_the_cpu_percent() -> None:
+    method = {"wall_s": 2.0, "cpu_s": 3.8}
+    quiet = replace(TREE, max_cpu_percent=20.0)
+    assert (
+        usage(left_with({}, method=method), ENDED, quiet, own_peak_rss_bytes=0).max_cpu_percent
+        == 190.0
+    )
+    assert (
+        usage(left_with({}, method=method), ENDED, TREE, own_peak_rss_bytes=0).max_cpu_percent
+        == 190.0
+    )
+    assert usage(left_with({}), ENDED, TREE, own_peak_rss_bytes=0).max_cpu_percent == 150.0
+    assert usage(NOTHING, ENDED, None, own_peak_rss_bytes=0).max_cpu_percent == 75.0
+
+
+def test_a_record_from_the_real_disk_can_be_judged(tmp_path: Path) -> None:
+    (tmp_path / OUTCOME).write_text(json.dumps({**RAISED, "notes": [], "memory": MARKS}))
+    left = read_leftovers(tmp_path, tmp_path)
+    assert judge(left, with_code(1), oom_kills=0, timeout_s=None).status is Status.FAILED
+    assert [path.name for path in tmp_path.iterdir()] == [OUTCOME]

@@ -1,0 +1,207 @@
+"""The run's diary, as `--resume` reads it: also one that was cut off."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfrun.journal import Journal, fingerprint, unfinished
+from perfrun.plan import DataSpec, ProfilerWindow, RepoSpec, RunPlan, parse_selectors
+
+PLAN = RunPlan(
+    selectors=parse_selectors(["m.C.a", "m.C.b"]), num_trials=2, python="/usr/bin/python3"
+)
+
+# A value other than PLAN's for every field of a plan. What is in CHANGES makes it another run,
+# whose results may not be mixed with this one's; SAME only changes how the run is carried out.
+CHANGES: dict[str, Any] = {
+    "selectors": parse_selectors(["m.C.b", "m.C.a"]),  # the order counts: it is the run's order
+    "num_trials": 3,
+    "repos": (RepoSpec(url="https://h/r.git", directory="r", git_hash="abcd"),),
+    "python_path": ("r",),
+    "root_data_dir": "/other",
+    "data": (DataSpec(url="https://h/d", relative_path="d", sha256="0" * 64),),
+    "execution_label": "night",
+    "ml_framework_build_label": "b",
+    "platform_name": "p",
+    "system_name": "s",
+    "constructor_args": {"batch": 8},
+    "class_type": "tf_benchmark",
+    "profiler_windows": (ProfilerWindow(begin_s=1, end_s=2),),
+    "python": "/usr/bin/python3.12",
+    "benchmark_flags": ("--batch=8",),
+}
+SAME: dict[str, Any] = {
+    "use_cached_site_packages": True,
+    "workspace": Path("elsewhere"),  # the journal itself is there
+    "execution_id": "id",
+    "upload_methods": ("m.f",),
+    "debug": True,
+    "timeout_s": 5.0,
+    "output_format": "json",
+    "quiet": True,
+    "fail_on_bounds": True,
+    "allow_empty": True,
+    "resume": True,
+    "names": ("m",),
+    "flags": {"x": 1},
+    "argv": ("--resume",),
+}
+
+
+def begun(runs: Path, name: str, plan: RunPlan = PLAN, **pinned: str) -> Journal:
+    journal = Journal(runs / f"{name}.jsonl")
+    journal.begin(plan, pinned)
+    return journal
+
+
+def test_every_field_of_a_plan_is_known_to_change_the_run_or_not() -> None:
+    assert {field.name for field in fields(RunPlan)} == set(CHANGES) | set(SAME)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_asking_for_something_else_is_another_run(name: str) -> None:
+    assert fingerprint(replace(PLAN, **{name: CHANGES[name]})) != fingerprint(PLAN)
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_how_the_run_is_carried_out_does_not_make_it_another(name: str) -> None:
+    assert fingerprint(replace(PLAN, **{name: SAME[name]})) == fingerprint(PLAN)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (RepoSpec(url="u", directory="d"), RepoSpec(url="v", directory="d")),
+        (RepoSpec(url="u", directory="d"), RepoSpec(url="u", directory="d", branch="b")),
+        (
+            RepoSpec(url="u", directory="d", git_hash="abcd"),
+            RepoSpec(url="u", directory="d", git_hash="abce"),
+        ),
+    ],
+)
+def test_each_part_of_a_repository_counts(one: RepoSpec, other: RepoSpec) -> None:
+    assert fingerprint(replace(PLAN, repos=(one,))) != fingerprint(replace(PLAN, repos=(other,)))
+
+
+def test_a_run_is_resumed_with_what_it_pinned_started_and_finished(tmp_path: Path) -> None:
+    journal = begun(tmp_path, "20260101", models="abc")
+    journal.started(("m.C.a", 1), "id-1", tmp_path / "o" / "id-1")
+    journal.finished(("m.C.a", 1), tmp_path / "o" / "id-1" / "s.json")
+    journal.started(("m.C.b", 1), "id-2", tmp_path / "o" / "id-2")
+    past = unfinished(tmp_path, PLAN)
+    assert past is not None
+    assert past.run_id == "20260101"
+    assert past.path == journal.path
+    assert past.pinned == {"models": "abc"}
+    assert set(past.started) == {("m.C.a", 1), ("m.C.b", 1)}
+    assert past.started["m.C.b", 1].execution_id == "id-2"
+    assert past.started["m.C.b", 1].folder == tmp_path / "o" / "id-2"
+    assert past.finished == {("m.C.a", 1): tmp_path / "o" / "id-1" / "s.json"}
+    assert journal.broken is None
+
+
+def test_the_last_start_of_a_trial_is_the_one_that_counts(tmp_path: Path) -> None:
+    journal = begun(tmp_path, "1")
+    journal.started(("m.C.a", 1), "old", tmp_path / "old")
+    journal.started(("m.C.a", 1), "new", tmp_path / "new")
+    past = unfinished(tmp_path, PLAN)
+    assert past is not None
+    assert past.started["m.C.a", 1].execution_id == "new"
+
+
+def test_a_run_that_ended_is_not_resumed_nor_one_before_it(tmp_path: Path) -> None:
+    begun(tmp_path, "1")
+    begun(tmp_path, "2").end()
+    assert unfinished(tmp_path, PLAN) is None
+
+
+def test_the_newest_unfinished_run_of_the_same_flags_is_taken(tmp_path: Path) -> None:
+    begun(tmp_path, "1").end()
+    begun(tmp_path, "2")
+    begun(tmp_path, "3")
+    begun(tmp_path, "4", replace(PLAN, num_trials=9))
+    past = unfinished(tmp_path, PLAN)
+    assert past is not None
+    assert past.run_id == "3"
+
+
+def test_without_any_runs_there_is_nothing_to_resume(tmp_path: Path) -> None:
+    assert unfinished(tmp_path / "missing", PLAN) is None
+    (tmp_path / "empty.jsonl").touch()
+    assert unfinished(tmp_path, PLAN) is None
+
+
+def test_a_line_cut_off_anywhere_loses_that_line_only(tmp_path: Path) -> None:
+    journal = begun(tmp_path, "1")
+    journal.finished(("m.C.a", 1), tmp_path / "s1.json")
+    whole = journal.path.read_bytes()
+    journal.finished(("m.C.é", 1), tmp_path / "s2.json")
+    last = journal.path.read_bytes()[len(whole) :]
+    for length in range(len(last)):
+        journal.path.write_bytes(whole + last[:length])
+        past = unfinished(tmp_path, PLAN)
+        assert past is not None
+        complete = length == len(last) - 1  # all but the line's end
+        assert len(past.finished) == 1 + complete
+
+
+def test_what_is_written_after_a_cut_off_line_is_read(tmp_path: Path) -> None:
+    journal = begun(tmp_path, "1")
+    with journal.path.open("a") as file:
+        file.write('{"event": "finished", "meth')
+    # The resumed run goes on in the same file.
+    Journal(journal.path).finished(("m.C.a", 1), tmp_path / "s.json")
+    past = unfinished(tmp_path, PLAN)
+    assert past is not None
+    assert past.finished == {("m.C.a", 1): tmp_path / "s.json"}
+
+
+def test_a_run_whose_first_line_is_lost_is_passed_over(tmp_path: Path) -> None:
+    journal = begun(tmp_path, "1")
+    journal.started(("m.C.a", 1), "id", tmp_path)
+    lines = journal.path.read_text().splitlines(keepends=True)
+    journal.path.write_text("".join(lines[1:]))
+    assert unfinished(tmp_path, PLAN) is None
+
+
+def test_noise_between_lines_is_passed_over(tmp_path: Path) -> None:
+    journal = begun(tmp_path, "1")
+    with journal.path.open("ab") as file:
+        file.write(b"\0\0\0\xff\n\n[1]\nnull\n")
+    journal.finished(("m.C.a", 1), tmp_path / "s.json")
+    past = unfinished(tmp_path, PLAN)
+    assert past is not None
+    assert len(past.finished) == 1
+
+
+def test_names_with_line_ends_stay_on_one_line(tmp_path: Path) -> None:
+    journal = begun(tmp_path, "1")
+    folder = tmp_path / "a\nb\u2028'\""
+    journal.started(("m.C:a\nb", 1), "id", folder)
+    assert len(journal.path.read_text().splitlines()) == 2
+    past = unfinished(tmp_path, PLAN)
+    assert past is not None
+    assert past.started["m.C:a\nb", 1].folder == folder
+
+
+def test_a_journal_that_cannot_be_written_says_so_and_stops_nothing(tmp_path: Path) -> None:
+    journal = begun(tmp_path, "1")
+    journal.path.unlink()
+    journal.path.mkdir()
+    journal.finished(("m.C.a", 1), tmp_path / "s.json")
+    assert journal.broken
+    assert unfinished(tmp_path, PLAN) is None
+
+
+def test_each_event_is_one_json_object_a_line(tmp_path: Path) -> None:
+    journal = begun(tmp_path, "1")
+    journal.started(("m.C.a", 2), "id", tmp_path)
+    journal.finished(("m.C.a", 2), tmp_path / "s")
+    journal.end()
+    events = [json.loads(line) for line in journal.path.read_text().splitlines()]
+    assert [event["event"] for event in events] == ["begin", "started", "finished", "end"]

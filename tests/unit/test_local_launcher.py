@@ -1,0 +1,256 @@
+"""Real workers started, watched, stopped and cleaned up after."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from perfrun import trial
+from perfrun.environment import Method, Paths
+from perfrun.launchers import local
+from perfrun.launchers.local import LocalProcess
+from perfrun.plan import RunPlan
+from perfrun.storage import ResultFolder
+from perfrun.trial import TrialSpec
+from perfrun.worker import procfs
+from perfrun.worker.files import ASIDE, OUTCOME
+
+MIB = 2**20
+CASES = """
+import os, signal, subprocess, sys, threading, time
+from perfrun import Benchmark
+
+class Cases(Benchmark):
+    def ok(self):
+        print("out"); print("err", file=sys.stderr)
+        self.report_benchmark(wall_time=1.0)
+    def fails(self):
+        raise ValueError("no")
+    def reads(self):
+        assert sys.stdin.read() == ""
+    def ends_at_once(self):
+        os._exit(7)
+    def crashes(self):
+        os.kill(os.getpid(), signal.SIGSEGV)
+    def hangs(self):
+        print("hanging"); time.sleep(600)
+    def hangs_stubbornly(self):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("hanging"); time.sleep(600)
+    def ends_when_asked(self):
+        def handler(*_): raise SystemExit(0)
+        signal.signal(signal.SIGTERM, handler)
+        print("hanging"); time.sleep(600)
+    def lingers(self):
+        threading.Thread(target=time.sleep, args=(600,)).start()
+    def leaves_children(self):
+        one = subprocess.Popen(["sleep", "601"])
+        two = subprocess.Popen(["sleep", "602"], start_new_session=True)
+        start = "import subprocess as s; print(s.Popen(['sleep', '%s'], stdout=-3, stderr=-3).pid)"
+        orphans = [
+            subprocess.run([sys.executable, "-c", start % seconds], stdout=-1, text=True).stdout
+            for seconds in ("603", "0")  # the last one ends before anyone looks
+        ]
+        time.sleep(0.2)
+        print(one.pid, two.pid, *map(int, orphans))
+    def allocates(self):
+        block = bytearray(b"x") * (400 << 20)
+        os._exit(0)
+    def computes(self):
+        end = time.process_time() + 0.3
+        while time.process_time() < end: pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def _as_under_the_runner(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Orphans of workers come to this process, as they come to the harness; short graces."""
+    monkeypatch.setattr(local, "TERM_GRACE_S", 0.5)
+    if not procfs.adopt_orphans():
+        pytest.skip("this system has no subreapers")
+    yield
+    procfs._prctl(36, 0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / 'out put\n"quoted"'
+    (path / "perfrun").mkdir(parents=True)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "cases.py").write_text(CASES)
+    return path
+
+
+def start(folder: Path, method: str, python: str = sys.executable) -> LocalProcess:
+    spec = TrialSpec(
+        method=Method(text="t", module="cases", class_name="Cases", name=method),
+        trial_id=1,
+        execution_id="id",
+        folder=ResultFolder(folder, rescued=False),
+    )
+    paths = Paths(first=(str(folder.parent / "code"),))
+    order = trial._order(RunPlan(selectors=()), spec, paths)
+    return LocalProcess(python, order, folder, folder / "perfrun")
+
+
+def wait_for_line(folder: Path, text: str = "hanging") -> None:
+    """Wait until the benchmark has printed that."""
+    wait_until(lambda: text in (folder / "stdout.log").read_text())
+
+
+def wait_until(condition: object) -> None:
+    assert callable(condition)
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "waited for 30 s"
+        time.sleep(0.02)
+
+
+def record(folder: Path) -> dict[str, object]:
+    for name in (OUTCOME, ASIDE):
+        if (folder / "perfrun" / name).exists():
+            value: dict[str, object] = json.loads((folder / "perfrun" / name).read_bytes())
+            return value
+    return {}
+
+
+def test_a_worker_that_ends_by_itself(folder: Path) -> None:
+    end = start(folder, "ok").wait(60)
+    assert (end.exit_code, end.signal_number, end.stopped_for) == (0, None, None)
+    assert end.strays == ()
+    assert 0 < end.elapsed_s < 30
+    assert record(folder)["complete"] is True
+    assert (folder / "stdout.log").read_text() == "out\n"
+    assert (folder / "stderr.log").read_text() == "err\n"
+    assert (folder / "proto_Cases.ok").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "exit_code", "signal_number"),
+    [
+        ("fails", 1, None),
+        ("reads", 0, None),
+        ("ends_at_once", 7, None),
+        ("crashes", None, signal.SIGSEGV),
+    ],
+)
+def test_exit_codes_and_signals_are_told_apart(
+    folder: Path, method: str, exit_code: int | None, signal_number: int | None
+) -> None:
+    end = start(folder, method).wait(60)
+    assert (end.exit_code, end.signal_number) == (exit_code, signal_number)
+    assert end.stopped_for is None
+
+
+def test_a_crash_leaves_a_dump_of_where_it_was(folder: Path) -> None:
+    start(folder, "crashes").wait(60)
+    assert "in crashes" in (folder / "perfrun" / "stack.txt").read_text()
+
+
+def test_a_deadline_ends_the_worker(folder: Path) -> None:
+    end = start(folder, "hangs").wait(0.3)
+    assert end.stopped_for == "deadline"
+    assert end.signal_number in (signal.SIGTERM, signal.SIGKILL)
+    assert 0.3 <= end.elapsed_s < 20
+
+
+def test_a_worker_that_is_stopped_says_where_it_was(folder: Path) -> None:
+    process = start(folder, "hangs")
+    wait_for_line(folder)
+    process.stop("deadline")
+    end = process.wait(None)
+    assert (end.signal_number, end.stopped_for) == (signal.SIGTERM, "deadline")
+    assert "in hangs" in (folder / "perfrun" / "stack.txt").read_text()
+    assert record(folder)["phase"] == "method"
+    assert record(folder)["complete"] is False
+
+
+def test_a_worker_that_ignores_sigterm_is_killed_after_a_dump(folder: Path) -> None:
+    process = start(folder, "hangs_stubbornly")
+    wait_for_line(folder)
+    begin = time.monotonic()
+    process.stop("deadline")
+    assert time.monotonic() - begin >= 0.5
+    end = process.wait(None)
+    assert (end.signal_number, end.stopped_for) == (signal.SIGKILL, "deadline")
+    assert "in hangs_stubbornly" in (folder / "perfrun" / "stack.txt").read_text()
+
+
+def test_a_worker_that_ends_in_good_order_when_asked_was_stopped_all_the_same(folder: Path) -> None:
+    process = start(folder, "ends_when_asked")
+    wait_for_line(folder)
+    process.stop("interrupt")
+    end = process.wait(None)
+    assert (end.exit_code, end.stopped_for) == (0, "interrupt")
+
+
+@pytest.mark.parametrize("by", ["exit grace", "deadline"])
+def test_a_worker_that_does_not_end_after_its_last_word_is_only_slow(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    process = start(folder, "lingers")
+    wait_until((folder / "perfrun" / OUTCOME).exists)
+    if by == "exit grace":
+        monkeypatch.setattr(local, "EXIT_GRACE_S", 0.1)
+    end = process.wait(None if by == "exit grace" else 0.1)
+    assert end.stopped_for == "exit"
+    assert record(folder)["complete"] is True
+
+
+def test_children_left_behind_are_named_and_killed_wherever_they_are(folder: Path) -> None:
+    end = start(folder, "leaves_children").wait(60)
+    assert end.exit_code == 0
+    commands = sorted(stray.partition(" (")[0] for stray in end.strays)
+    assert commands == ["sleep 601", "sleep 602", "sleep 603"]
+    pids = [int(pid) for pid in (folder / "stdout.log").read_text().split()]
+    assert len(pids) == 4
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+def test_killing_at_once_reaches_children_too(folder: Path) -> None:
+    process = start(folder, "hangs")
+    wait_for_line(folder)
+    process.kill()
+    end = process.wait(None)
+    assert (end.signal_number, end.stopped_for) == (signal.SIGKILL, "interrupt")
+    assert not psutil.pid_exists(process.pid)
+
+
+def test_the_kernels_accounting_is_the_workers(folder: Path) -> None:
+    end = start(folder, "allocates").wait(60)
+    assert 400 * MIB < end.max_rss_bytes < 450 * MIB
+    end = start(folder, "computes").wait(60)
+    assert 0.25 < end.user_cpu_s + end.system_cpu_s < 5
+    assert end.elapsed_s > 0.25
+
+
+def test_without_a_pidfd_all_of_it_works_by_looking(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(pid: int) -> int:
+        raise OSError("Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", missing, raising=False)
+    assert start(folder, "ends_at_once").wait(60).exit_code == 7
+    assert start(folder, "hangs").wait(0.2).stopped_for == "deadline"
+
+
+def test_an_interpreter_that_is_gone_is_an_error_at_the_start(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        start(folder, "ok", python="/no/such/python")
+
+
+def test_a_worker_whose_harness_is_another_does_not_run(folder: Path) -> None:
+    # The order names a parent that has died: what happens when the harness is killed at once.
+    process = start(folder, "ok")
+    process.wait(60)
+    order = json.loads((folder / "perfrun" / "order.json").read_text())
+    assert order["parent_pid"] == os.getpid()

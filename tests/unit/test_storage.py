@@ -1,0 +1,199 @@
+"""Results find a place, whatever the disk does.
+
+The tests may run as root, whom permissions do not stop: a file stands where a folder should be.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from perfrun.storage import RESERVED_BYTES, ResultFolder, Storage, safe_name, write_whole
+
+HOSTILE = ["a b", "'q\"", "new\nline", "-dash", "größe", "a;b&c", "*", "x" * 200]
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The system's folder for temporary files, where rescued results go."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def storage(tmp_path: Path, said: list[str]) -> Storage:
+    made = Storage(tmp_path / "work space" / "output", "run1", said.append)
+    made.open()
+    return made
+
+
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "work space" / "output"
+
+
+def reserve_size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob(".reserve-*"))
+
+
+def block(folder: Path) -> None:
+    """Put a file in the place of a folder, so that nothing can be made in it."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    folder.rmdir()
+    folder.write_text("in the way")
+
+
+def test_space_is_set_aside_and_given_back(storage: Storage, tmp_path: Path) -> None:
+    folder = output(tmp_path)
+    assert reserve_size(folder) == RESERVED_BYTES
+    (reserve,) = folder.glob(".reserve-*")
+    assert reserve.stat().st_blocks * 512 >= RESERVED_BYTES  # really taken: no sparse file
+    storage.close()
+    assert not list(folder.iterdir())
+
+
+def test_two_runs_in_one_workspace_have_a_reserve_each(storage: Storage, tmp_path: Path) -> None:
+    other = Storage(output(tmp_path), "run2", print)
+    other.open()
+    assert reserve_size(output(tmp_path)) == 2 * RESERVED_BYTES
+    other.close()
+    assert reserve_size(output(tmp_path)) == RESERVED_BYTES
+    storage.close()
+
+
+def test_an_output_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        Storage(tmp_path / "file" / "output", "run", print).open()
+
+
+def test_a_folder_that_is_taken_is_never_used_again(storage: Storage, tmp_path: Path) -> None:
+    first = storage.new_folder("id")
+    (first.path / "kept").write_text("1")
+    names = [storage.new_folder("id").path.name for _ in range(3)]
+    assert names == ["id-2", "id-3", "id-4"]
+    assert (first.path / "kept").read_text() == "1"
+    assert first.private.is_dir()
+    assert first.private.parent == first.path
+    assert not first.rescued
+
+
+def test_a_file_of_that_name_is_not_overwritten(storage: Storage, tmp_path: Path) -> None:
+    (output(tmp_path) / "id").write_text("mine")
+    assert storage.new_folder("id").path.name == "id-2"
+    assert (output(tmp_path) / "id").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_a_summary_goes_into_a_folder_of_any_name(storage: Storage, name: str) -> None:
+    folder = storage.new_folder(name)
+    path = storage.write_summary(folder, '{"a": 1}')
+    assert path == folder.path / "perfzero_summary.json"
+    assert path.read_text() == '{"a": 1}'
+    names = sorted(item.name for item in folder.path.iterdir())
+    assert names == ["perfrun", "perfzero_summary.json"]
+
+
+def test_when_the_workspace_fails_trials_go_to_the_temporary_folder(
+    storage: Storage, tmp_path: Path, temporary: Path, said: list[str]
+) -> None:
+    block(output(tmp_path))
+    folder = storage.new_folder("id")
+    assert folder.rescued
+    assert folder.path.is_relative_to(temporary)
+    assert folder.private.is_dir()
+    assert str(folder.path) in said[0]
+    assert str(output(tmp_path)) in said[0]
+
+
+def test_the_summary_of_a_rescued_trial_stays_with_it(
+    storage: Storage, tmp_path: Path, temporary: Path, said: list[str]
+) -> None:
+    block(output(tmp_path))
+    folder = storage.new_folder("id")
+    path = storage.write_summary(folder, "{}")
+    assert path == folder.path / "perfzero_summary.json"
+    assert path.read_text() == "{}"
+    assert len(said) == 1  # said once, when the folder was made
+
+
+def test_a_trial_folder_that_fails_at_the_end_costs_no_summary(
+    storage: Storage, tmp_path: Path, temporary: Path, said: list[str]
+) -> None:
+    folder = storage.new_folder("id")
+    block(folder.path)
+    path = storage.write_summary(folder, "{}")
+    assert path.is_relative_to(temporary)
+    assert path.read_text() == "{}"
+    assert str(path) in said[0]
+    assert reserve_size(output(tmp_path)) == 0  # given back to make room
+
+
+def test_rescued_summaries_of_several_trials_do_not_meet(
+    storage: Storage, tmp_path: Path, temporary: Path
+) -> None:
+    folders = [storage.new_folder("id") for _ in range(2)]
+    for folder in folders:
+        block(folder.path)
+    paths = [storage.write_summary(folder, str(n)) for n, folder in enumerate(folders)]
+    assert [path.read_text() for path in paths] == ["0", "1"]
+
+
+def test_a_folder_that_the_benchmark_removed_is_made_again(storage: Storage) -> None:
+    folder = storage.new_folder("id")
+    folder.private.rmdir()
+    folder.path.rmdir()
+    assert storage.write_summary(folder, "{}") == folder.path / "perfzero_summary.json"
+
+
+def test_when_no_place_is_left_the_error_goes_through(
+    storage: Storage, tmp_path: Path, temporary: Path
+) -> None:
+    folder = ResultFolder(storage.new_folder("id").path, rescued=False)
+    block(folder.path)
+    block(temporary)
+    with pytest.raises(OSError, match="perfrun-rescue-run1"):
+        storage.write_summary(folder, "{}")
+
+
+def test_writing_replaces_a_whole_file_by_a_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    write_whole(path, "old")
+    write_whole(path, "neü")
+    assert path.read_text(encoding="utf-8") == "neü"
+    assert not (tmp_path / "s.json.next").exists()
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.mkdir()
+    (path / "kept").touch()
+    with pytest.raises(OSError, match=r"s\.json"):
+        write_whole(path, "text")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["s.json", "tmp"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("run.Class.method.1", "run.Class.method.1"),
+        ("a b/c\nd:e", "a_b_c_d_e"),
+        ("../../etc", "_.._etc"),
+        ("..", "_"),
+        ("", "_"),
+        (".hidden", "hidden"),
+        ("größe", "gr__e"),
+        ("x" * 400, "x" * 150),
+    ],
+)
+def test_a_safe_name_is_one_folder_below(text: str, expected: str) -> None:
+    assert safe_name(text) == expected

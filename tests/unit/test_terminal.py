@@ -1,0 +1,304 @@
+"""What a person reads: plain lines, a spinner on a terminal, the table, and any encoding."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import pty
+import re
+import tty
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfrun.document import Status, TrialResult, to_json
+from perfrun.reports.table import folder_lines, metric_lines, peak_memory, wall_times
+from perfrun.reports.terminal import Terminal, drawn
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def result(
+    name: str = "m.Class.method",
+    trial_id: int = 1,
+    status: Status = Status.PASSED,
+    wall_time: Any = 1.5,
+    metrics: tuple[dict[str, Any], ...] = (),
+    max_rss: int | None = None,
+    reason: str | None = None,
+    notes: tuple[str, ...] = (),
+) -> TrialResult:
+    return TrialResult(
+        name=name,
+        trial_id=trial_id,
+        status=status,
+        summary=f"/w/output/id-{trial_id}/perfzero_summary.json",
+        document={
+            "benchmark_result": {"wall_time": wall_time, "metrics": list(metrics)},
+            "process_info": {} if max_rss is None else {"max_rss": max_rss},
+            "perfrun": {"outcome": {"reason": reason}, "notes": list(notes)},
+        },
+    )
+
+
+def plain(*, quiet: bool = False) -> tuple[Terminal, io.StringIO, io.StringIO]:
+    out, err = io.StringIO(), io.StringIO()
+    return Terminal(out, err, quiet=quiet), out, err
+
+
+# --- figures -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([1.5], "1.5 s"),
+        ([2], "2 s"),
+        ([0.0], "0 s"),
+        ([1.0, 3.0, 2.0], "2 s (1..3)"),
+        ([1.0, 2.0], "1.5 s (1..2)"),
+        ([2.0, 2.0], "2 s"),
+        ([0.123456], "0.1235 s"),
+        ([1234567.0], "1,234,567 s"),
+        ([-1], "-"),
+        ([-1, 2.0], "2 s"),
+        ([math.nan], "not finite"),
+        (["NaN"], "not finite"),
+        (["Infinity", 2.0], "2 s"),
+        ([], "-"),
+    ],
+)
+def test_wall_times_are_the_median_and_the_range(values: list[Any], shown: str) -> None:
+    assert wall_times([result(wall_time=value) for value in values]) == shown
+
+
+METRICS: list[tuple[dict[str, Any], str]] = [
+    ({"name": "acc", "value": 0.9}, "acc 0.9"),
+    ({"name": "acc", "value": 0.9, "min_value": 0.5}, "acc 0.9 in [0.5, ]"),
+    ({"name": "acc", "min_value": 0.0, "value": 0.0}, "acc 0 in [0, ]"),
+    ({"name": "acc", "value": 1e20, "max_value": 2000}, "acc 1e+20 in [, 2,000]"),
+    (
+        {"name": "acc", "value": math.nan, "min_value": 1, "max_value": 2},
+        "acc not finite in [1, 2]",
+    ),
+    ({"name": "acc", "value": 1, "max_value": math.inf}, "acc 1 in [, inf]"),
+]
+
+
+@pytest.mark.parametrize(("metric", "line"), METRICS)
+def test_a_metric_is_one_line_with_its_bounds(metric: dict[str, Any], line: str) -> None:
+    trial = result(metrics=(metric,))
+    assert metric_lines([trial]) == [line]
+    # A resumed run reads its earlier trials back from disk, where NaN and infinity are texts.
+    read = json.loads(to_json(trial.document))
+    assert metric_lines([TrialResult(**{**vars(trial), "document": read})]) == [line]
+
+
+def test_metrics_of_several_trials_are_put_together_by_name() -> None:
+    trials = [
+        result(metrics=({"name": "a", "value": 1.0}, {"name": "b", "value": 5.0})),
+        result(metrics=({"name": "a", "value": 3.0},)),
+        result(status=Status.FAILED),
+    ]
+    assert metric_lines(trials) == ["a 2 (1..3)", "b 5"]
+
+
+def test_peak_memory_is_the_largest_and_unknown_is_a_dash() -> None:
+    mib = 2**20
+    trials = [result(max_rss=1500 * mib), result(max_rss=200 * mib), result()]
+    assert peak_memory(trials) == "1,500 MiB"
+    assert peak_memory([result()]) == "-"
+
+
+def test_of_many_folders_some_are_shown_and_the_rest_counted() -> None:
+    trials = [result(trial_id=number) for number in range(1, 7)]
+    assert [Path(folder).name for folder in folder_lines(trials[:3])] == ["id-1", "id-2", "id-3"]
+    lines = folder_lines(trials)
+    assert len(lines) == 3
+    assert lines[-1] == "and 4 more"
+
+
+# --- plain lines -------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_no_terminal_is_told_in_plain_lines() -> None:
+    terminal, out, err = plain()
+    terminal.note("cloning")
+    terminal.trial_started(1, 2, "m.Class.method", 1)
+    terminal.stdout("printed\n")
+    terminal.stderr("warned\n")
+    terminal.trial_finished(
+        result(status=Status.FAILED, reason="ValueError: [red]no[/red]", notes=("left 1 process",))
+    )
+    lines = out.getvalue().splitlines()
+    assert lines[:2] == ["[1/2] m.Class.method, trial 1 ...", "printed"]
+    assert lines[2].startswith(
+        "m.Class.method, trial 1: failed (ValueError: [red]no[/red]), 0.0 s, "
+    )
+    assert lines[2].endswith("perfzero_summary.json")
+    assert lines[3:] == ["  note: left 1 process"]
+    assert err.getvalue() == "perfrun: cloning\nwarned\n"
+    assert "\x1b" not in out.getvalue()
+
+
+def test_quiet_hides_what_benchmarks_print_and_nothing_else() -> None:
+    terminal, out, err = plain(quiet=True)
+    terminal.trial_started(1, 1, "m.C.m", 1)
+    terminal.stdout("printed")
+    terminal.stderr("warned")
+    terminal.trial_finished(result())
+    assert "printed" not in out.getvalue()
+    assert err.getvalue() == ""
+    assert len(out.getvalue().splitlines()) == 2
+
+
+def test_the_table_has_a_row_for_each_method() -> None:
+    terminal, out, _ = plain()
+    terminal.results(
+        [
+            result("m.Class.fast", 1, metrics=({"name": "acc", "value": 0.5, "min_value": 0.9},)),
+            result("m.Class.fast", 2, Status.OUT_OF_BOUNDS, wall_time=2.5),
+            result("m.Class[bold].slow", 1, Status.TIMED_OUT, wall_time=-1, max_rss=2**30),
+        ]
+    )
+    text = out.getvalue()
+    assert "\x1b" not in text
+    header, rule, *rows = text.splitlines()
+    assert re.split(" {2,}", header.strip()) == [
+        "method",
+        "trials",
+        "outcome",
+        "wall time",
+        "metrics",
+        "peak memory",
+        "folder",
+    ]
+    assert set(rule) == {"-"}
+    assert rows[0].split()[:4] == ["m.Class.fast", "2", "1", "passed"]
+    assert "2 s (1.5..2.5)" in rows[0]
+    assert "acc 0.5 in [0.9, ]" in rows[0]
+    assert "1 out_of_bounds" in rows[1]
+    last = next(row for row in rows if "slow" in row)
+    assert "m.Class[bold].slow" in last
+    assert "timed_out" in last
+    assert "1,024 MiB" in last
+
+
+def test_a_plain_table_is_never_wrapped() -> None:
+    terminal, out, _ = plain()
+    name = "package.module.Class." + "m" * 300
+    terminal.results([result(name, metrics=({"name": "x" * 100, "value": 1},))])
+    *_, row = out.getvalue().splitlines()
+    assert row.startswith(name)
+    assert "x" * 100 in row
+
+
+def test_without_results_there_is_no_table() -> None:
+    terminal, out, _ = plain()
+    terminal.results([])
+    assert out.getvalue() == ""
+    assert drawn([]).row_count == 0
+
+
+# --- streams -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8", "cp1252"])
+def test_a_stream_of_any_encoding_shows_any_text(encoding: str) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    terminal = Terminal(stream, stream, quiet=False)
+    name = "m.Größe.方法"
+    terminal.trial_started(1, 1, name, 1)
+    terminal.stdout("€ \U0001f600 \udcff\n")
+    terminal.trial_finished(result(name, reason="ä"))
+    terminal.results([result(name, metrics=({"name": "précision", "value": 1},))])
+    stream.flush()
+    text = raw.getvalue().decode(encoding)
+    escaped = name.encode(encoding, "backslashreplace").decode(encoding)
+    assert text.count(escaped) >= 2
+    assert "passed" in text.splitlines()[-1]
+    assert "\\udcff" in text
+
+
+def test_a_reader_that_has_gone_away_stops_nothing() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    stream = open(writing, "w", encoding="utf-8", buffering=1)  # noqa: PTH123, SIM115
+    terminal = Terminal(stream, stream, quiet=False)
+    terminal.note("x")
+    terminal.trial_started(1, 1, "m.C.m", 1)
+    terminal.stdout("x" * 100_000)
+    terminal.trial_finished(result())
+    terminal.results([result()])
+    with pytest.raises(BrokenPipeError):
+        stream.close()
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
+    """A real terminal: the stream to write to, and a function that returns what it shows."""
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    master, slave = pty.openpty()
+    tty.setraw(slave)
+    stream = open(slave, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+
+    def shown() -> str:
+        stream.flush()
+        os.set_blocking(master, False)
+        parts = []
+        try:
+            while part := os.read(master, 65536):
+                parts.append(part)
+        except BlockingIOError:
+            pass
+        return b"".join(parts).decode()
+
+    yield stream, shown
+    stream.close()
+    os.close(master)
+
+
+def test_on_a_terminal_a_spinner_turns_and_goes(screen: tuple[Any, Any]) -> None:
+    stream, shown = screen
+    terminal = Terminal(stream, io.StringIO(), quiet=False)
+    terminal.trial_started(1, 3, "m.Class[bold].method", 1)
+    terminal.stdout("printed [red]line[/red]\n")
+    terminal.trial_finished(result("m.Class[bold].method"))
+    text = shown()
+    assert "\x1b[" in text
+    words = ANSI.sub("", text)
+    assert "[1/3] m.Class[bold].method, trial 1" in words
+    assert "printed [red]line[/red]" in words
+    assert words.splitlines()[-1].startswith("m.Class[bold].method, trial 1: passed")
+
+
+def test_on_a_terminal_the_table_is_coloured(screen: tuple[Any, Any]) -> None:
+    stream, shown = screen
+    Terminal(stream, io.StringIO(), quiet=False).results([result(status=Status.CRASHED)])
+    text = shown()
+    assert "\x1b[31mcrashed" in text
+
+
+@pytest.mark.parametrize("why", ["dumb terminal", "not utf-8"])
+def test_a_terminal_that_cannot_draw_gets_plain_lines(
+    screen: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    stream, shown = screen
+    if why == "dumb terminal":
+        monkeypatch.setenv("TERM", "dumb")
+    else:
+        stream.reconfigure(encoding="latin-1")
+    terminal = Terminal(stream, io.StringIO(), quiet=False)
+    terminal.trial_started(1, 3, "m.Class.method", 1)
+    terminal.stdout("printed\n")
+    terminal.trial_finished(result())
+    text = shown()
+    assert "\x1b" not in text
+    assert text.splitlines()[:2] == ["[1/3] m.Class.method, trial 1 ...", "printed"]

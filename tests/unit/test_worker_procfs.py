@@ -1,0 +1,118 @@
+"""What the kernel says about memory, read back from real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from perfrun.worker.procfs import memory_marks
+
+MIB = 2**20
+ROOT = Path(__file__).parents[2]
+MODULE = "from perfrun.worker.procfs import *\n"
+
+
+def run(source: str) -> list[int]:
+    """Run a program in a fresh interpreter and return the numbers that it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", MODULE + source],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [int(word) for word in done.stdout.split()]
+
+
+def test_the_peak_is_the_kernels_own_and_remembers_what_was_freed() -> None:
+    before, after, kernel = run(
+        """
+import resource
+before = memory_marks()["peak_rss_bytes"]
+block = bytearray(b"x") * (200 << 20); del block
+print(before, memory_marks()["peak_rss_bytes"],
+      resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+    )
+    assert 195 * MIB < after - before < 210 * MIB
+    assert abs(after - kernel) < 0.01 * after
+
+
+def test_the_peak_can_be_set_back_to_what_is_resident() -> None:
+    peak, low = run(
+        """
+block = bytearray(b"x") * (200 << 20); del block
+peak = memory_marks()["peak_rss_bytes"]
+if not reset_peak(): peak = low = 0
+else: low = memory_marks()["peak_rss_bytes"]
+print(peak, low)
+"""
+    )
+    if not peak:
+        pytest.skip("this kernel does not reset VmHWM")
+    assert peak - low > 190 * MIB
+
+
+def test_address_space_is_at_least_what_is_resident() -> None:
+    marks = memory_marks(str(os.getpid()))
+    assert marks["peak_rss_bytes"] is not None
+    assert marks["peak_vms_bytes"] is not None
+    assert marks["peak_vms_bytes"] > marks["peak_rss_bytes"] > MIB
+
+
+def test_a_zombie_and_a_missing_process_have_unknown_marks_not_zero() -> None:
+    unknown = {"peak_rss_bytes": None, "peak_vms_bytes": None}
+    process = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # ended, and not reaped
+    assert memory_marks(str(process.pid)) == unknown
+    process.wait()
+    assert memory_marks(str(process.pid)) == unknown
+    assert memory_marks("no such") == unknown
+
+
+def test_a_process_dies_with_its_parent() -> None:
+    child = MODULE + "import time; die_with_parent(); print(1, flush=True); time.sleep(60)"
+    parent = f"""
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", {child!r}], stdout=subprocess.PIPE)
+child.stdout.readline()
+os.write(1, str(child.pid).encode())
+os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", parent], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == -9
+    assert ends(int(done.stdout))
+
+
+def test_an_orphan_goes_to_the_process_that_adopts() -> None:
+    (same,) = run(
+        """
+import os, subprocess, sys
+assert adopt_orphans()
+grandchild = "import os, time\\nif not os.fork(): time.sleep(0.3); print(os.getppid())"
+out = subprocess.run([sys.executable, "-c", grandchild], capture_output=True, text=True).stdout
+print(int(int(out) == os.getpid()))
+"""
+    )
+    assert same == 1
+
+
+def ends(pid: int, seconds: float = 10.0) -> bool:
+    """Say whether a process that is not ours ends within so many seconds."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+            if stat.rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.02)
+    return False
