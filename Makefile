@@ -17,8 +17,8 @@ run: $(VENV)/ready .envs/torch/ready ## Run EfficientNet-B0 inference in PyTorch
 
 .PHONY: test
 test: $(VENV)/test-ready .envs/torch/ready .envs/tensorflow/ready ## Install what the tests need and run them
-	PERFRUN_TEST_TORCH_PYTHON=$(CURDIR)/.envs/torch/bin/python \
-	PERFRUN_TEST_TENSORFLOW_PYTHON=$(CURDIR)/.envs/tensorflow/bin/python \
+	PERFRUN_TEST_TORCH_PYTHON="$(CURDIR)/.envs/torch/bin/python" \
+	PERFRUN_TEST_TENSORFLOW_PYTHON="$(CURDIR)/.envs/tensorflow/bin/python" \
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: lint
