@@ -1,0 +1,167 @@
+"""Start perfrun so that all it starts can be found again, and run it on classes made for a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+ENTRY = str(ROOT / "perfrun" / "benchmark.py")
+_MARK = "PERFRUN_TEST_MARK"
+PATIENCE_S = 60.0  # for what takes a moment on an idle machine
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a perfrun ended and what it printed."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        """The results of `--format=json`."""
+        results: list[dict[str, Any]] = strict(self.stdout)["results"]
+        return results
+
+    @property
+    def statuses(self) -> list[str]:
+        """The outcomes in the order of the trials."""
+        return [result["status"] for result in self.results]
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """The documents on disk, in the order of the trials."""
+        return [strict(Path(r["summary"]).read_text(encoding="utf-8")) for r in self.results]
+
+
+@dataclass(frozen=True)
+class World:
+    """A folder with benchmark classes, a workspace, and a mark on every process begun in it."""
+
+    folder: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    prefix: tuple[str, ...] = ()  # of the command, as ("setpriv", ...)
+
+    @property
+    def workspace(self) -> Path:
+        return self.folder / "workspace"
+
+    @property
+    def temporary(self) -> Path:
+        """Where perfrun and the benchmarks put their temporary files."""
+        return self.folder / "tmp"
+
+    def write(self, source: str, module: str = "cases") -> None:
+        """Write the module `pkg.<module>`, the imports that most classes need included."""
+        head = (
+            "import os, signal, subprocess, sys, threading, time\nfrom perfrun import Benchmark\n"
+        )
+        package = self.folder / "code" / "pkg"
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "__init__.py").touch()
+        (package / f"{module}.py").write_text(head + textwrap.dedent(source), encoding="utf-8")
+
+    def words(self, *words: str, methods: str | None = None) -> list[str]:
+        """The command line of a run in this world, or of the command that `words` begin with."""
+        command, rest = list(words[:1]), words[1:]
+        if not command or command[0].startswith("-"):
+            command, rest = [], words
+        named = [f"--benchmark_methods={methods}"] if methods else []
+        place = [f"--workspace={self.workspace}", f"--python_path={self.folder / 'code'}"]
+        return [*self.prefix, sys.executable, ENTRY, *command, *place, *named, *rest]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        self.temporary.mkdir(parents=True, exist_ok=True)
+        return {**os.environ, _MARK: self.mark, "TMPDIR": str(self.temporary), **more}
+
+    def run(self, *words: str, methods: str | None = None, **env: str) -> Finished:
+        """Run to the end."""
+        done = subprocess.run(
+            self.words(*words, methods=methods),
+            cwd=self.folder,
+            env=self.environment(**env),
+            capture_output=True,
+            timeout=240,
+            check=False,
+        )
+        return _finished(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *words: str, methods: str | None = None) -> subprocess.Popen[bytes]:
+        """Start and return at once; `finish` waits for it."""
+        return subprocess.Popen(
+            self.words(*words, methods=methods),
+            cwd=self.folder,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def left_running(self) -> list[str]:
+        """The processes of this world that live on, after a moment in which they may end."""
+        end = time.monotonic() + 10.0
+        while time.monotonic() < end:
+            # Twice: one that is just being started has no environment for an instant.
+            before = self.alive()
+            time.sleep(0.05)
+            if not before and not self.alive():
+                return []
+        return self.alive()
+
+    def alive(self) -> list[str]:
+        """Command lines of the living processes that carry the mark; zombies have none."""
+        wanted = f"{_MARK}={self.mark}".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if wanted in (process / "environ").read_bytes().split(b"\0"):
+                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue  # gone since
+        return found
+
+    def summary_files(self) -> list[Path]:
+        """What PerfZero's readers find."""
+        return sorted(self.workspace.glob("output/*/perfzero_summary.json"))
+
+
+def finish(process: subprocess.Popen[bytes], patience_s: float = 2 * PATIENCE_S) -> Finished:
+    """Wait for a started perfrun."""
+    try:
+        out, err = process.communicate(timeout=patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return _finished(process.returncode, out, err)
+
+
+def _finished(code: int, out: bytes, err: bytes) -> Finished:
+    return Finished(
+        code, out.decode("utf-8", "backslashreplace"), err.decode("utf-8", "backslashreplace")
+    )
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    """Look again and again until the condition holds."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, f"waited {PATIENCE_S:g} s in vain"
+        time.sleep(0.01)
+
+
+def strict(text: str) -> Any:
+    """Parse JSON as the standard has it: NaN and Infinity are errors."""
+    return json.loads(text, parse_constant=_refuse)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
