@@ -20,6 +20,7 @@ LAYERS = (
         "worker.procfs",
         "worker.files",
         "worker.frameworks",
+        "worker.resolution",
     },
     {
         "image",

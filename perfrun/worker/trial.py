@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator
 
 from perfrun.worker import procfs
 from perfrun.worker.author import PREFIX_VARIABLE
@@ -20,13 +20,10 @@ from perfrun.worker.files import OutcomeFile
 from perfrun.worker.frameworks import loaded_frameworks, main_framework
 from perfrun.worker.profiler import WindowedProfiler
 from perfrun.worker.reports import ReportKeeper
+from perfrun.worker.resolution import check_loaded, check_module
 
 STACK = "stack.txt"
 LOG_FORMAT = "%(asctime)s %(levelname)s: %(message)s"
-
-
-class ResolutionError(ImportError):
-    """The module did not come from the checkout that holds it."""
 
 
 class Trial:
@@ -98,7 +95,8 @@ class Trial:
     def _note_module(self, module: Any) -> None:
         path = getattr(module, "__file__", None)
         self.outcome["module_file"] = path
-        check_resolution(self.order["method"]["module"], path, self.order["first_paths"])
+        check_module(self.order["method"]["module"], path, self.order["first_paths"])
+        check_loaded(self.order["first_paths"])
 
     def _before_method(self) -> None:
         """Note what the method starts from."""
@@ -116,28 +114,6 @@ class Trial:
         self.outcome["complete"] = True
         self.outcome["memory"]["end"] = procfs.memory_marks()
         self.file.finish(self.outcome)
-
-
-def check_resolution(module: str, path: Optional[str], checkouts: Any) -> None:
-    """Raise when a checkout holds `module` but it was imported from elsewhere.
-
-    Of several checkouts that hold it, the first on the path is meant.
-    """
-    relative = os.path.join(*module.split("."))
-    for checkout in checkouts:
-        wanted = [
-            os.path.join(checkout, relative + ".py"),
-            os.path.join(checkout, relative, "__init__.py"),
-        ]
-        there = [file for file in wanted if os.path.exists(file)]
-        if not there:
-            continue
-        if not (path and os.path.realpath(path) in map(os.path.realpath, there)):
-            raise ResolutionError(
-                "%s is in the checkout %s, but Python took it from %s: a package of the same name "
-                "is installed or comes first" % (module, checkout, path)
-            )
-        return
 
 
 def parse_flags(arguments: Any) -> None:
