@@ -3,10 +3,12 @@
     PerfrunError            3  something is wrong with perfrun or the machine under it
     ├── UsageError          2  the command line, a flag's value, or what it names
     ├── WorkspaceError      2  a checkout or a download that cannot be had as asked
-    └── Interrupted       130  Ctrl-C or a termination signal
+    ├── Interrupted       130  Ctrl-C or a termination signal
+    ├── EngineError         2  setup.py: no engine, or one that does not answer (perfrun.engine)
+    └── BuildError          1  setup.py: the image could not be built (perfrun.image)
 
 A benchmark that fails is not an error of perfrun's: it is an `Outcome`.
-The one place that catches these is `perfrun.benchmark.main`.
+The one place that catches these is `perfrun.benchmark.main`, and for setup.py `perfrun.image.main`.
 """
 
 

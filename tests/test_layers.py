@@ -45,7 +45,7 @@ LAYERS = (
     {"__main__"},
 )
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
-BARE = ("worker", "image")  # run where nothing is installed: standard library only
+BARE = ("worker", "image", "engine")  # run where nothing is installed: standard library only
 
 
 def modules() -> list[Path]:
