@@ -151,7 +151,7 @@ def test_an_interpreter_that_is_too_old_is_refused(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(
         "#!/bin/sh\n"
-        f"exec {sys.executable} -c 'import json, sys; order = json.load(open(sys.argv[2])); "
+        f"exec '{sys.executable}' -c 'import json, sys; order = json.load(open(sys.argv[2])); "
         'json.dump({"python": {"version": "3.7.16"}}, open(order["answer"], "w"))\' "$@"\n'
     )
     python.chmod(0o755)

@@ -40,7 +40,8 @@ print(before, memory_marks()["peak_rss_bytes"],
 """
     )
     assert 195 * MIB < after - before < 210 * MIB
-    assert abs(after - kernel) < 0.01 * after
+    # ru_maxrss survives exec, so it may be that of the process that runs the tests; never less.
+    assert kernel > 0.99 * after
 
 
 def test_the_peak_can_be_set_back_to_what_is_resident() -> None:
