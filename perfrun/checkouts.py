@@ -93,7 +93,7 @@ def update(
         _borrow_objects(folder, cache)
         under_way = replace(note, git_hash=state.git_hash, updating_to=target.git_hash)
         write_note(folder, under_way)
-        _switch(folder, target, keep_open, force=state.stale_bytecode)
+        _switch(folder, target, keep_open, force=state.seeming_changes)
     write_note(folder, note)
 
 
@@ -221,7 +221,7 @@ def _own_config(url: str) -> str:
     quoted = redact(url).replace("\\", "\\\\").replace('"', '\\"')
     return (
         # The same bytes for everybody, whatever a user's configuration says.
-        "[core]\n\tautocrlf = false\n"
+        "[core]\n\tautocrlf = false\n\teol = lf\n"
         f'[remote "origin"]\n\turl = "{quoted}"\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n'
     )
 

@@ -210,9 +210,13 @@ class GitCache:
     # Commits
 
     def _ensure(self, git_hash: str, branch: str | None) -> str:
-        """Have a commit by its full hash: alone, else with its branch, else with everything."""
-        if self.has(git_hash):
-            return git_hash
+        """Have a commit by its full hash: alone, else with its branch, else with everything.
+
+        The hash of an annotated tag stands for the tag's commit, which is returned.
+        """
+        known = self._commit_of(git_hash)
+        if known is not None:
+            return known
         self._notify(f"fetching {git_hash[:12]} of {self._repo.shown_url}")
         tried = []
         for what, fetch in self._ways(git_hash, branch):
@@ -223,9 +227,10 @@ class GitCache:
                 if _HOPELESS.search(error.stderr):
                     raise
                 self._notify(f"{self._repo.shown_url}: {what} did not help: {error}")
-            if self._commit_of(git_hash) == git_hash:
+            found = self._commit_of(git_hash)
+            if found is not None:
                 self._keep(f"commits/{git_hash}", git_hash)
-                return git_hash
+                return found
         raise self._error(
             f"commit {git_hash} is not there (tried {', then '.join(tried)}); "
             "was it pushed, and not removed by a forced push?"

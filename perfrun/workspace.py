@@ -191,8 +191,18 @@ class _Place:
                 return self._checkout(state, fetched=target.fetched)
             self.lock.own(self._on_wait)
             self._change(target)
+            self._verify(target)
             # Between the two locks another run may have had its turn: hence the loop.
             self.lock.share(self._on_wait)
+
+    def _verify(self, target: Target) -> None:
+        """Ask git whether a change did what it was to do; the lock is held alone."""
+        state = look(self.folder)
+        if not _fits(state, target):
+            raise WorkspaceError(
+                f"{shown(self.folder)} is at {state.git_hash} ({state.branch}) after a checkout of "
+                f"{target.git_hash} ({target.branch or 'HEAD'}); move it away and run again"
+            )
 
     def _settled(self) -> State | None:
         """Return the state of the checkout; None if it is absent, broken or half updated."""

@@ -46,7 +46,7 @@ class State:
     git_hash: str  # empty before the first commit
     branch: str  # 'HEAD' if detached
     changes: tuple[Change, ...]  # local edits and new files that are not ignored
-    stale_bytecode: bool  # tracked or untracked .pyc files differ
+    seeming_changes: bool  # paths that git calls changed, but that are nobody's edits
 
 
 def read_note(folder: Path) -> Note | None:
@@ -78,7 +78,7 @@ def look(folder: Path, index: Path | None = None) -> State:
     )
     git_hash = branch = ""
     changes: list[Change] = []
-    stale_bytecode = False
+    seeming_changes = False
     for entry in filter(None, os.fsdecode(answer).split("\0")):
         kind, _, rest = entry.partition(" ")
         if kind == "#":
@@ -87,15 +87,15 @@ def look(folder: Path, index: Path | None = None) -> State:
             branch = value if key == "branch.head" else branch
             continue
         change = _change(kind, rest)
-        if _BYTECODE.search(change.path):
-            stale_bytecode = True
+        if _BYTECODE.search(change.path) or _is_as_in_head(folder, kind, rest, change):
+            seeming_changes = True
         else:
             changes.append(change)
     return State(
         git_hash=git_hash,
         branch="HEAD" if branch == "(detached)" else branch,
         changes=tuple(changes),
-        stale_bytecode=stale_bytecode,
+        seeming_changes=seeming_changes,
     )
 
 
@@ -108,6 +108,26 @@ def _change(kind: str, rest: str) -> Change:
         fields = rest.split(" ", 9)
         return Change(path=fields[9], head_object=fields[6])
     return Change(path=rest, head_object="")
+
+
+def _is_as_in_head(folder: Path, kind: str, rest: str, change: Change) -> bool:
+    """Say whether a path that git calls modified has the very bytes and mode that HEAD has.
+
+    Git does so when .gitattributes wants line ends that the committed file has not: right after
+    the checkout, and with nothing to be lost.
+    """
+    if kind != "1":
+        return False
+    _, _, head_mode, index_mode, mode, head_object, index_object, _ = rest.split(" ", 7)
+    if not (head_mode == index_mode == mode and head_object == index_object):
+        return False
+    path = folder / change.path
+    if path.is_symlink() or not path.is_file():
+        return False
+    content = path.read_bytes()
+    algorithm = "sha256" if len(head_object) == 64 else "sha1"
+    blob = hashlib.new(algorithm, b"blob %d\0" % len(content) + content, usedforsecurity=False)
+    return blob.hexdigest() == head_object
 
 
 def origin_url(folder: Path) -> str | None:

@@ -121,6 +121,20 @@ def test_a_tag_or_full_ref_is_detached_at_its_commit(get: Get, remote: Path, ref
     assert at(get(f";{ref}")) == ("HEAD", git(remote, "rev-parse", f"{ref}^{{commit}}"))
 
 
+def test_the_hash_of_an_annotated_tag_stands_for_its_commit(
+    get: Get, remote: Path, hashes: list[str]
+) -> None:
+    tag = git(remote, "rev-parse", "v1.0")
+    assert tag != hashes[1]
+    checkout = get(f";;{tag}")
+    assert at(checkout) == ("main", hashes[1])
+    remote.rename(remote.with_name("gone"))
+    assert not get(f";;{tag}").fetched
+    shutil.rmtree(checkout.path)
+    assert at(get(f";;{tag}")) == ("main", hashes[1])
+    assert get(f";;{tag}", use_cached=True).git_hash == hashes[1]
+
+
 def test_a_branch_wins_over_a_tag_of_its_name(get: Get, remote: Path, hashes: list[str]) -> None:
     git(remote, "tag", "dev", hashes[0])
     checkout = get(";dev")
@@ -308,6 +322,34 @@ def test_bytecode_and_ignored_files_are_no_edits(get: Get, remote: Path, hashes:
     assert (checkout.dirty, checkout.diff_sha256) == (False, None)
     assert get(f";;{hashes[1]}").git_hash == hashes[1]
     assert (path / "built.so").read_bytes() == b"x"
+
+
+def test_line_ends_that_attributes_forbid_are_no_edits_in_a_fresh_checkout(
+    get: Get, tmp_path: Path
+) -> None:
+    remote = tmp_path / "remotes" / "windows"
+    made = make_repository(remote, [{"a.txt": "one\r\n"}])
+    (remote / ".gitattributes").write_text("*.txt text\n")
+    git(remote, "add", ".gitattributes")
+    git(remote, "commit", "-q", "-m", "attributes")
+    made.append(git(remote, "rev-parse", "HEAD"))
+    git(remote, "rm", "-q", "-f", ".gitattributes")
+    (remote / "a.txt").write_bytes(b"two\r\n")
+    git(remote, "add", "a.txt")
+    git(remote, "commit", "-q", "-m", "two")
+    made.append(git(remote, "rev-parse", "HEAD"))
+    url = f"file://{remote}"
+    file = get(f";;{made[1]}", url=url).path / "a.txt"
+    file.touch()  # so that git reads it again, as it may by chance in any fresh checkout
+    assert git(file.parent, "status", "--porcelain") == "M a.txt"
+    assert not get(f";;{made[1]}", url=url).dirty
+    assert file.read_bytes() == b"one\r\n"
+    assert get(f";;{made[2]}", url=url).git_hash == made[2]
+    assert file.read_bytes() == b"two\r\n"
+    get(f";;{made[1]}", url=url)
+    file.write_bytes(b"ONE\r\n")
+    with pytest.raises(WorkspaceError, match=r"local edits \('a.txt'\)"):
+        get(f";;{made[2]}", url=url)
 
 
 def test_local_commits_stop_the_run_and_stay(get: Get, hashes: list[str]) -> None:
@@ -504,9 +546,13 @@ def test_git_variables_of_the_caller_do_not_lead_astray(
     assert sorted((p, p.lstat().st_mtime_ns) for p in trap.rglob("*")) == before
 
 
-def test_hooks_and_autocrlf_of_the_users_configuration_have_no_effect(
-    get: Get, tmp_path: Path, hashes: list[str], monkeypatch: pytest.MonkeyPatch
+def test_hooks_and_line_ends_of_the_users_configuration_have_no_effect(
+    get: Get, tmp_path: Path, remote: Path, hashes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (remote / ".gitattributes").write_text("*.py text\n")
+    git(remote, "add", "-A")
+    git(remote, "commit", "-q", "-m", "attributes")
+    hashes.append(git(remote, "rev-parse", "HEAD"))
     hooks = tmp_path / "hooks"
     hooks.mkdir()
     for name in ("post-checkout", "reference-transaction", "post-index-change"):
@@ -514,12 +560,14 @@ def test_hooks_and_autocrlf_of_the_users_configuration_have_no_effect(
         (hooks / name).chmod(0o755)
     config = tmp_path / "gitconfig"
     config.write_text(
-        f"[core]\nhooksPath = {hooks}\nautocrlf = true\n[fetch]\nprune = true\npruneTags = true\n"
+        f"[core]\nhooksPath = {hooks}\nautocrlf = true\neol = crlf\n"
+        "[fetch]\nprune = true\npruneTags = true\n"
         "[status]\nshowUntrackedFiles = no\n[checkout]\ndefaultRemote = x\n"
     )
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     path = get(f";;{hashes[0]}").path
     assert (path / "a.py").read_bytes() == b"one\n"
+    assert (get(f";;{hashes[-1]}").path / "a.py").read_bytes() == b"three\n"
     get(";dev")
     assert not list(tmp_path.glob("ran-*"))
     (path / "new.py").touch()
