@@ -20,6 +20,7 @@ from perfrun.errors import Interrupted, PerfrunError, UsageError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. The one place that catches errors."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     try:
         return _command(words)
     except PerfrunError as error:
@@ -42,6 +43,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return UsageError.exit_code
     except Exception:
         return _internal_error(words)
+
+
+def _open_closed_streams() -> None:
+    """Give a standard stream that the caller has closed (`>&-`, a daemon) the null device.
+
+    Otherwise the next file that is opened takes its number, and what is meant for the stream.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            mode = "r" if number == 0 else "w"
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - for good
 
 
 def _command(words: list[str]) -> int:

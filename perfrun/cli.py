@@ -41,7 +41,7 @@ def parse(argv: Sequence[str], *, listing: bool = False) -> RunPlan:
         repos=plan.parse_repos(given["git_repos"]),
         python_path=plan.parse_python_path(given["python_path"]),
         use_cached_site_packages=given["use_cached_site_packages"],
-        workspace=Path(given["workspace"] or "workspace").absolute(),
+        workspace=_workspace(given["workspace"]),
         root_data_dir=given["root_data_dir"] or "/data",
         data=(
             *plan.parse_data(given["gcs_downloads"], "--gcs_downloads"),
@@ -90,7 +90,8 @@ def _with_flagfiles(argv: Sequence[str]) -> list[str]:
             values: Any = flags.FlagValues()
             own = values.read_flags_from_files(own, force_gnu=True)
         except flags.Error as error:
-            raise UsageError(f"--flagfile: {error}") from None
+            text = str(error).removeprefix("ERROR:: ")
+            raise UsageError(f"--flagfile: {text}") from None
         except UnicodeDecodeError as error:
             raise UsageError(f"--flagfile: a flag file is not UTF-8 text: {error}") from None
     return [*own, "--", *rest] if rest else list(own)
@@ -151,9 +152,22 @@ def _interpreter(text: str | None) -> str:
     shown = f"--python={named}" if text else f"{PYTHON_VARIABLE}={named}"
     path = shutil.which(named)
     if path is None:
-        why = "is not executable" if Path(named).is_file() else "is not there"
-        raise UsageError(f"{shown}: {why}; name the interpreter of the environment")
+        raise UsageError(f"{shown}: {_why_not(named)}; name the interpreter of the environment")
     return os.path.abspath(path)  # noqa: PTH100 - Path.absolute would keep `..`
+
+
+def _why_not(interpreter: str) -> str:
+    try:
+        return "is not executable" if Path(interpreter).is_file() else "is not there"
+    except PermissionError:
+        return "lies where this user may not look"
+
+
+def _workspace(text: str | None) -> Path:
+    try:
+        return Path(text or "workspace").absolute()
+    except FileNotFoundError:
+        raise UsageError("the current folder has been removed; change to another one") from None
 
 
 def _recorded_flags(given: dict[str, Any]) -> dict[str, Any]:

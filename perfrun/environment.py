@@ -26,6 +26,7 @@ from perfrun.launchers.local import ENTRY
 from perfrun.plan import MethodSelector
 
 OLDEST_PYTHON = (3, 8)
+IMAGE_INFO = Path("/opt/perfrun/image.json")  # written by the Dockerfile
 TIMEOUT_S = 600.0  # importing a framework for the first time from a slow disk takes minutes
 
 
@@ -132,6 +133,16 @@ def describe(service: Service) -> Environment:
     return Environment(**answer, distributions_sha256=digest)
 
 
+def setup_info() -> Mapping[str, Any]:
+    """What the image's builder wrote down; PerfZero's is always empty, and so is ours outside."""
+    path = Path(os.environ.get("PERFRUN_IMAGE_INFO") or IMAGE_INFO)
+    try:
+        info = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
 def check_flags(python: str, modules: Sequence[str], flags: Sequence[str], paths: Paths) -> None:
     """Let every module's worker parse the flags that follow `--`; raise what is wrong with them."""
     for module in dict.fromkeys(modules):
@@ -145,10 +156,13 @@ def check_flags(python: str, modules: Sequence[str], flags: Sequence[str], paths
             raise UsageError(f"flags after --: {module}: {error}")
 
 
-def expand(python: str, selectors: Sequence[MethodSelector], paths: Paths) -> tuple[Method, ...]:
+def expand(
+    python: str, selectors: Sequence[MethodSelector], paths: Paths, allow_empty: bool = False
+) -> tuple[Method, ...]:
     """Return the methods that the selectors name, filters expanded, order kept.
 
-    Raises UsageError when the class of a filter cannot be had or nothing in it matches.
+    Raises UsageError when the class of a filter cannot be had or, unless `allow_empty`, nothing
+    in it matches.
     """
     filters = [s for s in selectors if s.pattern is not None]
     found = {}
@@ -167,7 +181,7 @@ def expand(python: str, selectors: Sequence[MethodSelector], paths: Paths) -> tu
         answer = found[selector.text]
         if answer.get("error"):
             raise UsageError(f"--benchmark_methods: {selector.text!r}: {answer['error']}")
-        if not answer["methods"]:
+        if not answer["methods"] and not allow_empty:
             raise UsageError(f"--benchmark_methods: {selector.text!r} matches no method")
         for item in answer["methods"]:
             name = item["method"]

@@ -7,10 +7,11 @@ appended. A line cut off by a crash is ignored.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,12 @@ class Journal:
             {"event": "finished", "method": key[0], "trial_id": key[1], "summary": str(summary)}
         )
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[bool]:
+        """Keep every other `--resume` away from the run; False when another perfrun is at it."""
+        with _locked(self.path) as free:
+            yield free
+
     def end(self) -> None:
         """All trials are finished: there is nothing to resume."""
         self._append({"event": "end"})
@@ -111,7 +118,7 @@ class Journal:
 
 
 def unfinished(runs: Path, plan: RunPlan) -> Past | None:
-    """Return the newest run of the same fingerprint that did not end."""
+    """Return the newest run of the same fingerprint that did not end and is not going on."""
     wanted = fingerprint(plan)
     for path in sorted(runs.glob("*.jsonl"), reverse=True):
         events = _events(path)
@@ -119,8 +126,33 @@ def unfinished(runs: Path, plan: RunPlan) -> Past | None:
             continue
         if events[-1]["event"] == "end":
             return None  # the newest one is complete: a new run is asked for
-        return _past(path, events)
+        with _locked(path) as free:
+            if free:
+                return _past(path, events)
     return None
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Hold a journal's lock, which the kernel lets go however the holder ends.
+
+    False when another process holds it. A journal that cannot be opened or locked has no guard.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except OSError:
+        yield True
+        return
+    free = True
+    try:
+        with contextlib.suppress(OSError):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                free = False
+        yield free
+    finally:
+        os.close(handle)
 
 
 def _events(path: Path) -> list[dict[str, Any]]:

@@ -43,12 +43,26 @@ def list_command(argv: Sequence[str]) -> int:
         targets = [target for name in plan.names for target in find_targets(name, paths)]
         if not plan.names:
             targets = _everything(paths)
-        found = listing(discover(plan.python, targets, paths))
+        found = listing(_discover(plan.python, targets, paths))
     if plan.output_format == "json":
         sys.stdout.write(json.dumps(_document(found)) + "\n")
     else:
         _print(found)
     return 0 if found.methods or not found.errors else 1
+
+
+def _discover(python: str, targets: Sequence[dict[str, Any]], paths: Paths) -> list[dict[str, Any]]:
+    """Look at the targets, and into those that turn out to be installed packages."""
+    answers = discover(python, targets, paths)
+    inside = [
+        target
+        for answer in answers
+        if answer["target"].get("is_named")
+        for folder in answer.get("folders", ())
+        for target in _modules(Path(folder), tuple(answer["target"]["module"].split(".")))
+        if target["module"] != answer["target"]["module"]
+    ]
+    return answers + discover(python, inside, paths)
 
 
 def find_targets(name: str, paths: Paths) -> list[dict[str, Any]]:
@@ -58,28 +72,30 @@ def find_targets(name: str, paths: Paths) -> list[dict[str, Any]]:
     relative = Path(*name.split("."))
     for root in map(Path, (*paths.first, *paths.last)):
         if (root / relative).is_dir():
-            return list(_modules(root, root / relative))
+            return list(_modules(root / relative, relative.parts))
         if (root / relative).with_suffix(".py").is_file():
             return [{"module": name}]
     module, _, last = name.rpartition(".")
     if module and last[:1].isupper():
         return [{"module": module, "class_name": last}]
-    return [{"module": name}]
+    return [{"module": name, "is_named": True}]
 
 
 def _everything(paths: Paths) -> list[dict[str, Any]]:
     """All modules of the checkouts; without any, those of the shipped benchmarks."""
     if paths.first:
-        return [t for root in map(Path, paths.first) for t in _modules(root, root)]
-    targets = [t for root in map(Path, paths.last) for t in _modules(root, root / "benchmarks")]
+        return [t for root in map(Path, paths.first) for t in _modules(root, ())]
+    shipped = "benchmarks"
+    targets = [t for root in paths.last for t in _modules(Path(root) / shipped, (shipped,))]
     if not targets:
         raise UsageError("perfrun list: name a package, or give --git_repos and --python_path")
     return targets
 
 
-def _modules(root: Path, folder: Path) -> Iterator[dict[str, Any]]:
+def _modules(folder: Path, package: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yield the modules in `folder`, which is what `package` is imported from."""
     for path in sorted(folder.rglob("*.py")):
-        parts = path.relative_to(root).with_suffix("").parts
+        parts = (*package, *path.relative_to(folder).with_suffix("").parts)
         if parts[-1] == "__init__":
             parts = parts[:-1]
         if parts and all(part.isidentifier() for part in parts) and _mentions_benchmark(path):

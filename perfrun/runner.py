@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perfrun import environment
 from perfrun.document import Status, TrialResult, to_json
 from perfrun.environment import Method, Paths, Service
-from perfrun.errors import UsageError
+from perfrun.errors import Interrupted, UsageError
 from perfrun.interruption import Interruption
 from perfrun.journal import Journal, Key, Past, unfinished
 from perfrun.plan import RunPlan
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from perfrun.workspace import Checkout
 
 PACKAGE = Path(__file__).resolve().parent
-IMAGE_INFO = Path("/opt/perfrun/image.json")  # written by the Dockerfile
 
 
 class Screen(Protocol):
@@ -103,18 +102,20 @@ def _prepared(
         harness_info=harness_info,
         environment=described,
         env_vars={k: v for k, v in os.environ.items() if k.startswith("PERFZERO_")},
-        setup_info=_setup_info(),
+        setup_info=environment.setup_info(),
         checkouts=tuple(_plain(asdict(checkout)) for checkout in checkouts),
         data=data,
     )
     paths = import_paths(plan)
-    methods = environment.expand(plan.python, plan.selectors, paths)
+    methods = environment.expand(plan.python, plan.selectors, paths, plan.allow_empty)
     if plan.benchmark_flags:
         modules = [method.module for method in methods]
         environment.check_flags(plan.python, modules, plan.benchmark_flags, paths)
     journal = Journal(past.path if past else plan.workspace / "runs" / f"{run_id}.jsonl")
     if not past:
         journal.begin(plan, {c.directory: c.git_hash for c in checkouts})
+    if not stack.enter_context(journal.held()):
+        raise UsageError(f"--resume: another perfrun has just gone on with run {run_id}")
     around = Surroundings(
         paths=paths,
         storage=storage,
@@ -215,7 +216,12 @@ class _Trials:
         if not plan.upload_methods:
             return result
         path = Path(result.summary)
-        answers = environment.upload(plan.python, plan.upload_methods, path, self._around.paths)
+        functions = plan.upload_methods
+        try:
+            with self._around.interruption.allowed():  # a server may keep us waiting
+                answers = environment.upload(plan.python, functions, path, self._around.paths)
+        except Interrupted as error:
+            answers = [{"method": name, "error": str(error)} for name in functions]
         for answer in answers:
             if answer["error"]:
                 self._screen.note(f"upload {answer['method']} failed: {answer['error']}")
@@ -289,16 +295,6 @@ def _checkouts(
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
     return {key: str(v) if isinstance(v, Path) else v for key, v in values.items()}
-
-
-def _setup_info() -> Mapping[str, Any]:
-    """What the image's builder wrote down; PerfZero's is always empty, and so is ours outside."""
-    path = Path(os.environ.get("PERFRUN_IMAGE_INFO") or IMAGE_INFO)
-    try:
-        info = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return info if isinstance(info, dict) else {}
 
 
 def _read_result(path: Path, method: Method, trial_id: int) -> TrialResult | None:

@@ -20,6 +20,7 @@ ENTRY = Path(__file__).resolve().parent.parent / "worker" / "entry.py"
 TERM_GRACE_S = 2.0  # between SIGTERM and the dump
 DUMP_GRACE_S = 0.5  # for the dump to be written
 EXIT_GRACE_S = 30.0  # for a worker that has written its outcome to end
+CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +164,9 @@ def _kill_strays(group: int) -> tuple[str, ...]:
         return ()  # no child of any kind; psutil would read every process of the machine for that
     import psutil
 
+    # multiprocessing's resource tracker frees shared memory when the worker is gone, and its fork
+    # server ends: neither was left behind.
+    psutil.wait_procs(psutil.Process().children(recursive=True), timeout=CHILD_GRACE_S)
     strays = psutil.Process().children(recursive=True)
     commands = [(_command(process), process.pid) for process in strays]
     names = tuple(f"{command} (pid {pid})" for command, pid in commands if command)

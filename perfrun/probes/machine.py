@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from perfrun.probes.gpu import Accelerators, accelerators
 
@@ -32,7 +30,6 @@ class Machine:
     cgroup_cpu_limit: float | None  # cores
     user: str | None  # who started the run
     frequency_governor: str | None
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 def machine() -> Machine:

@@ -67,7 +67,8 @@ class Benchmark:
             # Run outside any harness: say it where a person sees it.
             sys.stdout.write("%s %s %s %s\n" % (entry_name, wall_time, metrics, extras))
             return
-        _write_new(prefix, entry_name.replace("/", "__"), data)
+        # The whole name is in the file; a file's own name has 255 bytes, the prefix included.
+        _write_new(prefix, os.fsdecode(os.fsencode(entry_name.replace("/", "__"))[:200]), data)
 
     def _reporting_method(self) -> str:
         """Name of the outermost function whose `self` is a benchmark: helpers may report."""

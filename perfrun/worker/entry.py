@@ -52,8 +52,10 @@ def main() -> int:
         from perfrun.worker.describe import describe
 
         return describe(order)
+    from perfrun.worker.procfs import die_with_parent
     from perfrun.worker.services import SERVICES
 
+    die_with_parent()
     return SERVICES[order["action"]](order)
 
 

@@ -36,8 +36,9 @@ class ReportKeeper:
         @functools.wraps(original)
         def report_benchmark(*args: Any, **kwargs: Any) -> Any:
             self._count += 1
-            if self._count > 1:
-                os.environ[PREFIX_VARIABLE] = "%s%d_" % (self._prefix, self._count)
+            number = "%d_" % self._count if self._count > 1 else ""
+            # Set for the first one too: the method may have cleared its environment.
+            os.environ[PREFIX_VARIABLE] = self._prefix + number
             try:
                 return original(*args, **kwargs)
             except OSError:

@@ -33,7 +33,8 @@ def _discover_one(target: Dict[str, Any]) -> Answer:
         if target.get("class_name"):
             cls = getattr(module, target["class_name"])
             return {"target": target, "methods": class_methods(cls, target.get("pattern"))}
-        return {"target": target, "methods": module_methods(module)}
+        folders = list(getattr(module, "__path__", ()))  # of a package
+        return {"target": target, "methods": module_methods(module), "folders": folders}
     except BaseException as error:  # noqa: BLE001 - importing code may raise anything
         return {"target": target, "error": "%s: %s" % (type(error).__name__, error)}
 

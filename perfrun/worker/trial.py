@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 import traceback
+import types
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator
 
@@ -87,7 +88,8 @@ class Trial:
         profiler.start()
         try:
             with self.phase("method"):
-                bound()
+                returned = bound()
+            refuse_unrun(returned)
         finally:
             profiler.stop()
             self.outcome["notes"] += profiler.notes
@@ -114,6 +116,15 @@ class Trial:
         self.outcome["complete"] = True
         self.outcome["memory"]["end"] = procfs.memory_marks()
         self.file.finish(self.outcome)
+
+
+def refuse_unrun(returned: Any) -> None:
+    """Raise when the call only made a coroutine or generator: no line of the method has run."""
+    if isinstance(returned, (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)):
+        raise TypeError(
+            "the method returned a %s, so nothing of it has run; a benchmark is a plain method"
+            % type(returned).__name__
+        )
 
 
 def parse_flags(arguments: Any) -> None:

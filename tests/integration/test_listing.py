@@ -97,6 +97,13 @@ def test_a_module_or_class_can_be_named(name: str, world: World) -> None:
     assert methods_of(done) == {k: v for k, v in LISTED.items() if k.startswith(name)}
 
 
+def test_an_installed_package_is_listed_with_its_modules(world: World) -> None:
+    (world.folder / "code").rename(world.folder / "installed")
+    (world.folder / "code").mkdir()
+    done = world.run("list", "pkg", "--format=json", PYTHONPATH=str(world.folder / "installed"))
+    assert (done.code, methods_of(done)) == (0, LISTED)
+
+
 def test_everything_on_the_python_path_is_listed_without_a_name(world: World) -> None:
     assert methods_of(listed(world, "--format=json")) == LISTED
 

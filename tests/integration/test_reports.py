@@ -23,6 +23,12 @@ class Reports(Benchmark):
     def silent(self):
         pass
 
+    async def a_coroutine(self):
+        self.report_benchmark(wall_time=1.0)
+
+    def a_generator(self):
+        yield self.report_benchmark(wall_time=1.0)
+
     def nothing_given(self):
         self.report_benchmark()
 
@@ -83,7 +89,7 @@ numbers.Real.register(Scalar)
 NAMES = [
     *("several", "named", "silent", "nothing_given", "not_finite", "nan_with_a_bound"),
     *("odd_extras", "all_fields", "out_of_bounds", "a_later_report_out_of_bounds"),
-    *("wrong_metrics", "odd_arguments"),
+    *("wrong_metrics", "odd_arguments", "a_coroutine", "a_generator"),
 ]
 
 
@@ -126,7 +132,8 @@ def test_a_run_with_one_wrong_call_of_report_benchmark_fails_for_that_alone(
     done: Finished,
 ) -> None:
     assert done.code == 1
-    expected = ["failed" if name == "wrong_metrics" else "passed" for name in NAMES]
+    failed = ("wrong_metrics", "a_coroutine", "a_generator")
+    expected = ["failed" if name in failed else "passed" for name in NAMES]
     for name in ("nan_with_a_bound", "out_of_bounds", "a_later_report_out_of_bounds"):
         expected[NAMES.index(name)] = "out_of_bounds"
     assert dict(zip(NAMES, done.statuses, strict=True)) == dict(zip(NAMES, expected, strict=True))
@@ -159,6 +166,12 @@ def test_a_method_without_a_report_has_a_summary_with_wall_time_minus_one(
     assert summary["benchmark_info"]["has_exception"] is False
     assert summary["perfrun"]["reports"] == []
     assert "the method made no report; wall_time is -1" in summary["perfrun"]["notes"]
+
+
+@pytest.mark.parametrize("summary", ["a_coroutine", "a_generator"], indirect=True)
+def test_a_method_of_which_nothing_ran_has_not_passed(summary: dict[str, Any]) -> None:
+    assert "nothing of it has run" in summary["perfrun"]["outcome"]["reason"]
+    assert summary["perfrun"]["reports"] == []
 
 
 @of("nothing_given")

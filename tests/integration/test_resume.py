@@ -224,3 +224,26 @@ def test_the_worker_of_a_killed_harness_does_not_survive_it(world: World) -> Non
     finish(process)
     assert world.left_running() == []
     assert time.monotonic() - begin < 30
+
+
+def test_a_run_that_another_perfrun_is_at_is_not_resumed(world: World) -> None:
+    world.write(
+        """
+        class Slow(Benchmark):
+            def first_waits(self):
+                if not os.path.exists("begun"):
+                    open("begun", "w").close()
+                    while not os.path.exists("go"):
+                        time.sleep(0.01)
+        """
+    )
+    method = "pkg.cases.Slow.first_waits"
+    process = world.start("--format=json", methods=method)
+    wait_until((world.folder / "begun").exists)
+    other = world.run("--format=json", "--resume", methods=method)
+    (world.folder / "go").touch()
+    mine = finish(process)
+    assert (mine.statuses, other.statuses) == (["passed"], ["passed"])
+    assert "starting anew" in other.stderr
+    runs = {document["perfrun"]["run_id"] for document in mine.summaries() + other.summaries()}
+    assert len(runs) == len(world.summary_files()) == 2

@@ -181,6 +181,17 @@ def test_a_mistake_ends_in_one_line_and_exit_status_2(
     assert list(world.temporary.iterdir()) == []
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_run_whose_standard_streams_are_closed_is_like_any_other(
+    closed: str, world: World
+) -> None:
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", *world.words(METHODS, "--format=json")]
+    done = subprocess.run(command, env=world.environment(), capture_output=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert len(world.summary_files()) == 1
+    assert b"Error" not in done.stderr
+
+
 def test_an_empty_run_is_a_success_only_when_allowed(world: World) -> None:
     assert world.run("--benchmark_methods=").code == 2
     done = world.run("--allow_empty", "--format=json")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
 import pytest
-from worlds import World
+from worlds import World, finish, wait_until
 
 CLASS = """
 class Plain(Benchmark):
@@ -27,6 +28,10 @@ def broken(summary):
 
 def crashes(summary):
     os.kill(os.getpid(), signal.SIGSEGV)
+
+def hangs(summary):
+    open("uploading", "w").close()
+    time.sleep(600)
 
 def leaves(summary):
     sys.exit(0)
@@ -113,3 +118,25 @@ def test_a_module_of_uploads_that_is_missing_is_recorded(world: World) -> None:
     assert done.code == 0
     [upload] = done.summaries()[0]["perfrun"]["uploads"]
     assert upload["error"].startswith("ModuleNotFoundError: ")
+
+
+def test_ctrl_c_ends_an_upload_that_hangs_and_keeps_what_was_measured(world: World) -> None:
+    words = ("--format=json", "--result_upload_methods=pkg.cases.hangs")
+    process = world.start(*words, methods=METHODS)
+    wait_until((world.folder / "uploading").exists)
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    assert (done.code, done.statuses) == (130, ["passed"])
+    [summary] = done.summaries()
+    assert summary["perfrun"]["uploads"] == [
+        {"method": "pkg.cases.hangs", "error": "stopped by SIGINT"}
+    ]
+    assert world.left_running() == []
+
+
+def test_an_upload_does_not_outlive_its_harness(world: World) -> None:
+    process = world.start("--result_upload_methods=pkg.cases.hangs", methods=METHODS)
+    wait_until((world.folder / "uploading").exists)
+    process.kill()
+    assert finish(process).code == -signal.SIGKILL
+    assert world.left_running() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -346,6 +347,29 @@ def test_a_file_that_cannot_be_executed_is_called_that(tmp_path: Path) -> None:
     path = tmp_path / "python"
     path.touch(mode=0o644)
     assert "not executable" in refused(M, f"--python={path}")
+
+
+def test_a_current_folder_that_has_been_removed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert "current folder" in refused(M)
+    assert parse([M, f"--workspace={tmp_path}"]).workspace == tmp_path
+
+
+def test_an_interpreter_in_a_closed_folder_is_refused_for_that(tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)  # root may look everywhere
+    try:
+        assert "may not look" in refused(M, f"--python={folder / 'python'}")
+    finally:
+        os.seteuid(user)
 
 
 # --- perfrun list ------------------------------------------------------------------------------

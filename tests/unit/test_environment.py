@@ -215,6 +215,11 @@ def test_a_filter_that_finds_nothing_says_why(code: Path, selector: str, says: s
     assert selector in str(caught.value)
 
 
+def test_a_filter_may_find_nothing_when_that_is_allowed(code: Path) -> None:
+    selectors = parse_selectors(["cases.Cases.filter:nothing"])
+    assert expand(sys.executable, selectors, paths(code), allow_empty=True) == ()
+
+
 def test_a_module_that_kills_the_worker_costs_its_own_answer_only(code: Path) -> None:
     targets = [{"module": name} for name in ("cases", "crashes", "raises", "crashes", "cases")]
     answers = discover(sys.executable, targets, paths(code))

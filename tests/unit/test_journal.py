@@ -130,6 +130,21 @@ def test_the_newest_unfinished_run_of_the_same_flags_is_taken(tmp_path: Path) ->
     assert past.run_id == "3"
 
 
+def test_a_run_that_is_still_going_on_is_left_alone(tmp_path: Path) -> None:
+    begun(tmp_path, "1")
+    journal = begun(tmp_path, "2")
+    with journal.held() as free:
+        assert free
+        with Journal(journal.path).held() as free_again:
+            assert not free_again
+        past = unfinished(tmp_path, PLAN)
+        assert past is not None
+        assert past.run_id == "1"
+    past = unfinished(tmp_path, PLAN)
+    assert past is not None
+    assert past.run_id == "2"
+
+
 def test_without_any_runs_there_is_nothing_to_resume(tmp_path: Path) -> None:
     assert unfinished(tmp_path / "missing", PLAN) is None
     (tmp_path / "empty.jsonl").touch()

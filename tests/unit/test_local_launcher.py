@@ -61,6 +61,11 @@ class Cases(Benchmark):
         ]
         time.sleep(0.2)
         print(one.pid, two.pid, *map(int, orphans))
+    def shares_memory_and_exits(self):
+        from multiprocessing import shared_memory
+        block = shared_memory.SharedMemory(create=True, size=4096)
+        print(block.name, flush=True)
+        os._exit(0)
     def allocates(self):
         block = bytearray(b"x") * (400 << 20)
         os._exit(0)
@@ -213,6 +218,14 @@ def test_children_left_behind_are_named_and_killed_wherever_they_are(folder: Pat
     pids = [int(pid) for pid in (folder / "stdout.log").read_text().split()]
     assert len(pids) == 4
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+def test_pythons_own_helper_ends_by_itself_and_frees_shared_memory(folder: Path) -> None:
+    end = start(folder, "shares_memory_and_exits").wait(60)
+    assert end.strays == ()
+    name = (folder / "stdout.log").read_text().strip()
+    assert name
+    assert not (Path("/dev/shm") / name).exists()
 
 
 def test_killing_at_once_reaches_children_too(folder: Path) -> None:

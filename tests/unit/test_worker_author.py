@@ -119,6 +119,12 @@ def test_a_given_name_replaces_the_methods_name(reports: Path) -> None:
     assert only(reports)["name"] == "Simple.größe/2"
 
 
+def test_a_name_longer_than_a_files_name_can_be_is_kept_whole(reports: Path) -> None:
+    name = "\N{SNOWMAN}" * 300
+    Simple().named(name)
+    assert only(reports)["name"] == f"Simple.{name}"
+
+
 def test_a_second_report_under_perfzeros_contract_overwrites_nothing(reports: Path) -> None:
     for wall_time in (1.0, 2.0, 3.0):
         Simple().report_benchmark(wall_time=wall_time, name="m")

@@ -87,6 +87,19 @@ def test_reports_of_one_method_are_numbered_in_their_order(
     assert keeper.unsaved == []
 
 
+def test_a_method_that_has_cleared_its_environment_still_reports(
+    base: Any, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cases(base):  # type: ignore[misc]
+        def method(self) -> None:
+            self.report_benchmark(wall_time=1.0)
+
+    ReportKeeper(prefix).watch(Cases)
+    monkeypatch.delenv(PREFIX_VARIABLE)
+    Cases().method()
+    assert written(tmp_path) == {"proto_Cases.method": ("Cases.method", 1.0)}
+
+
 def test_a_class_that_wraps_the_report_is_counted_once(
     base: Any, prefix: str, tmp_path: Path
 ) -> None:
