@@ -30,8 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("interrupted")
         return Interrupted.exit_code
     except BrokenPipeError:
-        # The reader of our output has gone; so that Python's own flush at exit stays silent:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()  # its reader has gone
         return PerfrunError.exit_code
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("perfrun"):
@@ -90,7 +89,7 @@ def _run(words: list[str]) -> int:
             ],
             "workspace": str(plan.workspace),
         }
-        sys.stdout.write(json.dumps(document) + "\n")
+        _print_document(json.dumps(document) + "\n")
     if result.interrupted:
         _say("interrupted; `--resume` with the same flags goes on from here")
         return Interrupted.exit_code
@@ -100,6 +99,25 @@ def _run(words: list[str]) -> int:
         if not trial.status.ran or (trial.status == "out_of_bounds" and plan.fail_on_bounds)
     ]
     return 1 if bad else 0
+
+
+def _print_document(text: str) -> None:
+    """Write what another program reads, and make sure that it has left us."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _give_up_stdout()
+        raise PerfrunError(
+            f"standard output cannot be written: {error.strerror}; the results are on disk"
+        ) from None
+
+
+def _give_up_stdout() -> None:
+    """Point standard output at the null device, so that Python's flush at exit says nothing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(text: str) -> None:

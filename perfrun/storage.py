@@ -92,9 +92,9 @@ class Storage:
         """Write `perfzero_summary.json` where it can be written, and return where that was."""
         places = (folder.path, folder.path, self._rescue / folder.path.name)
         for place in places:
+            path = place / "perfzero_summary.json"
             try:
                 place.mkdir(parents=True, exist_ok=True)  # the benchmark may have removed it
-                path = place / "perfzero_summary.json"
                 write_whole(path, text)
             except OSError as error:
                 self.reserve.release()
@@ -103,7 +103,9 @@ class Storage:
             if place != folder.path:
                 self._notify(f"{folder.path} cannot be written ({failure}); summary is in {path}")
             return path
-        raise failure
+        # No disk takes it: what was measured is at least said.
+        self._notify(f"the summary of {folder.path} could not be written ({failure}):\n{text}")
+        return path
 
 
 def _is_nearly_full(folder: Path) -> bool:

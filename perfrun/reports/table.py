@@ -37,7 +37,7 @@ def table_rows(results: Sequence[TrialResult]) -> tuple[Row, ...]:
             [str(len(trials))],
             outcomes,
             [wall_times(trials)],
-            metric_lines(trials),
+            _shortened(metric_lines(trials)),
             [peak_memory(trials)],
             folder_lines(trials),
         )
@@ -104,6 +104,11 @@ def metric_lines(trials: Sequence[TrialResult]) -> list[str]:
 def _finite(values: Sequence[Any]) -> list[float]:
     """The values that are numbers: a summary read back from disk has `"NaN"` for NaN."""
     return [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
+
+
+def _shortened(lines: list[str], most: int = 20) -> list[str]:
+    """The first lines, and how many more there are in the summary."""
+    return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more"]
 
 
 def _bounds(metric: Mapping[str, Any]) -> str:

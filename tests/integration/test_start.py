@@ -267,3 +267,19 @@ def test_json_is_all_that_is_on_standard_output(world: World) -> None:
     assert done.stdout.count("\n") == 1
     assert done.statuses == ["passed"]
     assert "noise" in done.stderr
+
+
+def test_a_full_device_as_standard_output_is_one_line_and_the_results_stay(world: World) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            world.words("--format=json", methods=METHOD),
+            env=world.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1].startswith("perfrun: standard output cannot be written")
+    assert "Traceback" not in done.stderr
+    assert list((world.workspace / "output").glob("*/perfzero_summary.json"))

@@ -155,14 +155,16 @@ def test_a_folder_that_the_benchmark_removed_is_made_again(storage: Storage) -> 
     assert storage.write_summary(folder, "{}") == folder.path / "perfzero_summary.json"
 
 
-def test_when_no_place_is_left_the_error_goes_through(
-    storage: Storage, tmp_path: Path, temporary: Path
+def test_when_no_place_is_left_the_summary_is_said_and_the_run_goes_on(
+    storage: Storage, said: list[str], temporary: Path
 ) -> None:
     folder = ResultFolder(storage.new_folder("id").path, rescued=False)
     block(folder.path)
     block(temporary)
-    with pytest.raises(OSError, match="perfrun-rescue-run1"):
-        storage.write_summary(folder, "{}")
+    path = storage.write_summary(folder, '{"measured": 1}')
+    assert not path.exists()
+    assert '{"measured": 1}' in said[-1]
+    assert str(folder.path) in said[-1]
 
 
 def test_writing_replaces_a_whole_file_by_a_whole_file(tmp_path: Path) -> None:
