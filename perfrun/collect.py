@@ -15,9 +15,8 @@ from perfrun.document import Metric, Outcome, Report, Status, Usage
 from perfrun.launchers.local import Exit
 from perfrun.probes.process_tree import TreeUsage
 from perfrun.summary import out_of_bounds
-from perfrun.worker.files import ASIDE, OUTCOME
+from perfrun.worker.files import ASIDE, OUTCOME, STACK
 from perfrun.worker.test_log import TestLogError, decode_entries
-from perfrun.worker.trial import STACK
 
 _TAIL_BYTES = 4096
 _STACK_BYTES = 64 * 1024

@@ -15,6 +15,7 @@ from typing import Any, Dict, Tuple
 RESERVED_BYTES = 128 * 1024
 OUTCOME = "outcome.json"
 ASIDE = "outcome.next"
+STACK = "stack.txt"  # where faulthandler writes
 REMOVED = "the benchmark removed its output folder; the reports and logs in it are lost"
 
 

@@ -17,13 +17,12 @@ from typing import Any, Dict, Iterator
 
 from perfrun.worker import procfs
 from perfrun.worker.author import PREFIX_VARIABLE
-from perfrun.worker.files import OutcomeFile
+from perfrun.worker.files import STACK, OutcomeFile
 from perfrun.worker.frameworks import loaded_frameworks, main_framework
 from perfrun.worker.profiler import WindowedProfiler
 from perfrun.worker.reports import ReportKeeper
 from perfrun.worker.resolution import check_loaded, check_module
 
-STACK = "stack.txt"
 LOG_FORMAT = "%(asctime)s %(levelname)s: %(message)s"
 
 

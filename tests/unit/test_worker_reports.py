@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+import perfrun
 from perfrun import Benchmark
 from perfrun.worker.author import PREFIX_VARIABLE
-from perfrun.worker.reports import ReportKeeper
+from perfrun.worker.reports import ReportKeeper, tell_inspect_where_modules_are
 from perfrun.worker.test_log import decode_entries, encode_entry
 
 
@@ -193,3 +196,52 @@ def test_a_wrong_call_is_the_benchmarks_error_and_no_lost_report(base: Any, pref
     with pytest.raises(TypeError):
         base().report_benchmark(nonsense=1)
     assert keeper.unsaved == []
+
+
+LOOKING = """
+import inspect, sys
+from perfrun.worker.reports import tell_inspect_where_modules_are
+
+looked = []
+absolute = inspect.getabsfile
+
+def counted(module, *rest):
+    looked.append(module)
+    return absolute(module, *rest)
+
+def named():
+    return [frame.function for frame in inspect.stack()]
+
+inspect.getabsfile = counted
+if sys.argv[1] == "told":
+    tell_inspect_where_modules_are()
+assert named() == ["named", "<module>"]
+assert inspect.getmodule(named) is sys.modules["__main__"]
+print(len(looked))
+"""
+
+
+def test_inspect_need_not_look_for_the_modules_of_a_stack(tmp_path: Path) -> None:
+    script = tmp_path / "looking.py"
+    script.write_text(LOOKING)
+    looked = {}
+    for how in ("untold", "told"):
+        done = subprocess.run(
+            [sys.executable, str(script), how],
+            env={**os.environ, "PYTHONPATH": str(Path(perfrun.__file__).parents[1])},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        looked[how] = int(done.stdout)
+    assert looked["untold"] > 20  # every loaded module
+    assert looked["told"] == 0
+
+
+def test_lazy_modules_are_not_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lazy(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(f"asked for {name}")
+
+    monkeypatch.setitem(sys.modules, "a_lazy_module", Lazy("a_lazy_module"))
+    tell_inspect_where_modules_are()
