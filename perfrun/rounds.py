@@ -95,7 +95,7 @@ class Rounds:
         execution_id = self._execution_id(key, method, total)
         folder = self._around.storage.new_folder(execution_id)
         self._journal.started(key, execution_id, folder.path)
-        spec = TrialSpec(method=method, trial_id=key[1], execution_id=execution_id, folder=folder)
+        spec = TrialSpec(method=method, trial_id=key[1], folder=folder)
         return self._finish(key, run_trial(self._facts, spec, self._around))
 
     def _finish(self, key: Key, result: TrialResult) -> TrialResult:
@@ -131,7 +131,6 @@ class Rounds:
         spec = TrialSpec(
             method=method,
             trial_id=key[1],
-            execution_id=started.execution_id,
             folder=ResultFolder(started.folder, rescued=False),
         )
         recovered = recover_trial(self._facts, spec, self._around.storage)

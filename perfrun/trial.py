@@ -32,8 +32,7 @@ class TrialSpec:
 
     method: Method
     trial_id: int
-    execution_id: str
-    folder: ResultFolder
+    folder: ResultFolder  # its name is the execution id
 
 
 @dataclass(frozen=True, kw_only=True)

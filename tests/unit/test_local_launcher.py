@@ -98,7 +98,6 @@ def start(folder: Path, method: str, python: str = sys.executable) -> LocalProce
     spec = TrialSpec(
         method=Method(text="t", module="cases", class_name="Cases", name=method),
         trial_id=1,
-        execution_id="id",
         folder=ResultFolder(folder, rescued=False),
     )
     paths = Paths(first=(str(folder.parent / "code"),))
