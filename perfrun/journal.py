@@ -22,21 +22,13 @@ Key = tuple[str, int]  # method, trial id
 
 
 @dataclass(frozen=True, kw_only=True)
-class Started:
-    """A trial that was begun: where its folder is."""
-
-    execution_id: str
-    folder: Path
-
-
-@dataclass(frozen=True, kw_only=True)
 class Past:
     """What an unfinished run has done so far."""
 
     run_id: str
     path: Path
     pinned: Mapping[str, str] = field(default_factory=dict)  # checkout -> commit
-    started: Mapping[Key, Started] = field(default_factory=dict)
+    started: Mapping[Key, Path] = field(default_factory=dict)  # -> folder
     finished: Mapping[Key, Path] = field(default_factory=dict)  # -> summary file
 
 
@@ -77,14 +69,13 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         self._append({"event": "begin", "fingerprint": fingerprint(plan), "pinned": dict(pinned)})
 
-    def started(self, key: Key, execution_id: str, folder: Path) -> None:
+    def started(self, key: Key, folder: Path) -> None:
         """A trial's folder exists."""
         self._append(
             {
                 "event": "started",
                 "method": key[0],
                 "trial_id": key[1],
-                "execution_id": execution_id,
                 "folder": str(folder),
             }
         )
@@ -170,12 +161,12 @@ def _events(path: Path) -> list[dict[str, Any]]:
 
 
 def _past(path: Path, events: list[dict[str, Any]]) -> Past:
-    started: dict[Key, Started] = {}
+    started: dict[Key, Path] = {}
     finished: dict[Key, Path] = {}
     for event in events[1:]:
         key = (event.get("method", ""), event.get("trial_id", 0))
         if event["event"] == "started":
-            started[key] = Started(execution_id=event["execution_id"], folder=Path(event["folder"]))
+            started[key] = Path(event["folder"])
         elif event["event"] == "finished":
             finished[key] = Path(event["summary"])
     return Past(

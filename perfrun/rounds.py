@@ -92,9 +92,8 @@ class Rounds:
         if done:
             return done
         self._screen.trial_started(number, total, method.text, key[1])
-        execution_id = self._execution_id(key, method, total)
-        folder = self._around.storage.new_folder(execution_id)
-        self._journal.started(key, execution_id, folder.path)
+        folder = self._around.storage.new_folder(self._execution_id(key, method, total))
+        self._journal.started(key, folder.path)
         spec = TrialSpec(method=method, trial_id=key[1], folder=folder)
         return self._finish(key, run_trial(self._facts, spec, self._around))
 
@@ -120,10 +119,10 @@ class Rounds:
             return None
         if key in self._past.finished:
             return _read_result(self._past.finished[key], method, key[1])
-        started = self._past.started.get(key)
-        if started is None or not started.folder.is_dir():
+        folder = self._past.started.get(key)
+        if folder is None or not folder.is_dir():
             return None
-        written = started.folder / "perfzero_summary.json"
+        written = folder / "perfzero_summary.json"
         if written.exists():
             result = _read_result(written, method, key[1])
             finished = result is not None and result.status is not Status.INTERRUPTED
@@ -131,7 +130,7 @@ class Rounds:
         spec = TrialSpec(
             method=method,
             trial_id=key[1],
-            folder=ResultFolder(started.folder, rescued=False),
+            folder=ResultFolder(folder, rescued=False),
         )
         recovered = recover_trial(self._facts, spec, self._around.storage)
         return self._finish(key, recovered[0]) if recovered and recovered[1] else None

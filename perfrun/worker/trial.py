@@ -6,7 +6,6 @@ import faulthandler
 import importlib
 import logging
 import os
-import platform
 import signal
 import sys
 import time
@@ -43,7 +42,6 @@ class Trial:
             "module_file": None,
             "framework": None,
             "frameworks": [],
-            "python_version": platform.python_version(),
             "unsaved_reports": [],
             "notes": [],
         }

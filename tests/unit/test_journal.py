@@ -90,28 +90,28 @@ def test_each_part_of_a_repository_counts(one: RepoSpec, other: RepoSpec) -> Non
 
 def test_a_run_is_resumed_with_what_it_pinned_started_and_finished(tmp_path: Path) -> None:
     journal = begun(tmp_path, "20260101", models="abc")
-    journal.started(("m.C.a", 1), "id-1", tmp_path / "o" / "id-1")
+    journal.started(("m.C.a", 1), tmp_path / "o" / "id-1")
     journal.finished(("m.C.a", 1), tmp_path / "o" / "id-1" / "s.json")
-    journal.started(("m.C.b", 1), "id-2", tmp_path / "o" / "id-2")
+    journal.started(("m.C.b", 1), tmp_path / "o" / "id-2")
     past = unfinished(tmp_path, PLAN)
     assert past is not None
     assert past.run_id == "20260101"
     assert past.path == journal.path
     assert past.pinned == {"models": "abc"}
     assert set(past.started) == {("m.C.a", 1), ("m.C.b", 1)}
-    assert past.started["m.C.b", 1].execution_id == "id-2"
-    assert past.started["m.C.b", 1].folder == tmp_path / "o" / "id-2"
+    assert past.started["m.C.b", 1].name == "id-2"
+    assert past.started["m.C.b", 1] == tmp_path / "o" / "id-2"
     assert past.finished == {("m.C.a", 1): tmp_path / "o" / "id-1" / "s.json"}
     assert journal.broken is None
 
 
 def test_the_last_start_of_a_trial_is_the_one_that_counts(tmp_path: Path) -> None:
     journal = begun(tmp_path, "1")
-    journal.started(("m.C.a", 1), "old", tmp_path / "old")
-    journal.started(("m.C.a", 1), "new", tmp_path / "new")
+    journal.started(("m.C.a", 1), tmp_path / "old")
+    journal.started(("m.C.a", 1), tmp_path / "new")
     past = unfinished(tmp_path, PLAN)
     assert past is not None
-    assert past.started["m.C.a", 1].execution_id == "new"
+    assert past.started["m.C.a", 1].name == "new"
 
 
 def test_a_run_that_ended_is_not_resumed_nor_one_before_it(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_what_is_written_after_a_cut_off_line_is_read(tmp_path: Path) -> None:
 
 def test_a_run_whose_first_line_is_lost_is_passed_over(tmp_path: Path) -> None:
     journal = begun(tmp_path, "1")
-    journal.started(("m.C.a", 1), "id", tmp_path)
+    journal.started(("m.C.a", 1), tmp_path)
     lines = journal.path.read_text().splitlines(keepends=True)
     journal.path.write_text("".join(lines[1:]))
     assert unfinished(tmp_path, PLAN) is None
@@ -197,11 +197,11 @@ def test_noise_between_lines_is_passed_over(tmp_path: Path) -> None:
 def test_names_with_line_ends_stay_on_one_line(tmp_path: Path) -> None:
     journal = begun(tmp_path, "1")
     folder = tmp_path / "a\nb\u2028'\""
-    journal.started(("m.C:a\nb", 1), "id", folder)
+    journal.started(("m.C:a\nb", 1), folder)
     assert len(journal.path.read_text().splitlines()) == 2
     past = unfinished(tmp_path, PLAN)
     assert past is not None
-    assert past.started["m.C:a\nb", 1].folder == folder
+    assert past.started["m.C:a\nb", 1] == folder
 
 
 def test_a_journal_that_cannot_be_written_says_so_and_stops_nothing(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_journal_that_cannot_be_written_says_so_and_stops_nothing(tmp_path: Pa
 
 def test_each_event_is_one_json_object_a_line(tmp_path: Path) -> None:
     journal = begun(tmp_path, "1")
-    journal.started(("m.C.a", 2), "id", tmp_path)
+    journal.started(("m.C.a", 2), tmp_path)
     journal.finished(("m.C.a", 2), tmp_path / "s")
     journal.end()
     events = [json.loads(line) for line in journal.path.read_text().splitlines()]
