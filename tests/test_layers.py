@@ -18,6 +18,7 @@ LAYERS = (
         "redaction",
         "worker.test_log",
         "worker.procfs",
+        "worker.cgroups",
         "worker.files",
         "worker.frameworks",
         "worker.resolution",
