@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.document import Metric, Outcome, Report, Status, Usage
-from perfrun.launchers.local import Exit
+from perfrun.launchers.contract import Exit
 from perfrun.probes.process_tree import TreeUsage
 from perfrun.summary import out_of_bounds
 from perfrun.worker.files import ASIDE, OUTCOME, STACK

@@ -6,13 +6,10 @@ that can crash or hang without harm.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
-import signal
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +19,7 @@ from typing import Any
 
 from perfrun.document import Environment
 from perfrun.errors import UsageError
-from perfrun.launchers.local import ENTRY
+from perfrun.launchers.contract import Launcher
 from perfrun.plan import MethodSelector
 
 OLDEST_PYTHON = (3, 8)
@@ -51,31 +48,24 @@ class Method:
 class Service:
     """One throw-away worker at work. Use as a context manager; `answer` waits for it."""
 
-    def __init__(self, python: str, order: Mapping[str, Any], paths: Paths) -> None:
-        self.python = python
+    def __init__(self, launcher: Launcher, order: Mapping[str, Any], paths: Paths) -> None:
+        self.launcher = launcher
         self._folder = Path(tempfile.mkdtemp(prefix="perfrun-"))
         self._answer = self._folder / "answer"
         self._log = self._folder / "log"
-        order_path = self._folder / "order.json"
+        self._code: int | None = None
         whole = {
             **order,
             "first_paths": paths.first,
             "last_paths": paths.last,
             "answer": str(self._answer),
         }
-        order_path.write_text(json.dumps(whole), encoding="utf-8")
         try:
-            with self._log.open("wb") as log:
-                self._process = subprocess.Popen(
-                    [python, str(ENTRY), str(order_path)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+            self._serving = launcher.serve(whole, self._folder, self._log)
         except OSError as error:
             shutil.rmtree(self._folder, ignore_errors=True)
-            raise UsageError(f"--python={python}: cannot be started: {error.strerror}") from None
+            why = error.strerror or error
+            raise UsageError(f"{launcher.name}: cannot be started: {why}") from None
 
     def __enter__(self) -> Service:
         return self
@@ -86,19 +76,14 @@ class Service:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Imported code may have started processes; none of them is to be there in a trial.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._serving.end()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def answer(self) -> str:
         """Wait for the worker and return what it answered; empty if it died or hung."""
-        try:
-            self._process.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._code = self._serving.wait(TIMEOUT_S)
+        if self._code is None:
+            self._serving.end()
         try:
             return self._answer.read_text(encoding="utf-8")
         except OSError:
@@ -106,9 +91,16 @@ class Service:
 
     def end(self) -> str:
         """Say how the worker ended and what it printed last: why there is no answer."""
-        code = self._process.returncode
-        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        how = f"signal {-code}" if code < 0 else f"exit status {code}"
+        try:
+            text = self._log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            text = ""
+        lines = text.strip().splitlines()
+        how = f"exit status {self._code}"
+        if self._code is None:
+            how = f"no answer in {TIMEOUT_S:g} s"
+        elif self._code < 0:
+            how = f"signal {-self._code}"
         return f"{how}: {lines[-1]}" if lines else how
 
 
@@ -117,13 +109,13 @@ def describe(service: Service) -> Environment:
     text = service.answer()
     if not text:
         raise UsageError(
-            f"--python={service.python}: does not work as an interpreter ({service.end()}); "
+            f"{service.launcher.name}: does not work as an interpreter ({service.end()}); "
             "name a Python 3.8 or newer"
         )
     answer = json.loads(text)
     version = answer["python"]["version"]
     if tuple(map(int, version.split("."))) < OLDEST_PYTHON:
-        raise UsageError(f"--python={service.python}: is Python {version}; 3.8 or newer is needed")
+        raise UsageError(f"{service.launcher.name}: is Python {version}; 3.8 or newer is needed")
     commits = answer["direct_url_commits"]
     lines = [
         f"{name}=={version} {commits.get(name, '')}"
@@ -143,11 +135,13 @@ def setup_info() -> Mapping[str, Any]:
     return info if isinstance(info, dict) else {}
 
 
-def check_flags(python: str, modules: Sequence[str], flags: Sequence[str], paths: Paths) -> None:
+def check_flags(
+    launcher: Launcher, modules: Sequence[str], flags: Sequence[str], paths: Paths
+) -> None:
     """Let every module's worker parse the flags that follow `--`; raise what is wrong with them."""
     for module in dict.fromkeys(modules):
         order = {"action": "check_flags", "modules": [module], "benchmark_flags": list(flags)}
-        with Service(python, order, paths) as service:
+        with Service(launcher, order, paths) as service:
             text = service.answer()
             if not text:
                 raise UsageError(f"flags after --: {module} cannot be imported: {service.end()}")
@@ -157,7 +151,7 @@ def check_flags(python: str, modules: Sequence[str], flags: Sequence[str], paths
 
 
 def expand(
-    python: str, selectors: Sequence[MethodSelector], paths: Paths, allow_empty: bool = False
+    launcher: Launcher, selectors: Sequence[MethodSelector], paths: Paths, allow_empty: bool = False
 ) -> tuple[Method, ...]:
     """Return the methods that the selectors name, filters expanded, order kept.
 
@@ -170,7 +164,7 @@ def expand(
         targets = [
             {"module": s.module, "class_name": s.class_name, "pattern": s.pattern} for s in filters
         ]
-        answers = discover(python, targets, paths)
+        answers = discover(launcher, targets, paths)
         found = {s.text: answer for s, answer in zip(filters, answers, strict=True)}
     methods: list[Method] = []
     for selector in selectors:
@@ -196,7 +190,7 @@ def _method(selector: MethodSelector, name: str, text: str) -> Method:
 
 
 def discover(
-    python: str, targets: Sequence[Mapping[str, Any]], paths: Paths
+    launcher: Launcher, targets: Sequence[Mapping[str, Any]], paths: Paths
 ) -> list[dict[str, Any]]:
     """Answer for each target (class or module) with its methods or an error.
 
@@ -205,7 +199,7 @@ def discover(
     answers: list[dict[str, Any]] = []
     while len(answers) < len(targets):
         order = {"action": "discover", "targets": list(targets[len(answers) :])}
-        with Service(python, order, paths) as service:
+        with Service(launcher, order, paths) as service:
             lines = [line for line in service.answer().splitlines() if line]
             answers += [json.loads(line) for line in lines]
             if len(answers) < len(targets):
@@ -215,12 +209,12 @@ def discover(
 
 
 def upload(
-    python: str, functions: Sequence[str], summary: Path, paths: Paths
+    launcher: Launcher, functions: Sequence[str], summary: Path, paths: Paths
 ) -> list[dict[str, Any]]:
     """Call the upload functions with the summary; return what became of each."""
     order = {"action": "upload", "functions": list(functions), "summary": str(summary)}
     try:
-        with Service(python, order, paths) as service:
+        with Service(launcher, order, paths) as service:
             text = service.answer()
             failure = None if text else service.end()
     except UsageError as error:  # the interpreter has gone since the run began

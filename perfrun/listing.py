@@ -13,6 +13,8 @@ from typing import Any
 from perfrun.cli import parse
 from perfrun.environment import Paths, Service, describe, discover
 from perfrun.errors import UsageError
+from perfrun.launchers.choice import make_launcher
+from perfrun.launchers.contract import Launcher
 from perfrun.runner import import_paths
 from perfrun.workspace import checked_out
 
@@ -31,7 +33,8 @@ class Listing:
 def list_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun list`."""
     plan = parse(argv, listing=True)
-    with Service(plan.python, {"action": "describe"}, Paths()) as service:
+    launcher = make_launcher(plan)
+    with Service(launcher, {"action": "describe"}, Paths()) as service:
         describe(service)  # says what is wrong with the interpreter, if anything is
     with checked_out(
         plan.repos,
@@ -43,7 +46,7 @@ def list_command(argv: Sequence[str]) -> int:
         targets = [target for name in plan.names for target in find_targets(name, paths)]
         if not plan.names:
             targets = _everything(paths)
-        found = listing(_discover(plan.python, targets, paths))
+        found = listing(_discover(launcher, targets, paths))
     if plan.output_format == "json":
         sys.stdout.write(json.dumps(_document(found)) + "\n")
     else:
@@ -51,9 +54,11 @@ def list_command(argv: Sequence[str]) -> int:
     return 0 if found.methods or not found.errors else 1
 
 
-def _discover(python: str, targets: Sequence[dict[str, Any]], paths: Paths) -> list[dict[str, Any]]:
+def _discover(
+    launcher: Launcher, targets: Sequence[dict[str, Any]], paths: Paths
+) -> list[dict[str, Any]]:
     """Look at the targets, and into those that turn out to be installed packages."""
-    answers = discover(python, targets, paths)
+    answers = discover(launcher, targets, paths)
     inside = [
         target
         for answer in answers
@@ -62,7 +67,7 @@ def _discover(python: str, targets: Sequence[dict[str, Any]], paths: Paths) -> l
         for target in _modules(Path(folder), tuple(answer["target"]["module"].split(".")))
         if target["module"] != answer["target"]["module"]
     ]
-    return answers + discover(python, inside, paths)
+    return answers + discover(launcher, inside, paths)
 
 
 def find_targets(name: str, paths: Paths) -> list[dict[str, Any]]:

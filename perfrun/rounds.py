@@ -144,7 +144,8 @@ class Rounds:
         functions = plan.upload_methods
         try:
             with self._around.interruption.allowed():  # a server may keep us waiting
-                answers = environment.upload(plan.python, functions, path, self._around.paths)
+                launcher, paths = self._around.launcher, self._around.paths
+                answers = environment.upload(launcher, functions, path, paths)
         except Interrupted as error:
             answers = [{"method": name, "error": str(error)} for name in functions]
         for answer in answers:

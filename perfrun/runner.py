@@ -16,6 +16,7 @@ from perfrun.environment import Paths, Service
 from perfrun.errors import UsageError
 from perfrun.interruption import Interruption
 from perfrun.journal import Journal, Past, unfinished
+from perfrun.launchers.choice import make_launcher
 from perfrun.plan import RunPlan
 from perfrun.probes.machine import machine
 from perfrun.rounds import Rounds, RunResult, Screen
@@ -52,7 +53,8 @@ def _prepared(
     run_id = past.run_id if past else _new_run_id()
     storage = Storage(plan.output, run_id, screen.note)
     _open(storage, plan, stack)
-    with Service(plan.python, {"action": "describe"}, Paths()) as service:
+    launcher = make_launcher(plan)
+    with Service(launcher, {"action": "describe"}, Paths()) as service:
         # Meanwhile, what has to be done anyway.
         screen.prepare()
         this_machine = machine()
@@ -72,16 +74,17 @@ def _prepared(
         data=data,
     )
     paths = import_paths(plan)
-    methods = environment.expand(plan.python, plan.selectors, paths, plan.allow_empty)
+    methods = environment.expand(launcher, plan.selectors, paths, plan.allow_empty)
     if plan.benchmark_flags:
         modules = [method.module for method in methods]
-        environment.check_flags(plan.python, modules, plan.benchmark_flags, paths)
+        environment.check_flags(launcher, modules, plan.benchmark_flags, paths)
     journal = Journal(past.path if past else plan.workspace / "runs" / f"{run_id}.jsonl")
     if not past:
         journal.begin(plan, {c.directory: c.git_hash for c in checkouts})
     if not stack.enter_context(journal.held()):
         raise UsageError(f"--resume: another perfrun has just gone on with run {run_id}")
     around = Surroundings(
+        launcher=launcher,
         paths=paths,
         storage=storage,
         streams=(screen.stdout, screen.stderr),

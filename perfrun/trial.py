@@ -16,7 +16,7 @@ from perfrun.environment import Method, Paths
 from perfrun.errors import Interrupted
 from perfrun.follow import Follower
 from perfrun.interruption import Interruption
-from perfrun.launchers.local import Exit, LocalProcess
+from perfrun.launchers.contract import Exit, Launcher, Running
 from perfrun.plan import RunPlan
 from perfrun.probes.process_tree import TreeSampler, TreeUsage
 from perfrun.storage import ResultFolder, Storage
@@ -39,6 +39,7 @@ class TrialSpec:
 class Surroundings:
     """What all trials of a run use."""
 
+    launcher: Launcher
     paths: Paths
     storage: Storage
     streams: tuple[Write, Write]  # where standard output and error are shown
@@ -105,24 +106,26 @@ def _run_worker(
         process = _start(plan, spec, around)
     except OSError as error:
         return None, None, f"the worker could not be started: {error}"
-    sampler = TreeSampler(process.pid, folder / "process_info.log")
-    sampler.start()
+    pid = process.pid
+    sampler = TreeSampler(pid, folder / "process_info.log") if pid else None
+    if sampler:
+        sampler.start()
     with _followed(folder, around.streams):
         end = _wait(process, plan.timeout_s, around.interruption)
-        tree = sampler.finish()
+        tree = sampler.finish() if sampler else None
     return end, tree, ""
 
 
-def _start(plan: RunPlan, spec: TrialSpec, around: Surroundings) -> LocalProcess:
+def _start(plan: RunPlan, spec: TrialSpec, around: Surroundings) -> Running:
     order = _order(plan, spec, around.paths)
     try:
-        return LocalProcess(plan.python, order, spec.folder.path, spec.folder.private)
+        return around.launcher.start(order, spec.folder.path, spec.folder.private)
     except OSError:
         around.storage.reserve.release()  # perhaps all it takes is the space set aside
-        return LocalProcess(plan.python, order, spec.folder.path, spec.folder.private)
+        return around.launcher.start(order, spec.folder.path, spec.folder.private)
 
 
-def _wait(process: LocalProcess, timeout_s: float | None, interruption: Interruption) -> Exit:
+def _wait(process: Running, timeout_s: float | None, interruption: Interruption) -> Exit:
     """Wait for the worker; Ctrl-C ends it in good order, a second one at once."""
     try:
         with interruption.allowed():

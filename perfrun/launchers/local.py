@@ -10,31 +10,66 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfrun.launchers.contract import (
+    CHILD_GRACE_S,
+    DUMP_GRACE_S,
+    ENTRY,
+    EXIT_GRACE_S,
+    ORDER,
+    TERM_GRACE_S,
+    Exit,
+)
 from perfrun.worker.files import OUTCOME
 
-ENTRY = Path(__file__).resolve().parent.parent / "worker" / "entry.py"
-TERM_GRACE_S = 2.0  # between SIGTERM and the dump
-DUMP_GRACE_S = 0.5  # for the dump to be written
-EXIT_GRACE_S = 30.0  # for a worker that has written its outcome to end
-CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
+
+class LocalLauncher:
+    """Starts workers as processes of this host, with one interpreter."""
+
+    def __init__(self, python: str) -> None:
+        self.python = python
+        self.name = f"--python={python}"
+
+    def start(self, order: Mapping[str, Any], folder: Path, private: Path) -> LocalProcess:
+        """Start the worker of a trial. Raises OSError when the interpreter cannot be started."""
+        return LocalProcess(self.python, order, folder, private)
+
+    def serve(self, order: Mapping[str, Any], folder: Path, log: Path) -> LocalService:
+        """Start a throw-away worker, which answers into `folder`. Raises OSError likewise."""
+        return LocalService(self.python, order, folder, log)
+
+    def container_facts(self) -> None:
+        """There is no container."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exit:
-    """How the worker's process ended."""
+class LocalService:
+    """A throw-away worker. It leads a session of its own, so that all of it can be killed."""
 
-    exit_code: int | None  # None when a signal ended it
-    signal_number: int | None
-    stopped_for: str | None  # "deadline", "interrupt", "exit" when perfrun ended it
-    elapsed_s: float
-    user_cpu_s: float
-    system_cpu_s: float
-    max_rss_bytes: int  # ru_maxrss: of the process, its start, or its largest waited-for child
-    strays: tuple[str, ...]  # processes left behind, killed
+    def __init__(self, python: str, order: Mapping[str, Any], folder: Path, log: Path) -> None:
+        order_path = folder / ORDER
+        order_path.write_text(json.dumps(order), encoding="utf-8")
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [python, str(ENTRY), str(order_path)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Wait for its end; the exit status, minus the signal, or None when it has not ended."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def end(self) -> None:
+        """Imported code may have started processes; none of them is to be there in a trial."""
+        _signal_group(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
 
 class LocalProcess:
@@ -43,7 +78,7 @@ class LocalProcess:
     def __init__(self, python: str, order: Mapping[str, Any], folder: Path, private: Path) -> None:
         """Start the worker. Raises OSError when the interpreter cannot be started."""
         self._private = private
-        order_path = private / "order.json"
+        order_path = private / ORDER
         order_path.write_text(json.dumps({**order, "parent_pid": os.getpid()}), encoding="utf-8")
         self._start = time.perf_counter()
         with (folder / "stdout.log").open("wb") as out, (folder / "stderr.log").open("wb") as err:

@@ -12,7 +12,7 @@ import pytest
 
 from perfrun.collect import Leftovers, findings, judge, read_leftovers, usage
 from perfrun.document import Metric, Outcome, Report, Status
-from perfrun.launchers.local import Exit
+from perfrun.launchers.contract import Exit
 from perfrun.probes.process_tree import TreeUsage
 from perfrun.worker.files import ASIDE, OUTCOME, RESERVED_BYTES
 from perfrun.worker.test_log import encode_entry

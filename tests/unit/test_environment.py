@@ -14,8 +14,10 @@ import pytest
 from perfrun import __version__, environment
 from perfrun.environment import Paths, Service, check_flags, describe, discover, expand, upload
 from perfrun.errors import UsageError
+from perfrun.launchers.local import LocalLauncher, LocalService
 from perfrun.plan import parse_selectors
 
+LOCAL = LocalLauncher(sys.executable)
 CASES = '''
 from perfrun import Benchmark
 
@@ -60,11 +62,11 @@ def paths(code: Path) -> Paths:
 
 def names(code: Path, *methods: str) -> list[str]:
     selectors = parse_selectors(list(methods))
-    return [method.text for method in expand(sys.executable, selectors, paths(code))]
+    return [method.text for method in expand(LOCAL, selectors, paths(code))]
 
 
 def test_the_environment_is_described_with_its_distributions() -> None:
-    with Service(sys.executable, {"action": "describe"}, Paths()) as service:
+    with Service(LOCAL, {"action": "describe"}, Paths()) as service:
         found = describe(service)
     assert found.python["version"] == ".".join(map(str, sys.version_info[:3]))
     assert found.python["executable"] == sys.executable
@@ -83,7 +85,7 @@ def test_names_versions_and_commits_come_from_the_metadata_folders(tmp_path: Pat
         json.dumps({"url": "https://h/r", "vcs_info": {"vcs": "git", "commit_id": commit}})
     )
     with Service(
-        sys.executable, {"action": "describe"}, Paths(first=(str(site), str(tmp_path / "missing")))
+        LOCAL, {"action": "describe"}, Paths(first=(str(site), str(tmp_path / "missing")))
     ) as service:
         found = describe(service)
     assert found.distributions["some-pkg"] == "1.0"
@@ -97,16 +99,18 @@ def test_an_environment_without_perfrun_or_anything_else_will_do(
     python = str(tmp_path / "bare" / "bin" / "python")
     without = subprocess.run([python, "-c", "import perfrun"], cwd="/", capture_output=True)
     assert without.returncode != 0
-    with Service(python, {"action": "describe"}, Paths()) as service:
+    with Service(LocalLauncher(python), {"action": "describe"}, Paths()) as service:
         found = describe(service)
     assert found.python["prefix"] == str(tmp_path / "bare")
     assert found.distributions == {}
     assert (
-        expand(python, parse_selectors(["cases.Cases.filter:ev"]), paths(code))[0].name
+        expand(LocalLauncher(python), parse_selectors(["cases.Cases.filter:ev"]), paths(code))[
+            0
+        ].name
         == "evaluate"
     )
     with pytest.raises(UsageError, match="no absl-py"):
-        check_flags(python, ["cases"], ["--x"], paths(code))
+        check_flags(LocalLauncher(python), ["cases"], ["--x"], paths(code))
 
 
 def test_two_environments_that_differ_have_different_hashes(tmp_path: Path) -> None:
@@ -114,14 +118,14 @@ def test_two_environments_that_differ_have_different_hashes(tmp_path: Path) -> N
     for version in ("1.0", "1.1", "1.1"):
         site = tmp_path / f"site{len(hashes)}"
         (site / f"pkg-{version}.dist-info").mkdir(parents=True)
-        with Service(sys.executable, {"action": "describe"}, Paths(first=(str(site),))) as service:
+        with Service(LOCAL, {"action": "describe"}, Paths(first=(str(site),))) as service:
             hashes.append(describe(service).distributions_sha256)
     assert hashes[0] != hashes[1] == hashes[2]
 
 
 def test_an_interpreter_that_cannot_be_started_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="--python=/no/such/python"):
-        Service("/no/such/python", {"action": "describe"}, Paths())
+        Service(LocalLauncher("/no/such/python"), {"action": "describe"}, Paths())
 
 
 def test_an_interpreter_that_does_not_work_is_a_usage_error_with_its_last_words(
@@ -131,7 +135,7 @@ def test_an_interpreter_that_does_not_work_is_a_usage_error_with_its_last_words(
     python.write_text("#!/bin/sh\necho libpython is missing >&2\nexit 127\n")
     python.chmod(0o755)
     with (
-        Service(str(python), {"action": "describe"}, Paths()) as service,
+        Service(LocalLauncher(str(python)), {"action": "describe"}, Paths()) as service,
         pytest.raises(UsageError, match=r"exit status 127: libpython is missing") as caught,
     ):
         describe(service)
@@ -141,7 +145,7 @@ def test_an_interpreter_that_does_not_work_is_a_usage_error_with_its_last_words(
 @pytest.mark.parametrize("program", ["/bin/echo", "/bin/false"])
 def test_a_program_that_is_no_interpreter_is_a_usage_error_that_names_it(program: str) -> None:
     with (
-        Service(program, {"action": "describe"}, Paths()) as service,
+        Service(LocalLauncher(program), {"action": "describe"}, Paths()) as service,
         pytest.raises(UsageError, match=f"--python={program}: does not work"),
     ):
         describe(service)
@@ -156,7 +160,7 @@ def test_an_interpreter_that_is_too_old_is_refused(tmp_path: Path) -> None:
     )
     python.chmod(0o755)
     with (
-        Service(str(python), {"action": "describe"}, Paths()) as service,
+        Service(LocalLauncher(str(python)), {"action": "describe"}, Paths()) as service,
         pytest.raises(UsageError, match=r"is Python 3\.7\.16; 3\.8 or newer is needed"),
     ):
         describe(service)
@@ -166,9 +170,11 @@ def test_a_service_leaves_no_file_and_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Service(sys.executable, {"action": "describe"}, Paths()) as service:
+    with Service(LOCAL, {"action": "describe"}, Paths()) as service:
         assert len(list(tmp_path.iterdir())) == 1
-        process = service._process
+        serving = service._serving
+        assert isinstance(serving, LocalService)
+        process = serving._process
     assert not list(tmp_path.iterdir())
     assert process.returncode is not None
 
@@ -176,8 +182,8 @@ def test_a_service_leaves_no_file_and_no_process(
 def test_a_worker_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "TIMEOUT_S", 0.3)
     (tmp_path / "hangs.py").write_text("import time; time.sleep(600)")
-    (answer,) = discover(sys.executable, [{"module": "hangs"}], Paths(first=(str(tmp_path),)))
-    assert "signal 9" in answer["error"]
+    (answer,) = discover(LOCAL, [{"module": "hangs"}], Paths(first=(str(tmp_path),)))
+    assert "no answer in 0.3 s" in answer["error"]
 
 
 def test_methods_are_named_as_given_and_filters_in_alphabetical_order(code: Path) -> None:
@@ -192,7 +198,7 @@ def test_methods_are_named_as_given_and_filters_in_alphabetical_order(code: Path
 
 def test_without_a_filter_no_worker_is_needed() -> None:
     selectors = parse_selectors(["a.B.c"])
-    (method,) = expand("/no/such/python", selectors, Paths())
+    (method,) = expand(LocalLauncher("/no/such/python"), selectors, Paths())
     assert (method.module, method.class_name, method.name) == ("a", "B", "c")
 
 
@@ -217,12 +223,12 @@ def test_a_filter_that_finds_nothing_says_why(code: Path, selector: str, says: s
 
 def test_a_filter_may_find_nothing_when_that_is_allowed(code: Path) -> None:
     selectors = parse_selectors(["cases.Cases.filter:nothing"])
-    assert expand(sys.executable, selectors, paths(code), allow_empty=True) == ()
+    assert expand(LOCAL, selectors, paths(code), allow_empty=True) == ()
 
 
 def test_a_module_that_kills_the_worker_costs_its_own_answer_only(code: Path) -> None:
     targets = [{"module": name} for name in ("cases", "crashes", "raises", "crashes", "cases")]
-    answers = discover(sys.executable, targets, paths(code))
+    answers = discover(LOCAL, targets, paths(code))
     assert [answer["target"] for answer in answers] == targets
     assert ["error" in answer for answer in answers] == [False, True, True, True, False]
     assert answers[0]["methods"] == answers[4]["methods"]
@@ -231,7 +237,7 @@ def test_a_module_that_kills_the_worker_costs_its_own_answer_only(code: Path) ->
 
 
 def test_flags_that_the_module_defines_are_fine(code: Path) -> None:
-    check_flags(sys.executable, ["flagged"], ["--batch_size=16"], paths(code))
+    check_flags(LOCAL, ["flagged"], ["--batch_size=16"], paths(code))
 
 
 @pytest.mark.parametrize(
@@ -247,20 +253,20 @@ def test_wrong_flags_are_an_error_before_the_first_trial(
     code: Path, flags: list[str], says: str
 ) -> None:
     with pytest.raises(UsageError, match="flagged") as caught:
-        check_flags(sys.executable, ["flagged"], flags, paths(code))
+        check_flags(LOCAL, ["flagged"], flags, paths(code))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_each_module_must_know_the_flags(code: Path) -> None:
     with pytest.raises(UsageError, match="cases"):
-        check_flags(sys.executable, ["flagged", "cases"], ["--batch_size=16"], paths(code))
+        check_flags(LOCAL, ["flagged", "cases"], ["--batch_size=16"], paths(code))
 
 
 def test_the_flags_of_a_module_that_cannot_be_imported_are_its_trials_matter(code: Path) -> None:
-    check_flags(sys.executable, ["raises"], ["--whatever=1"], paths(code))
+    check_flags(LOCAL, ["raises"], ["--whatever=1"], paths(code))
     with pytest.raises(UsageError, match="crashes cannot be imported: signal 11"):
-        check_flags(sys.executable, ["crashes"], ["--whatever=1"], paths(code))
+        check_flags(LOCAL, ["crashes"], ["--whatever=1"], paths(code))
 
 
 def test_uploads_are_called_with_the_summary_and_failures_come_back(
@@ -270,7 +276,7 @@ def test_uploads_are_called_with_the_summary_and_failures_come_back(
     summary = tmp_path / "s.json"
     summary.write_text('{"a": "\\u00e9"}')
     functions = ["uploads.fails", "uploads.ok", "uploads.missing", "nowhere.f"]
-    answers = upload(sys.executable, functions, summary, paths(code))
+    answers = upload(LOCAL, functions, summary, paths(code))
     assert [answer["method"] for answer in answers] == functions
     assert answers[0]["error"] == "RuntimeError: no network"
     assert answers[1]["error"] is None
@@ -282,7 +288,7 @@ def test_uploads_are_called_with_the_summary_and_failures_come_back(
 def test_an_upload_that_kills_its_process_is_a_failure_of_all(code: Path, tmp_path: Path) -> None:
     summary = tmp_path / "s.json"
     summary.write_text("{}")
-    answers = upload(sys.executable, ["uploads.ok", "uploads.dies"], summary, paths(code))
+    answers = upload(LOCAL, ["uploads.ok", "uploads.dies"], summary, paths(code))
     assert len(answers) == 2
     assert all(answer["error"] for answer in answers)
 
@@ -296,5 +302,7 @@ def test_benchmarks_see_perfrun_but_not_its_libraries(tmp_path: Path) -> None:
         "else: raise AssertionError('sees the libraries of the harness')\n"
     )
     python = str(tmp_path / "bare" / "bin" / "python")
-    (answer,) = discover(python, [{"module": "looks"}], Paths(first=(str(tmp_path),)))
+    (answer,) = discover(
+        LocalLauncher(python), [{"module": "looks"}], Paths(first=(str(tmp_path),))
+    )
     assert answer.get("error") is None

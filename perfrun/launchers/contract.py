@@ -1,0 +1,89 @@
+"""What every launcher promises: it starts workers in one environment, and says how they end.
+
+The harness knows nothing else of where a trial runs. `launchers.local` starts processes of this
+host, `launchers.container` a container for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+WORKER = Path(__file__).resolve().parent.parent / "worker"
+ENTRY = WORKER / "entry.py"
+ORDER = "order.json"
+TERM_GRACE_S = 2.0  # between SIGTERM and the dump
+DUMP_GRACE_S = 0.5  # for the dump to be written
+EXIT_GRACE_S = 30.0  # for a worker that has written its outcome to end
+CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exit:
+    """How the worker's process ended."""
+
+    exit_code: int | None  # None when a signal ended it
+    signal_number: int | None
+    stopped_for: str | None  # "deadline", "interrupt", "exit" when perfrun ended it
+    elapsed_s: float
+    user_cpu_s: float
+    system_cpu_s: float
+    max_rss_bytes: int  # ru_maxrss: of the process, its start, or its largest waited-for child
+    strays: tuple[str, ...]  # processes left behind, killed
+    # Of a trial in a cgroup of its own:
+    cgroup: Mapping[str, Any] | None = None  # `worker.cgroups`' figures, read when it had ended
+    limits: Mapping[str, Any] | None = None  # that the kernel enforced on it: memory_bytes, ...
+    # Of a container:
+    container: Mapping[str, Any] | None = None  # facts of this trial's, for its summary
+    disturbance: str | None = None  # what ended it from outside, when that is not the benchmark
+    notes: tuple[str, ...] = ()
+
+
+class Running(Protocol):
+    """A worker that carries out a trial's order."""
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's pid as this host sees it, to be sampled; None when it cannot be had."""
+
+    def wait(self, timeout_s: float | None) -> Exit:
+        """Wait for the end, enforce the deadline, leave nothing behind.
+
+        A KeyboardInterrupt (or `Interrupted`) that arrives meanwhile goes through; call `stop`
+        and then `wait` again.
+        """
+
+    def stop(self, why: str) -> None:
+        """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all that it started."""
+
+    def kill(self) -> None:
+        """End all of it at once."""
+
+
+class Serving(Protocol):
+    """A throw-away worker that answers one question."""
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Wait for its end; the exit status, minus the signal, or None when it has not ended."""
+
+    def end(self) -> None:
+        """Leave nothing of it running; may be called more than once."""
+
+
+class Launcher(Protocol):
+    """Starts workers in one environment."""
+
+    @property
+    def name(self) -> str:
+        """What the user named the environment with, for messages: `--python=...`."""
+
+    def start(self, order: Mapping[str, Any], folder: Path, private: Path) -> Running:
+        """Start the worker of a trial. Raises OSError when it cannot be started."""
+
+    def serve(self, order: Mapping[str, Any], folder: Path, log: Path) -> Serving:
+        """Start a throw-away worker, which answers into `folder`. Raises OSError likewise."""
+
+    def container_facts(self) -> Mapping[str, Any] | None:
+        """What is known of the environment's image and engine; None outside containers."""
