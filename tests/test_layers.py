@@ -21,6 +21,7 @@ LAYERS = (
         "worker.cgroups",
         "worker.files",
         "worker.frameworks",
+        "worker.steadiness",
         "worker.resolution",
     },
     {

@@ -1,0 +1,285 @@
+"""Whether a series of iteration times came to a steady state, and from where on.
+
+The question and the words are those of Barrett et al., "Virtual Machine Warmup Blows Hot and
+Cold" (OOPSLA 2017, arXiv 1602.00602): cut the series into segments of constant level, call
+segments equivalent whose levels hardly differ, and see whether the last level was kept for long
+enough. The ways are other ones, because a benchmark's noise has outliers and a memory, either of
+which makes a plain least-squares segmentation find changes that are not there:
+
+* values far from their neighbours are pulled in (a running median, after Hampel);
+* long series are taken as medians of equal blocks;
+* the penalty for a change grows with the noise's long-run variance, which counts autocorrelation.
+
+The constants are chosen by `simulations/steadiness.py`; docs/measurement.md has its table.
+"""
+
+from __future__ import annotations
+
+import math
+from operator import mul
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+MIN_SAMPLES = 10  # fewer say nothing
+STEADY_SHARE = 0.4  # of all samples, at least, in the last segment
+TOLERANCE = 0.01  # relative; levels that differ by less are the same
+_MAX_BLOCKS = 200
+_MIN_SEGMENT = 3  # blocks
+_PENALTY = 3.0  # per change, times log(blocks) and the long-run variance
+_MAX_CORRELATION = 0.7  # of neighbours; what looks like more is taken for a change of level
+_OUTLIER = 3.0  # standard deviations from the running median
+_WINDOW = 7  # values in the running median
+_HEAD = 5.0  # standard deviations by which a slow start stands out
+_NOISE_FLOOR = 5e-4  # relative; clocks and short series make noise look smaller than it is
+_SLOPE = 4.0  # standard errors from which a slope is no accident
+_CYCLE = 4.0  # the same for the autocorrelation of a cycle
+_SHORT_CYCLE = 40  # longest cycle looked for in the single values
+_TO_SIGMA = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
+
+Segment = Tuple[int, int, float]
+"""Begin, end (exclusive) and median."""
+
+
+class Steadiness(NamedTuple):
+    """What kind of series it was.
+
+    `kind` is one of
+
+    * `flat`: one level from the first value to the last;
+    * `warmup`: slower at first (or in between), then steady at its fastest level;
+    * `slowdown`: it ends slower than it was before: steady at that level, or still getting slower;
+    * `cyclic`: it goes up and down between levels;
+    * `none`: no steady state, as when the last level is kept for less than 40 % of the values, or
+      is still falling;
+    * `too_few`: fewer than `MIN_SAMPLES` values.
+
+    `steady_from` is the index from which on the series is steady, None when it is nowhere.
+    `segments` are the parts of constant level, in units of the values given.
+    """
+
+    kind: str
+    steady_from: Optional[int]
+    segments: List[Segment]
+
+
+def classify(times: Sequence[float]) -> Steadiness:
+    """Say what kind of series `times` is. Any unit; all values must be finite (ValueError).
+
+    Takes less than 0.1 s for 10,000 values.
+    """
+    values = [float(time) for time in times]
+    if not all(map(math.isfinite, values)):
+        raise ValueError("a series of times must hold finite numbers only")
+    if len(values) < MIN_SAMPLES:
+        whole = [(0, len(values), median(values))] if values else []
+        return Steadiness("too_few", None, whole)
+    calm = _without_outliers(values)
+    edges = _edges(len(calm))
+    blocks = [median(calm[begin:end]) for begin, end in zip(edges, edges[1:])]
+    cuts = _merge_equivalent(blocks, _cut(blocks, _Noise(blocks).long_run ** 2))
+    segments = _segments(calm, [edges[cut] for cut in cuts])
+    segments = _split_slow_start(values, segments, _Noise(calm).sigma)
+    return _judge(segments, calm, blocks)
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the middle value, or the mean of both."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+class _Noise:
+    """Noise of a series that may have changes of level, from differences of neighbours.
+
+    For noise in which each value remembers the share r of the one before, differences of
+    neighbours have variance 2 s^2 (1 - r) and those over two steps 2 s^2 (1 - r^2), so their ratio
+    is 1 + r. The variance of a mean of k values then is s^2 / k times (1 + r) / (1 - r).
+    """
+
+    def __init__(self, values: Sequence[float]) -> None:
+        floor = _NOISE_FLOOR * abs(median(values)) or 1e-12
+        one, two = _spread_over(values, 1), _spread_over(values, 2)
+        ratio = (two / one) ** 2 if one > 0 else 1.0
+        self.correlation = min(max(ratio - 1.0, 0.0), _MAX_CORRELATION)
+        self.sigma = max(floor, one / math.sqrt(2 * (1 - self.correlation)))
+        inflation = (1 + self.correlation) / (1 - self.correlation)
+        self.long_run = self.sigma * math.sqrt(inflation)
+
+
+def _spread_over(values: Sequence[float], lag: int) -> float:
+    """Robust standard deviation of the differences over `lag` steps."""
+    steps = [after - before for before, after in zip(values, values[lag:])]
+    middle = median(steps)
+    return _TO_SIGMA * median([abs(step - middle) for step in steps])
+
+
+def _without_outliers(values: List[float]) -> List[float]:
+    """Pull values that are far from the median of their neighbours back to the limit."""
+    reach = _OUTLIER * _Noise(values).sigma
+    half = _WINDOW // 2
+    last = len(values) - _WINDOW
+    calm = []
+    for index, value in enumerate(values):
+        begin = min(max(index - half, 0), last)
+        middle = sorted(values[begin : begin + _WINDOW])[half]
+        calm.append(min(max(value, middle - reach), middle + reach))
+    return calm
+
+
+def _edges(count: int) -> List[int]:
+    """Where blocks begin and end: as many blocks as values, but not more than `_MAX_BLOCKS`."""
+    blocks = min(count, _MAX_BLOCKS)
+    return [number * count // blocks for number in range(blocks + 1)]
+
+
+def _cut(values: List[float], variance: float) -> List[int]:
+    """Return where levels begin and end, first and last included.
+
+    Optimal partitioning (Jackson et al. 2005) of squared errors, with the pruning of PELT (Killick
+    et al. 2012): the least sum of squares plus a penalty for each change.
+    """
+    count = len(values)
+    centre = median(values)
+    sums, squares = [0.0], [0.0]
+    for value in values:
+        sums.append(sums[-1] + value - centre)
+        squares.append(squares[-1] + (value - centre) ** 2)
+    penalty = _PENALTY * math.log(count) * variance
+    best = [-penalty] + [math.inf] * count
+    before = [0] * (count + 1)
+    open_begins = [0]
+    for end in range(_MIN_SEGMENT, count + 1):
+        costs = []
+        for begin in open_begins:
+            total = sums[end] - sums[begin]
+            error = squares[end] - squares[begin] - total * total / (end - begin)
+            costs.append(best[begin] + error)
+        least = min(costs)
+        best[end] = least + penalty
+        before[end] = open_begins[costs.index(least)]
+        limit = best[end]
+        open_begins = [b for b, cost in zip(open_begins, costs) if cost <= limit]
+        if end + 1 - _MIN_SEGMENT >= _MIN_SEGMENT:
+            open_begins.append(end + 1 - _MIN_SEGMENT)
+    cuts = [count]
+    while cuts[-1]:
+        cuts.append(before[cuts[-1]])
+    return cuts[::-1]
+
+
+def _merge_equivalent(values: List[float], cuts: List[int]) -> List[int]:
+    """Take out the cuts between neighbours whose levels are the same, the most alike first."""
+    cuts = list(cuts)
+    while len(cuts) > 2:
+        levels = [median(values[begin:end]) for begin, end in zip(cuts, cuts[1:])]
+        gaps = [_gap(left, right) for left, right in zip(levels, levels[1:])]
+        least = min(gaps)
+        if least > TOLERANCE:
+            break
+        del cuts[gaps.index(least) + 1]
+    return cuts
+
+
+def _gap(one: float, other: float) -> float:
+    """Relative difference of two levels."""
+    smaller = min(abs(one), abs(other))
+    if one == other:
+        return 0.0
+    return abs(one - other) / smaller if smaller else math.inf
+
+
+def _segments(values: Sequence[float], cuts: Sequence[int]) -> List[Segment]:
+    return [(begin, end, median(values[begin:end])) for begin, end in zip(cuts, cuts[1:])]
+
+
+def _split_slow_start(
+    values: Sequence[float], segments: List[Segment], sigma: float
+) -> List[Segment]:
+    """Give slow first values a segment of their own, if they are too few to be seen as blocks.
+
+    One value is not enough: that may be any outlier.
+    """
+    begin, end, level = segments[0]
+    limit = max(level + _HEAD * sigma, level * (1 + TOLERANCE))
+    first = begin
+    while first < end and values[first] > limit:
+        first += 1
+    if first < 2 or first == end:
+        return segments
+    return _segments(values, [begin, first, end]) + segments[1:]
+
+
+def _judge(segments: List[Segment], calm: List[float], blocks: List[float]) -> Steadiness:
+    begin, end, level = segments[-1]
+    is_long = end - begin >= STEADY_SHARE * len(calm)
+    if _is_cycle(calm, blocks) or (not is_long and _alternates(segments)):
+        return Steadiness("cyclic", None, segments)
+    slope = _direction(calm[begin:end])
+    steady_from = begin if is_long and slope == 0 else None
+    slower = [old for _, _, old in segments[:-1] if old > level and _gap(old, level) > TOLERANCE]
+    faster = [old for _, _, old in segments[:-1] if old < level and _gap(old, level) > TOLERANCE]
+    if steady_from is None:
+        rising = slope > 0 if len(segments) == 1 else bool(faster) and not slower and slope >= 0
+        return Steadiness("slowdown" if rising else "none", None, segments)
+    if faster:
+        return Steadiness("slowdown", steady_from, segments)
+    return Steadiness("warmup" if slower else "flat", steady_from, segments)
+
+
+def _direction(values: Sequence[float]) -> int:
+    """Return 1 or -1 for a series that clearly rises or falls, by more than the tolerance; else 0.
+
+    The slope is Theil and Sen's: the median of the slopes of all pairs, here of up to 60 medians.
+    """
+    count = min(len(values), 60)
+    edges = [number * len(values) // count for number in range(count + 1)]
+    points = [median(values[begin:end]) for begin, end in zip(edges, edges[1:])]
+    slopes = [
+        (points[right] - points[left]) / (right - left)
+        for left in range(count)
+        for right in range(left + 1, count)
+    ]
+    if not slopes:
+        return 0
+    slope = median(slopes)
+    error = _Noise(points).long_run * math.sqrt(12.0 / count**3)
+    rise = slope * count
+    if abs(slope) <= _SLOPE * error or abs(rise) <= TOLERANCE * abs(median(points)):
+        return 0
+    return 1 if rise > 0 else -1
+
+
+def _alternates(segments: List[Segment]) -> bool:
+    """Whether at least five segments go up and down between two sets of levels."""
+    levels = [level for _, _, level in segments]
+    if len(levels) < 5:
+        return False
+    one, other = levels[::2], levels[1::2]
+    return min(one) > max(other) or min(other) > max(one)
+
+
+def _is_cycle(calm: List[float], blocks: List[float]) -> bool:
+    """Whether values repeat after a fixed number of steps: short cycles first, then long ones."""
+    if _repeats(calm, _SHORT_CYCLE):
+        return True
+    return len(blocks) < len(calm) and _repeats(blocks, len(blocks) // 3)
+
+
+def _repeats(values: Sequence[float], longest: int) -> bool:
+    """Whether the autocorrelation falls and then rises clearly again within `longest` steps."""
+    count = len(values)
+    middle = sum(values) / count
+    parts = [value - middle for value in values]
+    power = sum(map(mul, parts, parts))
+    if not power or math.sqrt(power / count) < TOLERANCE / 2 * abs(middle):
+        return False  # what may repeat is below the tolerance
+    lowest = 1.0
+    limit = _CYCLE / math.sqrt(count)
+    for lag in range(1, min(longest, count // 3) + 1):
+        share = sum(map(mul, parts, parts[lag:])) / power
+        if share > limit and share - lowest > 1.5 * limit:
+            return True
+        lowest = min(lowest, share)
+    return False
