@@ -6,17 +6,29 @@ Runs on a bare host under the root script `setup.py`: standard library only, Pyt
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from pathlib import Path
+from typing import Any, Mapping
 
 from perfrun.errors import PerfrunError
 
 # The last release of the `docker` command with a BuildKit client of its own; then came buildx.
 LAST_CLIENT_WITH_BUILDKIT = 20
+# By the ID or ID_LIKE of os-release(5). Each brings an engine from the distribution itself.
+INSTALLATION = {
+    "debian": "sudo apt-get install docker.io",
+    "ubuntu": "sudo apt-get install docker.io docker-compose-v2 docker-buildx",
+    "fedora": "sudo dnf install moby-engine docker-compose",
+    "arch": "sudo pacman -S docker docker-compose docker-buildx",
+    "alpine": "sudo apk add docker docker-cli-compose docker-cli-buildx",
+    "opensuse": "sudo zypper install docker docker-compose docker-buildx",
+    "suse": "sudo zypper install docker docker-compose docker-buildx",
+}
 
 
 class EngineError(PerfrunError):
@@ -32,8 +44,10 @@ class Builder(Enum):
     """BuildKit through the buildx plugin."""
     BUILT_IN = "built-in"
     """BuildKit in the client itself, which has to be asked for it."""
+    COMPOSE = "Compose's"
+    """BuildKit through the Compose plugin, where the client has no other way to it."""
     CLASSIC = "classic"
-    """The builder in the daemon. Its cache is its own: Compose, which has BuildKit, shares none."""
+    """The builder in the daemon, which knows no mounts: the Dockerfile needs one of the others."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +57,20 @@ class Engine:
     version: str
     is_rootless: bool
     builder: Builder
+    info: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The document of `docker info`, whole."""
+
+    @property
+    def kind(self) -> str:
+        return "rootless" if self.is_rootless else "rootful"
 
 
 def find_engine() -> Engine:
     """Asks the engine what it is; EngineError says what is missing and how to get it."""
     if shutil.which("docker") is None:
+        how = installation_command(read_os_release())
         raise EngineError(
-            "no container engine: there is no command `docker` here; install Docker "
-            "(on Debian and Ubuntu: `sudo apt-get install docker.io`), "
+            f"no container engine: there is no command `docker` here; install Docker ({how}), "
             "or run without a container: `make run`"
         )
     answer = query("info", "--format", "{{json .}}")
@@ -59,7 +79,12 @@ def find_engine() -> Engine:
 
 def parse_info(document: str, stderr: str, builder: Builder) -> Engine:
     """The engine from what `docker info` says; a client alone reports no server version."""
-    info: dict[str, Any] = json.loads(document or "{}")
+    info = parse_document(document)
+    if "host" in info and "version" in info and not info.get("ServerVersion"):
+        raise EngineError(
+            "the command `docker` is Podman's here; perfrun needs Docker's own "
+            "(rootful or rootless)"
+        )
     if not info.get("ServerVersion"):
         # Told inside the document by some releases, which then end with status 0.
         raise EngineError(explain_refusal("\n".join(info.get("ServerErrors") or ()) or stderr))
@@ -69,7 +94,17 @@ def parse_info(document: str, stderr: str, builder: Builder) -> Engine:
             option.startswith("name=rootless") for option in info.get("SecurityOptions") or ()
         ),
         builder=builder,
+        info=info,
     )
+
+
+def parse_document(text: str) -> dict[str, Any]:
+    """A JSON object that `docker` printed; {} for anything else."""
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def explain_refusal(complaint: str) -> str:
@@ -80,26 +115,74 @@ def explain_refusal(complaint: str) -> str:
             "(`sudo usermod -aG docker $USER`, then log in again) or set up rootless Docker"
         )
     last_words = (complaint.strip().splitlines() or ["docker info said nothing"])[-1].strip()
+    socket = find_rootless_socket()
+    if socket is not None:
+        return (
+            f"the container engine does not answer ({last_words}); "
+            f"there is a rootless one: `export DOCKER_HOST=unix://{socket}`"
+        )
     return (
         f"the container engine does not answer ({last_words}); start it, "
         "e.g. `sudo systemctl start docker`"
     )
 
 
+def find_rootless_socket() -> Path | None:
+    """The socket of this user's rootless engine, if there is one that DOCKER_HOST does not name."""
+    path = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}", "docker.sock")
+    is_named = os.environ.get("DOCKER_HOST", "") == f"unix://{path}"
+    return path if path.is_socket() and not is_named else None
+
+
+def read_os_release(root: Path = Path("/")) -> dict[str, str]:
+    """The fields of os-release(5); {} on a system that has none."""
+    for name in ("etc/os-release", "usr/lib/os-release"):
+        try:
+            text = (root / name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+        return {key.strip(): value.strip().strip("'\"") for key, _, value in pairs}
+    return {}
+
+
+def installation_command(os_release: Mapping[str, str]) -> str:
+    """How this distribution installs Docker with Compose, or where that is told."""
+    families = [os_release.get("ID", ""), *os_release.get("ID_LIKE", "").split()]
+    for family in families:
+        if family in INSTALLATION:
+            return f"on {os_release.get('NAME', family)}: `{INSTALLATION[family]}`"
+    return "see docs.docker.com/engine/install"
+
+
+def missing_builder(os_release: Mapping[str, str]) -> EngineError:
+    """What to say to a client that has the classic builder only."""
+    is_debian = {"debian", "ubuntu"} & {os_release.get("ID", ""), os_release.get("ID_LIKE", "")}
+    how = (
+        "`sudo apt-get install docker-buildx`" if is_debian else "the package docker-buildx-plugin"
+    )
+    return EngineError(
+        "this Docker client has no BuildKit, which the Dockerfile needs: install the buildx plugin "
+        f"({how}) or Compose v2"
+    )
+
+
 def find_builder() -> Builder:
     """Asks the command `docker` which builder it has; needs no running engine."""
     has_buildx = query("buildx", "version").returncode == 0
-    return choose_builder(has_buildx, query("version", "--format", "{{.Client.Version}}").stdout)
+    version = query("version", "--format", "{{.Client.Version}}").stdout
+    has_compose = query("compose", "version").returncode == 0
+    return choose_builder(has_buildx, version, has_compose)
 
 
-def choose_builder(has_buildx: bool, client_version: str) -> Builder:
-    """The best builder of a client, by whether the plugin is there and by its version."""
+def choose_builder(has_buildx: bool, client_version: str, has_compose: bool = False) -> Builder:
+    """The best builder of a client, by which plugins are there and by its version."""
     major = re.match(r"\d+", client_version)
     if has_buildx:
         return Builder.BUILDX
     if major and int(major[0]) <= LAST_CLIENT_WITH_BUILDKIT:
         return Builder.BUILT_IN
-    return Builder.CLASSIC
+    return Builder.COMPOSE if has_compose else Builder.CLASSIC
 
 
 def describe_image(tag: str) -> str:

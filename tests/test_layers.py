@@ -14,6 +14,7 @@ LAYERS = (
     {
         "archives",
         "engine",
+        "gpu_support",
         "interruption",
         "redaction",
         "worker.test_log",
@@ -49,7 +50,12 @@ LAYERS = (
     {"__main__"},
 )
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
-BARE = ("worker", "image", "engine")  # run where nothing is installed: standard library only
+BARE = (
+    "worker",
+    "image",
+    "engine",
+    "gpu_support",
+)  # run where nothing is installed: standard library only
 
 
 def modules() -> list[Path]:
