@@ -36,7 +36,7 @@ LAYERS = (
     },
     {"__init__", "worker.reports"},
     {"worker.trial", "plan"},
-    {"worker.services", "worker.describe", "document"},
+    {"worker.services", "worker.describe", "document", "probes.system"},
     {"worker.entry", "storage", "probes.process_tree", "probes.machine", "follow", "gitcommand"},
     {"launchers.contract"},
     {"launchers.local", "reports.table", "journal", "gitcache", "worktree", "summary", "downloads"},

@@ -1,0 +1,176 @@
+"""What the whole machine has done so far: counters to be read before and after, and subtracted.
+
+Used for a trial's `cpu` section, and by whoever judges whether the machine was quiet. A snapshot is
+half a millisecond; what this kernel does not say is None. Sources: proc(5);
+Documentation/accounting/psi.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from perfrun.worker.cgroups import Cgroup, read_pressure
+
+_TICKS_HZ = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+# /proc/stat: user nice system idle iowait irq softirq steal (guest time is in user already).
+_BUSY, _IDLE, _IOWAIT, _STEAL = (0, 1, 2, 5, 6), 3, 4, 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counters:
+    """Totals that only grow. Seconds are of all cores together, so 2 cores have 2 s in a second.
+
+    In a snapshot they count from boot; in what `counters_between` returns, from one snapshot to
+    the next.
+    """
+
+    elapsed_s: float  # on the monotonic clock, which no one sets
+    wall_clock_s: float  # on the clock of the wall: a difference from elapsed_s is a jump
+    busy_s: float | None = None  # user, nice, system and interrupts; steps of 10 ms per core
+    idle_s: float | None = None
+    iowait_s: float | None = None
+    steal_s: float | None = None  # wanted by this virtual machine, given to another
+    context_switches: int | None = None
+    forks: int | None = None
+    swapped_in_bytes: int | None = None
+    swapped_out_bytes: int | None = None
+    oom_kills: int | None = None
+    thermal_throttles: int | None = None  # events, over all cores (x86)
+    cpu_pressure_s: float | None = None  # PSI "some": at least one task waited
+    memory_pressure_s: float | None = None
+    io_pressure_s: float | None = None
+    cpu_pressure_full_s: float | None = None  # PSI "full": all tasks waited
+    memory_pressure_full_s: float | None = None
+    io_pressure_full_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The machine at one moment."""
+
+    counters: Counters
+    load_1min: float | None = None
+    running: int | None = None  # tasks that run or could, ours among them
+    available_bytes: int | None = None  # MemAvailable
+    swap_used_bytes: int | None = None
+    cgroup: Mapping[str, Any] = field(default_factory=dict)  # see `worker.cgroups.Cgroup.read`
+
+
+def take_snapshot(cgroup: Cgroup | None = None) -> Snapshot:
+    """Read all counters, and those of a control group if one is given."""
+    stat, memory, events = _stat(), _table("/proc/meminfo"), _table("/proc/vmstat")
+    pressures = {name: read_pressure(f"/proc/pressure/{name}") for name in ("cpu", "memory", "io")}
+    swap_total, swap_free = memory.get("SwapTotal:"), memory.get("SwapFree:")
+    return Snapshot(
+        counters=Counters(
+            elapsed_s=time.monotonic(),
+            wall_clock_s=time.time(),
+            **_processor_seconds(stat.get("cpu", [])),
+            context_switches=_first(stat.get("ctxt")),
+            forks=_first(stat.get("processes")),
+            swapped_in_bytes=_times(events.get("pswpin"), _PAGE),
+            swapped_out_bytes=_times(events.get("pswpout"), _PAGE),
+            oom_kills=events.get("oom_kill"),
+            thermal_throttles=_thermal_throttles(),
+            cpu_pressure_s=pressures["cpu"][0],
+            memory_pressure_s=pressures["memory"][0],
+            io_pressure_s=pressures["io"][0],
+            cpu_pressure_full_s=pressures["cpu"][1],
+            memory_pressure_full_s=pressures["memory"][1],
+            io_pressure_full_s=pressures["io"][1],
+        ),
+        load_1min=_load(),
+        running=_first(stat.get("procs_running")),
+        available_bytes=_times(memory.get("MemAvailable:"), 1024),
+        swap_used_bytes=None
+        if swap_total is None or swap_free is None
+        else (swap_total - swap_free) * 1024,
+        cgroup=cgroup.read() if cgroup else {},
+    )
+
+
+def counters_between(before: Snapshot, after: Snapshot) -> Counters:
+    """Return what was added from one snapshot to the other; None where either has no figure.
+
+    A counter that fell (a core was taken away, a counter wrapped around) is None too.
+    """
+    added = {
+        item.name: difference(
+            getattr(before.counters, item.name), getattr(after.counters, item.name)
+        )
+        for item in fields(Counters)
+        if item.name not in ("elapsed_s", "wall_clock_s")
+    }
+    return Counters(
+        elapsed_s=after.counters.elapsed_s - before.counters.elapsed_s,
+        wall_clock_s=after.counters.wall_clock_s - before.counters.wall_clock_s,
+        **added,
+    )
+
+
+def difference(before: Any, after: Any) -> Any:
+    """`after - before`; None when one is missing or the counter fell."""
+    if before is None or after is None or after < before:
+        return None
+    return after - before
+
+
+def _processor_seconds(ticks: list[int]) -> dict[str, float | None]:
+    """Seconds from the line `cpu` of /proc/stat."""
+    if len(ticks) <= _STEAL:
+        return {}
+    return {
+        "busy_s": sum(ticks[index] for index in _BUSY) / _TICKS_HZ,
+        "idle_s": ticks[_IDLE] / _TICKS_HZ,
+        "iowait_s": ticks[_IOWAIT] / _TICKS_HZ,
+        "steal_s": ticks[_STEAL] / _TICKS_HZ,
+    }
+
+
+def _stat() -> dict[str, list[int]]:
+    """The lines of /proc/stat but those of interrupts, which are long and not asked for."""
+    lines = (line.split() for line in _text("/proc/stat").splitlines() if line[:4] != "intr")
+    return {words[0]: [int(word) for word in words[1:]] for words in lines if words}
+
+
+def _table(path: str) -> dict[str, int]:
+    """A file of lines `name number [unit]`."""
+    pairs = (line.split(None, 2) for line in _text(path).splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) > 1 and pair[1].isdigit()}
+
+
+def _thermal_throttles() -> int | None:
+    """How often cores were slowed because of heat, since boot. Only x86 with a driver counts it."""
+    folder = Path("/sys/devices/system/cpu")
+    if not (folder / "cpu0/thermal_throttle").is_dir():  # spares virtual machines a glob
+        return None
+    counts = [_text(str(path)) for path in folder.glob("cpu*/thermal_throttle/core_throttle_count")]
+    return sum(int(count) for count in counts if count.strip().isdigit()) if counts else None
+
+
+def _load() -> float | None:
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return None
+
+
+def _first(values: list[int] | None) -> int | None:
+    return values[0] if values else None
+
+
+def _times(value: int | None, factor: int) -> int | None:
+    return None if value is None else value * factor
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
