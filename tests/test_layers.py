@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "perfrun"
 LAYERS = (
     {"errors"},
     {
+        "analysis.stats",
         "archives",
         "engine",
         "gpu_support",
@@ -26,6 +27,7 @@ LAYERS = (
         "worker.resolution",
     },
     {
+        "analysis.two_samples",
         "image",
         "transfer",
         "worker.author",
@@ -100,3 +102,11 @@ def test_what_runs_on_a_bare_interpreter_imports_only_the_standard_library(path:
 def test_modules_are_short() -> None:
     long = {name_of(p): n for p in modules() if (n := len(p.read_text().splitlines())) > 320}
     assert not long
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in modules() if name_of(p).startswith("analysis.")], ids=name_of
+)
+def test_analysis_touches_nothing_but_its_arguments(path: Path) -> None:
+    tops = {name.partition(".")[0] for name in imported(path)}
+    assert not tops & {"io", "os", "pathlib", "shutil", "socket", "subprocess", "sys", "time"}

@@ -1,0 +1,221 @@
+"""Statistics of one sample of trials: numbers in, numbers out.
+
+Intervals are two-sided. What is unknown (too few values, nothing to compare) is None. Importing
+this module takes numpy and scipy.special; scipy.stats, three times as slow, comes when used.
+Figures that back the choices here are in docs/measurement.md, made by simulations/stop_rule.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+Floats = NDArray[np.float64]
+
+# Makes the MAD of Gaussian values estimate their standard deviation.
+MAD_TO_SD = 1.482602218505602
+# What MAD_TO_SD lacks for small samples: Croux and Rousseeuw, "Time-efficient algorithms for two
+# highly robust estimators of scale", COMPSTAT 1992; beyond nine values n / (n - 0.8).
+_SMALL_SAMPLE = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
+# Fewer values than this cannot give a distribution-free interval of about 95 %.
+FEWEST_FOR_ORDER_STATISTICS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """An interval and what it is of. `confidence` is what was asked for."""
+
+    low: float
+    high: float
+    confidence: float
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+
+def median(values: Sequence[float] | Floats) -> float:
+    """The middle value, or the mean of the two middle ones."""
+    return float(np.median(numbers_of(values)))
+
+
+def mad(values: Sequence[float] | Floats) -> float:
+    """Median absolute deviation from the median, unscaled (Hampel, JASA 69, 1974)."""
+    numbers = numbers_of(values)
+    return float(np.median(np.abs(numbers - np.median(numbers))))
+
+
+def robust_sd(values: Sequence[float] | Floats) -> float | None:
+    """Standard deviation as the MAD has it, corrected for small samples; None below two values.
+
+    Where more than half the values are equal the MAD is 0 and says nothing: the mean absolute
+    deviation takes its place (Iglewicz and Hoaglin, "How to detect and handle outliers", 1993).
+    """
+    numbers = numbers_of(values)
+    size = len(numbers)
+    if size < 2:
+        return None
+    scale = mad(numbers) * MAD_TO_SD * _SMALL_SAMPLE.get(size, size / (size - 0.8))
+    if scale > 0:
+        return scale
+    return float(np.mean(np.abs(numbers - np.median(numbers)))) * math.sqrt(math.pi / 2)
+
+
+def relative_noise(values: Sequence[float] | Floats) -> float | None:
+    """`robust_sd` over the median; None below two values or when the median is not positive."""
+    scale = robust_sd(values)
+    middle = median(values)
+    return scale / middle if scale is not None and middle > 0 else None
+
+
+def exact_median_interval(
+    values: Sequence[float] | Floats, confidence: float = 0.95
+) -> Interval | None:
+    """The narrowest symmetric pair of order statistics that covers at least so often.
+
+    Distribution-free and conservative: David and Nagaraja, Order Statistics, 3rd ed., 7.1. None
+    when even the whole range does not cover so often (below six values at 95 %).
+    """
+    numbers = np.sort(numbers_of(values))
+    depth = _exact_depth(len(numbers), confidence)
+    if depth == 0:
+        return None
+    low, high = float(numbers[depth - 1]), float(numbers[-depth])
+    return Interval(low=low, high=high, confidence=confidence)
+
+
+def median_interval(values: Sequence[float] | Floats, confidence: float = 0.95) -> Interval | None:
+    """Interval of the median that keeps its level from two values up; None for one.
+
+    Five values and more: order statistics, interpolated between two depths so that coverage is the
+    level asked for and not the next discrete one (Hettmansperger and Sheather, Statistics &
+    Probability Letters 4, 1986); where the range of all values covers less (93.75 % for five), it
+    is the range. Fewer: Student's t on logarithms, which supposes about log-normal noise.
+    """
+    numbers = np.sort(numbers_of(values))
+    size = len(numbers)
+    if size < 2:
+        return None
+    if size < FEWEST_FOR_ORDER_STATISTICS:
+        return _t_interval(numbers, confidence)
+    depth, weight = interpolated_depth(size, confidence)
+    # This form of interpolation gives equal values back as they are.
+    low = numbers[depth - 1] + weight * (numbers[depth] - numbers[depth - 1])
+    high = numbers[-depth] - weight * (numbers[-depth] - numbers[-depth - 1])
+    return Interval(low=float(low), high=float(high), confidence=confidence)
+
+
+@lru_cache(maxsize=4096)
+def interpolated_depth(size: int, confidence: float) -> tuple[int, float]:
+    """Depth d, and the weight of depth d + 1, of the interpolated interval for so many values."""
+    depth = max(1, _exact_depth(size, confidence))
+    outer = _depth_coverage(size, depth)
+    if outer <= confidence or 2 * depth >= size:
+        return depth, 0.0
+    inner = _depth_coverage(size, depth + 1)
+    share = (outer - confidence) / (outer - inner)
+    return depth, (size - depth) * share / (depth + (size - 2 * depth) * share)
+
+
+def _exact_depth(size: int, confidence: float) -> int:
+    depth = 0
+    while 2 * (depth + 1) <= size and _depth_coverage(size, depth + 1) >= confidence:
+        depth += 1
+    return depth
+
+
+def _depth_coverage(size: int, depth: int) -> float:
+    """How often the median lies between the order statistics of this depth from either end."""
+    return max(0.0, float(1 - 2 * special.bdtr(depth - 1, size, 0.5)))
+
+
+def _t_interval(numbers: Floats, confidence: float) -> Interval:
+    logs = np.log(numbers) if numbers[0] > 0 else numbers
+    quantile = float(special.stdtrit(len(logs) - 1, 0.5 + confidence / 2))
+    reach = quantile * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+    low, high = float(np.mean(logs)) - reach, float(np.mean(logs)) + reach
+    if numbers[0] > 0:
+        low, high = math.exp(low), math.exp(min(high, 700.0))
+    return Interval(low=low, high=high, confidence=confidence)
+
+
+def bootstrap_interval(
+    values: Sequence[float] | Floats,
+    statistic: Callable[..., Any],
+    *,
+    confidence: float = 0.95,
+    method: Literal["percentile", "BCa"] = "BCa",
+    resamples: int = 9999,
+    seed: int = 0,
+) -> Interval | None:
+    """Bootstrap interval of a smooth statistic that takes `axis`, as `numpy.mean`.
+
+    `method` is `percentile` or `BCa` (Efron and Tibshirani, An Introduction to the Bootstrap,
+    1993, chapters 13 and 14), by scipy. Not for medians of few values: use `median_interval`. None
+    when there are fewer than two different values.
+    """
+    from scipy import stats
+
+    numbers = numbers_of(values)
+    if len(np.unique(numbers)) < 2:
+        return None
+    found = stats.bootstrap(
+        (numbers,),
+        statistic,
+        confidence_level=confidence,
+        method=method,
+        n_resamples=resamples,
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return Interval(low=float(found.low), high=float(found.high), confidence=confidence)
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Adjusted p-values: those at or below q are discoveries with a false share of at most q.
+
+    Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995; by scipy.
+    """
+    if not p_values:
+        return ()
+    from scipy import stats
+
+    return tuple(float(p) for p in stats.false_discovery_control(p_values, method="bh"))
+
+
+def minimum_detectable_effect(
+    noise: float, trials: int, *, alpha: float = 0.05, power: float = 0.8
+) -> float | None:
+    """The smallest relative change that a comparison with as many trials again would find.
+
+    `noise` is relative (see `relative_noise`). Two-sample t test of logarithms, as a ratio less 1:
+    power by the noncentral t (Cohen, Statistical Power Analysis, 2nd ed. 1988, chapter 2). None
+    below two trials.
+    """
+    if trials < 2:
+        return None
+    return math.expm1(min(_standard_effect(trials, alpha, power) * noise, 700.0))
+
+
+@lru_cache(maxsize=1024)
+def _standard_effect(trials: int, alpha: float, power: float) -> float:
+    """The difference in standard deviations that two samples of this size find so often."""
+    freedom = 2 * trials - 2
+    critical = float(special.stdtrit(freedom, 1 - alpha / 2))
+    # nctdtrinc solves nctdtr(freedom, centre, critical) = 1 - power for the centre.
+    centre = float(special.nctdtrinc(freedom, 1 - power, critical))
+    return centre * math.sqrt(2 / trials)
+
+
+def numbers_of(values: Sequence[float] | Floats) -> Floats:
+    """The values as an array. Raises ValueError when there are none, or one is not finite."""
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.size == 0 or not np.isfinite(numbers).all():
+        raise ValueError("statistics need at least one value, and finite ones only")
+    return numbers
