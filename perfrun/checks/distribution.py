@@ -1,0 +1,42 @@
+"""Which Linux distribution this is, as far as installing something goes."""
+
+from __future__ import annotations
+
+import shlex
+
+from perfrun.checks.sysfs import Sysfs
+
+_INSTALL = {
+    "debian": "sudo apt-get install",
+    "ubuntu": "sudo apt-get install",
+    "fedora": "sudo dnf install",
+    "rhel": "sudo dnf install",
+    "suse": "sudo zypper install",
+    "arch": "sudo pacman -S",
+    "alpine": "sudo apk add",
+}
+
+
+def install_command(sysfs: Sysfs, packages: dict[str, str]) -> str | None:
+    """The command that installs a package named by distribution; `*` is its name elsewhere.
+
+    None on a distribution that is not known, or where the package is not to be had.
+    """
+    for family in _families(sysfs):
+        if family in _INSTALL:
+            package = packages.get(family, packages.get("*"))
+            return f"{_INSTALL[family]} {package}" if package else None
+    return None
+
+
+def _families(sysfs: Sysfs) -> list[str]:
+    """Names of the distribution and of those it is made from, the nearest first: os-release(5)."""
+    text = sysfs.text("/etc/os-release") or sysfs.text("/usr/lib/os-release") or ""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        try:
+            values[name.strip()] = " ".join(shlex.split(value))
+        except ValueError:  # an open quote
+            continue
+    return [*values.get("ID", "").split(), *values.get("ID_LIKE", "").split()]

@@ -1,0 +1,183 @@
+"""Figures about this machine that `perfrun doctor` and the runner both read.
+
+None where the kernel does not say. Sources: proc(5); Documentation/admin-guide/pm/cpufreq.rst,
+Documentation/accounting/psi.rst and Documentation/arch/x86/ of the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+
+from perfrun.checks.sysfs import Sysfs
+
+_CPUS = "/sys/devices/system/cpu"
+_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuTimes:
+    """Seconds since boot, summed over all CPUs. A tick of 10 ms is the finest step."""
+
+    cpus: int
+    busy_s: float  # user, nice and system; guests are part of user
+    interrupts_s: float  # hard and soft: nobody's in particular
+    idle_s: float  # waiting for disks included
+    steal_s: float  # wanted, but the hypervisor ran somebody else
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Bytes, as /proc/meminfo has them."""
+
+    total_bytes: int
+    available_bytes: int | None
+    swap_total_bytes: int | None
+    swap_used_bytes: int | None
+
+
+def cpu_times(sysfs: Sysfs) -> CpuTimes | None:
+    """The first line of /proc/stat; None without one, or where a sandbox shows zeros only."""
+    lines = (sysfs.text("/proc/stat") or "").splitlines()
+    cpus = 0
+    for line in lines[1:]:
+        if not line.startswith("cpu"):
+            break
+        cpus += 1
+    try:
+        ticks = [int(word) for word in lines[0].split()[1:9]]
+        user, nice, system, idle, waiting, hard, soft, steal = ticks
+    except (IndexError, ValueError):
+        return None
+    if not any(ticks):
+        return None
+    return CpuTimes(
+        cpus=max(1, cpus),
+        busy_s=(user + nice + system) * _TICK_S,
+        interrupts_s=(hard + soft) * _TICK_S,
+        idle_s=(idle + waiting) * _TICK_S,
+        steal_s=steal * _TICK_S,
+    )
+
+
+def load_1min(sysfs: Sysfs) -> float | None:
+    """Tasks that ran or wanted to, a mean over the last minute or so."""
+    words = (sysfs.text("/proc/loadavg") or "").split()
+    try:
+        return float(words[0])
+    except (IndexError, ValueError):
+        return None
+
+
+def memory(sysfs: Sysfs) -> Memory | None:
+    """What /proc/meminfo says."""
+    table = sysfs.table("/proc/meminfo")
+    total = _kilobytes(table, "MemTotal")
+    if total is None:
+        return None
+    swap, free = _kilobytes(table, "SwapTotal"), _kilobytes(table, "SwapFree")
+    return Memory(
+        total_bytes=total,
+        available_bytes=_kilobytes(table, "MemAvailable"),
+        swap_total_bytes=swap,
+        swap_used_bytes=None if swap is None or free is None else swap - free,
+    )
+
+
+def _kilobytes(table: dict[str, str], name: str) -> int | None:
+    try:
+        return int(table[name].split()[0]) * 1024
+    except (KeyError, ValueError):
+        return None
+
+
+def swapped_pages(sysfs: Sysfs) -> int | None:
+    """Pages that went to swap or came from it since boot."""
+    table = sysfs.table("/proc/vmstat")
+    try:
+        return int(table["pswpin"]) + int(table["pswpout"])
+    except (KeyError, ValueError):
+        return None
+
+
+def pressure_s(sysfs: Sysfs, resource: str) -> float | None:
+    """Seconds since boot in which some task waited for `cpu`, `memory` or `io` (PSI)."""
+    for line in (sysfs.text(f"/proc/pressure/{resource}") or "").splitlines():
+        if line.startswith("some"):
+            total = line.rpartition("total=")[2]
+            return int(total) / 1e6 if total.isdigit() else None
+    return None
+
+
+def governors(sysfs: Sysfs) -> tuple[str, ...]:
+    """The frequency governors in use, each once; empty where frequencies are not ours to set."""
+    found = (sysfs.text(f"{policy}/scaling_governor") for policy in policies(sysfs))
+    return tuple(sorted({governor for governor in found if governor}))
+
+
+@lru_cache(maxsize=64)
+def policies(sysfs: Sysfs) -> tuple[str, ...]:
+    """The folders of the frequency policies, one for CPUs that change speed together.
+
+    Kept: they do not come and go, and listing them would be most of the cost of reading them.
+    """
+    folder = f"{_CPUS}/cpufreq"
+    return tuple(f"{folder}/{name}" for name in sysfs.names(folder, "policy*"))
+
+
+@lru_cache(maxsize=64)
+def _throttle_counters(sysfs: Sysfs) -> tuple[str, ...]:
+    found = []
+    for cpu in sysfs.names(_CPUS, "cpu[0-9]*"):
+        folder = f"{_CPUS}/{cpu}/thermal_throttle"
+        found += [f"{folder}/{name}" for name in sysfs.names(folder, "*_throttle_count")]
+    return tuple(found)
+
+
+def thermal_throttles(sysfs: Sysfs) -> int | None:
+    """How often a processor has slowed down for its heat, all cores and packages; Intel only."""
+    counts = [sysfs.number(path) for path in _throttle_counters(sysfs)]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def top_frequencies_khz(sysfs: Sysfs) -> tuple[int, ...]:
+    """The highest frequency that each policy may use now; thermal and power caps lower it."""
+    found = (sysfs.number(f"{policy}/scaling_max_freq") for policy in policies(sysfs))
+    return tuple(value for value in found if value is not None)
+
+
+def frequency_khz(sysfs: Sysfs) -> int | None:
+    """The fastest current frequency of the first policies.
+
+    Not of all: kernels before 5.18 may sleep 10 ms for each.
+    """
+    found = [sysfs.number(f"{policy}/scaling_cur_freq") for policy in policies(sysfs)[:4]]
+    return max((value for value in found if value), default=None)
+
+
+def smt_active(sysfs: Sysfs) -> bool | None:
+    """Whether two hardware threads share a core."""
+    active = sysfs.number(f"{_CPUS}/smt/active")
+    return None if active is None else bool(active)
+
+
+def core_count(sysfs: Sysfs) -> int | None:
+    """Physical cores that are online, by their siblings; None where the kernel names none."""
+    siblings = {
+        sysfs.text(f"{_CPUS}/{cpu}/topology/thread_siblings_list")
+        for cpu in sysfs.names(_CPUS, "cpu[0-9]*")
+    } - {None}
+    return len(siblings) or None
+
+
+def turbo_active(sysfs: Sysfs) -> bool | None:
+    """Whether the processor may go beyond its nominal frequency."""
+    off = sysfs.number(f"{_CPUS}/intel_pstate/no_turbo")
+    if off is not None:
+        return not off
+    boost = [sysfs.number(f"{_CPUS}/cpufreq/boost")]
+    boost += [sysfs.number(f"{policy}/boost") for policy in policies(sysfs)]
+    known = [value for value in boost if value is not None]
+    return any(known) if known else None
