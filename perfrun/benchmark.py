@@ -61,6 +61,10 @@ def _command(words: list[str]) -> int:
         from perfrun.listing import list_command
 
         return list_command(words[1:])
+    if words[:1] == ["doctor"]:
+        from perfrun.doctor import doctor_command
+
+        return doctor_command(words[1:])
     return _run(words)
 
 

@@ -18,10 +18,10 @@ from perfrun.redaction import redact
 DEFAULT_TIMEOUT_S = 24 * 3600.0
 
 
-def parse(argv: Sequence[str], *, listing: bool = False) -> RunPlan:
+def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
     """Turn the command line into a plan. Raises UsageError; touches nothing."""
     own, benchmark_flags = _split(_with_flagfiles(argv))
-    made = parser(listing=listing)
+    made = parser(command)
     arguments, unknown = made.parse_known_intermixed_args([expanded(word) for word in own])
     if unknown:
         raise UsageError(unknown_flag(unknown[0], made))
@@ -30,7 +30,7 @@ def parse(argv: Sequence[str], *, listing: bool = False) -> RunPlan:
     if given["flagfile"]:  # a prefix, which absl's reader of flag files did not take for it
         raise UsageError("--flagfile: this flag must be written in full")
     selectors = plan.parse_selectors(given["benchmark_methods"])
-    if not listing and not selectors and not given["allow_empty"]:
+    if command == "run" and not selectors and not given["allow_empty"]:
         raise UsageError(
             "nothing to run: name methods with --benchmark_methods=module.Class.method "
             "(`perfrun list` shows them), or say --allow_empty"
@@ -65,7 +65,7 @@ def parse(argv: Sequence[str], *, listing: bool = False) -> RunPlan:
         allow_empty=given["allow_empty"],
         resume=given["resume"],
         benchmark_flags=tuple(benchmark_flags),
-        names=tuple(given.pop("names", ())),
+        names=tuple(given.pop("names", None) or ()),
         flags=_recorded_flags(given),
         argv=tuple(redact(word) for word in argv),
     )

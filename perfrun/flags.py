@@ -72,23 +72,44 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-def parser(*, listing: bool = False) -> argparse.ArgumentParser:
-    """Make the parser of the run command, or of `perfrun list`."""
-    prog = "perfrun list" if listing else "perfrun"
+COMMANDS = {  # what follows the command's name, what it does
+    "run": (
+        "--benchmark_methods=module.Class.method [flags] [-- benchmark flags]",
+        "Run benchmark methods, each trial in a fresh process, and record the results.",
+    ),
+    "list": (
+        "[package | module | module.Class ...] [flags]",
+        "Print the benchmark methods of packages, modules or classes.",
+    ),
+    "doctor": (
+        "[--for=KIND,...] [flags of the run]",
+        "Print what this machine offers and lacks for benchmarking.",
+    ),
+}
+
+
+def parser(command: str = "run") -> argparse.ArgumentParser:
+    """Make the parser of a command; all take the flags of a run."""
+    prog = "perfrun" if command == "run" else f"perfrun {command}"
+    usage, description = COMMANDS[command]
     made = _Parser(
         prog=prog,
-        usage=f"{prog} [package | module | module.Class ...] [flags]"
-        if listing
-        else f"{prog} --benchmark_methods=module.Class.method [flags] [-- benchmark flags]",
-        description="Print the benchmark methods of packages, modules or classes."
-        if listing
-        else "Run benchmark methods, each trial in a fresh process, and record the results.",
+        usage=f"{prog} {usage}",
+        description=description,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("--version", action="version", version=f"perfrun {__version__}")
-    if listing:
+    if command == "list":
         made.add_argument("names", nargs="*", help=argparse.SUPPRESS)
+    if command == "doctor":
+        made.add_argument(
+            "--for",
+            dest="names",
+            action="append",
+            metavar="KIND",
+            help="kinds of run to be judged for: local, container, compose, gpu, nightly",
+        )
     perfzero = made.add_argument_group("what to run (PerfZero's flags)")
     gcp = made.add_argument_group("PerfZero's Google Cloud flags: accepted when empty")
     for name, default, is_gcp, text in PERFZERO:

@@ -32,7 +32,7 @@ class Listing:
 
 def list_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun list`."""
-    plan = parse(argv, listing=True)
+    plan = parse(argv, command="list")
     launcher = make_launcher(plan)
     with Service(launcher, {"action": "describe"}, Paths()) as service:
         describe(service)  # says what is wrong with the interpreter, if anything is

@@ -100,7 +100,7 @@ class RunPlan:
     allow_empty: bool = False
     resume: bool = False
     benchmark_flags: tuple[str, ...] = ()  # what follows `--`
-    names: tuple[str, ...] = ()  # packages, modules and classes for `perfrun list`
+    names: tuple[str, ...] = ()  # what `perfrun list` lists; kinds of run for `perfrun doctor`
     flags: Mapping[str, Any] = field(default_factory=dict)  # for benchmark_info.flags
     argv: tuple[str, ...] = ()  # as typed, secrets removed
 

@@ -11,7 +11,12 @@ class Presence(str, Enum):
 
     FOUND = "found"
     MISSING = "missing"
-    UNKNOWN = "cannot tell"
+    UNKNOWN = "unknown"
+
+    @property
+    def words(self) -> str:
+        """As a person reads it."""
+        return "cannot tell" if self is Presence.UNKNOWN else self.value
 
 
 @dataclass(frozen=True, kw_only=True)

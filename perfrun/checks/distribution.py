@@ -29,6 +29,16 @@ def install_command(sysfs: Sysfs, packages: dict[str, str]) -> str | None:
     return None
 
 
+def kernel_argument_command(sysfs: Sysfs, argument: str) -> str:
+    """What puts an argument on the kernel's command line for good; takes a restart."""
+    if sysfs.exists("/usr/sbin/grubby") or sysfs.exists("/sbin/grubby"):
+        return f"sudo grubby --update-kernel=ALL --args={argument} && sudo reboot"
+    if sysfs.exists("/etc/default/grub"):
+        edit = f's/^GRUB_CMDLINE_LINUX="/&{argument} /'
+        return f"sudo sed -i '{edit}' /etc/default/grub && sudo update-grub && sudo reboot"
+    return f"on the host: add {argument} to the kernel's command line and restart"
+
+
 def _families(sysfs: Sysfs) -> list[str]:
     """Names of the distribution and of those it is made from, the nearest first: os-release(5)."""
     text = sysfs.text("/etc/os-release") or sysfs.text("/usr/lib/os-release") or ""

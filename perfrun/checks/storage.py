@@ -68,7 +68,7 @@ def huge_pages(sysfs: Sysfs) -> Check:
     mode = text.partition("[")[2].partition("]")[0] or None
     return Check(
         name="transparent_huge_pages",
-        wanted="transparent huge pages known",
+        wanted="transparent huge pages",
         presence=presence(True if mode else None),
         value=mode,
         why="`always` makes peaks larger and big arrays faster: compare figures of one mode only",

@@ -6,6 +6,7 @@ import ctypes
 import os
 
 from perfrun.checks.check import Check, Presence, presence
+from perfrun.checks.distribution import kernel_argument_command
 from perfrun.checks.sysfs import Sysfs
 
 _PARANOID = "/proc/sys/kernel/perf_event_paranoid"
@@ -32,7 +33,9 @@ def cgroup_version(sysfs: Sysfs) -> int | None:
     """2 where the one hierarchy has it all, 1 where the old ones do; see cgroups(7)."""
     if sysfs.exists("/sys/fs/cgroup/cgroup.controllers"):
         return 2
-    return 1 if sysfs.exists("/sys/fs/cgroup/memory") or sysfs.exists("/sys/fs/cgroup/cpu") else None
+    return (
+        1 if sysfs.exists("/sys/fs/cgroup/memory") or sysfs.exists("/sys/fs/cgroup/cpu") else None
+    )
 
 
 def cgroups(sysfs: Sysfs) -> Check:
@@ -44,7 +47,7 @@ def cgroups(sysfs: Sysfs) -> Check:
         presence=presence(None if version is None else version == 2),
         value=f"version {version}" if version else None,
         why="exact peaks of whole process trees; rootless engines get limits with version 2 only",
-        mend="add systemd.unified_cgroup_hierarchy=1 to the kernel's command line and restart"
+        mend=kernel_argument_command(sysfs, "systemd.unified_cgroup_hierarchy=1")
         if version == 1
         else None,
     )
@@ -170,7 +173,7 @@ def container(sysfs: Sysfs) -> Check:
         inside = "a container"
     return Check(
         name="in_container",
-        wanted="own place known",
+        wanted="container or host",
         presence=Presence.FOUND,
         value=f"in {inside}" if inside else "not in a container",
         why="in a container some of the machine cannot be seen or set; do that on the host",

@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from perfrun.document import Status, TrialResult
@@ -100,14 +100,18 @@ class Terminal:
         if not results:
             return
         rows = table_rows(results)
+        self.table(plain_table(rows), lambda: drawn(rows))
+
+    def table(self, plain: str, draw: Callable[[], Table]) -> None:
+        """Print a table: drawn on a terminal, as aligned text elsewhere."""
         if not self._live:
             with self._lock:
-                _write(self._stream, plain_table(rows))
+                _write(self._stream, plain)
             return
         # rich ends the process when the reader has gone: so it draws, and we write.
         with contextlib.suppress(OSError, ValueError, SystemExit):
             with self.console().capture() as captured:
-                self.console().print(drawn(rows))
+                self.console().print(draw())
             with self._lock:
                 _write(self._stream, captured.get())
 

@@ -18,10 +18,10 @@ M = "--benchmark_methods=pkg.mod.Class.method"
 HASH = "869bd07c17ffeab8183e93dddd0e0aa7ada2dede"
 
 
-def refused(*words: str, listing: bool = False) -> str:
+def refused(*words: str, command: str = "run") -> str:
     """Return the one line that the command line is refused with."""
     with pytest.raises(UsageError) as caught:
-        parse(words, listing=listing)
+        parse(words, command=command)
     text = str(caught.value)
     assert text
     assert "\n" not in text
@@ -384,16 +384,16 @@ def test_an_interpreter_in_a_closed_folder_is_refused_for_that(tmp_path: Path) -
     ],
 )
 def test_names_to_list_stand_anywhere(words: list[str]) -> None:
-    plan = parse(words, listing=True)
+    plan = parse(words, command="list")
     assert plan.names == ("a.b", "c")
     assert plan.python_path == ("p",)
     assert "names" not in plan.flags
 
 
 def test_a_list_needs_no_methods_but_knows_all_flags() -> None:
-    plan: RunPlan = parse([], listing=True)
+    plan: RunPlan = parse([], command="list")
     assert plan.names == ()
-    assert "--nonsense" in refused("--nonsense", listing=True)
+    assert "--nonsense" in refused("--nonsense", command="list")
 
 
 def test_parsing_touches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,140 @@
+"""`perfrun doctor`: what this machine offers and lacks for benchmarking, and what mends it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from perfrun.checks import software
+from perfrun.checks.check import Check, Presence
+from perfrun.checks.devices import device_checks
+from perfrun.checks.engines import ask_docker, engine_checks
+from perfrun.checks.processor import processor_checks
+from perfrun.checks.storage import storage_checks
+from perfrun.checks.sysfs import Sysfs
+from perfrun.checks.system import system_checks
+from perfrun.cli import parse
+from perfrun.environment import Paths, Service, describe
+from perfrun.errors import UsageError
+from perfrun.launchers.local import LocalLauncher
+from perfrun.plan import RunPlan
+from perfrun.probes.gpu import accelerators
+from perfrun.reports.checks import drawn_checks, mending, plain_checks
+from perfrun.reports.terminal import Terminal
+
+# What each kind of run cannot do without, by the names of checks.
+NEEDS = {
+    "local": ("python", "workspace"),
+    "container": ("engine", "workspace"),
+    "compose": ("engine", "compose", "workspace"),
+    "gpu": ("gpu",),
+    "nightly": ("workspace", "git"),
+}
+
+
+def doctor_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun doctor`: 1 when something is missing that the asked run needs."""
+    plan = parse(argv, command="doctor")
+    asked = kinds(plan)
+    needed = needs(plan, asked)
+    checks = examine(plan)
+    lacking = [c for c in checks if c.name in needed and c.presence is Presence.MISSING]
+    if plan.output_format == "json":
+        sys.stdout.write(json.dumps(document(checks, asked, needed)) + "\n")
+    else:
+        _print(checks, needed)
+        sys.stdout.write(_verdict(asked, lacking))
+    return 1 if lacking else 0
+
+
+def kinds(plan: RunPlan) -> tuple[str, ...]:
+    """What kinds of run are asked for: by `--for`, else by the flags of the run itself."""
+    named = [kind for words in plan.names for kind in words.split(",") if kind]
+    for kind in named:
+        if kind not in NEEDS:
+            raise UsageError(f"--for={kind}: must be one of {', '.join(NEEDS)}")
+    if named:
+        return tuple(dict.fromkeys(named))
+    return ("container" if getattr(plan, "image", None) else "local",)
+
+
+def needs(plan: RunPlan, asked: Sequence[str]) -> frozenset[str]:
+    """The names of the checks that must not be missing."""
+    needed = {name for kind in asked for name in NEEDS[kind]}
+    if plan.repos:
+        needed.add("git")
+    if getattr(plan, "gpus", None):
+        needed.add("gpu")
+    if "gpu" in needed and "engine" in needed:
+        needed.add("gpu_toolkit")
+    return frozenset(needed)
+
+
+def examine(plan: RunPlan, sysfs: Sysfs | None = None) -> tuple[Check, ...]:
+    """Look at everything. What cannot be looked at is a check that cannot tell, never an error."""
+    tree = sysfs or Sysfs()
+    with ThreadPoolExecutor(max_workers=3) as pool:  # each waits for a process of its own
+        docker, python = pool.submit(ask_docker), pool.submit(_python, plan.python)
+        git = pool.submit(software.git, tree)
+        devices = accelerators()
+        of_machine = processor_checks(tree)
+        of_storage, of_system = storage_checks(tree, plan.workspace), system_checks(tree)
+        said = docker.result()
+        return (
+            python.result(),
+            git.result(),
+            *of_storage,
+            *of_machine,
+            *of_system,
+            *engine_checks(tree, said),
+            *device_checks(tree, said, devices),
+        )
+
+
+def _python(path: str) -> Check:
+    """Ask the interpreter under test, in a process of its own, as a run does."""
+    try:
+        with Service(LocalLauncher(path), {"action": "describe"}, Paths()) as service:
+            return software.python(describe(service), None)
+    except UsageError as error:
+        return software.python(None, str(error))
+    except OSError as error:  # no folder for temporary files: no word on the interpreter
+        return software.python(None, f"could not be asked: {error}")
+
+
+def document(
+    checks: Sequence[Check], asked: Sequence[str], needed: frozenset[str]
+) -> dict[str, object]:
+    """What `--format=json` prints."""
+    return {
+        "for": list(asked),
+        "ok": not any(c.name in needed and c.presence is Presence.MISSING for c in checks),
+        "checks": [
+            {
+                "name": check.name,
+                "wanted": check.wanted,
+                "status": check.presence.value,
+                "needed": check.name in needed,
+                "value": check.value,
+                "why": check.why,
+                "mend": check.mend,
+            }
+            for check in checks
+        ],
+    }
+
+
+def _print(checks: Sequence[Check], needed: frozenset[str]) -> None:
+    Terminal(sys.stdout, sys.stderr, quiet=True).table(
+        plain_checks(checks, needed), lambda: drawn_checks(checks, needed)
+    )
+    sys.stdout.write(mending(checks))
+
+
+def _verdict(asked: Sequence[str], lacking: Sequence[Check]) -> str:
+    kind = " and ".join(asked)
+    if not lacking:
+        return f"\nA {kind} run has what it needs.\n"
+    return f"\nA {kind} run needs what is missing: {', '.join(c.wanted for c in lacking)}.\n"
