@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import shutil
+import re
+from pathlib import Path
 
 from perfrun.checks.check import Check, presence
 from perfrun.checks.distribution import install_command
 from perfrun.checks.engines import Said
 from perfrun.checks.sysfs import Sysfs
+from perfrun.gpu_support import GpuSupport, read_gpu_support
 from perfrun.probes.gpu import Accelerators
 
 _NVIDIA = "0x10de"
-_CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
 def device_checks(sysfs: Sysfs, said: Said, devices: Accelerators | None) -> list[Check]:
     """The GPUs that are there, and what gives them to containers."""
-    return [gpu(sysfs, devices), toolkit(sysfs, said, wanted=devices is not None)]
+    support = read_gpu_support(said.info or None, Path(sysfs.root or "/"))
+    return [gpu(sysfs, support, devices), toolkit(sysfs, support)]
 
 
-def gpu(sysfs: Sysfs, devices: Accelerators | None) -> Check:
+def gpu(sysfs: Sysfs, support: GpuSupport, devices: Accelerators | None) -> Check:
     """Whether there is a GPU with a working driver."""
     mend = None
     if devices is not None:
         models = sorted(set(devices.models))
         counts = [f"{devices.models.count(model)} x {model}" for model in models]
         value = f"{', '.join(counts)}, driver {devices.driver_version}"
-    elif sysfs.exists("/dev/kfd"):
-        value = "AMD, through /dev/kfd"
+    elif support.vendor is not None:
+        value = f"{support.vendor.value.upper()}: {', '.join(support.device_files)}"
     elif _has_nvidia_hardware(sysfs):
         value = "an NVIDIA device without a working driver"
         mend = install_command(
@@ -38,7 +40,7 @@ def gpu(sysfs: Sysfs, devices: Accelerators | None) -> Check:
     return Check(
         name="gpu",
         wanted="GPU",
-        presence=presence(devices is not None or bool(sysfs.exists("/dev/kfd"))),
+        presence=presence(devices is not None or support.vendor is not None),
         value=value,
         why="benchmarks that ask for one",
         mend=mend,
@@ -54,27 +56,31 @@ def _has_nvidia_hardware(sysfs: Sysfs) -> bool:
     )
 
 
-def toolkit(sysfs: Sysfs, said: Said, *, wanted: bool) -> Check:
-    """Whether containers can be given the GPUs: by CDI, or by NVIDIA's runtime."""
-    specified = any(
-        "nvidia.com/gpu" in (sysfs.text(f"{folder}/{name}") or "")
-        for folder in _CDI_FOLDERS
-        for name in sysfs.names(folder)
-        if name.endswith((".yaml", ".yml", ".json"))
-    )
-    runtime = "nvidia" in (said.info.get("Runtimes") or ())
-    ways = [way for way, there in (("CDI", specified), ("NVIDIA runtime", runtime)) if there]
-    has_tool = shutil.which("nvidia-ctk") is not None
+def toolkit(sysfs: Sysfs, support: GpuSupport) -> Check:
+    """Whether containers of this engine can be given the GPUs, and by which way."""
     mend = None
-    if wanted and not ways and has_tool:
-        mend = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-    elif wanted and not ways:
-        mend = install_command(sysfs, {"*": "nvidia-container-toolkit"})
+    if support.access is not None:
+        value = support.access.value
+    elif support.vendor is None:
+        value = "no GPU to give"
+    else:
+        value, mend = _no_access(sysfs, support)
     return Check(
         name="gpu_toolkit",
         wanted="GPU in containers",
-        presence=presence(bool(ways)),
-        value=", ".join(ways) or ("not set up" if has_tool else "no NVIDIA container toolkit"),
+        presence=presence(support.access is not None),
+        value=value,
         why="without it a container sees no GPU; CDI is the way for rootless engines",
         mend=mend,
     )
+
+
+def _no_access(sysfs: Sysfs, support: GpuSupport) -> tuple[str, str | None]:
+    """What is missing, and the command out of the sentence that says so."""
+    said = support.why_not or "no way into a container is known"
+    command = re.search(r"`(sudo [^`]*)`", said)
+    if command:
+        return said.partition(";")[0], command[1]
+    if not support.has_toolkit and "Toolkit" in said:
+        return said.partition(";")[0], install_command(sysfs, {"*": "nvidia-container-toolkit"})
+    return said, None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from perfrun.checks.check import Check, presence
 from perfrun.checks.distribution import install_command
 from perfrun.checks.sysfs import Sysfs
 from perfrun.checks.system import cgroup_version
+from perfrun.engine import find_rootless_socket, parse_document
 
 TIMEOUT_S = 5.0  # an engine that takes longer to say what it is will not start containers either
 _PACKAGES = {"*": "docker", "debian": "docker.io", "ubuntu": "docker.io", "fedora": "moby-engine"}
@@ -47,13 +47,11 @@ def ask_docker() -> Said:
     if shutil.which("docker") is None:
         return Said(has_client=False, info={})
     out, complaint = _docker("info", "--format", "{{json .}}")
-    try:
-        info = json.loads(out)
-    except ValueError:
-        info = {}
-    if not isinstance(info, dict) or not info.get("ServerVersion"):
-        errors = info.get("ServerErrors") if isinstance(info, dict) else None
-        complaint = "\n".join(errors or ()) or complaint
+    info = parse_document(out)
+    if not info.get("ServerVersion"):
+        if "host" in info and "version" in info:
+            complaint = "the command `docker` is Podman's; perfrun needs Docker's own"
+        complaint = "\n".join(info.get("ServerErrors") or ()) or complaint
         info = {}
     compose, _ = _docker("compose", "version", "--short")
     return Said(has_client=True, info=info, complaint=complaint, compose=compose.strip() or None)
@@ -107,9 +105,14 @@ def _no_engine(sysfs: Sysfs, said: Said) -> tuple[str, str | None]:
     if "permission denied" in said.complaint.lower():
         return "this user may not use it", "sudo usermod -aG docker $USER  # then log in again"
     lines = said.complaint.strip().splitlines() or ["docker info said nothing"]
-    mend = "sudo systemctl start docker"
+    socket = find_rootless_socket()
+    mend: str | None = "sudo systemctl start docker"
     if "/run/user/" in said.complaint:
         mend = "systemctl --user start docker"
+    elif "Podman" in said.complaint:
+        mend = install_command(sysfs, _PACKAGES)
+    elif socket is not None:
+        mend = f"export DOCKER_HOST=unix://{socket}"
     return lines[-1].strip(), mend
 
 

@@ -1,7 +1,7 @@
 """Figures about this machine that `perfrun doctor` and the runner both read.
 
-None where the kernel does not say. Sources: proc(5); Documentation/admin-guide/pm/cpufreq.rst,
-Documentation/accounting/psi.rst and Documentation/arch/x86/ of the kernel.
+None where the kernel does not say. Sources: proc(5); Documentation/admin-guide/pm/cpufreq.rst of
+the kernel. What a trial adds to its counters is in `probes.system`.
 """
 
 from __future__ import annotations
@@ -92,24 +92,6 @@ def _kilobytes(table: dict[str, str], name: str) -> int | None:
         return None
 
 
-def swapped_pages(sysfs: Sysfs) -> int | None:
-    """Pages that went to swap or came from it since boot."""
-    table = sysfs.table("/proc/vmstat")
-    try:
-        return int(table["pswpin"]) + int(table["pswpout"])
-    except (KeyError, ValueError):
-        return None
-
-
-def pressure_s(sysfs: Sysfs, resource: str) -> float | None:
-    """Seconds since boot in which some task waited for `cpu`, `memory` or `io` (PSI)."""
-    for line in (sysfs.text(f"/proc/pressure/{resource}") or "").splitlines():
-        if line.startswith("some"):
-            total = line.rpartition("total=")[2]
-            return int(total) / 1e6 if total.isdigit() else None
-    return None
-
-
 def governors(sysfs: Sysfs) -> tuple[str, ...]:
     """The frequency governors in use, each once; empty where frequencies are not ours to set."""
     found = (sysfs.text(f"{policy}/scaling_governor") for policy in policies(sysfs))
@@ -124,22 +106,6 @@ def policies(sysfs: Sysfs) -> tuple[str, ...]:
     """
     folder = f"{_CPUS}/cpufreq"
     return tuple(f"{folder}/{name}" for name in sysfs.names(folder, "policy*"))
-
-
-@lru_cache(maxsize=64)
-def _throttle_counters(sysfs: Sysfs) -> tuple[str, ...]:
-    found = []
-    for cpu in sysfs.names(_CPUS, "cpu[0-9]*"):
-        folder = f"{_CPUS}/{cpu}/thermal_throttle"
-        found += [f"{folder}/{name}" for name in sysfs.names(folder, "*_throttle_count")]
-    return tuple(found)
-
-
-def thermal_throttles(sysfs: Sysfs) -> int | None:
-    """How often a processor has slowed down for its heat, all cores and packages; Intel only."""
-    counts = [sysfs.number(path) for path in _throttle_counters(sysfs)]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
 
 
 def top_frequencies_khz(sysfs: Sysfs) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from perfrun.document import Environment
 from perfrun.probes.gpu import Accelerators
 
 FOUND, MISSING, UNKNOWN = Presence.FOUND, Presence.MISSING, Presence.UNKNOWN
+NOBODY = Said(has_client=False, info={})
 ROOTLESS = {"ServerVersion": "27.1", "SecurityOptions": ["name=seccomp", "name=rootless"]}
 USER = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers"
 
@@ -162,30 +163,49 @@ def two(model: str = "NVIDIA H200") -> Accelerators:
     )
 
 
-def gpu_files(**files: str) -> dict[str, Any]:
-    return {**LAPTOP, **files}
-
-
 def test_gpus_are_counted_by_model(tmp_path: Path) -> None:
-    found = devices.gpu(built(tmp_path, LAPTOP), two())
+    tree = built(tmp_path, LAPTOP)
+    found, _ = devices.device_checks(tree, NOBODY, two())
     assert (found.presence, found.value) == (FOUND, "2 x NVIDIA H200, driver 570.1")
 
 
 def test_a_device_without_a_driver_is_seen(tmp_path: Path) -> None:
     pci = "/sys/bus/pci/devices/0000:01:00.0"
     tree = built(tmp_path, {**LAPTOP, f"{pci}/vendor": "0x10de\n", f"{pci}/class": "0x030200\n"})
-    found = devices.gpu(tree, None)
+    found, _ = devices.device_checks(tree, NOBODY, None)
     assert (found.presence, found.mend) == (MISSING, "sudo apt-get install nvidia-driver")
     assert "without a working driver" in (found.value or "")
 
 
+CDI = "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ndevices:\n- name: all\n"
+
+
 @pytest.mark.parametrize(
-    ("files", "info", "expected", "value"),
+    ("files", "info", "expected", "value", "mend"),
     [
-        ({}, {}, MISSING, "no NVIDIA container toolkit"),
-        ({"/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\n"}, {}, FOUND, "CDI"),
-        ({"/etc/cdi/other.yaml": "kind: example.com/thing\n"}, {}, MISSING, "no NVIDIA"),
-        ({}, {"Runtimes": {"runc": {}, "nvidia": {}}}, FOUND, "NVIDIA runtime"),
+        ({}, {"ServerVersion": "1"}, MISSING, "no GPU to give", None),
+        (
+            {"/dev/nvidia0": ""},
+            {"ServerVersion": "1"},
+            MISSING,
+            "the NVIDIA Container Toolkit is not installed",
+            "sudo apt-get install nvidia-container-toolkit",
+        ),
+        ({"/dev/nvidia0": ""}, {}, MISSING, "no container engine answers", None),
+        (
+            {"/dev/nvidia0": "", "/etc/cdi/nvidia.yaml": CDI},
+            {"ServerVersion": "28", "CDISpecDirs": ["/etc/cdi"]},
+            FOUND,
+            "cdi",
+            None,
+        ),
+        (
+            {"/dev/nvidia0": ""},
+            {"ServerVersion": "28", "Runtimes": {"runc": {}, "nvidia": {}}},
+            FOUND,
+            "nvidia runtime",
+            None,
+        ),
     ],
 )
 def test_containers_get_gpus_by_cdi_or_by_the_runtime(
@@ -193,15 +213,14 @@ def test_containers_get_gpus_by_cdi_or_by_the_runtime(
     info: dict[str, Any],
     expected: Presence,
     value: str,
+    mend: str | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     tree = built(tmp_path, {**LAPTOP, **files})
-    found = devices.toolkit(tree, Said(has_client=True, info=info), wanted=True)
-    assert found.presence is expected
-    assert value in (found.value or "")
-    assert bool(found.mend) is (expected is MISSING)
+    _, found = devices.device_checks(tree, Said(has_client=True, info=info), None)
+    assert (found.presence, found.value, found.mend) == (expected, value, mend)
 
 
 def test_a_toolkit_that_is_there_is_only_to_be_set_up(
@@ -209,12 +228,10 @@ def test_a_toolkit_that_is_there_is_only_to_be_set_up(
 ) -> None:
     fake_docker(tmp_path, monkeypatch, "")
     (tmp_path / "bin" / "docker").rename(tmp_path / "bin" / "nvidia-ctk")
-    said = Said(has_client=False, info={})
-    found = devices.toolkit(built(tmp_path, LAPTOP), said, wanted=True)
-    assert (found.value, (found.mend or "").split()[:3]) == (
-        "not set up",
-        ["sudo", "nvidia-ctk", "cdi"],
-    )
+    said = Said(has_client=True, info={"ServerVersion": "28", "CDISpecDirs": ["/etc/cdi"]})
+    tree = built(tmp_path, {**LAPTOP, "/dev/nvidia0": ""})
+    _, found = devices.device_checks(tree, said, None)
+    assert found.mend == "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 
 def test_git_is_found_with_its_version_or_named(
