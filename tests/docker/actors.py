@@ -46,12 +46,17 @@ class Caller:
     gid: int
     groups: tuple[int, ...]
     home: Path
+    host: str = ""
+    """Address of the engine (DOCKER_HOST); empty: whatever `docker` takes by itself."""
+    harness_python: str = ""
+    """An interpreter with perfrun's libraries that this user may run."""
     settings: dict[str, str] = field(default_factory=dict)
     """Environment variables besides PATH and HOME."""
 
     def environment(self, **settings: str) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "DOCKER_HOST") if name in os.environ}
-        return {**kept, "HOME": str(self.home), **self.settings, **settings}
+        address = {"DOCKER_HOST": self.host} if self.host else {}
+        own = {"PATH": os.environ["PATH"], "HOME": str(self.home), **address}
+        return {**own, **self.settings, **settings}
 
     def identity(self) -> dict[str, Any]:
         """What subprocess needs to be this user."""
@@ -72,17 +77,33 @@ class Caller:
             **self.identity(),
         )
 
+    def try_run(self, *argv: str | Path, cwd: Path) -> Completed | None:
+        """The same, or None when this user cannot run such a program."""
+        try:
+            return self.run(*argv, cwd=cwd)
+        except OSError:
+            return None
+
+    def docker(self, *arguments: str) -> str:
+        """Asks this user's engine something; fails the test if it says no."""
+        done = self.run("docker", *arguments, cwd=self.home)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def perfrun(self, checkout: Path, *words: str, cwd: Path, **settings: str) -> Completed:
+        """Runs a checkout's perfrun on the host, not in a container."""
+        entry = checkout / "perfrun" / "benchmark.py"
+        return self.run(self.harness_python, entry, *words, cwd=cwd, **settings)
+
     def setup_py(self, checkout: Path, *flags: str, **settings: str) -> Completed:
         return self.run(self.python(), "-S", "setup.py", *flags, cwd=checkout, **settings)
 
     def python(self) -> str:
         """An interpreter that this user may run: that of the tests may lie in root's home."""
         for candidate in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-            try:
-                if self.run(candidate, "-c", "", cwd=self.home).returncode == 0:
-                    return candidate
-            except OSError:
-                continue
+            done = self.try_run(candidate, "-c", "", cwd=self.home)
+            if done is not None and done.returncode == 0:
+                return candidate
         pytest.fail(f"user {self.uid} can run no Python on this machine")
 
     def compose(self, checkout: Path, *words: str, **settings: str) -> Completed:
@@ -132,7 +153,7 @@ def docker_free(*argv: str, cwd: Path = REPOSITORY) -> str:
 
 
 def docker(*arguments: str) -> str:
-    """Asks the engine something; fails the test if it says no."""
+    """Asks the machine's own engine something; fails the test if it says no."""
     done = subprocess.run(("docker", *arguments), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

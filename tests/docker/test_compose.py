@@ -7,12 +7,14 @@ import os
 import pty
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from actors import Caller, copy_checkout, docker, make_repository, read_summary, results
+from actors import Caller, copy_checkout, make_repository, read_summary, results
+from engines import both_engines
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -21,17 +23,19 @@ NOOP = "--benchmark_methods=benchmarks.python.calibration.Calibration.noop"
 FIRST_IMAGE = "perfrun-test/first-run"
 
 
-def containers() -> str:
-    return docker("ps", "-aq", "--filter", "label=com.docker.compose.project=perfrun")
+def what_compose_made(user: Caller) -> list[str]:
+    """Containers, networks and volumes of these tests, running or not."""
+    ours = f"label=com.docker.compose.project={user.settings['COMPOSE_PROJECT_NAME']}"
+    listings = (("ps", "-aq"), ("network", "ls", "-q"), ("volume", "ls", "-q"))
+    return [
+        name for listing in listings for name in user.docker(*listing, "--filter", ours).split()
+    ]
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left_running(engine: str) -> Iterator[None]:
-    assert containers() == "", "another run of Compose is going on"
-    networks = docker("network", "ls", "-q")
+def nothing_is_left_behind(user: Caller) -> Iterator[None]:
     yield
-    assert containers() == ""
-    assert docker("network", "ls", "-q") == networks
+    assert what_compose_made(user) == []
 
 
 @pytest.fixture
@@ -41,10 +45,11 @@ def fresh(checkout: Path) -> Iterator[Path]:
     shutil.rmtree(checkout / "workspace", ignore_errors=True)
 
 
+@both_engines
 def test_the_first_run_builds_the_image_and_the_results_are_the_users(
     fresh: Path, user: Caller
 ) -> None:
-    subprocess.run(["docker", "image", "rm", FIRST_IMAGE], capture_output=True, check=False)
+    user.run("docker", "image", "rm", FIRST_IMAGE, cwd=fresh)
 
     done = user.compose(
         fresh,
@@ -64,6 +69,7 @@ def test_the_first_run_builds_the_image_and_the_results_are_the_users(
     assert user.owns(fresh / "workspace")
 
 
+@both_engines
 def test_a_later_run_prints_nothing_but_the_results(
     fresh: Path, user: Caller, torch_image: str
 ) -> None:
@@ -76,6 +82,7 @@ def test_a_later_run_prints_nothing_but_the_results(
     assert user.owns(fresh / "workspace")
 
 
+@both_engines
 def test_the_service_tensorflow_runs_without_naming_its_profile(
     fresh: Path, user: Caller, tensorflow_image: str
 ) -> None:
@@ -114,6 +121,7 @@ def test_another_owner_can_be_named(fresh: Path, root: Caller, torch_image: str)
     assert Caller(uid=77, gid=88, groups=(), home=fresh).owns(fresh / "workspace")
 
 
+@both_engines
 def test_a_workspace_elsewhere_belongs_to_its_own_owner(
     fresh: Path, workspace: Path, user: Caller, torch_image: str
 ) -> None:
@@ -125,21 +133,13 @@ def test_a_workspace_elsewhere_belongs_to_its_own_owner(
     assert not (fresh / "workspace").exists()
 
 
+@both_engines
 def test_the_exit_status_of_a_failed_benchmark_comes_through(
-    fresh: Path, place: Path, user: Caller, torch_image: str
+    fresh: Path, user: Caller, torch_image: str, theirs: list[str]
 ) -> None:
-    repository = place / "failing repository"
-    commit = make_repository(repository, user)
-
     done = user.compose(
         fresh,
-        "run",
-        "--rm",
-        "-v",
-        f"{repository}:/repos/theirs:ro",
-        "perfrun",
-        f"--git_repos=file:///repos/theirs;main;{commit}",
-        "--python_path=theirs",
+        *theirs,
         "--benchmark_methods=theirs.benchmarks.Theirs.broken,theirs.benchmarks.Theirs.quick",
         "--format=json",
     )
@@ -148,6 +148,7 @@ def test_the_exit_status_of_a_failed_benchmark_comes_through(
     assert [result["status"] for result in results(done.stdout)] == ["failed", "passed"]
 
 
+@both_engines
 def test_a_container_has_no_rights_to_speak_of(fresh: Path, user: Caller, torch_image: str) -> None:
     show = "cat /proc/self/status; ls /var/run/docker.sock"
     done = user.compose(fresh, "run", "--rm", "--entrypoint", "sh", "perfrun", "-c", show)
@@ -161,6 +162,7 @@ def test_a_container_has_no_rights_to_speak_of(fresh: Path, user: Caller, torch_
     assert "docker.sock" in done.stderr  # ls: there is none
 
 
+@both_engines
 def test_control_c_ends_the_trial_and_its_summary_says_so(
     fresh: Path, user: Caller, torch_image: str, endless: list[str]
 ) -> None:
@@ -173,6 +175,7 @@ def test_control_c_ends_the_trial_and_its_summary_says_so(
     assert user.owns(fresh / "workspace")
 
 
+@both_engines
 def test_stopping_the_container_ends_the_trial_and_its_summary_says_so(
     fresh: Path, user: Caller, torch_image: str, endless: list[str]
 ) -> None:
@@ -180,29 +183,35 @@ def test_stopping_the_container_ends_the_trial_and_its_summary_says_so(
     started = user.compose(fresh, "run", "--detach", *endless[1:])
     assert started.returncode == 0, started.stderr
     container = started.stdout.split()[-1]
-    wait_until(lambda: "endless has begun" in docker("logs", container))
+    wait_until(lambda: "endless has begun" in user.docker("logs", container))
 
     start_s = time.monotonic()
-    docker("stop", "--time", "60", container)
+    user.docker("stop", "--time", "60", container)
     took_s = time.monotonic() - start_s
 
-    wait_until(lambda: containers() == "")  # `--rm` takes effect a moment after the end
+    wait_until(lambda: what_compose_made(user) == [])  # `--rm` takes effect a moment after the end
     assert outcome_status(fresh / "workspace") == "interrupted"
     assert took_s < 20
 
 
 @pytest.fixture
-def endless(place: Path, user: Caller) -> Iterator[list[str]]:
-    """What to type after `docker compose` for a benchmark that never ends."""
-    repository = place / "endless repository"
-    commit = make_repository(repository, user)
+def theirs(place: Path, user: Caller) -> Iterator[list[str]]:
+    """What to type after `docker compose` to run benchmarks of somebody else's repository."""
+    folder = Path(tempfile.mkdtemp(prefix="their repository ", dir=place))
+    folder.chmod(0o755)
+    commit = make_repository(folder, user)
     yield [
-        *("run", "--rm", "-v", f"{repository}:/repos/theirs:ro", "perfrun"),
+        *("run", "--rm", "-v", f"{folder}:/repos/theirs:ro", "perfrun"),
         f"--git_repos=file:///repos/theirs;main;{commit}",
         "--python_path=theirs",
-        "--benchmark_methods=theirs.benchmarks.Theirs.endless",
     ]
-    shutil.rmtree(repository)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def endless(theirs: list[str]) -> list[str]:
+    """The same for a benchmark that never ends."""
+    return [*theirs, "--benchmark_methods=theirs.benchmarks.Theirs.endless"]
 
 
 def outcome_status(workspace: Path) -> str:
