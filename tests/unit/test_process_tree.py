@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.probes.process_tree import TreeSampler, TreeUsage, descendants
+from perfrun.probes.process_tree import TreeSampler, TreeUsage
+from perfrun.probes.tree_memory import descendants
 from perfrun.worker.procfs import memory_marks
 
 MIB = 2**20
@@ -162,8 +163,10 @@ def test_the_log_has_perfzeros_keys_first_and_grows_in_time(start: Start, tmp_pa
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert 2 <= len(lines) <= used.samples
     for line in lines:
-        assert list(line) == ["time", "rss", "vms", "cpu_percent", "tree_rss", "processes"]
-        assert [type(value) for value in line.values()] == [float, int, int, float, int, int]
+        keys = ["time", "rss", "vms", "cpu_percent", "tree_rss", "processes", "tree_pss"]
+        assert list(line) == keys
+        assert [type(value) for value in line.values()] == [float, int, int, float, int, int, int]
+        assert line["tree_pss"] == line["rss"]  # it is alone
         assert 100 * MIB < line["rss"] < line["vms"]
     times = [line["time"] for line in lines]
     assert times == sorted(times)
