@@ -131,7 +131,7 @@ class SharedMemory:
         self._savings_s = min(_PSS_SAVINGS_S, self._savings_s + (now - self._then) * _PSS_SHARE)
         self._then = now
         total = sum(resident for resident, _ in sizes.values())
-        anonymous = total - sum(shared for _, shared in sizes.values())
+        anonymous = _anonymous(sizes)
         largest = max(resident for resident, _ in sizes.values())
         self._alone_bytes = max(self._alone_bytes, largest)
         members = frozenset(pid for pid, (resident, _) in sizes.items() if resident)
@@ -148,8 +148,8 @@ class SharedMemory:
                 self.current_bytes = max(largest, min(total, then.pss_bytes + grown))
                 self.peak_bytes = max(self.peak_bytes, self.current_bytes)
             if self._is_worth_a_look(total, estimate):
-                self._look(sizes, anonymous)
-                self._trust_only_if_steady(sizes, sizes_of_children())
+                self._look(sizes)
+                self._trust_only_if_steady(sizes, {**sizes, **sizes_of_children()})
         self._previous = total
 
     def _is_worth_a_look(self, total: int, estimate: int) -> bool:
@@ -169,7 +169,7 @@ class SharedMemory:
             return False
         return self._faults.halted or perhaps > known * _FAST_GROWTH
 
-    def _look(self, sizes: Sizes, anonymous: int) -> None:
+    def _look(self, sizes: Sizes) -> None:
         begin = time.thread_time()
         total = sum(resident for resident, _ in sizes.values())
         pss, unreadable = 0, 0
@@ -178,7 +178,7 @@ class SharedMemory:
             unreadable += share is None
             pss += sizes[pid][0] if share is None else share
         self._faults.forget(self._members)
-        self._look_then = _Look(pss, max(0, total - pss), anonymous)
+        self._look_then = _Look(pss, max(0, total - pss), 0)
         self.unreadable = max(self.unreadable, unreadable)
         self.looks += 1
         spent = time.thread_time() - begin
@@ -193,9 +193,15 @@ class SharedMemory:
         if moved > look.pss_bytes * (_GROWTH - 1):
             self._look_then = None
             return
+        # What was added during the look is in PSS or is not: it does not count as growth since.
+        self._look_then = look._replace(anonymous_bytes=_anonymous(after))
         self.current_bytes = look.pss_bytes
         self._looked_bytes = max(self._looked_bytes, look.pss_bytes)
         self.peak_bytes = max(self.peak_bytes, look.pss_bytes)
+
+
+def _anonymous(sizes: Sizes) -> int:
+    return sum(resident - other for resident, other in sizes.values())
 
 
 class _Look(NamedTuple):

@@ -1,0 +1,157 @@
+"""Trees of real processes that share memory in every way there is, against what they truly hold.
+
+What is true is known from the programs: sizes that they allocate, and the kernel's mark of the
+parent. Every peak is held for 1.5 s; 0.25 s are promised on a machine that has time to look.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from perfrun.probes.process_tree import TreeSampler, TreeUsage
+from perfrun.probes.tree_memory import SharedMemory, Sizes, proportional_bytes
+from perfrun.worker.procfs import memory_marks
+
+MIB = 2**20
+HOLD = "1.5"
+SHARED = """
+import os, sys, time
+block = bytearray(b"x") * (300 << 20)
+def child():
+    {body}
+    time.sleep({hold}); os._exit(0)
+children = []
+for _ in range(3):
+    pid = os.fork()
+    if not pid: child()
+    children.append(pid)
+for pid in children: os.waitpid(pid, 0)
+"""
+SHARED_MEMORY = """
+import multiprocessing, time
+from multiprocessing import shared_memory
+def child(name):
+    block = shared_memory.SharedMemory(name=name)
+    block.buf[::4096] = b"x" * (200 << 8)
+    time.sleep({hold})
+if __name__ == "__main__":
+    block = shared_memory.SharedMemory(create=True, size=200 << 20)
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=child, args=(block.name,)) for _ in range(3)]
+    for one in children: one.start()
+    for one in children: one.join()
+    block.close(); block.unlink()
+"""
+
+
+def watched(source: str, log: Path) -> TreeUsage:
+    """Run a program to its end under the sampler."""
+    process = subprocess.Popen([sys.executable, "-c", source])
+    sampler = TreeSampler(process.pid, log)
+    sampler.start()
+    assert process.wait(60) == 0
+    return sampler.finish()
+
+
+def program(body: str) -> str:
+    return SHARED.format(body=body, hold=HOLD)
+
+
+def test_what_forked_children_share_counts_once(tmp_path: Path) -> None:
+    used = watched(program("pass"), tmp_path / "log")
+    assert used.peak_rss_bytes is not None
+    assert used.tree_peak_pss_bytes is not None
+    assert used.tree_peak_rss_bytes is not None
+    # The children have hardly anything of their own.
+    assert used.tree_peak_pss_bytes == pytest.approx(used.peak_rss_bytes, rel=0.03)
+    assert used.tree_peak_rss_bytes > 3.5 * used.peak_rss_bytes
+    assert used.most_processes == 4
+    assert 1 <= used.tree_pss_looks <= 20
+    assert used.tree_pss_unreadable == 0
+
+
+def test_what_a_child_adds_counts_for_each(tmp_path: Path) -> None:
+    used = watched(program('own = bytearray(b"y") * (60 << 20)'), tmp_path / "log")
+    assert used.peak_rss_bytes is not None
+    truth = used.peak_rss_bytes + 3 * 60 * MIB
+    assert used.tree_peak_pss_bytes == pytest.approx(truth, rel=0.03)
+
+
+def test_pages_that_a_child_writes_to_are_shared_no_more(tmp_path: Path) -> None:
+    # Resident memory does not change by that: only page faults tell.
+    body = 'time.sleep(0.7); block[:100 << 20:4096] = b"y" * (100 << 8)'
+    used = watched(program(body), tmp_path / "log")
+    assert used.peak_rss_bytes is not None
+    truth = used.peak_rss_bytes + 3 * 100 * MIB
+    assert used.tree_peak_pss_bytes == pytest.approx(truth, rel=0.03)
+
+
+def test_shared_memory_counts_once(tmp_path: Path) -> None:
+    used = watched(SHARED_MEMORY.format(hold=HOLD), tmp_path / "log")
+    assert used.tree_peak_pss_bytes is not None
+    assert used.tree_peak_rss_bytes is not None
+    # Five interpreters (multiprocessing has one that frees shared memory) share most of theirs.
+    assert 205 * MIB < used.tree_peak_pss_bytes < 250 * MIB
+    assert used.tree_peak_rss_bytes > 3 * 200 * MIB
+
+
+def test_executed_children_share_next_to_nothing(tmp_path: Path) -> None:
+    child = f"import time; block = bytearray(b'x') * (150 << 20); time.sleep({HOLD})"
+    source = f"""
+import subprocess, sys
+children = [subprocess.Popen([sys.executable, "-c", {child!r}]) for _ in range(2)]
+for one in children: one.wait()
+"""
+    used = watched(source, tmp_path / "log")
+    assert used.tree_peak_pss_bytes == pytest.approx(2 * 150 * MIB + 25 * MIB, rel=0.05)
+
+
+def test_children_that_are_killed_at_their_peak_were_seen(tmp_path: Path) -> None:
+    body = f'own = bytearray(b"y") * (100 << 20); time.sleep({HOLD}); os.kill(os.getpid(), 9)'
+    used = watched(program(body), tmp_path / "log")
+    assert used.peak_rss_bytes is not None
+    truth = used.peak_rss_bytes + 3 * 100 * MIB
+    assert used.tree_peak_pss_bytes == pytest.approx(truth, rel=0.03)
+
+
+def test_a_process_alone_is_never_looked_at(tmp_path: Path) -> None:
+    used = watched('import time; b = bytearray(b"x") * (50 << 20); time.sleep(0.5)', tmp_path / "l")
+    assert used.tree_pss_looks == 0
+    assert used.tree_peak_pss_bytes is None
+    assert used.most_processes == 1
+
+
+def test_looks_stay_within_their_budget() -> None:
+    """A tree that seems to grow for ever, with processes whose PSS takes long to read."""
+    memory = SharedMemory()
+    here = os.getpid()
+    begin = time.perf_counter()
+    size = 100 * MIB
+    while time.perf_counter() - begin < 2.0:
+        size += MIB  # resident memory rises by 1 % a step, so that looks are wanted all the time
+        sizes: Sizes = {here: (size, 0), os.getppid(): (size, 0)}
+        memory.follow(sizes, dict)
+        time.sleep(0.001)
+    assert memory.looks > 0
+    # What was saved up, what came in, and at most one look more than that.
+    assert memory.cpu_s < 0.4 + 0.002 * 2.0 + 0.2
+
+
+def test_pss_of_this_process_lies_below_its_resident_memory() -> None:
+    own = proportional_bytes(os.getpid())
+    assert own is not None
+    assert 0 < own <= (memory_marks()["peak_rss_bytes"] or 0)
+
+
+def test_pss_of_a_process_that_has_ended_is_nothing() -> None:
+    process = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert proportional_bytes(process.pid) == 0
+    process.wait()
+    assert proportional_bytes(process.pid) == 0
