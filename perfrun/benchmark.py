@@ -87,6 +87,7 @@ def _run(words: list[str]) -> int:
                     "name": trial.name,
                     "trial_id": trial.trial_id,
                     "status": trial.status.value,
+                    "grade": trial.grade,
                     "summary": trial.summary,
                 }
                 for trial in result.trials

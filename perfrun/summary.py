@@ -21,6 +21,7 @@ from perfrun.document import (
 )
 from perfrun.plan import RunPlan
 from perfrun.probes.machine import Machine
+from perfrun.quality import Quality
 
 HARNESS_NAME = "perfrun"
 
@@ -43,6 +44,7 @@ class TrialFacts:
     module_file: str | None = None
     module_sha256: str | None = None
     notes: tuple[str, ...] = ()
+    quality: Quality | None = None  # None when nothing was watched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +186,7 @@ def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "module_sha256": trial.module_sha256,
         "frameworks": [dict(framework) for framework in trial.frameworks],
         "notes": list(trial.notes),
+        "quality": asdict(trial.quality) if trial.quality else None,
         "git": [dict(checkout) for checkout in run.checkouts],
         "data": [dict(item) for item in run.data],
         "machine": asdict(run.machine),

@@ -14,11 +14,14 @@ from perfrun import collect
 from perfrun.document import Outcome, Status, TrialResult, Usage, to_json
 from perfrun.environment import Method, Paths
 from perfrun.errors import Interrupted
+from perfrun.findings.span import Span, span_between
 from perfrun.follow import Follower
 from perfrun.interruption import Interruption
 from perfrun.launchers.contract import Exit, Launcher, Running
 from perfrun.plan import RunPlan
+from perfrun.probes.disturbance import machine_state
 from perfrun.probes.process_tree import TreeSampler, TreeUsage
+from perfrun.quality import judge_quality
 from perfrun.storage import ResultFolder, Storage
 from perfrun.summary import RunFacts, TrialFacts, build_summary
 from perfrun.worker.procfs import memory_marks
@@ -49,7 +52,7 @@ class Surroundings:
 def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResult:
     """Run one trial and write its summary. Whatever the benchmark does is in the result."""
     kills_before = _oom_kills()
-    end, tree, why_not = _run_worker(run.plan, spec, around)
+    end, tree, span, why_not = _run_worker(run.plan, spec, around)
     left = collect.read_leftovers(spec.folder.path, spec.folder.private)
     if end is None:
         outcome = Outcome(status=Status.FAILED, reason=why_not, phase="start")
@@ -60,7 +63,10 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
     own_peak = memory_marks()["peak_rss_bytes"] or 0
     used = collect.usage(left, end, tree, own_peak_rss_bytes=own_peak)
     notes = collect.findings(left, end, outcome) if end else ()
-    return _write(run, spec, _facts(spec, left, outcome, used, notes), around.storage)
+    facts = _facts(spec, left, outcome, used, notes)
+    if span:
+        facts = replace(facts, quality=judge_quality(span, samples=used.samples))
+    return _write(run, spec, facts, around.storage)
 
 
 def recover_trial(
@@ -100,20 +106,22 @@ def recover_trial(
 
 def _run_worker(
     plan: RunPlan, spec: TrialSpec, around: Surroundings
-) -> tuple[Exit | None, TreeUsage | None, str]:
+) -> tuple[Exit | None, TreeUsage | None, Span | None, str]:
     folder = spec.folder.path
     try:
         process = _start(plan, spec, around)
     except OSError as error:
-        return None, None, f"the worker could not be started: {error}"
+        return None, None, None, f"the worker could not be started: {error}"
     pid = process.pid
     sampler = TreeSampler(pid, folder / "process_info.log") if pid else None
     if sampler:
         sampler.start()
+    before = machine_state(folder)
     with _followed(folder, around.streams):
         end = _wait(process, plan.timeout_s, around.interruption)
+        span = span_between(before, machine_state(folder), end)
         tree = sampler.finish() if sampler else None
-    return end, tree, ""
+    return end, tree, span, ""
 
 
 def _start(plan: RunPlan, spec: TrialSpec, around: Surroundings) -> Running:
