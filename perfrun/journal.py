@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,9 +59,10 @@ def fingerprint(plan: RunPlan) -> str:
 class Journal:
     """Appends events. A journal that cannot be written costs `--resume`, never the run."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, notify: Callable[[str], None] | None = None) -> None:
         self.path = path
         self.broken: str | None = None
+        self._notify = notify
 
     def begin(self, plan: RunPlan, pinned: Mapping[str, str]) -> None:
         """Write the first line."""
@@ -105,6 +106,8 @@ class Journal:
                 before = b"" if file.read(1) in (b"", b"\n") else b"\n"
                 file.write(before + json.dumps(event).encode() + b"\n")
         except OSError as error:
+            if self._notify and self.broken is None:  # said once: the next event fails, too
+                self._notify(f"--resume will not know all of this run: {error}")
             self.broken = str(error)
 
 

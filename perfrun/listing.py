@@ -27,7 +27,8 @@ class Listing:
     """What was found, and what could not be looked at."""
 
     methods: tuple[tuple[str, str], ...]  # name for --benchmark_methods, first line of its doc
-    errors: tuple[tuple[str, str], ...]  # module, why
+    errors: tuple[tuple[str, str], ...]  # module, why it cannot be imported
+    missing: tuple[tuple[str, str], ...] = ()  # module, which class it has not
 
 
 def list_command(argv: Sequence[str]) -> int:
@@ -51,7 +52,7 @@ def list_command(argv: Sequence[str]) -> int:
         sys.stdout.write(json.dumps(_document(found)) + "\n")
     else:
         _print(found)
-    return 0 if found.methods or not found.errors else 1
+    return 0 if found.methods or not (found.errors or found.missing) else 1
 
 
 def _discover(
@@ -118,22 +119,25 @@ def listing(answers: Sequence[dict[str, Any]]) -> Listing:
     """Put the workers' answers into names as `--benchmark_methods` takes them."""
     methods: list[tuple[str, str]] = []
     errors: list[tuple[str, str]] = []
+    missing: list[tuple[str, str]] = []
     for answer in answers:
         module = answer["target"]["module"]
         if "error" in answer:
-            errors.append((module, answer["error"]))
+            (missing if answer.get("is_missing") else errors).append((module, answer["error"]))
             continue
         for item in answer["methods"]:
             separator = ":" if "." in item["method"] else "."
             name = f"{module}.{item['class']}{separator}{item['method']}"
             methods.append((name, item["doc"]))
-    return Listing(methods=tuple(methods), errors=tuple(errors))
+    return Listing(methods=tuple(methods), errors=tuple(errors), missing=tuple(missing))
 
 
 def _document(found: Listing) -> dict[str, Any]:
     return {
         "methods": [{"name": name, "doc": doc} for name, doc in found.methods],
-        "errors": [{"module": module, "error": error} for module, error in found.errors],
+        "errors": [
+            {"module": module, "error": error} for module, error in (*found.errors, *found.missing)
+        ],
     }
 
 
@@ -143,6 +147,8 @@ def _print(found: Listing) -> None:
         sys.stdout.write(f"{name:<{width}}  {doc}".rstrip() + "\n")
     for module, error in found.errors:
         _say(f"perfrun: {module} cannot be imported: {error}")
+    for _, error in found.missing:
+        _say(f"perfrun: {error}")
 
 
 def _say(text: str) -> None:

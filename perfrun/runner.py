@@ -78,7 +78,8 @@ def _prepared(
     if plan.benchmark_flags:
         modules = [method.module for method in methods]
         environment.check_flags(launcher, modules, plan.benchmark_flags, paths)
-    journal = Journal(past.path if past else plan.workspace / "runs" / f"{run_id}.jsonl")
+    path = past.path if past else plan.workspace / "runs" / f"{run_id}.jsonl"
+    journal = Journal(path, screen.note)
     if not past:
         journal.begin(plan, {c.directory: c.git_hash for c in checkouts})
     if not stack.enter_context(journal.held()):

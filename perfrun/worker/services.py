@@ -31,12 +31,20 @@ def _discover_one(target: Dict[str, Any]) -> Answer:
     try:
         module = importlib.import_module(target["module"])
         if target.get("class_name"):
-            cls = getattr(module, target["class_name"])
+            cls = getattr(module, target["class_name"], None)
+            if not isinstance(cls, type):
+                return {"target": target, "error": _no_class(module, target), "is_missing": True}
             return {"target": target, "methods": class_methods(cls, target.get("pattern"))}
         folders = list(getattr(module, "__path__", ()))  # of a package
         return {"target": target, "methods": module_methods(module), "folders": folders}
     except BaseException as error:  # noqa: BLE001 - importing code may raise anything
         return {"target": target, "error": "%s: %s" % (type(error).__name__, error)}
+
+
+def _no_class(module: Any, target: Dict[str, Any]) -> str:
+    there = sorted({item["class"] for item in module_methods(module)})
+    hint = "; it has %s" % ", ".join(there) if there else ""
+    return "%s has no class %s%s" % (target["module"], target["class_name"], hint)
 
 
 def check_flags(order: Dict[str, Any]) -> int:

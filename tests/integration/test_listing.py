@@ -200,7 +200,7 @@ def test_a_filter_runs_the_same_methods_that_are_listed(world: World) -> None:
     ("words", "said"),
     [
         (["no.such.thing"], "No module named 'no'"),
-        (["pkg.cases.Nobody"], "Nobody"),
+        (["pkg.cases.Nobody"], "perfrun: pkg.cases has no class Nobody; it has Base, Good"),
         (["pkg/cases.py"], "is not a package, module or module.Class"),
         (["--python_path=nowhere"], "--python_path"),
     ],

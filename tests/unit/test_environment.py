@@ -206,8 +206,8 @@ def test_without_a_filter_no_worker_is_needed() -> None:
     ("selector", "says"),
     [
         ("cases.Cases.filter:nothing", "matches no method"),
-        ("cases.Missing.filter:.*", "AttributeError"),
-        ("cases.function.filter:.*", "matches no method"),
+        ("cases.Missing.filter:.*", "cases has no class Missing; it has Cases"),
+        ("cases.function.filter:.*", "cases has no class function"),
         ("missing.Cases.filter:.*", "ModuleNotFoundError"),
         ("raises.Cases.filter:.*", "ValueError: at import"),
         ("leaves.Cases.filter:.*", "SystemExit: 4"),

@@ -205,11 +205,16 @@ def test_names_with_line_ends_stay_on_one_line(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_cannot_be_written_says_so_and_stops_nothing(tmp_path: Path) -> None:
-    journal = begun(tmp_path, "1")
+    said: list[str] = []
+    journal = Journal(begun(tmp_path, "1").path, said.append)
     journal.path.unlink()
     journal.path.mkdir()
     journal.finished(("m.C.a", 1), tmp_path / "s.json")
+    journal.finished(("m.C.b", 1), tmp_path / "t.json")
     assert journal.broken
+    (note,) = said
+    assert note.startswith("--resume will not know all of this run: ")
+    assert str(journal.path) in note
     assert unfinished(tmp_path, PLAN) is None
 
 
