@@ -1,0 +1,119 @@
+"""The same method, in a container and in an interpreter of this machine: the same document."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from actors import REPOSITORY, Caller, read_summary, results
+from engines import Site, both_engines
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+METHODS = {
+    "torch": "benchmarks.torch.efficientnet.EfficientNetB0.inference",
+    "tensorflow": "benchmarks.tensorflow.efficientnet.EfficientNetB0.inference",
+}
+# What says where a trial ran; all else has the same keys everywhere.
+PLACE_ONLY = (
+    ("setup_info",),  # of the image, if there is one
+    ("benchmark_info", "flags"),  # --python and --workspace
+    ("benchmark_info", "harness_info"),  # of a clone, if it is one
+    ("perfrun", "container"),
+    ("perfrun", "environment", "distributions"),
+)
+
+
+@pytest.fixture(scope="session")
+def documents_of_this_machine(place: Path) -> dict[str, dict[str, Any]]:
+    return {}
+
+
+@pytest.fixture(params=sorted(METHODS))
+def framework(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def here(
+    framework: str,
+    place: Path,
+    documents_of_this_machine: dict[str, dict[str, Any]],
+    request: pytest.FixtureRequest,
+) -> dict[str, Any]:
+    """The document of a run without any container."""
+    if framework not in documents_of_this_machine:
+        python = request.getfixturevalue(f"{framework}_python")
+        ourselves = Caller(
+            uid=os.geteuid(),
+            gid=os.getegid(),
+            groups=tuple(os.getgroups()),
+            home=place,
+            harness_python=sys.executable,
+        )
+        with tempfile.TemporaryDirectory(dir=place) as workspace:
+            done = ourselves.perfrun(
+                REPOSITORY,
+                f"--workspace={workspace}",
+                f"--python={python}",
+                f"--benchmark_methods={METHODS[framework]}",
+                "--format=json",
+                cwd=place,
+            )
+            assert done.returncode == 0, done.stderr
+            (result,) = results(done.stdout)
+            documents_of_this_machine[framework] = read_summary(
+                {"summary": result["summary"].replace(workspace, "/workspace")}, Path(workspace)
+            )
+    return documents_of_this_machine[framework]
+
+
+@pytest.fixture
+def in_container(framework: str, site: Site) -> Iterator[dict[str, Any]]:
+    """The document of a run through Compose."""
+    site.image(framework)
+    service = {"torch": "perfrun", "tensorflow": "tensorflow"}[framework]
+    method = f"--benchmark_methods={METHODS[framework]}"
+    done = site.user.compose(site.checkout, "run", "--rm", service, method, "--format=json")
+    assert done.returncode == 0, done.stderr
+    (result,) = results(done.stdout)
+    yield read_summary(result, site.checkout / "workspace")
+    shutil.rmtree(site.checkout / "workspace")
+
+
+def keys(value: Any, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    """Every path of keys in a document, without those that depend on the place."""
+    if path in PLACE_ONLY or not isinstance(value, dict):
+        return {path}
+    return {path}.union(*(keys(each, (*path, key)) for key, each in value.items()))
+
+
+def metrics(document: dict[str, Any]) -> dict[str, Any]:
+    return {metric["name"]: metric for metric in document["benchmark_result"]["metrics"]}
+
+
+def reports(document: dict[str, Any]) -> list[tuple[set[str], int]]:
+    """What each report holds, without the times."""
+    return [(set(report), report["iters"]) for report in document["perfrun"]["reports"]]
+
+
+@both_engines
+def test_a_container_changes_nothing_but_where_it_ran(
+    here: dict[str, Any], in_container: dict[str, Any]
+) -> None:
+    assert keys(in_container) == keys(here)
+    assert list(in_container) == list(here)
+    for document in (here, in_container):
+        assert document["perfrun"]["outcome"]["status"] == "passed"
+        assert document["benchmark_result"]["wall_time"] > 0
+    assert list(metrics(in_container)) == list(metrics(here))
+    assert metrics(in_container)["parameters"] == metrics(here)["parameters"]
+    for key in ("name", "version"):
+        assert in_container["ml_framework_info"][key] == here["ml_framework_info"][key]
+    assert reports(in_container) == reports(here)
