@@ -9,9 +9,13 @@ from __future__ import annotations
 import numbers
 import os
 import sys
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from perfrun.worker.test_log import encode_entry
+
+if TYPE_CHECKING:  # imported at the first measurement: a method that takes no times starts faster
+    from perfrun.worker.measurement import Measurement
+    from perfrun.worker.measuring import Measuring
 
 PREFIX_VARIABLE = "TEST_REPORT_FILE_PREFIX"  # TensorFlow's name; PerfZero sets it too
 
@@ -69,6 +73,36 @@ class Benchmark:
             return
         # The whole name is in the file; a file's own name has 255 bytes, the prefix included.
         _write_new(prefix, os.fsdecode(os.fsencode(entry_name.replace("/", "__"))[:200]), data)
+
+    def measure(self, step: Callable[[], Any], **options: Any) -> "Measurement":
+        """Time a callable to its steady state, report it, and return what was found.
+
+        Options, all by keyword; docs/benchmarks.md explains them:
+
+        * `items_per_step`, `item`: throughput is items over the median; `item` names them.
+        * `name`: of the series and its report; the method's by default.
+        * `precision` (share of the median), `min_iterations`, `min_time_s`, `max_iterations`,
+          `max_time_s`: when to stop. `iterations`: exactly so many instead.
+        * `warmup`: exactly so many untimed iterations after the first call; found by default.
+        * `block_size`: steps in an iteration; found by default.
+        * `synchronize`: called to wait for a device that no framework in use knows of.
+        * `devices`: how many share the work.
+        * `gc`: `on` (as it is), `off`, or `between` the timed intervals.
+        * `report`: False leaves the report to the benchmark; `extras`, `metrics`: more for it.
+
+        Raises what the step raises, ValueError or TypeError for an option that makes no sense, and
+        RuntimeError when another measurement is running in this process.
+        """
+        with self.measuring(**options) as timer:
+            timer.run(step)
+        assert timer.measurement is not None
+        return timer.measurement
+
+    def measuring(self, **options: Any) -> "Measuring":
+        """Like `measure`, for a loop: `with self.measuring() as timer:`, `for _ in timer: ...`."""
+        from perfrun.worker.options import measuring
+
+        return measuring(self, self._reporting_method(), **options)
 
     def _reporting_method(self) -> str:
         """Name of the outermost function whose `self` is a benchmark: helpers may report."""

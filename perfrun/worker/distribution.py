@@ -1,0 +1,180 @@
+"""What a series of times says: its quantiles, and how well its median is known. Pure.
+
+The interval of the median is that of order statistics: exact for independent values whatever their
+distribution (the ranks come from the binomial distribution; David & Nagaraja, Order Statistics,
+3rd ed., 7.1). Times of one process are not independent: a slow moment makes its neighbours slow.
+So the ranks are moved apart by the square root of the series' correlation time, which is taken from
+the signs about the median (what the median depends on) and summed as in Geyer, Practical Markov
+Chain Monte Carlo (Statistical Science 7, 1992): as long as pairs of neighbouring lags are positive.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+_TAIL = 0.025  # on each side of a 95 % interval
+_PAIRS_PER_STRIDE = 32  # lags looked at one by one before the stride doubles
+# A quantile is a guess when hardly any value lies beyond it: one in ten, or in a hundred.
+NEEDED = {"p90": 10, "p99": 100}
+
+
+class Interval(NamedTuple):
+    """A 95 % confidence interval of a median."""
+
+    low: float
+    high: float
+
+
+class Distribution(NamedTuple):
+    """Figures of a series, in its own unit. None is unknown; `absent` says why."""
+
+    count: int
+    minimum: float
+    median: float
+    mean: float
+    p90: Optional[float]
+    p99: Optional[float]
+    maximum: float
+    interval: Optional[Interval]
+    correlation: float  # values per independent one; 1 when neighbours know nothing of each other
+    absent: Dict[str, str]
+
+    @property
+    def precision(self) -> Optional[float]:
+        """Half the interval's width as a share of the median."""
+        if self.interval is None or self.median <= 0:
+            return None
+        return (self.interval.high - self.interval.low) / 2.0 / self.median
+
+
+def describe(values: Sequence[float]) -> Distribution:
+    """Describe a series given in the order in which it was measured; at least one value."""
+    ordered = sorted(values)
+    count = len(ordered)
+    correlation = correlation_time(values, median_of(ordered))
+    interval = median_interval(ordered, correlation)
+    absent = {
+        name: "needs %d timed intervals, there are %d" % (needed, count)
+        for name, needed in NEEDED.items()
+        if count < needed
+    }
+    if interval is None:
+        absent["interval"] = "too few independent values: %d, each %.1f times like its neighbours" % (
+            count,
+            correlation,
+        )
+    return Distribution(
+        count=count,
+        minimum=ordered[0],
+        median=median_of(ordered),
+        mean=math.fsum(ordered) / count,
+        p90=None if "p90" in absent else quantile(ordered, 0.90),
+        p99=None if "p99" in absent else quantile(ordered, 0.99),
+        maximum=ordered[-1],
+        interval=interval,
+        correlation=correlation,
+        absent=absent,
+    )
+
+
+def median_of(ordered: Sequence[float]) -> float:
+    """The middle value, or the mean of the middle two."""
+    return quantile(ordered, 0.5)
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Interpolate linearly between the two nearest of the sorted values (numpy's default)."""
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
+    low, high = ordered[below], ordered[math.ceil(position)]
+    # Not past `high`, which rounding could do.
+    return min(high, low + (high - low) * (position - below))
+
+
+def median_interval(ordered: Sequence[float], correlation: float = 1.0) -> Optional[Interval]:
+    """Return a 95 % interval of the median, or None where the values are too few for one."""
+    count = len(ordered)
+    rank = _rank(count)
+    if rank is None:
+        return None
+    middle = (count - 1) / 2.0
+    below = math.floor(middle - (middle - rank) * math.sqrt(max(1.0, correlation)))
+    if below < 0:
+        return None
+    return Interval(ordered[below], ordered[count - 1 - below])
+
+
+def _rank(count: int) -> Optional[int]:
+    """Largest rank j (from 0) such that P(X <= j) <= 2.5 % for X of B(count, 1/2)."""
+    if count < 1:
+        return None
+    below = (count - 1) // 2
+    term = math.exp(
+        math.lgamma(count + 1)
+        - math.lgamma(below + 1)
+        - math.lgamma(count - below + 1)
+        - count * math.log(2.0)
+    )
+    # From the middle outwards: half of the distribution lies below it (when count is even, half of
+    # what is not the middle term itself).
+    probability = 0.5 if count % 2 else (1.0 - term * (count - below) / (below + 1)) / 2.0
+    while below >= 0 and probability > _TAIL:
+        probability -= term
+        term *= below / (count - below + 1.0)
+        below -= 1
+    return below if below >= 0 else None
+
+
+def correlation_time(values: Sequence[float], median: float) -> float:
+    """Return how many values carry the information of one independent value; at least 1.
+
+    The signs about the median are the bits of one large integer, so that a lag costs a shift and
+    a count of bits instead of a loop over the values.
+    """
+    count = len(values)
+    signs = "".join(["1" if value > median else "0" for value in values])
+    bits, ones = int(signs, 2), signs.count("1")
+    share = ones / count
+    variance = share * (1.0 - share)
+    if variance == 0.0:
+        return 1.0  # all values are equal, or none is above the median
+
+    def correlation(lag: int) -> float:
+        if lag >= count:
+            return 0.0
+        both = _ones(bits & (bits >> lag))
+        early, late = _ones(bits >> lag), _ones(bits & ((1 << (count - lag)) - 1))
+        covariance = both - share * (early + late) + (count - lag) * share * share
+        return covariance / count / variance
+
+    total, lag, stride, pairs = 0.0, 0, 1, 0
+    while lag < count:
+        pair = correlation(lag) + correlation(lag + 1)
+        if pair <= 0.0:
+            break
+        total += pair * stride
+        pairs += 1
+        lag += 2 * stride
+        if pairs % _PAIRS_PER_STRIDE == 0:
+            stride *= 2
+    return min(float(count), max(1.0, 2.0 * total - 1.0))
+
+
+def _ones(number: int) -> int:
+    return bin(number).count("1")
+
+
+def thinned(values: Sequence[float], limit: int) -> Tuple[List[float], int]:
+    """Return every k-th value such that no more than `limit` are left, and k."""
+    every = max(1, -(-len(values) // limit))
+    return list(values[::every]), every
+
+
+def grouped(values: Sequence[float], limit: int) -> Tuple[List[float], int]:
+    """Return medians of k neighbours such that no more than `limit` are left, and k."""
+    size = max(1, -(-len(values) // limit))
+    if size == 1:
+        return list(values), 1
+    starts = range(0, len(values), size)
+    return [median_of(sorted(values[start : start + size])) for start in starts], size

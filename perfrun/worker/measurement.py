@@ -1,0 +1,216 @@
+"""What a series says, as the benchmark gets it and as it is written down. Pure.
+
+The same function reads a whole series in the worker and, in the harness, one whose worker died.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from perfrun.worker.distribution import Distribution, describe, thinned
+from perfrun.worker.rows import Row
+from perfrun.worker.stopping import steady_part
+
+KEPT_TIMES = 10_000  # in a summary; the file of rows keeps all
+KEPT_WARMUP_TIMES = 1_000
+LOWER, HIGHER = "lower", "higher"
+
+
+def evaluate(rows: Sequence[Row]) -> Dict[str, Any]:
+    """Derive from raw rows everything that needs nothing else. Times are seconds per step."""
+    warm = [row for row in rows if row.steps < 0]
+    timed = [row for row in rows if row.steps > 0]
+    times = [row.wall_ns / 1e9 / row.steps for row in timed]
+    kept, every = thinned(times, KEPT_TIMES)
+    warm_times = [row.wall_ns / 1e9 / -row.steps for row in warm[1:]]
+    warm_kept, warm_every = thinned(warm_times, KEPT_WARMUP_TIMES)
+    facts: Dict[str, Any] = {
+        "first_call_s": warm[0].wall_ns / 1e9 if warm else None,
+        "warmup": {
+            "iterations": max(0, len(warm) - 1),
+            "steps": -sum(row.steps for row in warm[1:]),
+            "time_s": sum(row.wall_ns for row in warm[1:]) / 1e9,
+            "times_s": _rounded(warm_kept),
+            "every": warm_every,
+        },
+        "iterations": len(timed),
+        "steps": sum(row.steps for row in timed),
+        "timed_s": sum(row.wall_ns for row in timed) / 1e9,
+        "times_s": _rounded(kept),
+        "times_every": every,
+        "statistics": None,
+        "steadiness": None,
+        "cpu_s": None,
+        "device_time_s": None,
+    }
+    if timed:
+        facts.update(_evaluate_timed(timed, times))
+    return facts
+
+
+def _evaluate_timed(timed: Sequence[Row], times: List[float]) -> Dict[str, Any]:
+    kind, begin = steady_part(times)
+    steady = timed if begin is None else timed[begin:]
+    steps = sum(row.steps for row in steady)
+    on_device = sorted(row.device_ns / 1e9 / row.steps for row in steady if row.device_ns >= 0)
+    return {
+        "steadiness": {"kind": kind, "steady_from": begin},
+        "statistics": _statistics(describe(times if begin is None else times[begin:]), begin),
+        "cpu_s": sum(row.cpu_ns for row in steady) / 1e9 / steps,
+        "device_time_s": describe(on_device).median if on_device else None,
+    }
+
+
+def _statistics(found: Distribution, begin: Optional[int]) -> Dict[str, Any]:
+    interval = found.interval
+    return {
+        "of": "all timed iterations" if not begin else "the steady part, from iteration %d" % begin,
+        "count": found.count,
+        "median_s": found.median,
+        "median_low_s": interval.low if interval else None,
+        "median_high_s": interval.high if interval else None,
+        "precision": found.precision,
+        "mean_s": found.mean,
+        "p50_s": found.median,
+        "p90_s": found.p90,
+        "p99_s": found.p99,
+        "min_s": found.minimum,
+        "max_s": found.maximum,
+        "correlation": round(found.correlation, 3),
+        "absent": dict(found.absent),
+    }
+
+
+def _rounded(times: Sequence[float]) -> List[float]:
+    """To a picosecond: clocks have no more, and a summary need not spell out the noise."""
+    return [round(time, 12) for time in times]
+
+
+class Measurement:
+    """What one call of `measure` found. Times are in seconds per step; None is unknown.
+
+    `facts` is all of it, as it stands in the summary's `perfrun.series` (docs/results.md).
+    """
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self.facts: Dict[str, Any] = dict(facts)
+        statistics: Mapping[str, Any] = self.facts["statistics"]
+        self.name: str = self.facts["name"]
+        self.first_call_s: float = self.facts["first_call_s"]
+        self.warmup_s: float = self.facts["warmup"]["time_s"]
+        self.warmup_iterations: int = self.facts["warmup"]["iterations"]
+        self.iterations: int = self.facts["iterations"]
+        self.block_size: int = self.facts["block_size"]
+        self.times_s: List[float] = self.facts["times_s"]
+        self.median_s: float = statistics["median_s"]
+        self.mean_s: float = statistics["mean_s"]
+        self.p90_s: Optional[float] = statistics["p90_s"]
+        self.p99_s: Optional[float] = statistics["p99_s"]
+        self.min_s: float = statistics["min_s"]
+        self.max_s: float = statistics["max_s"]
+        self.median_low_s: Optional[float] = statistics["median_low_s"]
+        self.median_high_s: Optional[float] = statistics["median_high_s"]
+        self.precision: Optional[float] = statistics["precision"]
+        self.cpu_s: float = self.facts["cpu_s"]
+        self.device_time_s: Optional[float] = self.facts["device_time_s"]
+        self.items_per_step: float = self.facts["items_per_step"]
+        self.throughput: float = self.facts["throughput_per_s"]
+        self.throughput_per_device: float = self.facts["throughput_per_device_per_s"]
+        self.stopped_by: str = self.facts["stopped_by"]
+        self.steadiness: str = self.facts["steadiness"]["kind"]
+        self.steady: Optional[bool] = self.facts["steadiness"]["steady"]
+        self.steady_from: Optional[int] = self.facts["steadiness"]["steady_from"]
+        self.notes: List[str] = self.facts["notes"]
+
+    def report_arguments(
+        self,
+        extras: Optional[Mapping[str, Any]] = None,
+        metrics: Sequence[Mapping[str, Any]] = (),
+    ) -> Dict[str, Any]:
+        """Return arguments for `report_benchmark`; what is given here comes after our own."""
+        own = [
+            {"name": name, "value": metric["value"]}
+            for name, metric in self.facts["metrics"].items()
+        ]
+        notes: Dict[str, Any] = {
+            "steadiness": self.steadiness,
+            "stopped_by": self.stopped_by,
+            "block_size": self.block_size,
+        }
+        return {
+            "iters": self.facts["steps"],
+            "cpu_time": self.cpu_s,
+            "wall_time": self.median_s,
+            "throughput": self.throughput,
+            "metrics": own + [dict(metric) for metric in metrics],
+            "extras": dict(notes, **(extras or {})),
+        }
+
+    def __str__(self) -> str:
+        spread = "" if self.precision is None else " +- %.2g %%" % (100 * self.precision)
+        return "%s: %.4g s per step%s (median of %d), first call %.4g s, %s, stopped by %s" % (
+            self.name,
+            self.median_s,
+            spread,
+            self.facts["statistics"]["count"],
+            self.first_call_s,
+            self.steadiness if self.steady is not False else "NOT STEADY (%s)" % self.steadiness,
+            self.stopped_by,
+        )
+
+
+def derive(facts: Dict[str, Any]) -> Dict[str, Any]:
+    """Add what follows from an evaluated series: throughput, verdict on steadiness, metrics."""
+    statistics = facts["statistics"]
+    facts["throughput_per_s"] = facts["throughput_per_device_per_s"] = None
+    facts["metrics"] = {}
+    if statistics is None:
+        return facts
+    steadiness = facts["steadiness"]
+    steadiness["steady"] = _is_steady(steadiness, facts.get("recompilations") or {})
+    throughput = facts["items_per_step"] / statistics["median_s"] if statistics["median_s"] else 0.0
+    facts["throughput_per_s"] = throughput
+    facts["throughput_per_device_per_s"] = throughput / facts["devices"]
+    facts["metrics"] = _metrics(facts)
+    return facts
+
+
+def _is_steady(steadiness: Mapping[str, Any], recompilations: Mapping[str, Any]) -> Optional[bool]:
+    """None when the series is too short to say. What compiles while it is timed is not steady."""
+    if any(recompilations.values()):
+        return False
+    if steadiness["kind"] == "too_few":
+        return None
+    return steadiness["steady_from"] is not None
+
+
+def _metrics(facts: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
+    """What goes into the report: value, unit, and which direction is better."""
+    statistics = facts["statistics"]
+    seconds = {
+        "latency_median_s": statistics["median_s"],
+        "latency_mean_s": statistics["mean_s"],
+        "latency_p50_s": statistics["p50_s"],
+        "latency_p90_s": statistics["p90_s"],
+        "latency_p99_s": statistics["p99_s"],
+        "latency_min_s": statistics["min_s"],
+        "latency_max_s": statistics["max_s"],
+        "latency_median_low_s": statistics["median_low_s"],
+        "latency_median_high_s": statistics["median_high_s"],
+        "device_time_median_s": facts["device_time_s"],
+        "first_call_s": facts["first_call_s"],
+        "warmup_s": facts["warmup"]["time_s"],
+    }
+    item = facts["item"]
+    rates = {
+        "%ss_per_second" % item: facts["throughput_per_s"],
+        "%ss_per_second_per_device" % item: facts["throughput_per_device_per_s"],
+    }
+    metrics = {
+        name: {"value": value, "unit": "s", "direction": LOWER}
+        for name, value in seconds.items()
+        if value is not None
+    }
+    for name, value in rates.items():
+        metrics[name] = {"value": value, "unit": "%ss/s" % item, "direction": HIGHER}
+    return metrics

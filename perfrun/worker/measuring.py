@@ -1,0 +1,309 @@
+"""Time a step to its steady state: the loop behind `Benchmark.measure`.
+
+Inside a timed interval there are two readings of the clock, the steps, and the wait for the device;
+everything else (CPU time, the raw store, the decision to go on) lies between the intervals.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from itertools import repeat
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from perfrun.worker import serieswriter
+from perfrun.worker.distribution import median_of
+from perfrun.worker.garbage import MODES, GarbageWatch
+from perfrun.worker.measurement import Measurement, derive, evaluate
+from perfrun.worker.recompilation import Compilations, difference
+from perfrun.worker.stopping import FIRST, OVERHEAD_SHARE, TIMED, Limits, Progress
+from perfrun.worker.synchronise import Given, Synchroniser, find
+
+Step = Callable[[], Any]
+_clock = time.perf_counter_ns
+_cpu_clock = time.process_time_ns
+_EMPTY_INTERVALS = 51
+_LATE_SHARE = 0.05  # of a block: work found after the last one that the wait did not wait for
+
+# One measurement at a time in a process: two would measure each other.
+_turn = threading.Lock()
+_running: List[Tuple[int, str]] = []  # pid and name; a forked child inherits, and may measure
+
+
+def run_block(step: Step, count: int, sync: Synchroniser) -> Tuple[int, int, int]:
+    """Run the steps and wait for them; return nanoseconds of wall clock, CPU and device."""
+    returned = None
+    cpu_ns = _cpu_clock()
+    began_ns = _clock()
+    if sync.waits:
+        sync.begin()
+        # All but the last result are dropped at once, as a plain loop drops them.
+        for _ in repeat(None, count - 1):
+            step()
+        if count:
+            returned = step()
+        sync.finish(returned)
+        returned = None  # freeing it is part of the step
+    else:
+        for _ in repeat(None, count):
+            step()
+    wall_ns = _clock() - began_ns
+    cpu_ns = _cpu_clock() - cpu_ns
+    return wall_ns, cpu_ns, sync.device_ns()
+
+
+class Measuring:
+    """One series from its first call to its report; what `with benchmark.measuring()` gives.
+
+    `for _ in timer:` runs the loop's body as the step. After the `with`, `timer.measurement` holds
+    the result.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        limits: Limits,
+        folder: Optional[str],
+        facts: Mapping[str, Any],
+        synchronize: Given,
+        collector: str,
+        devices: Optional[int],
+        report: Callable[[Measurement], None],
+    ) -> None:
+        self._name = name
+        self._limits = limits.checked()
+        if collector not in MODES:
+            raise ValueError("gc is %r; it must be one of %s" % (collector, ", ".join(MODES)))
+        if synchronize is True or not (synchronize in (None, False) or callable(synchronize)):
+            raise TypeError("synchronize must be a function, None or False, not %r" % synchronize)
+        self._folder = folder
+        self._facts: Dict[str, Any] = {"name": name, **facts}
+        self._synchronize = synchronize
+        self._collector = collector
+        self._devices = devices
+        self._report = report
+        self._notes: List[str] = []
+        self._step: Optional[Step] = None
+        self._began = False
+        self._overhead_ns = 0.0
+        self._compiled: Dict[str, Optional[int]] = {}
+        self.measurement: Optional[Measurement] = None
+
+    def __enter__(self) -> "Measuring":
+        _take_turn(self._name)
+        try:
+            self._garbage = GarbageWatch(self._collector)
+            self._progress = Progress(self._limits)
+            self._writer = serieswriter.SeriesWriter(self._folder, self._header())
+            self._look_for_devices()
+            self._garbage.start()
+        except BaseException:
+            _end_turn()
+            raise
+        return self
+
+    def __exit__(self, kind: Any, error: Any, _trace: Any) -> None:
+        self._garbage.stop()
+        try:
+            if kind is None and not self._progress.times:
+                raise RuntimeError("%s: nothing was timed; write `for _ in timer: ...`" % self._name)
+            whole = kind is None and self._progress.stopped_by is not None
+            facts = self._finish(error, whole)
+        finally:
+            self._writer.close()
+            _end_turn()
+        if kind is None:
+            self.measurement = Measurement(facts)
+            self._report(self.measurement)
+
+    def run(self, step: Step) -> None:
+        """Time a callable; what it returns is made concrete where its framework needs that."""
+        self._step = step
+        self._begin()
+        count = self._progress.next_count()
+        while count:
+            wall_ns, cpu_ns, device_ns = run_block(step, count, self._sync)
+            if self._progress.phase is FIRST and not self._sync.is_current():
+                # The first step has loaded a framework or woken a device: wait for that, too.
+                began_ns = _clock()
+                self._look_for_devices()
+                self._sync.finish(None)
+                wall_ns += _clock() - began_ns
+            self._record(count, wall_ns, cpu_ns, device_ns)
+            count = self._progress.next_count()
+
+    def __iter__(self) -> Iterator[None]:
+        """Yield once for each step; the time between two yields is the step's."""
+        self._begin()
+        count = self._progress.next_count()
+        while count:
+            sync = self._sync
+            cpu_ns = _cpu_clock()
+            began_ns = _clock()
+            sync.begin()
+            for _ in repeat(None, count):
+                yield
+            sync.finish(None)
+            if self._progress.phase is FIRST and not sync.is_current():
+                self._look_for_devices()
+                self._sync.finish(None)
+            wall_ns = _clock() - began_ns
+            cpu_ns = _cpu_clock() - cpu_ns
+            self._record(count, wall_ns, cpu_ns, sync.device_ns())
+            count = self._progress.next_count()
+
+    def _begin(self) -> None:
+        if self._began:
+            raise RuntimeError("%s: one measurement is one loop; make a second one" % self._name)
+        if not hasattr(self, "_writer"):
+            raise RuntimeError("write `with self.measuring() as timer:` around the loop")
+        self._began = True
+        self._compilations = Compilations(self._step)
+        self._counters = self._compilations.read()
+        self._sync.finish(None)  # work queued before is not ours
+
+    def _record(self, count: int, wall_ns: int, cpu_ns: int, device_ns: int) -> None:
+        """Everything between two intervals."""
+        progress = self._progress
+        if progress.phase is TIMED:
+            self._writer.rows.append(wall_ns, cpu_ns, device_ns, count)
+            progress.add(count, wall_ns, _clock())
+            self._garbage.between()
+            return
+        self._writer.rows.append(wall_ns, cpu_ns, device_ns, -count)
+        counters = self._compilations.read()
+        compiled = any(difference(self._counters, counters).values())
+        self._counters = counters
+        if progress.phase is FIRST or not self._sync.is_current():
+            self._look_for_devices()
+            self._overhead_ns = self._measure_overhead()
+            progress.set_overhead(self._overhead_ns)
+        progress.add(count, wall_ns, _clock(), compiled)
+        if progress.phase is TIMED:
+            self._start_timed()
+
+    def _start_timed(self) -> None:
+        self._warmup_ns = sum(row.wall_ns for row in self._writer.rows.read()[1:])
+        self._counters = self._compilations.read()
+        self._writer.update(self._described())
+        self._garbage.start_timed(self._warmup_ns)
+
+    def _look_for_devices(self) -> None:
+        self._sync = find(self._synchronize)
+
+    def _measure_overhead(self) -> float:
+        """What an interval without any step takes: the timer's, and the wait's for an idle device."""
+        empty = [run_block(_nothing, 0, self._sync)[0] for _ in range(_EMPTY_INTERVALS)]
+        return median_of(sorted(map(float, empty)))
+
+    def _header(self) -> Dict[str, Any]:
+        """What is known before anything is timed."""
+        clock = time.get_clock_info("perf_counter")
+        return {
+            **self._facts,
+            "unit": "s per step",
+            "direction": "lower",
+            "clock": {
+                "name": "perf_counter",
+                "implementation": clock.implementation,
+                "resolution_s": clock.resolution,
+            },
+            "complete": False,
+            "stopped_by": None,
+            "target": self._limits._asdict(),
+            "notes": self._notes,
+        }
+
+    def _described(self) -> Dict[str, Any]:
+        """What the warm-up has shown."""
+        sync = self._sync
+        return {
+            "block_size": self._progress.block_size,
+            "device": sync.device,
+            "devices": self._devices or sync.device_count,
+            "synchronised_by": list(sync.names),
+            "cudnn_autotune": _cudnn_autotune(),
+            "timer": {"overhead_s": self._overhead_ns / 1e9, "share": None},
+        }
+
+    def _finish(self, error: Optional[BaseException], whole: bool) -> Dict[str, Any]:
+        """Bring all facts together and write them down."""
+        progress = self._progress
+        recompilations = difference(self._counters, self._compilations.read()) if self._began else {}
+        in_timed_part = progress.phase is TIMED
+        facts = {**self._header(), **self._described()}
+        facts["stopped_by"] = progress.stopped_by if error is None else "exception"
+        if error is None and progress.stopped_by is None:
+            facts["stopped_by"] = "left"  # the loop was left by `break`
+        facts["complete"] = whole
+        facts["recompilations"] = recompilations if in_timed_part else None
+        facts["gc"] = self._garbage.facts(progress.timed_ns) if in_timed_part else None
+        facts.update(evaluate(self._writer.rows.read()))
+        if progress.times:
+            block_ns = progress.timed_ns / len(progress.times)
+            share = self._overhead_ns / block_ns if block_ns else None
+            facts["timer"]["share"] = share
+            self._note_timer(share)
+            if error is None:
+                self._note_late_work(block_ns)
+        if self._writer.rows.trouble:
+            self._notes.append("not all raw times are on disk: %s" % self._writer.rows.trouble)
+        derive(facts)
+        self._writer.finish(facts)
+        return facts
+
+    def _note_timer(self, share: Optional[float]) -> None:
+        if share is None or share > 2 * OVERHEAD_SHARE:
+            self._notes.append(
+                "the timer takes %s of an interval; let block_size be larger"
+                % ("all" if share is None else "%.2g %%" % (100 * share))
+            )
+
+    def _note_late_work(self, block_ns: float) -> None:
+        """Whether work was still queued when the last interval ended: then all were too short."""
+        if self._synchronize is not False and self._sync.is_current():
+            return
+        whole = find(None)
+        began_ns = _clock()
+        whole.finish(None)
+        late_ns = _clock() - began_ns
+        began_ns = _clock()
+        whole.finish(None)
+        if late_ns - (_clock() - began_ns) > _LATE_SHARE * block_ns:
+            self._notes.append(
+                "a device was still working when the last interval had ended: the times are too "
+                "short (%s was not waited for)" % ", ".join(whole.names)
+            )
+
+
+def _nothing() -> None:
+    """An empty step."""
+
+
+def _take_turn(name: str) -> None:
+    with _turn:
+        if _running and _running[0][0] == os.getpid():
+            raise RuntimeError(
+                "%s cannot be measured while %s is: measurements are neither nested nor run from "
+                "several threads at a time" % (name, _running[0][1])
+            )
+        _running[:] = [(os.getpid(), name)]
+
+
+def _end_turn() -> None:
+    with _turn:
+        del _running[:]
+
+
+def _cudnn_autotune() -> Optional[bool]:
+    """PyTorch's flag: kernels chosen by trying, so that the first calls are slow. None: no CUDA."""
+    torch = sys.modules.get("torch")
+    try:
+        if torch is None or not torch.cuda.is_initialized():
+            return None
+        return bool(torch.backends.cudnn.benchmark)
+    except Exception:  # noqa: BLE001 - half an import
+        return None

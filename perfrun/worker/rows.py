@@ -1,0 +1,105 @@
+"""Raw times of a series, on disk as they are measured, whatever kills the process.
+
+A file of rows, each four signed 64-bit integers, little-endian:
+
+    wall_ns, cpu_ns, device_ns, steps
+
+`steps` is how many steps the interval held; negative before the timed part (the very first row is
+the first call, the other negative ones the warm-up). `device_ns` is -1 where no device was asked.
+The file is mapped into memory, so a row is with the kernel as soon as it is written; `steps` is
+written last, so a row without it is no row. `numpy.fromfile(path, "<i8").reshape(-1, 4)` reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import struct
+from typing import Any, List, NamedTuple, Optional
+
+_ROW = struct.Struct("<4q")
+_FIRST_ROWS = 1024
+SUFFIX = ".rows"
+
+
+class Row(NamedTuple):
+    """One interval."""
+
+    wall_ns: int
+    cpu_ns: int
+    device_ns: int
+    steps: int
+
+
+class Rows:
+    """Takes rows and keeps them, in a file if `path` is given and the disk takes it."""
+
+    def __init__(self, path: Optional[str] = None) -> None:
+        self._file = None if path is None else os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        self._buffer: Any = bytearray()
+        self._size = 0
+        self.trouble: Optional[str] = None  # why not all rows are in the file
+        self._grow()
+
+    def append(self, wall_ns: int, cpu_ns: int, device_ns: int, steps: int) -> None:
+        """Add a row: about a microsecond, once for each timed interval and outside of it."""
+        end = self._size + _ROW.size
+        if end > len(self._buffer):
+            self._grow()
+        _ROW.pack_into(self._buffer, self._size, wall_ns, cpu_ns, device_ns, steps)
+        self._size = end
+
+    def read(self) -> List[Row]:
+        """All rows so far."""
+        return _parsed(bytes(self._buffer[: self._size]))
+
+    def close(self) -> None:
+        """Cut the file to what is in it. The rows can no longer be read from here."""
+        if self._file is None:
+            return
+        self._buffer.close()
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, self._size)
+        os.close(self._file)
+        self._file = None
+
+    def _grow(self) -> None:
+        size = max(_FIRST_ROWS * _ROW.size, 2 * len(self._buffer))
+        if self._file is not None:
+            try:
+                self._map(size)
+                return
+            except OSError as error:
+                self._leave_file(str(error))
+        self._buffer = bytearray(self._buffer).ljust(size, b"\0")
+
+    def _map(self, size: int) -> None:
+        # Blocks first: writing to a mapped page that the disk has no place for is a SIGBUS.
+        assert self._file is not None
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._file, 0, size)
+        else:
+            os.ftruncate(self._file, size)
+        larger = mmap.mmap(self._file, size)
+        if self._size:
+            self._buffer.close()
+        self._buffer = larger
+
+    def _leave_file(self, why: str) -> None:
+        """Go on in memory; what is in the file stays there."""
+        self.trouble = why
+        kept = bytes(self._buffer[: self._size])
+        self.close()
+        self._buffer = kept
+
+
+def read_rows(path: str) -> List[Row]:
+    """Read a file of rows, also one whose writer was killed. Raises OSError."""
+    with open(path, "rb") as file:
+        return _parsed(file.read())
+
+
+def _parsed(data: bytes) -> List[Row]:
+    whole = len(data) - len(data) % _ROW.size
+    return [Row(*row) for row in _ROW.iter_unpack(data[:whole]) if row[3]]
