@@ -14,6 +14,7 @@ from typing import Any
 from perfrun.document import Metric, Outcome, Report, Status, Usage
 from perfrun.launchers.contract import Exit
 from perfrun.probes.process_tree import TreeUsage
+from perfrun.series import read_series
 from perfrun.summary import out_of_bounds
 from perfrun.worker.files import ASIDE, OUTCOME, STACK
 from perfrun.worker.test_log import TestLogError, decode_entries
@@ -29,6 +30,7 @@ class Leftovers:
 
     record: Mapping[str, Any]  # the worker's outcome; empty when it wrote none
     reports: tuple[Report, ...]
+    series: tuple[Mapping[str, Any], ...]
     stack: str | None
     stderr_tail: str | None
     notes: tuple[str, ...]
@@ -45,6 +47,7 @@ def read_leftovers(folder: Path, private: Path) -> Leftovers:
     return Leftovers(
         record=_record(private),
         reports=_reports(folder, notes),
+        series=read_series(private, notes),
         stack=_text(private / STACK, _STACK_BYTES),
         stderr_tail=_text(folder / "stderr.log", _TAIL_BYTES),
         notes=tuple(notes),

@@ -38,6 +38,7 @@ class TrialFacts:
     usage: Usage
     reports: tuple[Report, ...] = ()
     unsaved_reports: tuple[Mapping[str, Any], ...] = ()
+    series: tuple[Mapping[str, Any], ...] = ()  # one for each `Benchmark.measure`
     phases: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     framework: Mapping[str, Any] | None = None
     frameworks: tuple[Mapping[str, Any], ...] = ()
@@ -181,6 +182,7 @@ def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "phases": {name: dict(phase) for name, phase in trial.phases.items()},
         "reports": [_report(report) for report in trial.reports],
         "unsaved_reports": [dict(report) for report in trial.unsaved_reports],
+        "series": [dict(series) for series in trial.series],
         "usage": asdict(trial.usage),
         "module_file": trial.module_file,
         "module_sha256": trial.module_sha256,

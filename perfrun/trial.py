@@ -202,6 +202,7 @@ def _facts(
         usage=used,
         reports=left.reports,
         unsaved_reports=tuple(record.get("unsaved_reports", ())),
+        series=left.series,
         phases=record.get("phases", {}),
         framework=record.get("framework"),
         frameworks=tuple(record.get("frameworks", ())),

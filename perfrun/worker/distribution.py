@@ -29,7 +29,7 @@ class Interval(NamedTuple):
 class Distribution(NamedTuple):
     """Figures of a series, in its own unit. None is unknown; `absent` says why."""
 
-    count: int
+    size: int  # values
     minimum: float
     median: float
     mean: float
@@ -60,12 +60,15 @@ def describe(values: Sequence[float]) -> Distribution:
         if count < needed
     }
     if interval is None:
-        absent["interval"] = "too few independent values: %d, each %.1f times like its neighbours" % (
-            count,
-            correlation,
+        absent["interval"] = (
+            "too few independent values: %d, each %.1f times like its neighbours"
+            % (
+                count,
+                correlation,
+            )
         )
     return Distribution(
-        count=count,
+        size=count,
         minimum=ordered[0],
         median=median_of(ordered),
         mean=math.fsum(ordered) / count,

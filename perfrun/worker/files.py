@@ -16,6 +16,8 @@ RESERVED_BYTES = 128 * 1024
 OUTCOME = "outcome.json"
 ASIDE = "outcome.next"
 STACK = "stack.txt"  # where faulthandler writes
+SERIES = "series_"  # begin of the names of what `Benchmark.measure` leaves behind
+SERIES_VARIABLE = "PERFRUN_SERIES_DIR"  # set by the worker; children that measure inherit it
 REMOVED = "the benchmark removed its output folder; the reports and logs in it are lost"
 
 

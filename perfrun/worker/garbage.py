@@ -31,6 +31,7 @@ class GarbageWatch:
         self._seen = 0
         self._own: List[int] = [0, 0, 0]  # collections that `between` ran
         self._before: Optional[List[int]] = None
+        self._after: Optional[List[int]] = None
         self._mean_ns = 0.0
         self._source: Optional[str] = None
         self._callbacks: List[Any] = getattr(gc, "callbacks", [])
@@ -66,14 +67,15 @@ class GarbageWatch:
             self._own[generation] += 1
 
     def stop(self) -> None:
-        """Leave the collector as it was."""
+        """End the counting, and leave the collector as it was."""
+        self._after = _collections()
         self._forget()
         if self._was_enabled:
             gc.enable()
 
     def facts(self, timed_ns: int) -> Dict[str, Any]:
-        """What happened in the timed part so far, which took `timed_ns`."""
-        after, before = _collections(), self._before
+        """What happened in the timed part, which took `timed_ns`; to be asked after `stop`."""
+        after, before = self._after, self._before
         if after is None or before is None:
             counts = None
         else:
@@ -87,7 +89,7 @@ class GarbageWatch:
             spent_ns = None if counts is None or any(counts) else 0
         return {
             "mode": self._mode,
-            "enabled": gc.isenabled(),
+            "enabled": self._was_enabled and self._mode == "on",
             "collections": counts,
             "time_s": None if spent_ns is None else spent_ns / 1e9,
             "time_source": self._source,

@@ -21,7 +21,6 @@ def evaluate(rows: Sequence[Row]) -> Dict[str, Any]:
     warm = [row for row in rows if row.steps < 0]
     timed = [row for row in rows if row.steps > 0]
     times = [row.wall_ns / 1e9 / row.steps for row in timed]
-    kept, every = thinned(times, KEPT_TIMES)
     warm_times = [row.wall_ns / 1e9 / -row.steps for row in warm[1:]]
     warm_kept, warm_every = thinned(warm_times, KEPT_WARMUP_TIMES)
     facts: Dict[str, Any] = {
@@ -36,16 +35,22 @@ def evaluate(rows: Sequence[Row]) -> Dict[str, Any]:
         "iterations": len(timed),
         "steps": sum(row.steps for row in timed),
         "timed_s": sum(row.wall_ns for row in timed) / 1e9,
-        "times_s": _rounded(kept),
-        "times_every": every,
         "statistics": None,
         "steadiness": None,
         "cpu_s": None,
         "device_time_s": None,
+        **kept_times(rows),
     }
     if timed:
         facts.update(_evaluate_timed(timed, times))
     return facts
+
+
+def kept_times(rows: Sequence[Row]) -> Dict[str, Any]:
+    """The times of a summary: all of them, or every k-th of a very long series."""
+    times = [row.wall_ns / 1e9 / row.steps for row in rows if row.steps > 0]
+    kept, every = thinned(times, KEPT_TIMES)
+    return {"times_s": _rounded(kept), "times_every": every}
 
 
 def _evaluate_timed(timed: Sequence[Row], times: List[float]) -> Dict[str, Any]:
@@ -65,7 +70,7 @@ def _statistics(found: Distribution, begin: Optional[int]) -> Dict[str, Any]:
     interval = found.interval
     return {
         "of": "all timed iterations" if not begin else "the steady part, from iteration %d" % begin,
-        "count": found.count,
+        "count": found.size,
         "median_s": found.median,
         "median_low_s": interval.low if interval else None,
         "median_high_s": interval.high if interval else None,
@@ -114,8 +119,8 @@ class Measurement:
         self.cpu_s: float = self.facts["cpu_s"]
         self.device_time_s: Optional[float] = self.facts["device_time_s"]
         self.items_per_step: float = self.facts["items_per_step"]
-        self.throughput: float = self.facts["throughput_per_s"]
-        self.throughput_per_device: float = self.facts["throughput_per_device_per_s"]
+        self.throughput: Optional[float] = self.facts["throughput_per_s"]
+        self.throughput_per_device: Optional[float] = self.facts["throughput_per_device_per_s"]
         self.stopped_by: str = self.facts["stopped_by"]
         self.steadiness: str = self.facts["steadiness"]["kind"]
         self.steady: Optional[bool] = self.facts["steadiness"]["steady"]
@@ -168,9 +173,9 @@ def derive(facts: Dict[str, Any]) -> Dict[str, Any]:
         return facts
     steadiness = facts["steadiness"]
     steadiness["steady"] = _is_steady(steadiness, facts.get("recompilations") or {})
-    throughput = facts["items_per_step"] / statistics["median_s"] if statistics["median_s"] else 0.0
-    facts["throughput_per_s"] = throughput
-    facts["throughput_per_device_per_s"] = throughput / facts["devices"]
+    if statistics["median_s"] > 0:  # else the clock is too coarse for these steps
+        facts["throughput_per_s"] = facts["items_per_step"] / statistics["median_s"]
+        facts["throughput_per_device_per_s"] = facts["throughput_per_s"] / facts["devices"]
     facts["metrics"] = _metrics(facts)
     return facts
 
@@ -207,10 +212,8 @@ def _metrics(facts: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
         "%ss_per_second_per_device" % item: facts["throughput_per_device_per_s"],
     }
     metrics = {
-        name: {"value": value, "unit": "s", "direction": LOWER}
-        for name, value in seconds.items()
-        if value is not None
+        name: {"value": value, "unit": "s", "direction": LOWER} for name, value in seconds.items()
     }
     for name, value in rates.items():
         metrics[name] = {"value": value, "unit": "%ss/s" % item, "direction": HIGHER}
-    return metrics
+    return {name: metric for name, metric in metrics.items() if metric["value"] is not None}

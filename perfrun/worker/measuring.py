@@ -109,7 +109,9 @@ class Measuring:
         self._garbage.stop()
         try:
             if kind is None and not self._progress.times:
-                raise RuntimeError("%s: nothing was timed; write `for _ in timer: ...`" % self._name)
+                raise RuntimeError(
+                    "%s: nothing was timed; write `for _ in timer: ...`" % self._name
+                )
             whole = kind is None and self._progress.stopped_by is not None
             facts = self._finish(error, whole)
         finally:
@@ -195,7 +197,7 @@ class Measuring:
         self._sync = find(self._synchronize)
 
     def _measure_overhead(self) -> float:
-        """What an interval without any step takes: the timer's, and the wait's for an idle device."""
+        """What an interval without a step takes: the timer, and the wait for an idle device."""
         empty = [run_block(_nothing, 0, self._sync)[0] for _ in range(_EMPTY_INTERVALS)]
         return median_of(sorted(map(float, empty)))
 
@@ -232,7 +234,9 @@ class Measuring:
     def _finish(self, error: Optional[BaseException], whole: bool) -> Dict[str, Any]:
         """Bring all facts together and write them down."""
         progress = self._progress
-        recompilations = difference(self._counters, self._compilations.read()) if self._began else {}
+        recompilations = (
+            difference(self._counters, self._compilations.read()) if self._began else {}
+        )
         in_timed_part = progress.phase is TIMED
         facts = {**self._header(), **self._described()}
         facts["stopped_by"] = progress.stopped_by if error is None else "exception"

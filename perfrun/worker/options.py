@@ -6,9 +6,9 @@ import math
 import os
 from typing import Any, Dict, Mapping, Optional, Sequence
 
+from perfrun.worker.files import SERIES_VARIABLE
 from perfrun.worker.measurement import Measurement
 from perfrun.worker.measuring import Measuring
-from perfrun.worker.serieswriter import FOLDER_VARIABLE
 from perfrun.worker.stopping import Limits
 from perfrun.worker.synchronise import Given
 
@@ -70,7 +70,7 @@ def measuring(
             warmup=warmup,
             block_size=block_size,
         ),
-        folder=os.environ.get(FOLDER_VARIABLE),
+        folder=os.environ.get(SERIES_VARIABLE),
         facts=facts,
         synchronize=synchronize,
         collector=gc,
@@ -95,5 +95,3 @@ def _check_number(name: str, value: Any) -> None:
         raise TypeError("%s is %r; it must be a number" % (name, value))
     if not (value > 0 and math.isfinite(value)):
         raise ValueError("%s is %r; it must be above 0" % (name, value))
-
-

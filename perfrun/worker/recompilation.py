@@ -44,7 +44,7 @@ class Compilations:
     def _traces(self) -> Optional[int]:
         try:
             functions = list({id(found): found for found in _functions(self._step)}.values())
-            return sum(function.experimental_get_tracing_count() for function in functions)
+            return sum(int(function.experimental_get_tracing_count()) for function in functions)
         except Exception:  # noqa: BLE001 - a framework's counters never fail a benchmark
             return None
 

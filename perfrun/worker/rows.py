@@ -36,7 +36,8 @@ class Rows:
     """Takes rows and keeps them, in a file if `path` is given and the disk takes it."""
 
     def __init__(self, path: Optional[str] = None) -> None:
-        self._file = None if path is None else os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+        self._file = None if path is None else os.open(path, flags, 0o666)
         self._buffer: Any = bytearray()
         self._size = 0
         self.trouble: Optional[str] = None  # why not all rows are in the file

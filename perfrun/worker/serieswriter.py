@@ -9,11 +9,9 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Optional, Tuple
 
-from perfrun.worker.files import write_json
+from perfrun.worker.files import SERIES, write_json
 from perfrun.worker.rows import SUFFIX, Rows
 
-PREFIX = "series_"
-FOLDER_VARIABLE = "PERFRUN_SERIES_DIR"  # set by the worker; children that measure inherit it
 _LEFT_OUT = ("times_s",)  # they are in the rows
 
 
@@ -53,7 +51,7 @@ def _open(folder: Optional[str]) -> Tuple[Rows, Optional[str], Optional[str]]:
     """Take the first free number."""
     number = 1
     while folder:
-        base = os.path.join(folder, "%s%d" % (PREFIX, number))
+        base = os.path.join(folder, "%s%d" % (SERIES, number))
         try:
             return Rows(base + SUFFIX), base, None
         except FileExistsError:

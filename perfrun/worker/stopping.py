@@ -15,6 +15,7 @@ from perfrun.worker.distribution import describe, grouped, median_of
 from perfrun.worker.steadiness import classify
 
 OVERHEAD_SHARE = 0.001  # of a block, at most, that may be the timer's
+_LARGEST_BLOCK = 10**8  # steps; an empty loop of so many takes a second
 _GROWTH = 10  # a block is at most this many times the last one: first calls say little
 _MARGIN = 1.25  # blocks differ: aim above the least
 _NEXT_CHECK = 1.2  # the precision is looked at again when there are so many times more intervals
@@ -50,23 +51,24 @@ class Limits(NamedTuple):
         _check_whole("min_iterations", self.min_iterations, 1)
         _check_whole("max_iterations", self.max_iterations, 1)
         for name in ("precision", "min_time_s", "max_time_s"):
-            value = getattr(self, name)
-            if value is None and name == "precision":
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise TypeError("%s is %r; it must be a number" % (name, value))
-            if not value >= 0 or (value == 0 and name != "min_time_s"):
-                raise ValueError("%s is %r; it must be above 0" % (name, value))
+            _check_amount(name, getattr(self, name))
         if self.precision is not None and self.precision >= 1:
             raise ValueError("precision is %r; it is a share: 0.01 is 1 %%" % self.precision)
         for what in ("iterations", "time_s"):
             least, most = getattr(self, "min_" + what), getattr(self, "max_" + what)
-            if least > most:
-                # A maximum alone is enough to shorten a series.
-                default = getattr(Limits(), "min_" + what)
-                if least != default:
-                    raise ValueError("min_%s is %g, above max_%s, %g" % (what, least, what, most))
+            # A maximum alone is enough to shorten a series: the default minimum gives way.
+            if least > most and least != Limits._field_defaults["min_" + what]:
+                raise ValueError("min_%s is %g, above max_%s, %g" % (what, least, what, most))
         return self
+
+
+def _check_amount(name: str, value: Any) -> None:
+    if value is None and name == "precision":
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError("%s is %r; it must be a number" % (name, value))
+    if not value >= 0 or (value == 0 and name != "min_time_s"):
+        raise ValueError("%s is %r; it must be above 0" % (name, value))
 
 
 def _check_whole(name: str, value: Any, least: int) -> None:
@@ -132,11 +134,12 @@ class Progress:
 
     def _resize(self, steps: int, wall_ns: int) -> None:
         """Let the block grow until it is long enough."""
-        if wall_ns >= self._least_block_ns:
+        if wall_ns >= self._least_block_ns or steps >= _LARGEST_BLOCK:
             self._settling = False
             return
         wanted = _MARGIN * self._least_block_ns * steps / max(1, wall_ns)
-        self.block_size = max(steps + 1, min(math.ceil(wanted), steps * _GROWTH))
+        growth = min(math.ceil(wanted), steps * _GROWTH, _LARGEST_BLOCK)
+        self.block_size = max(steps + 1, growth)
         self._warm = []
 
     def _settled(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator
 
 from perfrun.worker import procfs
 from perfrun.worker.author import PREFIX_VARIABLE
-from perfrun.worker.files import STACK, OutcomeFile
+from perfrun.worker.files import SERIES_VARIABLE, STACK, OutcomeFile
 from perfrun.worker.frameworks import loaded_frameworks, main_framework
 from perfrun.worker.profiler import WindowedProfiler
 from perfrun.worker.reports import ReportKeeper
@@ -77,6 +77,7 @@ class Trial:
             instance = self.benchmark_class(**self.order["constructor"])
         bound = getattr(instance, method["name"])
         os.environ[PREFIX_VARIABLE] = os.path.join(self.order["output_dir"], "proto_")
+        os.environ[SERIES_VARIABLE] = self.order["private_dir"]
         self.keeper.watch(type(instance))
         self._before_method()
         profiler = WindowedProfiler(

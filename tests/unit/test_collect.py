@@ -28,7 +28,7 @@ ENDED = Exit(
     max_rss_bytes=50 * MIB,
     strays=(),
 )
-NOTHING = Leftovers(record={}, reports=(), stack=None, stderr_tail=None, notes=())
+NOTHING = Leftovers(record={}, reports=(), series=(), stack=None, stderr_tail=None, notes=())
 DONE = {"complete": True, "phase": "method", "error": None}
 RAISED = {
     **DONE,

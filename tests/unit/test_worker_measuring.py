@@ -1,0 +1,539 @@
+"""`Benchmark.measure` on steps whose times are known: sleeps, a made-up device, made garbage."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfrun import Benchmark
+from perfrun.series import read_series
+from perfrun.worker.author import PREFIX_VARIABLE
+from perfrun.worker.files import SERIES_VARIABLE
+from perfrun.worker.measurement import derive, evaluate
+from perfrun.worker.rows import Row, Rows, read_rows
+from perfrun.worker.test_log import decode_entries
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT: dict[str, Any] = {"min_time_s": 0, "max_time_s": 0.2}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A trial's private folder, and its reports beside it."""
+    private = tmp_path / 'it\'s "private"\n'
+    private.mkdir()
+    monkeypatch.setenv(SERIES_VARIABLE, str(private))
+    monkeypatch.setenv(PREFIX_VARIABLE, str(tmp_path / "proto_"))
+    return private
+
+
+def only_series(folder: Path) -> dict[str, Any]:
+    notes: list[str] = []
+    (series,) = read_series(folder, notes)
+    assert not notes
+    return dict(series)
+
+
+def metrics(entry: dict[str, Any]) -> dict[str, float]:
+    return {metric["name"]: metric["value"] for metric in entry["metrics"]}
+
+
+class Device:
+    """Works behind the program's back, on a thread of its own, as an accelerator does."""
+
+    def __init__(self, work_s: float) -> None:
+        self._work_s = work_s
+        self._queue: deque[None] = deque()
+        self._changed = threading.Condition()
+        self._pending = 0
+        self._ended = False
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def launch(self) -> None:
+        with self._changed:
+            self._pending += 1
+            self._queue.append(None)
+            self._changed.notify_all()
+
+    def synchronize(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._pending)
+
+    def end(self) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._ended)
+                if not self._queue:
+                    return
+                self._queue.popleft()
+            time.sleep(self._work_s)
+            with self._changed:
+                self._pending -= 1
+                self._changed.notify_all()
+
+
+def test_a_sleep_of_known_length_reads_back(folder: Path) -> None:
+    found = Benchmark().measure(lambda: time.sleep(0.02), items_per_step=3, iterations=12, warmup=1)
+    assert 0.02 <= found.min_s <= found.median_s < 0.06
+    assert found.first_call_s >= 0.02
+    assert found.warmup_s >= 0.02
+    assert (found.iterations, found.warmup_iterations, found.block_size) == (12, 1, 1)
+    assert found.stopped_by == "iterations"
+    assert found.throughput is not None
+    assert found.throughput * found.median_s == pytest.approx(3, rel=1e-12)
+    assert found.cpu_s < 0.01
+    assert len(found.times_s) == 12
+    assert found.p90_s is not None
+    assert found.p99_s is None
+    assert found.facts["statistics"]["absent"] == {"p99": "needs 100 timed intervals, there are 12"}
+
+
+def test_the_report_is_what_perfzeros_readers_read(folder: Path, tmp_path: Path) -> None:
+    class Sleeps(Benchmark):
+        def nap(self) -> None:
+            self.measure(
+                lambda: time.sleep(0.002),
+                items_per_step=8,
+                iterations=40,
+                extras={"why": "test"},
+                metrics=[{"name": "known", "value": 7, "min_value": 7}],
+            )
+
+    Sleeps().nap()
+    (entry,) = decode_entries((tmp_path / "proto_Sleeps.nap").read_bytes())
+    found = metrics(entry)
+    assert entry["name"] == "Sleeps.nap"
+    assert entry["iters"] == 40
+    assert entry["wall_time"] == found["latency_median_s"] == found["latency_p50_s"]
+    assert entry["throughput"] == found["examples_per_second"]
+    assert found["examples_per_second_per_device"] == found["examples_per_second"]
+    assert entry["wall_time"] * entry["throughput"] == pytest.approx(8, rel=1e-12)
+    assert found["latency_min_s"] <= found["latency_median_s"] <= found["latency_max_s"]
+    if "latency_median_low_s" in found:  # else neighbours were so alike that there is none
+        assert found["latency_median_low_s"] <= found["latency_median_s"]
+        assert found["latency_median_s"] <= found["latency_median_high_s"]
+    assert {"latency_mean_s", "latency_p90_s", "first_call_s", "warmup_s", "known"} <= set(found)
+    extras = {extra["name"]: extra["value"] for extra in entry["extras"]}
+    assert extras["why"] == "test"
+    assert {"steadiness", "stopped_by", "block_size"} <= set(extras)
+    series = only_series(folder)
+    assert series["report"] == "Sleeps.nap"
+    assert series["complete"] is True
+    assert {name: m["value"] for name, m in series["metrics"].items()} == {
+        name: value for name, value in found.items() if name != "known"
+    }
+    assert {m["unit"] for m in series["metrics"].values()} == {"s", "examples/s"}
+    assert series["metrics"]["examples_per_second"]["direction"] == "higher"
+    assert series["metrics"]["first_call_s"]["direction"] == "lower"
+
+
+def test_a_loop_as_context_manager_reads_the_same_length(folder: Path) -> None:
+    with Benchmark().measuring(name="loop", iterations=7, warmup=2) as timer:
+        for _ in timer:
+            time.sleep(0.02)
+    found = timer.measurement
+    assert found is not None
+    assert (found.iterations, found.warmup_iterations) == (7, 2)
+    assert 0.02 <= found.median_s < 0.06
+    assert only_series(folder)["name"] == "loop"
+
+
+def test_short_steps_are_timed_in_blocks_and_the_timer_is_a_thousandth_of_them() -> None:
+    calls = 0
+
+    def step() -> None:
+        nonlocal calls
+        calls += 1
+
+    found = Benchmark().measure(step, **SHORT)
+    assert found.block_size > 50
+    assert found.facts["timer"]["overhead_s"] > 0
+    assert found.facts["timer"]["share"] <= 0.002  # the mean of a busy machine; 0.001 is the aim
+    assert calls == found.facts["steps"] + found.facts["warmup"]["steps"] + 1
+    assert found.facts["steps"] == found.block_size * found.iterations
+    assert 1e-9 < found.median_s < 1e-5
+
+
+def test_the_slow_start_of_a_step_is_kept_apart() -> None:
+    waits = iter([0.2, 0.1, 0.05])
+    found = Benchmark().measure(lambda: time.sleep(next(waits, 0.01)), iterations=15, warmup=2)
+    assert found.first_call_s >= 0.2
+    assert found.warmup_s >= 0.15
+    assert found.max_s < 0.1
+
+
+def test_work_that_runs_behind_the_call_is_waited_for() -> None:
+    device = Device(0.02)
+    try:
+        found = Benchmark().measure(
+            device.launch, synchronize=device.synchronize, iterations=5, warmup=2, block_size=1
+        )
+    finally:
+        device.end()
+    assert found.min_s >= 0.02
+    assert found.first_call_s >= 0.02
+    assert found.facts["synchronised_by"] == ["synchronize="]
+
+
+def test_without_the_wait_only_launches_would_be_timed() -> None:
+    # The mistake that waiting prevents: the test above must be able to fail.
+    device = Device(0.02)
+    try:
+        found = Benchmark().measure(device.launch, iterations=5, warmup=2, block_size=1)
+    finally:
+        device.end()
+    assert found.min_s < 0.01
+
+
+def test_work_queued_before_is_not_counted() -> None:
+    device = Device(0.1)
+    try:
+        device.launch()
+        device.launch()
+        found = Benchmark().measure(
+            device.launch, synchronize=device.synchronize, iterations=2, warmup=0, block_size=1
+        )
+    finally:
+        device.end()
+    assert found.first_call_s < 0.19
+
+
+class Framework:
+    """A stand-in for PyTorch with a device of its own: what the real one does without a GPU."""
+
+    __version__ = "2.13"
+
+    def __init__(self, device: Device) -> None:
+        self.accelerator = self
+        self.cuda = self
+        self._device = device
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def current_accelerator(self) -> Any:
+        return type("device", (), {"type": "mps"})
+
+    def synchronize(self) -> None:
+        self._device.synchronize()
+
+
+def test_a_device_is_waited_for_without_being_asked_for_and_when_loaded_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = Device(0.02)
+
+    def step() -> None:
+        if "torch" not in sys.modules:  # a framework that the first step imports
+            monkeypatch.setitem(sys.modules, "torch", Framework(device))
+        device.launch()
+
+    try:
+        found = Benchmark().measure(step, iterations=5, warmup=1, block_size=1)
+        assert found.first_call_s >= 0.02
+        assert found.min_s >= 0.02
+        assert found.facts["synchronised_by"] == ["torch.accelerator.synchronize"]
+        told = Benchmark().measure(step, synchronize=False, iterations=5, warmup=1, block_size=1)
+    finally:
+        device.end()
+    assert told.median_s < 0.02
+    assert any("the times are too short" in note for note in told.notes)
+
+
+def make_cycles() -> None:
+    for _ in range(3000):
+        cycle: list[Any] = []
+        cycle.append(cycle)
+
+
+def test_garbage_collections_in_the_timed_part_are_counted() -> None:
+    found = Benchmark().measure(make_cycles, iterations=20, warmup=5, block_size=1).facts["gc"]
+    assert found["mode"] == "on"
+    assert sum(found["collections"]) >= 20
+    assert found["time_s"] > 0
+    assert 0 < found["share"] <= 1
+
+
+@pytest.mark.parametrize("mode", ["off", "between"])
+def test_the_collector_can_be_kept_out_of_the_intervals_and_is_put_back(mode: str) -> None:
+    before = sum(generation["collections"] for generation in gc.get_stats())
+    options = {"iterations": 20, "warmup": 2, "block_size": 1}
+    found = Benchmark().measure(make_cycles, gc=mode, **options).facts["gc"]
+    assert set(found["collections"]) == {0}
+    assert gc.isenabled()
+    ran = sum(generation["collections"] for generation in gc.get_stats()) - before
+    assert (ran >= 15) == (mode == "between")  # one or two follow when it is back
+    assert not [callback for callback in gc.callbacks if "Garbage" in repr(callback)]
+
+
+def test_a_step_that_raises_leaves_its_series_and_an_untouched_collector(folder: Path) -> None:
+    calls = 0
+
+    def step() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 9:
+            raise ValueError("on purpose")
+
+    with pytest.raises(ValueError, match="on purpose"):
+        Benchmark().measure(step, block_size=1, warmup=2, gc="off")
+    assert gc.isenabled()
+    series = only_series(folder)
+    assert (series["complete"], series["stopped_by"], series["iterations"]) == (
+        False,
+        "exception",
+        5,
+    )
+    assert Benchmark().measure(lambda: None, iterations=3).iterations == 3  # and can go on
+
+
+KILLED = """
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from perfrun import Benchmark
+calls = 0
+def step():
+    global calls
+    calls += 1
+    if calls > int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.001)
+Benchmark().measure(step, block_size=1, warmup=4, name="killed")
+"""
+
+
+@pytest.mark.parametrize(("calls", "timed"), [(65, 60), (3, 0), (0, 0)])
+def test_a_killed_process_leaves_every_time_it_had_taken(
+    folder: Path, calls: int, timed: int
+) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(ROOT), str(calls)], check=False)
+    assert done.returncode == -9
+    series = only_series(folder)
+    assert (series["name"], series["complete"], series["stopped_by"]) == ("killed", False, None)
+    assert series["iterations"] == len(series["times_s"]) == timed
+    assert (series["first_call_s"] is None) == (calls == 0)
+    if timed:
+        assert series["warmup"]["iterations"] == 4
+        assert series["statistics"]["median_s"] >= 0.001
+        assert series["metrics"]["latency_median_s"]["value"] >= 0.001
+        assert series["block_size"] == 1
+    else:
+        assert series["statistics"] is None
+        assert series["metrics"] == {}
+
+
+def test_measurements_cannot_be_nested(folder: Path) -> None:
+    def nested() -> None:
+        Benchmark().measure(lambda: None)
+
+    with pytest.raises(RuntimeError, match="inner cannot be measured while outer is"):
+        Benchmark().measure(lambda: Benchmark().measure(lambda: None, name="inner"), name="outer")
+    with pytest.raises(RuntimeError, match="neither nested nor run from several threads"):
+        Benchmark().measure(nested)
+
+
+def test_a_second_thread_waits_for_nobody_and_is_refused() -> None:
+    raised: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            Benchmark().measure(lambda: None, name="other")
+        except RuntimeError as error:
+            raised.append(error)
+
+    def step() -> None:
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+
+    Benchmark().measure(step, name="first", iterations=1, warmup=0)
+    assert [str(error).partition(":")[0] for error in raised] == [
+        "other cannot be measured while first is"
+    ] * 2
+
+
+def test_several_measurements_have_names_of_their_own(folder: Path, tmp_path: Path) -> None:
+    class Several(Benchmark):
+        def method(self) -> None:
+            for _ in range(2):
+                self.measure(lambda: None, iterations=2)
+            for _ in range(2):
+                self.measure(lambda: None, iterations=2, name="named")
+
+    Several().method()
+    names = ["method", "method_2", "named", "named_2"]
+    assert [series["name"] for series in read_series(folder, [])] == names
+    assert sorted(path.name for path in tmp_path.glob("proto_*")) == [
+        f"proto_Several.{name}" for name in names
+    ]
+
+
+def test_without_a_harness_it_measures_in_memory_and_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(PREFIX_VARIABLE, raising=False)
+    monkeypatch.delenv(SERIES_VARIABLE, raising=False)
+    found = Benchmark().measure(lambda: None, iterations=20, name="here")
+    assert len(found.times_s) == 20
+    assert capsys.readouterr().out.startswith("Benchmark.here ")
+    assert str(found).startswith("here: ")
+
+
+def test_a_report_can_be_left_to_the_benchmark(folder: Path, tmp_path: Path) -> None:
+    found = Benchmark().measure(lambda: None, iterations=2, report=False)
+    assert not list(tmp_path.glob("proto_*"))
+    assert only_series(folder)["report"] is None
+    mine = found.report_arguments({"note": 1}, [{"name": "x", "value": 2}])
+    assert mine["extras"]["note"] == 1
+    assert mine["metrics"][-1] == {"name": "x", "value": 2}
+
+
+def test_leaving_the_loop_early_is_said_and_an_empty_one_is_an_error(folder: Path) -> None:
+    with Benchmark().measuring(block_size=1, warmup=1) as timer:
+        for number, _ in enumerate(timer):
+            if number == 6:
+                break
+    assert timer.measurement is not None
+    assert (timer.measurement.stopped_by, timer.measurement.facts["complete"]) == ("left", False)
+    with pytest.raises(RuntimeError, match="nothing was timed"), Benchmark().measuring():
+        pass
+    with pytest.raises(RuntimeError, match="write `with"):
+        next(iter(Benchmark().measuring()))
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({"items_per_step": 0}, ValueError, "items_per_step is 0"),
+        ({"items_per_step": "8"}, TypeError, "items_per_step is '8'"),
+        ({"devices": 0}, ValueError, "devices is 0"),
+        ({"gc": "never"}, ValueError, "gc is 'never'; it must be one of on, off, between"),
+        ({"synchronize": True}, TypeError, "synchronize must be a function"),
+        ({"iterations": 0}, ValueError, "iterations is 0"),
+        ({"iteration": 5}, TypeError, "iteration"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_before_anything_runs(
+    options: dict[str, Any], kind: type[Exception], said: str
+) -> None:
+    calls: list[None] = []
+    with pytest.raises(kind, match=said):
+        Benchmark().measure(lambda: calls.append(None), **options)
+    assert not calls
+
+
+def test_throughput_is_shared_by_the_devices() -> None:
+    found = Benchmark().measure(
+        lambda: time.sleep(0.001), items_per_step=10, devices=4, iterations=5, report=False
+    )
+    assert found.throughput is not None
+    assert found.throughput_per_device == pytest.approx(found.throughput / 4)
+
+
+def test_a_disk_that_takes_nothing_does_not_stop_a_measurement(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(SERIES_VARIABLE, str(tmp_path / "absent"))
+    found = Benchmark().measure(lambda: None, iterations=5, report=False)
+    assert found.iterations == 5
+    assert "not all raw times are on disk" in found.notes[-1]
+
+
+def test_rows_grow_and_are_all_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.rows"
+    rows = Rows(str(path))
+    for number in range(5000):
+        rows.append(number, number + 1, -1, 2)
+    in_memory = rows.read()
+    assert read_rows(str(path)) == in_memory  # before it is closed, as after a kill
+    rows.close()
+    assert read_rows(str(path)) == in_memory
+    assert in_memory[4999] == Row(4999, 5000, -1, 2)
+    assert path.stat().st_size == 5000 * 32
+
+
+def test_rows_go_on_in_memory_when_the_disk_is_full(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = Rows(str(tmp_path / "x.rows"))
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    for number in range(3000):
+        rows.append(number, 0, -1, 1)
+    assert [row.wall_ns for row in rows.read()] == list(range(3000))
+    assert rows.trouble is not None
+    assert len(read_rows(str(tmp_path / "x.rows"))) == 1024
+
+
+row = st.builds(
+    lambda wall, cpu, share, steps: Row(
+        wall, cpu, -1 if share is None else int(wall * share), steps
+    ),
+    st.integers(1, 10**10),
+    st.integers(0, 10**10),
+    st.one_of(st.none(), st.floats(0, 1)),
+    st.integers(1, 1000),
+)
+
+
+@given(st.lists(row, min_size=1, max_size=200), st.floats(0.1, 1e6), st.integers(1, 64))
+@settings(max_examples=100)
+def test_latency_times_throughput_is_the_items_and_the_device_is_never_slower_than_the_clock(
+    rows: list[Row], items: float, devices: int
+) -> None:
+    facts = derive({"items_per_step": items, "item": "x", "devices": devices, **evaluate(rows)})
+    median_s = facts["statistics"]["median_s"]
+    assert facts["throughput_per_s"] * median_s == pytest.approx(items, rel=1e-9)
+    assert facts["throughput_per_device_per_s"] * devices == pytest.approx(
+        facts["throughput_per_s"], rel=1e-9
+    )
+    assert len(facts["times_s"]) == facts["iterations"] == len(rows)
+    assert facts["steps"] == sum(r.steps for r in rows)
+    on_device = [r for r in rows if r.device_ns >= 0]
+    if len(on_device) == len(rows):
+        assert facts["device_time_s"] <= median_s * (1 + 1e-9)
+    json.dumps(facts, allow_nan=False)
+
+
+def test_ten_thousand_rows_are_evaluated_soon() -> None:
+    rows = [Row(10**6 + number % 97, 10**6, -1, 1) for number in range(10_000)]
+    began = time.process_time()
+    evaluate(rows)
+    assert time.process_time() - began < 1.0  # 0.1 s on an idle machine
+
+
+def test_importing_the_author_api_does_not_import_the_loop() -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from perfrun import Benchmark;"
+        "print([m for m in sys.modules if m.startswith('perfrun')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT)], capture_output=True, text=True, check=True
+    )
+    assert "measur" not in done.stdout
+    assert "stopping" not in done.stdout
