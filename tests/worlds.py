@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ENTRY = str(ROOT / "perfrun" / "benchmark.py")
@@ -148,6 +151,21 @@ def _finished(code: int, out: bytes, err: bytes) -> Finished:
     return Finished(
         code, out.decode("utf-8", "backslashreplace"), err.decode("utf-8", "backslashreplace")
     )
+
+
+def find_python(version: str) -> str:
+    """Return an interpreter of that version, one behind a version manager's shim included."""
+    name = f"python{version}"
+    found = shutil.which(name)
+    candidates = [found] if found else []
+    if found and Path(found).parent.name == "shims":
+        versions = Path(found).parent.parent / "versions"
+        candidates += map(str, sorted(versions.glob(f"{version}.*/bin/{name}")))
+    for candidate in candidates:
+        done = subprocess.run([candidate, "-c", "import ssl"], capture_output=True, check=False)
+        if done.returncode == 0:
+            return candidate
+    pytest.skip(f"no {name} on this machine")
 
 
 def wait_until(condition: Callable[[], Any]) -> None:

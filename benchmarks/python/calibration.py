@@ -10,7 +10,6 @@ import sys
 import time
 from typing import Any
 
-from benchmarks import timing
 from benchmarks.knob import Knob
 from benchmarks.python import memory_holder
 from perfrun import Benchmark
@@ -44,7 +43,9 @@ class Calibration(Benchmark):
 
     def sleep(self) -> None:
         """Sleep ten times for 50 ms: the timing loop must read the same length back."""
-        timed = timing.measure(lambda: time.sleep(SLEEP_S), warmup=0, iterations=10)
+        timed = self.measure(
+            lambda: time.sleep(SLEEP_S), warmup=0, iterations=10, block_size=1, report=False
+        )
         lowest, highest = SLEEP_ERROR_LIMITS_S
         error = {
             "name": "sleep_error_s",
@@ -52,7 +53,7 @@ class Calibration(Benchmark):
             "min_value": lowest,
             "max_value": highest,
         }
-        self.report_benchmark(**timing.report(timed, 1, (error,)), extras={"sleep_s": SLEEP_S})
+        self.report_benchmark(**timed.report_arguments({"sleep_s": SLEEP_S}, (error,)))
 
     def noop(self) -> None:
         """Do nothing: what is left is the runner's own cost."""

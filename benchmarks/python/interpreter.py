@@ -7,7 +7,6 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import timing
 from benchmarks.knobs import Settings
 from perfrun import Benchmark
 
@@ -67,19 +66,23 @@ class Interpreter(Benchmark):
 
     def _run(self, step: Callable[[], None], operations: int) -> None:
         warmup = self._settings.value("warmup", 3)
-        timed = timing.measure(
-            step, warmup=warmup, iterations=self._settings.value("iterations", 50)
+        timed = self.measure(
+            step,
+            items_per_step=operations,
+            item="operation",
+            warmup=warmup,
+            iterations=self._settings.value("iterations", 50),
+            block_size=1,
+            report=False,
         )
         per_operation = {"name": "operation_median_s", "value": timed.median_s / operations}
-        self.report_benchmark(
-            **timing.report(timed, operations, (per_operation,)),
-            extras={
-                "operations_per_step": operations,
-                "warmup": warmup,
-                "python_version": platform.python_version(),
-                "python_implementation": platform.python_implementation(),
-            },
-        )
+        extras = {
+            "operations_per_step": operations,
+            "warmup": warmup,
+            "python_version": platform.python_version(),
+            "python_implementation": platform.python_implementation(),
+        }
+        self.report_benchmark(**timed.report_arguments(extras, (per_operation,)))
 
 
 class _Point:

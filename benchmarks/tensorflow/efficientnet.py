@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from benchmarks import timing
 from benchmarks.knobs import Settings
+from benchmarks.known import known_value
 from perfrun import Benchmark
 
 IMAGE_SIZE = 224  # pixels: the resolution EfficientNet-B0 was designed for
@@ -69,7 +69,7 @@ class EfficientNetB0(Benchmark):
             nonlocal final_loss
             final_loss = float(compiled().numpy())
 
-        timed = self._measure(step, iterations=6)
+        timed = self._measure(step, batch_size, iterations=6)
         if not math.isfinite(final_loss):
             raise RuntimeError(f"the loss became {final_loss}; these steps trained nothing")
         self._report(timed, model, batch_size, {"name": "final_loss", "value": final_loss})
@@ -84,7 +84,7 @@ class EfficientNetB0(Benchmark):
             nonlocal output
             output = forward(images).numpy()  # copied to the host: the work is done
 
-        timed = self._measure(step, iterations)
+        timed = self._measure(step, batch_size, iterations)
         _check_output(output, batch_size)
         self._report(timed, model, batch_size)
 
@@ -92,25 +92,26 @@ class EfficientNetB0(Benchmark):
         tf.keras.utils.set_random_seed(self._settings.value("seed", 0))
         return tf.keras.applications.EfficientNetB0(weights=None)
 
-    def _measure(self, step: Callable[[], None], iterations: int) -> timing.Timing:
-        return timing.measure(
+    def _measure(self, step: Callable[[], None], batch_size: int, iterations: int) -> Any:
+        # The loss of a training step is known before its weights are updated: `measure` waits for
+        # all that TensorFlow's devices have to do.
+        return self.measure(
             step,
-            # The loss of a training step is known before its weights are updated.
-            tf.test.experimental.sync_devices,
+            items_per_step=batch_size,
             warmup=self._settings.value("warmup", 3),
             iterations=self._settings.value("iterations", iterations),
+            block_size=1,  # each step alone: its latency, not that of steps that overlap
+            report=False,
         )
 
-    def _report(
-        self, timed: timing.Timing, model: Any, batch_size: int, *metrics: dict[str, Any]
-    ) -> None:
+    def _report(self, timed: Any, model: Any, batch_size: int, *metrics: dict[str, Any]) -> None:
         trainable = sum(math.prod(variable.shape) for variable in model.trainable_variables)
         known = (
-            timing.known_value("parameters", model.count_params(), PARAMETERS),
-            timing.known_value("trainable_parameters", trainable, TRAINABLE_PARAMETERS),
+            known_value("parameters", model.count_params(), PARAMETERS),
+            known_value("trainable_parameters", trainable, TRAINABLE_PARAMETERS),
         )
-        self.report_benchmark(
-            **timing.report(timed, batch_size, (*known, *metrics)),
+        arguments = timed.report_arguments(
+            metrics=(*known, *metrics),
             extras={
                 "device": _device(),
                 "threads": _threads(),
@@ -122,6 +123,7 @@ class EfficientNetB0(Benchmark):
                 "keras_version": tf.keras.__version__,
             },
         )
+        self.report_benchmark(**arguments)
 
 
 def _images(batch_size: int) -> Any:

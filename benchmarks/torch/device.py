@@ -1,12 +1,8 @@
-"""The device a PyTorch benchmark runs on, and how to wait for it."""
+"""The device a PyTorch benchmark runs on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
-
-from benchmarks import timing
 
 
 def current() -> torch.device:
@@ -16,14 +12,6 @@ def current() -> torch.device:
     if not torch.accelerator.is_available():
         return torch.device("cpu")
     return torch.accelerator.current_accelerator() or torch.device("cpu")
-
-
-def synchronizer(device: torch.device) -> Callable[[], object]:
-    """Return what waits until all work queued on the device is done."""
-    if device.type == "cpu":
-        return timing.no_wait
-    wait: Callable[[], object] = getattr(torch, "accelerator", torch.cuda).synchronize
-    return wait
 
 
 def description(device: torch.device) -> str:

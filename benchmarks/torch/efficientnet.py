@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from benchmarks import timing
 from benchmarks.knobs import Settings
+from benchmarks.known import known_value
 from benchmarks.torch import device as devices
 from benchmarks.torch import vision
 from perfrun import Benchmark
@@ -62,7 +62,7 @@ class EfficientNetB0(Benchmark):
             loss.backward()
             optimizer.step()
 
-        timed = self._measure(step, device, iterations=6)
+        timed = self._measure(step, batch_size, iterations=6)
         final_loss = float(loss.detach())
         if not math.isfinite(final_loss):
             raise RuntimeError(f"the loss became {final_loss}; these steps trained nothing")
@@ -79,7 +79,7 @@ class EfficientNetB0(Benchmark):
                 nonlocal output
                 output = model(images)
 
-            timed = self._measure(step, device, iterations)
+            timed = self._measure(step, batch_size, iterations)
             _check_output(output, batch_size)
         self._report(timed, device, model, batch_size)
 
@@ -89,28 +89,28 @@ class EfficientNetB0(Benchmark):
         model: torch.nn.Module = vision.load().models.efficientnet_b0(weights=None)
         return device, model.to(device)
 
-    def _measure(
-        self, step: Callable[[], None], device: torch.device, iterations: int
-    ) -> timing.Timing:
-        return timing.measure(
+    def _measure(self, step: Callable[[], None], batch_size: int, iterations: int) -> Any:
+        return self.measure(
             step,
-            devices.synchronizer(device),
+            items_per_step=batch_size,
             warmup=self._settings.value("warmup", 3),
             iterations=self._settings.value("iterations", iterations),
+            block_size=1,  # each step alone: its latency, not that of steps that overlap
+            report=False,
         )
 
     def _report(
         self,
-        timed: timing.Timing,
+        timed: Any,
         device: torch.device,
         model: torch.nn.Module,
         batch_size: int,
         *metrics: dict[str, Any],
     ) -> None:
         count = sum(parameter.numel() for parameter in model.parameters())
-        known = timing.known_value("parameters", count, PARAMETERS)
-        self.report_benchmark(
-            **timing.report(timed, batch_size, (known, *metrics)),
+        known = known_value("parameters", count, PARAMETERS)
+        arguments = timed.report_arguments(
+            metrics=(known, *metrics),
             extras={
                 "device": devices.description(device),
                 "threads": torch.get_num_threads(),
@@ -123,6 +123,7 @@ class EfficientNetB0(Benchmark):
                 "torchvision_operators": "declared only" if vision.is_repaired() else "compiled",
             },
         )
+        self.report_benchmark(**arguments)
 
 
 def _images(batch_size: int, device: torch.device) -> torch.Tensor:

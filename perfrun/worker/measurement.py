@@ -204,7 +204,7 @@ def _metrics(facts: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
         "latency_median_high_s": statistics["median_high_s"],
         "device_time_median_s": facts["device_time_s"],
         "first_call_s": facts["first_call_s"],
-        "warmup_s": facts["warmup"]["time_s"],
+        "warmup_s": facts["warmup"]["time_s"] if facts["warmup"]["iterations"] else None,
     }
     item = facts["item"]
     rates = {

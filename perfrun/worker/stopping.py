@@ -125,12 +125,21 @@ class Progress:
             self._resize(steps, wall_ns)
         if self._limits.warmup is not None:
             # Intervals that only looked for the block size are not counted.
-            if len(self._warm) >= self._limits.warmup:
-                self.phase = TIMED
-        elif self._warm_ns >= _WARMUP_SHARE * self._limits.max_time_s * 1e9 or (
-            not compiled and not self._settling and self._settled()
-        ):
+            ended = len(self._warm) >= self._limits.warmup
+        else:
+            ended = self._warm_ns >= _WARMUP_SHARE * self._limits.max_time_s * 1e9 or (
+                not compiled and not self._settling and self._settled()
+            )
+        if ended:
+            self._grow_to_fastest()
             self.phase = TIMED
+
+    def _grow_to_fastest(self) -> None:
+        """A block that was long enough in a disturbed moment may not be so in a quiet one."""
+        if self._limits.block_size is None and self._warm:
+            fastest_ns = max(0.1, min(self._warm))
+            least = math.ceil(self._least_block_ns / fastest_ns)
+            self.block_size = max(self.block_size, min(least, _LARGEST_BLOCK))
 
     def _resize(self, steps: int, wall_ns: int) -> None:
         """Let the block grow until it is long enough."""

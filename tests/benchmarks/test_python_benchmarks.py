@@ -19,7 +19,7 @@ def test_an_interpreter_method_reports_steps_and_single_operations(
     run_method: RunMethod, method: str, operations: int
 ) -> None:
     run = run_method(f"{INTERPRETER}.{method}", iterations=9, warmup=1)
-    assert_plausible(run, examples_per_step=operations, iterations=9)
+    assert_plausible(run, examples_per_step=operations, iterations=9, item="operation")
     per_operation_s = run.metrics["operation_median_s"]
     assert per_operation_s * operations == pytest.approx(run.entry["wall_time"])
     # No interpreter reads an attribute in less than a nanosecond, or needs a millisecond for it.
@@ -54,7 +54,7 @@ def test_a_wrong_keyword_is_refused_by_name_before_anything_runs(
 
 def test_a_sleep_of_known_length_reads_back_within_its_bounds(run_method: RunMethod) -> None:
     run = run_method(f"{CALIBRATION}.sleep")
-    assert_plausible(run, examples_per_step=1, iterations=10)
+    assert_plausible(run, examples_per_step=1, iterations=10, item="step")
     lowest, highest = run.bounds("sleep_error_s")
     assert (lowest, highest) == (-0.001, 0.01)
     assert run.metrics["sleep_error_s"] == pytest.approx(run.entry["wall_time"] - 0.05)

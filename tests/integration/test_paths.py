@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from gitrepos import make_repository
-from worlds import ROOT, World, finish
+from worlds import ROOT, World, find_python, finish
 
 CLASS = """
 class Where(Benchmark):
@@ -226,21 +226,6 @@ def test_what_is_installed_beside_perfrun_is_not_importable_in_another_environme
     extras = {e["name"]: e["value"] for e in summary["benchmark_result"]["extras"]}
     assert extras["found"] == "['perfrun']"
     assert str(beside) not in extras["path"]
-
-
-def find_python(version: str) -> str:
-    """Return an interpreter of that version, one behind a version manager's shim included."""
-    name = f"python{version}"
-    found = shutil.which(name)
-    candidates = [found] if found else []
-    if found and Path(found).parent.name == "shims":
-        versions = Path(found).parent.parent / "versions"
-        candidates += map(str, sorted(versions.glob(f"{version}.*/bin/{name}")))
-    for candidate in candidates:
-        done = subprocess.run([candidate, "-c", "import ssl"], capture_output=True, check=False)
-        if done.returncode == 0:
-            return candidate
-    pytest.skip(f"no {name} on this machine")
 
 
 @pytest.mark.parametrize("version", ["3.8", "3.9", "3.12", "3.13", "3.14"])

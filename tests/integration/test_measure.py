@@ -1,0 +1,208 @@
+"""`Benchmark.measure` under the harness: kills, frameworks that compile again, old interpreters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worlds import World, find_python
+
+CLASS = """
+class Cases(Benchmark):
+    def two(self):
+        self.measure(lambda: time.sleep(0.002), items_per_step=4, iterations=20)
+        with self.measuring(name="loop", iterations=5) as timer:
+            for _ in timer:
+                time.sleep(0.002)
+
+    def killed(self):
+        def step():
+            self.calls = getattr(self, "calls", 0) + 1
+            if self.calls > 40:
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.001)
+        self.measure(step, block_size=1, warmup=9)
+
+    def hangs(self):
+        def step():
+            self.calls = getattr(self, "calls", 0) + 1
+            time.sleep(600 if self.calls > 40 else 0.001)
+        self.measure(step, block_size=1, warmup=9)
+
+    def in_a_child(self):
+        import multiprocessing
+        context = multiprocessing.get_context("fork")
+        child = context.Process(target=self.two)
+        child.start()
+        child.join()
+        self.report_benchmark(wall_time=1.0)
+"""
+
+
+def series_of(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = summary["perfrun"]["series"]
+    return found
+
+
+def test_series_of_a_method_are_in_its_summary(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write(CLASS)
+    done = world.run("--format=json", methods="pkg.cases.Cases.two")
+    (summary,) = done.summaries()
+    two, loop = series_of(summary)
+    assert [two["name"], loop["name"]] == ["two", "loop"]
+    assert [two["report"], loop["report"]] == ["Cases.two", "Cases.loop"]
+    assert [len(two["times_s"]), len(loop["times_s"])] == [20, 5]
+    assert summary["benchmark_result"]["wall_time"] == two["statistics"]["median_s"] >= 0.002
+    assert [report["name"] for report in summary["perfrun"]["reports"]] == [
+        "Cases.two",
+        "Cases.loop",
+    ]
+    assert not summary["perfrun"]["notes"]
+
+
+@pytest.mark.parametrize(("method", "status"), [("killed", "crashed"), ("hangs", "timed_out")])
+def test_what_was_timed_before_a_violent_end_is_in_the_summary(
+    tmp_path: Path, method: str, status: str
+) -> None:
+    world = World(tmp_path)
+    world.write(CLASS)
+    done = world.run("--format=json", "--timeout=5", methods=f"pkg.cases.Cases.{method}")
+    assert done.statuses == [status]
+    (summary,) = done.summaries()
+    assert summary["benchmark_result"]["wall_time"] == -1
+    (series,) = series_of(summary)
+    assert (series["complete"], series["stopped_by"]) == (False, None)
+    assert (series["warmup"]["iterations"], series["iterations"]) == (9, 30)
+    assert series["statistics"]["median_s"] >= 0.001
+    assert series["steadiness"]["kind"] != "too_few"
+
+
+def test_a_child_that_measures_has_its_series_there_too(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write(CLASS)
+    done = world.run("--format=json", methods="pkg.cases.Cases.in_a_child")
+    (summary,) = done.summaries()
+    assert [series["name"] for series in series_of(summary)] == ["in_a_child", "loop"]
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.13"])
+def test_it_measures_on_other_versions_of_python(version: str, tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write(CLASS)
+    python = find_python(version)
+    done = world.run("--format=json", f"--python={python}", methods="pkg.cases.Cases.two")
+    (summary,) = done.summaries()
+    assert [series["iterations"] for series in series_of(summary)] == [20, 5]
+
+
+TORCH = """
+import torch
+
+class Cases(Benchmark):
+    def steady(self):
+        compiled = torch.compile(lambda batch: batch * 2 + 1, backend="eager")
+        batch = torch.ones(64, 64)
+        self.measure(lambda: compiled(batch), items_per_step=64, iterations=30, warmup=2)
+
+    def compiles_again(self):
+        compiled = torch.compile(lambda batch: batch * 2 + 1, backend="eager")
+        kinds = [torch.float32] * 14 + [torch.float64] + [torch.float32] * 30
+        batches = iter([torch.ones(64, 64, dtype=kind) for kind in kinds])
+        self.measure(lambda: compiled(next(batches)), block_size=1, iterations=30, warmup=2)
+"""
+TENSORFLOW = """
+import tensorflow as tf
+
+class Cases(Benchmark):
+    def steady(self):
+        compiled = tf.function(lambda batch: batch * 2 + 1)
+        batch = tf.ones((64, 64))
+        self.measure(lambda: compiled(batch), items_per_step=64, iterations=30, warmup=2)
+
+    def compiles_again(self):
+        compiled = tf.function(lambda batch: batch * 2 + 1)
+        kinds = [tf.float32] * 14 + [tf.float64] + [tf.float32] * 30
+        batches = iter([tf.ones((64, 64), dtype=kind) for kind in kinds])
+        self.measure(lambda: compiled(next(batches)), block_size=1, iterations=30, warmup=2)
+
+    def hidden(self):
+        inner = tf.function(lambda batch: batch * 2 + 1)
+        lengths = iter([2] * 14 + [3] + [2] * 30)
+        class Model:
+            def call(self):
+                return {"out": [inner(tf.ones((next(lengths),)))]}
+        self.measure(Model().call, block_size=1, iterations=30, warmup=2)
+
+    def queued(self):
+        tf.config.experimental.set_synchronous_execution(False)
+        batch = tf.random.normal((700, 700))
+        def step():
+            self.kept = batch
+            for _ in range(4):
+                self.kept = self.kept @ batch
+        self.measure(step, block_size=1, iterations=10, warmup=2)
+        truth = []
+        for _ in range(10):
+            began = time.perf_counter()
+            step()
+            tf.test.experimental.sync_devices()
+            truth.append(time.perf_counter() - began)
+        self.report_benchmark(name="truth", wall_time=min(truth))
+"""
+
+
+def measured(world: World, source: str, python: str, method: str) -> dict[str, Any]:
+    """The summary of a method that measures once."""
+    world.write(source)
+    done = world.run("--format=json", f"--python={python}", methods=f"pkg.cases.Cases.{method}")
+    assert done.code == 0, done.stderr
+    (summary,) = done.summaries()
+    return summary
+
+
+def only(summary: dict[str, Any]) -> dict[str, Any]:
+    (series,) = series_of(summary)
+    return series
+
+
+@pytest.mark.torch
+def test_a_recompilation_by_torch_is_seen(tmp_path: Path, torch_python: str) -> None:
+    world = World(tmp_path)
+    steady = only(measured(world, TORCH, torch_python, "steady"))
+    assert set(steady["recompilations"].values()) == {0}
+    assert steady["item"] == "example"
+    again = only(measured(world, TORCH, torch_python, "compiles_again"))
+    assert again["recompilations"]["torch_dynamo_graphs"] == 1
+    assert again["steadiness"]["steady"] is False
+    # The compilation is one value far above the rest, and not in the median.
+    assert max(again["times_s"]) > 3 * again["statistics"]["median_s"]
+
+
+@pytest.mark.tensorflow
+def test_a_retrace_by_tensorflow_is_seen(tmp_path: Path, tensorflow_python: str) -> None:
+    world = World(tmp_path)
+    steady = only(measured(world, TENSORFLOW, tensorflow_python, "steady"))
+    assert set(steady["recompilations"].values()) == {0}
+    assert steady["synchronised_by"] == ["tf.test.experimental.sync_devices"]
+    again = only(measured(world, TENSORFLOW, tensorflow_python, "compiles_again"))
+    assert again["recompilations"]["tf_function_traces"] == 1
+    assert again["steadiness"]["steady"] is False
+    # One that the step does not name: its tracing still takes TensorFlow's time.
+    hidden = only(measured(world, TENSORFLOW, tensorflow_python, "hidden"))
+    assert hidden["recompilations"]["tf_graph_building_us"] > 0
+    assert hidden["steadiness"]["steady"] is False
+
+
+@pytest.mark.tensorflow
+def test_work_that_tensorflow_has_queued_is_waited_for(
+    tmp_path: Path, tensorflow_python: str
+) -> None:
+    summary = measured(World(tmp_path), TENSORFLOW, tensorflow_python, "queued")
+    series, truth = only(summary), summary["perfrun"]["reports"][1]
+    assert truth["name"] == "Cases.truth"
+    # Were only the launches timed, steps would be shorter than the work can be done in.
+    assert series["statistics"]["min_s"] > 0.5 * truth["wall_time"]
+    assert series["synchronised_by"] == ["tf.test.experimental.sync_devices"]
+    assert not series["notes"]
