@@ -1,7 +1,7 @@
 """Trees of real processes that share memory in every way there is, against what they truly hold.
 
 What is true is known from the programs: sizes that they allocate, and the kernel's mark of the
-parent. Every peak is held for 1.5 s; 0.25 s are promised on a machine that has time to look.
+parent. Every peak is held for 2.5 s; 0.25 s are promised on a machine that has time to look.
 """
 
 from __future__ import annotations
@@ -19,18 +19,26 @@ from perfrun.probes.tree_memory import SharedMemory, Sizes, proportional_bytes
 from perfrun.worker.procfs import memory_marks
 
 MIB = 2**20
-HOLD = "1.5"
+HOLD = "2.5"
+# The peak begins when the last child has said that it holds its own, however busy the machine is.
 SHARED = """
 import os, sys, time
 block = bytearray(b"x") * (300 << 20)
+said, say = os.pipe()
+wait, go = os.pipe()
 def child():
+    os.close(go)
     {body}
-    time.sleep({hold}); os._exit(0)
+    os.write(say, b"x"); os.read(wait, 1); os._exit(0)
 children = []
 for _ in range(3):
     pid = os.fork()
     if not pid: child()
     children.append(pid)
+for _ in children: os.read(said, 1)
+time.sleep({hold})
+{end}
+os.close(go)
 for pid in children: os.waitpid(pid, 0)
 """
 SHARED_MEMORY = """
@@ -59,8 +67,8 @@ def watched(source: str, log: Path) -> TreeUsage:
     return sampler.finish()
 
 
-def program(body: str) -> str:
-    return SHARED.format(body=body, hold=HOLD)
+def program(body: str, end: str = "") -> str:
+    return SHARED.format(body=body, hold=HOLD, end=end)
 
 
 def test_what_forked_children_share_counts_once(tmp_path: Path) -> None:
@@ -113,8 +121,8 @@ for one in children: one.wait()
 
 
 def test_children_that_are_killed_at_their_peak_were_seen(tmp_path: Path) -> None:
-    body = f'own = bytearray(b"y") * (100 << 20); time.sleep({HOLD}); os.kill(os.getpid(), 9)'
-    used = watched(program(body), tmp_path / "log")
+    body, end = 'own = bytearray(b"y") * (100 << 20)', "for pid in children: os.kill(pid, 9)"
+    used = watched(program(body, end), tmp_path / "log")
     assert used.peak_rss_bytes is not None
     truth = used.peak_rss_bytes + 3 * 100 * MIB
     assert used.tree_peak_pss_bytes == pytest.approx(truth, rel=0.03)
