@@ -73,6 +73,7 @@ def _run(words: list[str]) -> int:
 
     from perfrun.cli import parse
     from perfrun.reports.terminal import Terminal
+    from perfrun.results import run_document
     from perfrun.runner import run
 
     plan = parse(words)
@@ -80,20 +81,9 @@ def _run(words: list[str]) -> int:
     terminal = Terminal(sys.stderr if as_json else sys.stdout, sys.stderr, quiet=plan.quiet)
     result = run(plan, terminal)
     terminal.results(result.trials)
+    terminal.methods(result.methods)
     if as_json:
-        document = {
-            "results": [
-                {
-                    "name": trial.name,
-                    "trial_id": trial.trial_id,
-                    "status": trial.status.value,
-                    "grade": trial.grade,
-                    "summary": trial.summary,
-                }
-                for trial in result.trials
-            ],
-            "workspace": str(plan.workspace),
-        }
+        document = {**run_document(result), "workspace": str(plan.workspace)}
         _print_document(json.dumps(document) + "\n")
     if result.interrupted:
         _say("interrupted; `--resume` with the same flags goes on from here")

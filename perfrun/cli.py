@@ -14,6 +14,7 @@ from perfrun.errors import UsageError
 from perfrun.flags import PERFZERO, PYTHON_VARIABLE, expanded, parser, unknown_flag
 from perfrun.plan import RunPlan
 from perfrun.redaction import redact
+from perfrun.repetition import parse_repetition
 
 DEFAULT_TIMEOUT_S = 24 * 3600.0
 
@@ -35,9 +36,11 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
             "nothing to run: name methods with --benchmark_methods=module.Class.method "
             "(`perfrun list` shows them), or say --allow_empty"
         )
+    num_trials = _count(given["benchmark_num_trials"], given["allow_empty"])
     return RunPlan(
         selectors=selectors,
-        num_trials=_count(given["benchmark_num_trials"], given["allow_empty"]),
+        num_trials=num_trials,
+        repetition=parse_repetition(given, num_trials),
         repos=plan.parse_repos(given["git_repos"]),
         python_path=plan.parse_python_path(given["python_path"]),
         use_cached_site_packages=given["use_cached_site_packages"],

@@ -109,6 +109,16 @@ class Usage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Order:
+    """Where a trial stood in its run."""
+
+    seed: int | None = None  # the rounds were shuffled with it; None = in the order given
+    position: int = 1  # in the run, from 1
+    round: int = 1  # from 1
+    rerun_of: int | None = None  # id of the disturbed trial that this one stands in for
+
+
+@dataclass(frozen=True, kw_only=True)
 class Environment:
     """The software under test, as a throw-away worker found it."""
 
@@ -127,16 +137,6 @@ class TrialResult:
     status: Status
     summary: str  # path of the file
     document: Mapping[str, Any]
-
-    @property
-    def grade(self) -> str | None:
-        """Quality of its figures, A to F; None when nothing was watched."""
-        return (self.document["perfrun"].get("quality") or {}).get("grade")
-
-    @property
-    def disturbed(self) -> bool:
-        """Whether something from outside came in between, so that it is worth doing again."""
-        return bool((self.document["perfrun"].get("quality") or {}).get("disturbed"))
 
 
 def json_ready(value: Any) -> Any:

@@ -122,8 +122,33 @@ def parser(command: str = "run") -> argparse.ArgumentParser:
         else:
             option["metavar"] = "N" if name == "benchmark_num_trials" else "TEXT"
         group.add_argument(f"--{name}", **option)
+    _add_repetition(made.add_argument_group("how often and in which order (perfrun's own flags)"))
     _add_own(made.add_argument_group("how to run it (perfrun's own flags)"))
     return made
+
+
+def _add_repetition(group: argparse._ArgumentGroup) -> None:
+    flags = (
+        (
+            "precision",
+            "PERCENT",
+            "run trials until each median is known to so much (1%%, 0.01)",
+        ),
+        ("max_trials", "N", "with --precision: most trials of a method (default 30)"),
+        (
+            "time_budget",
+            "SECONDS",
+            "with --precision: time for all trials (also 20m, 1h)",
+        ),
+        (
+            "max_reruns",
+            "N",
+            "disturbed trials to re-run a method (default 0; 2 with --precision)",
+        ),
+        ("seed", "N", "of the order of trials within a round (default: random, recorded)"),
+    )
+    for name, value, text in flags:
+        group.add_argument(f"--{name}", metavar=value, help=text)
 
 
 def _add_own(group: argparse._ArgumentGroup) -> None:

@@ -7,16 +7,18 @@ appended. A line cut off by a crash is ignored.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perfrun.errors import WorkspaceError
+from perfrun.locks import FileLock
 from perfrun.plan import RunPlan
+from perfrun.schedule import Step
 
 Key = tuple[str, int]  # method, trial id
 
@@ -30,13 +32,18 @@ class Past:
     pinned: Mapping[str, str] = field(default_factory=dict)  # checkout -> commit
     started: Mapping[Key, Path] = field(default_factory=dict)  # -> folder
     finished: Mapping[Key, Path] = field(default_factory=dict)  # -> summary file
+    seed: int | None = None  # of the order of trials; None in a journal that has none
+    rounds: tuple[tuple[Step, ...], ...] = ()  # as they were planned
 
 
 def fingerprint(plan: RunPlan) -> str:
     """Identify what is asked: two calls with the same fingerprint may share results."""
+    rules = plan.repetition
     asked = {
         "selectors": [selector.text for selector in plan.selectors],
         "trials": plan.num_trials,
+        # Not the time budget: a run that was cut short may go on with more.
+        "repetition": [rules.precision, rules.max_trials, rules.max_reruns, rules.seed],
         "repos": [[repo.url, repo.branch, repo.git_hash] for repo in plan.repos],
         "python_path": plan.python_path,
         "python": plan.python,
@@ -64,11 +71,22 @@ class Journal:
         self.broken: str | None = None
         self._notify = notify
 
-    def begin(self, plan: RunPlan, pinned: Mapping[str, str]) -> None:
+    def begin(self, plan: RunPlan, pinned: Mapping[str, str], seed: int) -> None:
         """Write the first line."""
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._append({"event": "begin", "fingerprint": fingerprint(plan), "pinned": dict(pinned)})
+        self._append(
+            {
+                "event": "begin",
+                "fingerprint": fingerprint(plan),
+                "pinned": dict(pinned),
+                "seed": seed,
+            }
+        )
+
+    def planned(self, steps: Sequence[Step]) -> None:
+        """A round is about to begin, with these trials in this order."""
+        self._append({"event": "round", "steps": [asdict(step) for step in steps]})
 
     def started(self, key: Key, folder: Path) -> None:
         """A trial's folder exists."""
@@ -128,25 +146,15 @@ def unfinished(runs: Path, plan: RunPlan) -> Past | None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Hold a journal's lock, which the kernel lets go however the holder ends.
+    """Hold a journal's lock; False when another process has it.
 
-    False when another process holds it. A journal that cannot be opened or locked has no guard.
+    A journal that cannot be opened or locked has no guard.
     """
-    try:
-        handle = os.open(path, os.O_RDWR)
-    except OSError:
-        yield True
-        return
-    free = True
-    try:
-        with contextlib.suppress(OSError):
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                free = False
+    with contextlib.ExitStack() as stack:
+        free = True
+        with contextlib.suppress(WorkspaceError):
+            free = stack.enter_context(FileLock(path)).try_own()
         yield free
-    finally:
-        os.close(handle)
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
@@ -166,16 +174,21 @@ def _events(path: Path) -> list[dict[str, Any]]:
 def _past(path: Path, events: list[dict[str, Any]]) -> Past:
     started: dict[Key, Path] = {}
     finished: dict[Key, Path] = {}
+    rounds: list[tuple[Step, ...]] = []
     for event in events[1:]:
         key = (event.get("method", ""), event.get("trial_id", 0))
         if event["event"] == "started":
             started[key] = Path(event["folder"])
         elif event["event"] == "finished":
             finished[key] = Path(event["summary"])
+        elif event["event"] == "round":
+            rounds.append(tuple(Step(**step) for step in event["steps"]))
     return Past(
         run_id=path.stem,
         path=path,
         pinned=events[0].get("pinned", {}),
         started=started,
         finished=finished,
+        seed=events[0].get("seed"),
+        rounds=tuple(rounds),
     )

@@ -6,6 +6,7 @@ was given the descriptor keeps them until it ends too.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Callable
@@ -37,7 +38,8 @@ class FileLock:
         trace: TracebackType | None,
     ) -> None:
         # Closing alone would not do: a child that inherited the descriptor would keep the lock.
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
         self._descriptor = -1
 
@@ -53,6 +55,19 @@ class FileLock:
     def own(self, on_wait: Callable[[], None] | None = None) -> None:
         """Hold it alone; `on_wait` is called once if that takes waiting."""
         self._take(fcntl.LOCK_EX, on_wait)
+
+    def try_own(self) -> bool:
+        """Hold it alone if that takes no waiting; False when another has it.
+
+        Where files cannot be locked at all there is no guard, and this is True.
+        """
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
 
     def _take(self, how: int, on_wait: Callable[[], None] | None) -> None:
         try:

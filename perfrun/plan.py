@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from perfrun.errors import UsageError
 from perfrun.redaction import redact
+from perfrun.repetition import Repetition
 
 _GIT_SCHEMES = ("http", "https", "ssh", "git", "file")
 _DATA_SCHEMES = ("http", "https", "file")
@@ -76,6 +77,7 @@ class RunPlan:
 
     selectors: tuple[MethodSelector, ...]
     num_trials: int = 1
+    repetition: Repetition = field(default_factory=Repetition)
     repos: tuple[RepoSpec, ...] = ()
     python_path: tuple[str, ...] = ()
     use_cached_site_packages: bool = False

@@ -1,22 +1,27 @@
 """The rounds of a run: trials outside, methods inside, a summary on disk after each.
 
 Trials are the outer loop and methods the inner one, as in PerfZero: slow drift of the machine then
-falls on all methods alike.
+falls on all methods alike. `perfrun.schedule` says which trials a round has.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 from perfrun import environment
-from perfrun.document import Status, TrialResult, to_json
+from perfrun.document import Order, Status, TrialResult, to_json
 from perfrun.environment import Method
 from perfrun.errors import Interrupted
+from perfrun.estimates import observe
 from perfrun.journal import Journal, Key, Past
+from perfrun.results import RunResult, estimates, run_document
+from perfrun.schedule import Schedule, Step
 from perfrun.storage import ResultFolder, safe_name, write_whole
 from perfrun.summary import RunFacts
 from perfrun.trial import Surroundings, TrialSpec, recover_trial, run_trial
@@ -31,7 +36,7 @@ class Screen(Protocol):
     def note(self, text: str) -> None:
         """One line about what happens."""
 
-    def trial_started(self, number: int, total: int, method: str, trial_id: int) -> None:
+    def trial_started(self, number: int, total: int | None, method: str, trial_id: int) -> None:
         """A trial begins."""
 
     def stdout(self, text: str) -> None:
@@ -42,14 +47,6 @@ class Screen(Protocol):
 
     def trial_finished(self, result: TrialResult) -> None:
         """A trial has ended, and its summary is on disk."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunResult:
-    """All trials of a run, those of an earlier, resumed part included."""
-
-    trials: tuple[TrialResult, ...]
-    interrupted: bool
 
 
 class Rounds:
@@ -63,38 +60,100 @@ class Rounds:
         journal: Journal,
         past: Past | None,
         screen: Screen,
+        seed: int,
     ) -> None:
-        self._facts, self._methods, self._around = facts, methods, around
+        self._facts, self._around = facts, around
+        self._methods = _numbered(methods)
         self._journal, self._screen = journal, screen
         self._past = past
-        self._results: list[TrialResult] = []
+        self._results: dict[Key, TrialResult] = {}
+        self._schedule = Schedule(
+            tuple(self._methods), facts.plan.num_trials, facts.plan.repetition, seed
+        )
+        self._begun_s = time.monotonic()
+        self._spent_s = 0.0  # of the time budget, before this call
 
     def run(self) -> RunResult:
         """Run what is not finished yet. A signal ends the loop, not what was measured."""
-        plan = self._facts.plan
-        steps = [
-            (trial_id, method, copy)
-            for trial_id in range(1, plan.num_trials + 1)
-            for method, copy in _numbered(self._methods)
-        ]
-        for number, (trial_id, method, copy) in enumerate(steps, start=1):
-            if self._around.interruption.asked:
-                return RunResult(trials=tuple(self._results), interrupted=True)
-            key = (method.text if copy == 1 else f"{method.text}#{copy}", trial_id)
-            self._results.append(self._step(key, method, number, len(steps)))
-        if self._results and self._results[-1].status is Status.INTERRUPTED:
-            return RunResult(trials=tuple(self._results), interrupted=True)
-        self._journal.end()
-        return RunResult(trials=tuple(self._results), interrupted=False)
+        self._begun_s = time.monotonic()
+        planned = self._past.rounds if self._past else ()
+        ended = all(self._round(self._schedule.replay(steps)) for steps in planned)
+        while ended and (steps := self._schedule.next_round(self._time_left_s())):
+            self._journal.planned(steps)
+            ended = self._round(steps)
+        result = self._result(interrupted=not ended)
+        self._write_report(result)
+        if ended:
+            self._journal.end()
+        return result
 
-    def _step(self, key: Key, method: Method, number: int, total: int) -> TrialResult:
-        done = self._from_past(key, method)
+    def _round(self, steps: Sequence[Step]) -> bool:
+        """Run the trials of one round; False when the run was interrupted."""
+        return all(self._run_step(step) for step in steps)
+
+    def _run_step(self, step: Step) -> bool:
+        if self._around.interruption.asked:
+            return False
+        key = (step.method, step.trial_id)
+        if key not in (self._past.finished if self._past else ()) and not self._schedule.fits(
+            step, self._time_left_s()
+        ):
+            return True
+        result = self._step(key, step)
+        self._results[key] = result
+        if result.status is Status.INTERRUPTED:
+            return False
+        self._schedule.note(step, observe(result.document))
+        return True
+
+    def _time_left_s(self) -> float | None:
+        budget_s = self._facts.plan.repetition.time_budget_s
+        if budget_s is None:
+            return None
+        return budget_s - self._spent_s - (time.monotonic() - self._begun_s)
+
+    def _result(self, *, interrupted: bool) -> RunResult:
+        """Put the trials in the order in which they were asked for, whatever the shuffle did."""
+        places = {name: place for place, name in enumerate(self._methods)}
+        keys = sorted(self._results, key=lambda key: (key[1], places[key[0]]))
+        trials = tuple(self._results[key] for key in keys)
+        reasons = {
+            self._methods[name].text: reason or ("interrupted" if interrupted else None)
+            for name, reason in self._schedule.stopped_by().items()
+        }
+        sequential = self._facts.plan.repetition.precision is not None
+        return RunResult(
+            trials=trials,
+            interrupted=interrupted,
+            methods=estimates(trials, reasons, sequential=sequential),
+            seed=self._schedule.seed,
+        )
+
+    def _write_report(self, result: RunResult) -> None:
+        path = self._journal.path.with_suffix(".report.json")
+        document = {"run_id": self._facts.run_id, **run_document(result)}
+        try:
+            write_whole(path, to_json(document))
+        except OSError as error:
+            self._screen.note(f"{path} could not be written: {error.strerror}")
+
+    def _step(self, key: Key, step: Step) -> TrialResult:
+        method = self._methods[key[0]]
+        order = Order(
+            seed=self._schedule.seed,
+            position=len(self._results) + 1,
+            round=step.round,
+            rerun_of=step.rerun_of,
+        )
+        done = self._from_past(key, method, order)
         if done:
+            self._spent_s += observe(done.document).cost_s
             return done
-        self._screen.trial_started(number, total, method.text, key[1])
+        total = self._schedule.total
+        self._screen.trial_started(order.position, total, method.text, key[1])
         folder = self._around.storage.new_folder(self._execution_id(key, method, total))
         self._journal.started(key, folder.path)
-        spec = TrialSpec(method=method, trial_id=key[1], folder=folder)
+        spec = TrialSpec(method=method, trial_id=key[1], folder=folder, order=order)
         return self._finish(key, run_trial(self._facts, spec, self._around))
 
     def _finish(self, key: Key, result: TrialResult) -> TrialResult:
@@ -104,16 +163,16 @@ class Rounds:
         self._screen.trial_finished(result)
         return result
 
-    def _execution_id(self, key: Key, method: Method, total: int) -> str:
+    def _execution_id(self, key: Key, method: Method, total: int | None) -> str:
         """PerfZero's id is the local time. A given one is made different for each trial."""
         given = self._facts.plan.execution_id
         if given is None:
             return datetime.now().strftime("%Y-%m-%d-%H-%M-%S-%f")
-        if total == 1:
+        if total == 1 and key[1] == 1:
             return given
         return safe_name(f"{given}.{method.class_name}.{method.name}.{key[1]}")
 
-    def _from_past(self, key: Key, method: Method) -> TrialResult | None:
+    def _from_past(self, key: Key, method: Method, order: Order) -> TrialResult | None:
         """Return the trial's result from the run that is being resumed, if it has one."""
         if self._past is None:
             return None
@@ -131,6 +190,7 @@ class Rounds:
             method=method,
             trial_id=key[1],
             folder=ResultFolder(folder, rescued=False),
+            order=order,
         )
         recovered = recover_trial(self._facts, spec, self._around.storage)
         return self._finish(key, recovered[0]) if recovered and recovered[1] else None
@@ -171,11 +231,11 @@ def _read_result(path: Path, method: Method, trial_id: int) -> TrialResult | Non
     )
 
 
-def _numbered(methods: tuple[Method, ...]) -> list[tuple[Method, int]]:
+def _numbered(methods: tuple[Method, ...]) -> dict[str, Method]:
     """Tell apart a method that is asked for more than once: PerfZero runs it so often."""
     seen: dict[str, int] = {}
-    numbered = []
+    numbered = {}
     for method in methods:
-        seen[method.text] = seen.get(method.text, 0) + 1
-        numbered.append((method, seen[method.text]))
+        copy = seen[method.text] = seen.get(method.text, 0) + 1
+        numbered[method.text if copy == 1 else f"{method.text}#{copy}"] = method
     return numbered

@@ -19,7 +19,8 @@ from perfrun.journal import Journal, Past, unfinished
 from perfrun.launchers.choice import make_launcher
 from perfrun.plan import RunPlan
 from perfrun.probes.machine import machine
-from perfrun.rounds import Rounds, RunResult, Screen
+from perfrun.results import RunResult
+from perfrun.rounds import Rounds, Screen
 from perfrun.storage import Storage
 from perfrun.summary import RunFacts
 from perfrun.trial import Surroundings
@@ -80,8 +81,9 @@ def _prepared(
         environment.check_flags(launcher, modules, plan.benchmark_flags, paths)
     path = past.path if past else plan.workspace / "runs" / f"{run_id}.jsonl"
     journal = Journal(path, screen.note)
+    seed = _seed(plan, past)
     if not past:
-        journal.begin(plan, {c.directory: c.git_hash for c in checkouts})
+        journal.begin(plan, {c.directory: c.git_hash for c in checkouts}, seed)
     if not stack.enter_context(journal.held()):
         raise UsageError(f"--resume: another perfrun has just gone on with run {run_id}")
     around = Surroundings(
@@ -91,7 +93,7 @@ def _prepared(
         streams=(screen.stdout, screen.stderr),
         interruption=interruption,
     )
-    return Rounds(facts, methods, around, journal, past, screen)
+    return Rounds(facts, methods, around, journal, past, screen, seed)
 
 
 def import_paths(plan: RunPlan) -> Paths:
@@ -155,6 +157,15 @@ def _checkouts(
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
     return {key: str(v) if isinstance(v, Path) else v for key, v in values.items()}
+
+
+def _seed(plan: RunPlan, past: Past | None) -> int:
+    """The seed of the order: the one asked for, that of the run that goes on, or a random one."""
+    if plan.repetition.seed is not None:
+        return plan.repetition.seed
+    if past is not None and past.seed is not None:
+        return past.seed
+    return int.from_bytes(os.urandom(4), "big")
 
 
 def _new_run_id() -> str:

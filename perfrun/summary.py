@@ -15,13 +15,13 @@ from perfrun.document import (
     SCHEMA_VERSION,
     Environment,
     Metric,
+    Order,
     Outcome,
     Report,
     Usage,
 )
 from perfrun.plan import RunPlan
 from perfrun.probes.machine import Machine
-from perfrun.quality import Quality
 
 HARNESS_NAME = "perfrun"
 
@@ -45,7 +45,7 @@ class TrialFacts:
     module_file: str | None = None
     module_sha256: str | None = None
     notes: tuple[str, ...] = ()
-    quality: Quality | None = None  # None when nothing was watched
+    order: Order = field(default_factory=Order)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +178,7 @@ def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "run_id": run.run_id,
         "argv": list(run.plan.argv),
         "benchmark_flags": list(run.plan.benchmark_flags),
+        "order": asdict(trial.order),
         "outcome": asdict(trial.outcome),
         "phases": {name: dict(phase) for name, phase in trial.phases.items()},
         "reports": [_report(report) for report in trial.reports],
@@ -188,7 +189,6 @@ def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "module_sha256": trial.module_sha256,
         "frameworks": [dict(framework) for framework in trial.frameworks],
         "notes": list(trial.notes),
-        "quality": asdict(trial.quality) if trial.quality else None,
         "git": [dict(checkout) for checkout in run.checkouts],
         "data": [dict(item) for item in run.data],
         "machine": asdict(run.machine),

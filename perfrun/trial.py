@@ -6,22 +6,19 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from perfrun import collect
-from perfrun.document import Outcome, Status, TrialResult, Usage, to_json
+from perfrun.document import Order, Outcome, Status, TrialResult, Usage, to_json
 from perfrun.environment import Method, Paths
 from perfrun.errors import Interrupted
-from perfrun.findings.span import Span, span_between
 from perfrun.follow import Follower
 from perfrun.interruption import Interruption
 from perfrun.launchers.contract import Exit, Launcher, Running
 from perfrun.plan import RunPlan
-from perfrun.probes.disturbance import machine_state
 from perfrun.probes.process_tree import TreeSampler, TreeUsage
-from perfrun.quality import judge_quality
 from perfrun.storage import ResultFolder, Storage
 from perfrun.summary import RunFacts, TrialFacts, build_summary
 from perfrun.worker.procfs import memory_marks
@@ -36,6 +33,7 @@ class TrialSpec:
     method: Method
     trial_id: int
     folder: ResultFolder  # its name is the execution id
+    order: Order = field(default_factory=Order)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +50,7 @@ class Surroundings:
 def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResult:
     """Run one trial and write its summary. Whatever the benchmark does is in the result."""
     kills_before = _oom_kills()
-    end, tree, span, why_not = _run_worker(run.plan, spec, around)
+    end, tree, why_not = _run_worker(run.plan, spec, around)
     left = collect.read_leftovers(spec.folder.path, spec.folder.private)
     if end is None:
         outcome = Outcome(status=Status.FAILED, reason=why_not, phase="start")
@@ -63,10 +61,7 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
     own_peak = memory_marks()["peak_rss_bytes"] or 0
     used = collect.usage(left, end, tree, own_peak_rss_bytes=own_peak)
     notes = collect.findings(left, end, outcome) if end else ()
-    facts = _facts(spec, left, outcome, used, notes)
-    if span:
-        facts = replace(facts, quality=judge_quality(span, samples=used.samples))
-    return _write(run, spec, facts, around.storage)
+    return _write(run, spec, _facts(spec, left, outcome, used, notes), around.storage)
 
 
 def recover_trial(
@@ -106,22 +101,20 @@ def recover_trial(
 
 def _run_worker(
     plan: RunPlan, spec: TrialSpec, around: Surroundings
-) -> tuple[Exit | None, TreeUsage | None, Span | None, str]:
+) -> tuple[Exit | None, TreeUsage | None, str]:
     folder = spec.folder.path
     try:
         process = _start(plan, spec, around)
     except OSError as error:
-        return None, None, None, f"the worker could not be started: {error}"
+        return None, None, f"the worker could not be started: {error}"
     pid = process.pid
     sampler = TreeSampler(pid, folder / "process_info.log") if pid else None
     if sampler:
         sampler.start()
-    before = machine_state(folder)
     with _followed(folder, around.streams):
         end = _wait(process, plan.timeout_s, around.interruption)
-        span = span_between(before, machine_state(folder), end)
         tree = sampler.finish() if sampler else None
-    return end, tree, span, ""
+    return end, tree, ""
 
 
 def _start(plan: RunPlan, spec: TrialSpec, around: Surroundings) -> Running:
@@ -209,6 +202,7 @@ def _facts(
         module_file=record.get("module_file"),
         module_sha256=_sha256(record.get("module_file")),
         notes=notes,
+        order=spec.order,
     )
 
 

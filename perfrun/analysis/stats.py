@@ -23,7 +23,10 @@ Floats = NDArray[np.float64]
 MAD_TO_SD = 1.482602218505602
 # What MAD_TO_SD lacks for small samples: Croux and Rousseeuw, "Time-efficient algorithms for two
 # highly robust estimators of scale", COMPSTAT 1992; beyond nine values n / (n - 0.8).
-_SMALL_SAMPLE = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
+_SMALL_SAMPLE = {5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
+# Of a rank test against the t test under Gaussian noise (Hodges and Lehmann, Annals of Mathematical
+# Statistics 27, 1956); with outliers ranks are the better ones.
+RANK_EFFICIENCY = 3 / math.pi
 # Fewer values than this cannot give a distribution-free interval of about 95 %.
 FEWEST_FOR_ORDER_STATISTICS = 5
 
@@ -55,6 +58,8 @@ def mad(values: Sequence[float] | Floats) -> float:
 def robust_sd(values: Sequence[float] | Floats) -> float | None:
     """Standard deviation as the MAD has it, corrected for small samples; None below two values.
 
+    Below five values it is the plain standard deviation: the middle of so few deviations is often
+    next to nothing, and promises more than there is.
     Where more than half the values are equal the MAD is 0 and says nothing: the mean absolute
     deviation takes its place (Iglewicz and Hoaglin, "How to detect and handle outliers", 1993).
     """
@@ -62,6 +67,8 @@ def robust_sd(values: Sequence[float] | Floats) -> float | None:
     size = len(numbers)
     if size < 2:
         return None
+    if size < FEWEST_FOR_ORDER_STATISTICS:
+        return float(np.std(numbers, ddof=1))
     scale = mad(numbers) * MAD_TO_SD * _SMALL_SAMPLE.get(size, size / (size - 0.8))
     if scale > 0:
         return scale
@@ -194,13 +201,14 @@ def minimum_detectable_effect(
 ) -> float | None:
     """The smallest relative change that a comparison with as many trials again would find.
 
-    `noise` is relative (see `relative_noise`). Two-sample t test of logarithms, as a ratio less 1:
-    power by the noncentral t (Cohen, Statistical Power Analysis, 2nd ed. 1988, chapter 2). None
-    below two trials.
+    `noise` is relative (see `relative_noise`); the comparison is Mann and Whitney's. The power of
+    the t test of logarithms by the noncentral t (Cohen, Statistical Power Analysis, 2nd ed. 1988,
+    chapter 2), corrected by the efficiency of ranks. None below two trials.
     """
     if trials < 2:
         return None
-    return math.expm1(min(_standard_effect(trials, alpha, power) * noise, 700.0))
+    effect = _standard_effect(trials, alpha, power) / math.sqrt(RANK_EFFICIENCY)
+    return math.expm1(min(effect * noise, 700.0))
 
 
 @lru_cache(maxsize=1024)

@@ -45,7 +45,7 @@ def ratio_of_medians(
 ) -> Effect | None:
     """Median of `values` over median of `base`, independent samples, percentile bootstrap.
 
-    Efron and Tibshirani 1993, chapter 13. Covers 94 to 97.5 % at 95 % from five values a side up;
+    Efron and Tibshirani 1993, chapter 13. Covers 94 to 96.5 % at 95 % from five values a side up;
     the acceleration of BCa is not defined for a median, so percentile it is. None below five
     values a side or when the base's median is not positive.
     """
@@ -64,7 +64,10 @@ def ratio_of_medians(
 
 
 def _resampled_medians(numbers: Floats, resamples: int, generator: np.random.Generator) -> Floats:
-    picks = generator.integers(0, len(numbers), (resamples, len(numbers)))
+    # An even number is drawn: the median of an odd one is always one of the few values, which
+    # makes intervals too wide (97 % and more instead of 95).
+    size = len(numbers) + len(numbers) % 2
+    picks = generator.integers(0, len(numbers), (resamples, size))
     medians: Floats = np.median(numbers[picks], axis=1)
     return medians
 

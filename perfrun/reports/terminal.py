@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from perfrun.document import Status, TrialResult
+from perfrun.estimates import MethodEstimate
+from perfrun.reports.statistics import statistics_lines
 from perfrun.reports.table import (
     HEADINGS,
     OUTCOME,
     RIGHT_ALIGNED,
     Row,
     plain_table,
-    quality_line,
     shown_path,
     table_rows,
 )
@@ -57,10 +58,11 @@ class Terminal:
         """One line about what happens."""
         self._line(f"perfrun: {text}", self._error_stream)
 
-    def trial_started(self, number: int, total: int, method: str, trial_id: int) -> None:
+    def trial_started(self, number: int, total: int | None, method: str, trial_id: int) -> None:
         """Say which trial begins."""
         self._begun = time.monotonic()
-        text = f"[{number}/{total}] {method}, trial {trial_id}"
+        of = f"/{total}" if total else ""  # open where a precision decides
+        text = f"[{number}{of}] {method}, trial {trial_id}"
         if not self._live:
             self._line(f"{text} ...", self._stream)
             return
@@ -95,9 +97,6 @@ class Terminal:
         self._line(line, self._stream)
         for note in result.document["perfrun"]["notes"]:
             self._line(f"  note: {note}", self._stream)
-        doubts = quality_line(result)
-        if doubts:
-            self._line(f"  {doubts}", self._stream)
 
     def results(self, results: Sequence[TrialResult]) -> None:
         """Print the table of the run."""
@@ -118,6 +117,11 @@ class Terminal:
                 self.console().print(draw())
             with self._lock:
                 _write(self._stream, captured.get())
+
+    def methods(self, methods: Sequence[MethodEstimate]) -> None:
+        """Print what the trials of each method say together."""
+        for line in statistics_lines(methods):
+            self._line(line, self._stream)
 
     @contextlib.contextmanager
     def _drawing(self) -> Iterator[None]:
@@ -172,7 +176,6 @@ def drawn(rows: Sequence[Row]) -> Table:
             justify="right" if right else "left",
             no_wrap=right,
             overflow="fold",
-            min_width=len(name) if name in ("outcome", "grade") else None,
             ratio=ratios.get(name),
         )
     for row in rows:

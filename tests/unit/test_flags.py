@@ -29,6 +29,11 @@ OWN = (
     "allow_empty",
     "resume",
     "flagfile",
+    "precision",
+    "max_trials",
+    "time_budget",
+    "max_reruns",
+    "seed",
 )
 
 

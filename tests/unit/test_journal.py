@@ -11,6 +11,8 @@ import pytest
 
 from perfrun.journal import Journal, fingerprint, unfinished
 from perfrun.plan import DataSpec, ProfilerWindow, RepoSpec, RunPlan, parse_selectors
+from perfrun.repetition import Repetition
+from perfrun.schedule import Step
 
 PLAN = RunPlan(
     selectors=parse_selectors(["m.C.a", "m.C.b"]), num_trials=2, python="/usr/bin/python3"
@@ -21,6 +23,7 @@ PLAN = RunPlan(
 CHANGES: dict[str, Any] = {
     "selectors": parse_selectors(["m.C.b", "m.C.a"]),  # the order counts: it is the run's order
     "num_trials": 3,
+    "repetition": Repetition(precision=0.01),
     "repos": (RepoSpec(url="https://h/r.git", directory="r", git_hash="abcd"),),
     "python_path": ("r",),
     "root_data_dir": "/other",
@@ -55,7 +58,7 @@ SAME: dict[str, Any] = {
 
 def begun(runs: Path, name: str, plan: RunPlan = PLAN, **pinned: str) -> Journal:
     journal = Journal(runs / f"{name}.jsonl")
-    journal.begin(plan, pinned)
+    journal.begin(plan, pinned, seed=7)
     return journal
 
 
@@ -66,6 +69,41 @@ def test_every_field_of_a_plan_is_known_to_change_the_run_or_not() -> None:
 @pytest.mark.parametrize("name", CHANGES)
 def test_asking_for_something_else_is_another_run(name: str) -> None:
     assert fingerprint(replace(PLAN, **{name: CHANGES[name]})) != fingerprint(PLAN)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Repetition(precision=0.02),
+        Repetition(precision=0.01, max_trials=7),
+        Repetition(precision=0.01, max_reruns=1),
+        Repetition(precision=0.01, seed=1),
+    ],
+)
+def test_other_rules_for_trials_are_another_run(rules: Repetition) -> None:
+    plan = replace(PLAN, repetition=Repetition(precision=0.01))
+    assert fingerprint(replace(plan, repetition=rules)) != fingerprint(plan)
+
+
+def test_a_run_may_go_on_with_more_time() -> None:
+    plans = [
+        replace(PLAN, repetition=Repetition(precision=0.01, time_budget_s=budget_s))
+        for budget_s in (None, 60.0, 3600.0)
+    ]
+    assert len({fingerprint(plan) for plan in plans}) == 1
+
+
+def test_a_resumed_run_has_its_seed_and_its_planned_rounds(tmp_path: Path) -> None:
+    journal = begun(tmp_path, "1")
+    first = (Step(method="m.C.b", trial_id=1, round=1), Step(method="m.C.a", trial_id=1, round=1))
+    second = (Step(method="m.C.b", trial_id=2, round=2, rerun_of=1),)
+    journal.planned(first)
+    journal.started(("m.C.b", 1), tmp_path)
+    journal.planned(second)
+    past = unfinished(tmp_path, PLAN)
+    assert past is not None
+    assert past.seed == 7
+    assert past.rounds == (first, second)
 
 
 @pytest.mark.parametrize("name", SAME)

@@ -156,3 +156,16 @@ def test_a_lock_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match=r"file is in the way: it is not a folder") as told:
         FileLock(tmp_path / "file" / "x.lock").__enter__()
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("how", ["own", "share"])
+def test_trying_does_not_wait(how: str, tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    process = holder(path, how)
+    assert process.stdout is not None
+    process.stdout.readline()
+    with FileLock(path) as lock:
+        assert not lock.try_own()
+        end(process)
+        assert lock.try_own()
+        assert has_to_wait(path, "share")

@@ -8,9 +8,8 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from noises import NOISES, true_median
 from scipy import stats as scipy_stats
 
 from perfrun.analysis.stats import (
@@ -24,15 +23,17 @@ from perfrun.analysis.stats import (
     relative_noise,
     robust_sd,
 )
+from simulations.noises import NOISES, true_median
 
 SERIES = 2000
+SPREAD = 0.02
 TIMES = st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=40)
 
 
 def coverage(noise: str, size: int) -> float:
     """How often the interval of the median holds the median."""
-    truth = true_median(noise)
-    series = NOISES[noise](np.random.default_rng(size), (SERIES, size))
+    truth = true_median(noise, SPREAD)
+    series = NOISES[noise](np.random.default_rng(size), (SERIES, size), SPREAD)
     intervals = [median_interval(values) for values in series]
     return sum(i is not None and i.low <= truth <= i.high for i in intervals) / SERIES
 
@@ -71,6 +72,7 @@ def test_five_values_have_no_exact_95_percent_interval() -> None:
     assert exact_median_interval([1, 2, 3, 4, 5, 6]) is not None
 
 
+@settings(deadline=None)
 @given(TIMES)
 def test_an_interval_holds_its_median_and_lies_within_the_exact_one(values: list[float]) -> None:
     found = median_interval(values)
@@ -83,6 +85,7 @@ def test_an_interval_holds_its_median_and_lies_within_the_exact_one(values: list
         assert outer.low <= found.low <= found.high <= outer.high
 
 
+@settings(deadline=None)
 @given(TIMES, st.floats(1e-3, 1e3))
 def test_another_unit_changes_an_interval_and_nothing_else(
     values: list[float], unit: float
@@ -96,7 +99,7 @@ def test_another_unit_changes_an_interval_and_nothing_else(
 
 
 def test_more_confidence_is_a_wider_interval() -> None:
-    values = NOISES["gaussian"](np.random.default_rng(1), (20,))
+    values = NOISES["gaussian"](np.random.default_rng(1), (20,), SPREAD)
     widths = [median_interval(values, c) for c in (0.8, 0.9, 0.95, 0.99, 0.999)]
     assert [w.half_width for w in widths if w] == sorted(w.half_width for w in widths if w)
 
@@ -128,12 +131,14 @@ def test_the_mad_is_scipys() -> None:
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 30])
 def test_the_robust_standard_deviation_is_right_on_average(size: int) -> None:
     series = np.random.default_rng(3).normal(100, 5, (6000, size))
-    found = [robust_sd(values) for values in series]
-    assert np.mean([value for value in found if value is not None]) == pytest.approx(5, rel=0.03)
+    found = np.array([robust_sd(values) for values in series])
+    # Below five values it is the plain one, whose square is right on average.
+    mean = np.sqrt(np.mean(found**2)) if size < 5 else np.mean(found)
+    assert mean == pytest.approx(5, rel=0.03)
 
 
 def test_outliers_do_not_move_the_noise_much() -> None:
-    quiet = NOISES["gaussian"](np.random.default_rng(4), (30,))
+    quiet = NOISES["gaussian"](np.random.default_rng(4), (30,), SPREAD)
     disturbed = np.concatenate([quiet[:28], [2.0, 3.0]])
     before, after = relative_noise(quiet), relative_noise(disturbed)
     assert before is not None
@@ -142,8 +147,8 @@ def test_outliers_do_not_move_the_noise_much() -> None:
 
 
 def test_noise_of_mostly_equal_values_is_not_nothing() -> None:
-    assert mad([1.0, 1.0, 1.0, 2.0]) == 0
-    assert robust_sd([1.0, 1.0, 1.0, 2.0]) == pytest.approx(0.25 * math.sqrt(math.pi / 2))
+    assert mad([1.0, 1.0, 1.0, 1.0, 2.0]) == 0
+    assert robust_sd([1.0, 1.0, 1.0, 1.0, 2.0]) == pytest.approx(0.2 * math.sqrt(math.pi / 2))
     assert robust_sd([1.0, 1.0]) == 0
     assert relative_noise([0.0, 0.0]) is None
 
@@ -155,18 +160,18 @@ def test_noise_of_mostly_equal_values_is_not_nothing() -> None:
 def test_the_detectable_effect_is_cohens(trials: int, standard_effect: float) -> None:
     found = minimum_detectable_effect(1.0, trials)
     assert found is not None
-    assert math.log1p(found) == pytest.approx(standard_effect, rel=0.02)
+    assert math.log1p(found) * math.sqrt(3 / math.pi) == pytest.approx(standard_effect, rel=0.02)
 
 
-@pytest.mark.parametrize("trials", [3, 5, 10, 30])
+@pytest.mark.parametrize("trials", [6, 10, 30])
 def test_an_effect_of_that_size_is_found_four_times_in_five(trials: int) -> None:
     effect = minimum_detectable_effect(0.02, trials)
     assert effect is not None
     noise = np.random.default_rng(trials)
     base = 0.02 * noise.standard_normal((4000, trials))
     slower = math.log1p(effect) + 0.02 * noise.standard_normal((4000, trials))
-    p_values = scipy_stats.ttest_ind(base, slower, axis=1).pvalue
-    assert np.mean(p_values < 0.05) == pytest.approx(0.8, abs=0.02)
+    p_values = scipy_stats.mannwhitneyu(base, slower, axis=1).pvalue
+    assert np.mean(p_values < 0.05) == pytest.approx(0.8, abs=0.04)
 
 
 def test_more_trials_and_less_noise_show_smaller_effects() -> None:

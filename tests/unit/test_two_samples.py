@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from noises import NOISES
 from scipy import stats as scipy_stats
 
 from perfrun.analysis.stats import Interval
@@ -18,6 +17,7 @@ from perfrun.analysis.two_samples import (
     ratio_of_medians,
     wilcoxon,
 )
+from simulations.noises import NOISES
 
 # Hollander and Wolfe, Nonparametric Statistical Methods: permeability of membranes at two ages
 # (table 4.1), and the depression factor of nine patients before and after treatment (table 3.1).
@@ -25,6 +25,7 @@ AT_TERM = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46]
 EARLY = [1.15, 0.88, 0.90, 0.74, 1.21]
 BEFORE = [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30]
 AFTER = [0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29]
+SPREAD = 0.02
 SAMPLE = st.lists(st.floats(0.01, 100), min_size=5, max_size=20)
 
 
@@ -105,6 +106,7 @@ def test_samples_apart_have_a_delta_of_one() -> None:
     assert found.estimate == 1
 
 
+@settings(deadline=None)
 @given(SAMPLE, SAMPLE)
 def test_changing_sides_changes_the_sign(one: list[float], other: list[float]) -> None:
     forth, back = cliffs_delta(one, other), cliffs_delta(other, one)
@@ -120,12 +122,14 @@ def test_pairs_without_a_difference_are_no_evidence() -> None:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "log-normal", "5 % outliers"])
-@pytest.mark.parametrize("size", [8, 15, 30])
+@pytest.mark.parametrize("size", [5, 10, 15])
 def test_intervals_of_a_ratio_keep_their_level(noise: str, size: int) -> None:
     generator = np.random.default_rng(size)
-    series = NOISES[noise](generator, (2000, 2, size))
+    series = NOISES[noise](generator, (2000, 2, size), SPREAD)
     ratios = [ratio_of_medians(1.1 * a, b, resamples=399) for a, b in series]
-    assert 0.93 <= np.mean([holds(r.interval, 1.1) for r in ratios if r]) <= 0.975
+    assert 0.93 <= np.mean([holds(r.interval, 1.1) for r in ratios if r]) <= 0.97
+    if size == 5:
+        return  # so few ranks that 95 % cannot be met: Moses's interval then covers 97 %
     shifts = [hodges_lehmann(np.log(1.1 * a), np.log(b)) for a, b in series]
     assert 0.93 <= np.mean([holds(s.interval, np.log(1.1)) for s in shifts if s]) <= 0.97
 
@@ -141,7 +145,7 @@ def test_the_interval_of_cliffs_delta_keeps_its_level(size: int) -> None:
 
 @pytest.mark.parametrize("noise", list(NOISES))
 def test_tests_of_equal_samples_are_rarely_significant(noise: str) -> None:
-    series = NOISES[noise](np.random.default_rng(7), (1000, 2, 12))
+    series = NOISES[noise](np.random.default_rng(7), (1000, 2, 12), SPREAD)
     unpaired = [mann_whitney(a, b).p_value < 0.05 for a, b in series]
     paired = [wilcoxon(np.log(a), np.log(b)).p_value < 0.05 for a, b in series]
     assert np.mean(unpaired) <= 0.065

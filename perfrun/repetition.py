@@ -1,0 +1,97 @@
+"""How often methods run and in which order, as asked for: `--precision` and the flags around it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perfrun.errors import UsageError
+
+FEWEST_TRIALS = 6  # with --precision: below this there is no interval (analysis.stopping.PILOT)
+MOST_TRIALS = 30  # default of --max_trials
+RERUNS = 2  # default of --max_reruns with --precision
+OVERRUN = 0.1  # of a trial's usual time may go beyond the time budget: better than a gap
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """The rules for trials beyond `--benchmark_num_trials`."""
+
+    precision: float | None = None  # relative half-width to reach; None = a fixed number of trials
+    max_trials: int = MOST_TRIALS  # of a method, re-runs not counted; with a precision only
+    time_budget_s: float | None = None  # for all trials together; with a precision only
+    max_reruns: int = 0  # of disturbed trials, per method
+    seed: int | None = None  # of the order; None = a random one, which is recorded
+
+
+def parse_repetition(given: Mapping[str, Any], num_trials: int) -> Repetition:
+    """Parse the flags. Raises UsageError for what cannot be meant."""
+    precision = _precision(given["precision"])
+    max_trials = _whole(given["max_trials"], "--max_trials", FEWEST_TRIALS)
+    reruns = _whole(given["max_reruns"], "--max_reruns", 0)
+    budget_s = _duration(given["time_budget"], "--time_budget")
+    if precision is None:
+        for flag, value in (("--max_trials", max_trials), ("--time_budget", budget_s)):
+            if value is not None:
+                raise UsageError(
+                    f"{flag} needs --precision; without it, --benchmark_num_trials is the number"
+                )
+    if max_trials is not None and max_trials < num_trials:
+        raise UsageError(
+            f"--max_trials={max_trials}: is less than --benchmark_num_trials={num_trials}, "
+            "the fewest with --precision"
+        )
+    return Repetition(
+        precision=precision,
+        max_trials=max(MOST_TRIALS, num_trials) if max_trials is None else max_trials,
+        time_budget_s=budget_s,
+        max_reruns=reruns if reruns is not None else RERUNS if precision else 0,
+        seed=_whole(given["seed"], "--seed", 0),
+    )
+
+
+def _precision(text: str | None) -> float | None:
+    if not text:
+        return None
+    number = text.strip().removesuffix("%")
+    try:
+        value = float(number) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        raise UsageError(f"--precision={_shown(text)}: write 1% or 0.01") from None
+    if not 0 < value < 1:
+        raise UsageError(
+            f"--precision={_shown(text)}: must be more than 0 and below 100% (1% = 0.01)"
+        )
+    return value
+
+
+def _whole(text: str | None, flag: str, least: int) -> int | None:
+    if not text:
+        return None
+    if not re.fullmatch(r"\d{1,18}", text.strip(), re.ASCII):
+        raise UsageError(f"{flag}={_shown(text)}: must be a whole number, {least} or more")
+    if int(text) < least:
+        raise UsageError(f"{flag}={_shown(text)}: must be {least} or more")
+    return int(text)
+
+
+def _duration(text: str | None, flag: str) -> float | None:
+    """Seconds, or a number with s, m, h or d."""
+    if not text:
+        return None
+    found = re.fullmatch(r"(.*?)\s*(s|m|min|h|d|)", text.strip(), re.DOTALL)
+    try:
+        seconds = float(found[1]) * _UNITS[found[2]] if found else math.nan
+    except ValueError:
+        raise UsageError(f"{flag}={_shown(text)}: write seconds, or 20m, 1h, 1d") from None
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"{flag}={_shown(text)}: must be more than 0 seconds")
+    return seconds
+
+
+def _shown(text: str) -> str:
+    return text if text.isprintable() else repr(text)

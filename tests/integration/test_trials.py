@@ -1,0 +1,212 @@
+"""How many trials a method gets and in which order: real runs, on methods whose noise is known."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worlds import Finished, World, finish, strict, wait_until
+
+# Each start reports the next of a series of times; the number of starts is in a file.
+CLASS = """
+class Noisy(Benchmark):
+    def _next(self, name, times):
+        with open({folder!r} + "/" + name, "a+") as file:
+            file.write("x")
+            file.seek(0)
+            count = len(file.read())
+        self.report_benchmark(wall_time=times[(count - 1) % len(times)])
+
+    def quiet(self):
+        self._next("quiet", [1.0, 1.001, 0.999, 1.0005, 0.9995, 1.0])
+
+    def noisy(self):
+        self._next("noisy", [1.0, 1.03, 0.97, 1.02, 0.98, 1.01, 0.99])
+
+    def fails(self):
+        self._next("fails", [1.0])
+        raise ValueError("as ever")
+
+    def silent(self):
+        pass
+
+    def waits(self):
+        self._next("waits", [1.0, 1.1])
+        while os.path.exists({blocked!r}):
+            time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.write(CLASS.format(folder=str(tmp_path), blocked=str(tmp_path / "blocked")))
+    return world
+
+
+def methods(*names: str) -> str:
+    return ",".join(f"pkg.cases.Noisy.{name}" for name in names)
+
+
+def starts(world: World, name: str) -> int:
+    path = world.folder / name
+    return len(path.read_text()) if path.exists() else 0
+
+
+def estimates(done: Finished) -> dict[str, dict[str, Any]]:
+    """The methods of `--format=json`, by short name."""
+    found = strict(done.stdout)["methods"]
+    return {method["name"].rpartition(".")[2]: method for method in found}
+
+
+def orders(done: Finished) -> list[dict[str, Any]]:
+    return [document["perfrun"]["order"] for document in done.summaries()]
+
+
+def test_a_noisy_method_gets_more_trials_than_a_quiet_one(world: World) -> None:
+    words = ("--precision=1%", "--max_trials=20", "--format=json")
+    done = world.run(*words, methods=methods("quiet", "noisy"))
+    assert done.code == 0
+    found = estimates(done)
+    assert found["quiet"]["trials"] == starts(world, "quiet") == 6
+    assert found["quiet"]["stopped_by"] == "precision"
+    assert 6 < found["noisy"]["trials"] == starts(world, "noisy") <= 20
+    for method in found.values():
+        assert method["low_s"] <= method["median_s"] <= method["high_s"]
+        assert method["minimum_detectable_effect"] > 0
+    assert found["quiet"]["relative_half_width"] <= 0.01
+    [report] = world.workspace.glob("runs/*.report.json")
+    kept = strict(report.read_text())
+    assert kept["methods"] == strict(done.stdout)["methods"]
+    assert kept["seed"] == orders(done)[0]["seed"]
+
+
+def test_every_trial_says_where_it_stood(world: World) -> None:
+    words = ("--benchmark_num_trials=3", "--seed=5", "--format=json")
+    first = world.run(*words, methods=methods("quiet", "noisy", "silent"))
+    again = world.run(*words, methods=methods("quiet", "noisy", "silent"))
+    assert orders(first) == orders(again)
+    assert {order["seed"] for order in orders(first)} == {5}
+    assert sorted(order["position"] for order in orders(first)) == list(range(1, 10))
+    assert [order["round"] for order in orders(first)] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert all(order["rerun_of"] is None for order in orders(first))
+    # The folders' names are times: they were really run in the order that is recorded.
+    by_position = sorted(first.summaries(), key=lambda d: d["perfrun"]["order"]["position"])
+    assert by_position == sorted(first.summaries(), key=lambda d: d["execution_id"])
+
+
+def test_a_single_round_keeps_the_order_and_has_no_seed(world: World) -> None:
+    done = world.run("--format=json", "--seed=5", methods=methods("silent", "noisy", "quiet"))
+    assert [order["position"] for order in orders(done)] == [1, 2, 3]
+    assert {order["seed"] for order in orders(done)} == {None}
+    found = estimates(done)
+    assert found["quiet"]["median_s"] == 1.0
+    assert found["quiet"]["minimum_detectable_effect"] is None
+    assert found["silent"]["median_s"] is None
+
+
+def test_what_cannot_be_steered_is_not_run_for_ever(world: World) -> None:
+    words = ("--precision=1%", "--format=json")
+    done = world.run(*words, methods=methods("fails", "silent", "quiet"))
+    assert done.code == 1
+    found = estimates(done)
+    assert {name: method["stopped_by"] for name, method in found.items()} == {
+        "fails": "failed",
+        "silent": "no_figure",
+        "quiet": "precision",
+    }
+    assert (found["fails"]["trials"], found["silent"]["trials"]) == (3, 1)
+
+
+def test_without_time_every_method_still_runs_once(world: World) -> None:
+    words = ("--precision=1%", "--time_budget=0.001", "--format=json")
+    done = world.run(*words, methods=methods("quiet", "noisy"))
+    assert done.code == 0
+    assert (starts(world, "quiet"), starts(world, "noisy")) == (1, 1)
+    assert {method["stopped_by"] for method in estimates(done).values()} == {"time_budget"}
+
+
+@pytest.mark.parametrize("count", [0, 4, 9, 13])
+def test_a_killed_run_goes_on_with_its_seed_and_its_rounds(count: int, world: World) -> None:
+    words = ("--precision=2%", "--max_trials=9", "--format=json")
+    process = world.start(*words, methods=methods("quiet", "noisy"))
+    wait_until(lambda: len(world.summary_files()) >= count or process.poll() is not None)
+    process.kill()
+    finish(process)
+    assert world.left_running() == []
+    done = world.run(*words, "--resume", methods=methods("quiet", "noisy"))
+    assert done.code == 0
+    assert len({order["seed"] for order in orders(done)}) == 1
+    keys = Counter((result["name"], result["trial_id"]) for result in done.results)
+    assert set(keys.values()) == {1}
+    found = estimates(done)
+    assert found["quiet"]["trials"] == 6
+    assert found["noisy"]["trials"] == len(done.results) - 6
+    positions = [order["position"] for order in orders(done)]
+    assert sorted(positions) == list(range(1, len(positions) + 1))
+
+
+def test_an_interrupted_run_reports_what_there_is(world: World) -> None:
+    blocked = world.folder / "blocked"
+    words = ("--benchmark_num_trials=4", "--format=json")
+    process = world.start(*words, methods=methods("quiet", "waits"))
+    wait_until(lambda: starts(world, "waits") >= 2)
+    blocked.touch()
+    wait_until(lambda: starts(world, "waits") >= 3 or process.poll() is not None)
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    assert done.code == 130
+    found = estimates(done)
+    assert found["waits"]["trials"] >= 2
+    assert found["waits"]["low_s"] is not None
+    assert found["waits"]["stopped_by"] == "interrupted"
+    [report] = world.workspace.glob("runs/*.report.json")
+    assert strict(report.read_text())["interrupted"] is True
+    blocked.unlink()
+    resumed = world.run(*words, "--resume", methods=methods("quiet", "waits"))
+    assert resumed.code == 0
+    assert Counter(result["trial_id"] for result in resumed.results) == {1: 2, 2: 2, 3: 2, 4: 2}
+    assert strict(report.read_text())["interrupted"] is False
+
+
+def test_a_person_reads_what_the_trials_say(world: World) -> None:
+    done = world.run("--benchmark_num_trials=6", methods=methods("quiet", "noisy"))
+    [line] = [line for line in done.stdout.splitlines() if "Noisy.noisy: 6 trials" in line]
+    assert "median" in line
+    assert "95 % in" in line
+    assert "shows changes from" in line
+    single = world.run(methods=methods("quiet"))
+    assert "One trial a method: no interval" in single.stdout
+
+
+def test_statistics_are_not_imported_for_a_single_trial(world: World) -> None:
+    """PYTHONPROFILEIMPORTTIME lists every import on standard error; the workers have their own."""
+    for trials, imported in (("1", False), ("2", True)):
+        done = world.run(
+            "--quiet",
+            "--format=json",
+            f"--benchmark_num_trials={trials}",
+            methods=methods("quiet"),
+            PYTHONPROFILEIMPORTTIME="1",
+        )
+        names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+        assert "perfrun.rounds" in names
+        assert ("numpy" in names) is ("perfrun.analysis.stats" in names) is imported
+        assert "scipy.stats" not in names
+
+
+def test_a_time_that_is_not_finite_is_no_value(world: World) -> None:
+    world.write(
+        """
+        class Odd(Benchmark):
+            def infinite(self):
+                self.report_benchmark(wall_time=float("inf"))
+        """,
+        module="odd",
+    )
+    done = world.run("--benchmark_num_trials=2", "--format=json", methods="pkg.odd.Odd.infinite")
+    [method] = strict(done.stdout)["methods"]
+    assert (done.code, method["trials"], method["used"]) == (0, 2, 0)
