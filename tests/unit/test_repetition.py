@@ -53,7 +53,7 @@ def test_a_precision_brings_its_defaults() -> None:
     [
         (["--precision=0"], "more than 0"),
         (["--precision=0%"], "more than 0"),
-        (["--precision=200%"], "less than 100%"),
+        (["--precision=200%"], "below 100%"),
         (["--precision=1"], "1% = 0.01"),
         (["--precision=-1%"], "more than 0"),
         (["--precision=nan"], "more than 0"),
