@@ -1,10 +1,10 @@
-# One image per framework: the framework in /opt/framework, perfrun in /opt/perfrun, side by side.
+# One image per framework (or both): the framework in /opt/framework, perfrun in /opt/perfrun.
 # The benchmarks run in the first, so what is measured is what the user asked for and nothing else.
 #
 #   python3 setup.py --framework=torch        builds this file
 #   docker compose run --rm perfrun ...       builds it the first time
 #
-# Written for BuildKit and for the classic builder alike: no mounts, no heredocs.
+# Needs BuildKit (Docker 20.10 or newer), for the mounts: no wheel and no lock stays in a layer.
 # What changes seldom comes first, so a change in perfrun's code leaves the framework's layer alone.
 
 # Any Debian or Ubuntu with Python >= 3.10, or one that apt-get can bring it to.
@@ -12,58 +12,49 @@ ARG base_image=python:3.11-slim-bookworm
 FROM ${base_image}
 
 ENV LANG=C.UTF-8
-RUN set -eu; \
-    wanted=; \
-    command -v git >/dev/null || wanted="git ca-certificates"; \
-    python3 -c 'import ensurepip, venv' 2>/dev/null || wanted="$wanted python3 python3-venv"; \
-    if [ -n "$wanted" ]; then \
-        apt-get update; \
-        apt-get install -y --no-install-recommends $wanted; \
-        rm -rf /var/lib/apt/lists/*; \
-    fi; \
-    # Checkouts are mounted from outside and may belong to anybody; this container serves one user.
-    git config --system --add safe.directory '*'; \
-    # Usable without any mount, and by a user the image has never heard of.
-    mkdir -m 1777 /workspace /data
+# X.Y of the framework's Python; empty: the base image's python3.
+ARG python_version=
+RUN --mount=type=bind,source=scripts/container/prepare_base.sh,target=/run/build/prepare_base.sh \
+    --mount=type=bind,source=scripts/site,target=/run/build/site \
+    sh /run/build/prepare_base.sh /run/build/site "$python_version"
 
 # Where packages come from, for sites with their own index. To pip empty means not set, and then
 # the base image's own pip settings count.
 ARG PIP_INDEX_URL=
 ARG PIP_EXTRA_INDEX_URL=
 ARG PIP_FIND_LINKS=
+ARG PIP_NO_INDEX=
 ARG PIP_TRUSTED_HOST=
 ARG PIP_CERT=
 
-# torch or tensorflow; its pip spec (empty: the version pinned in install_framework.py);
-# more packages for the benchmarks, separated by `;`; cpu or cuda.
+# torch, tensorflow or both; its version or pip spec (empty: what install_framework.py pins);
+# more packages for the benchmarks, separated by `;`; cpu, cuda or rocm.
 ARG framework=torch
+ARG framework_version=
 ARG framework_pip_spec=
 ARG extra_pip_specs=
 ARG device=cpu
-COPY scripts/install_framework.py /opt/build/
-RUN python3 -m venv /opt/framework && \
-    PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 /opt/framework/bin/python /opt/build/install_framework.py \
-        --framework "$framework" --device "$device" --spec "$framework_pip_spec" --extra "$extra_pip_specs"
+RUN --mount=type=bind,source=scripts/install_framework.py,target=/run/build/install_framework.py \
+    --mount=type=bind,source=scripts/site,target=/run/build/site \
+    export PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1; \
+    lock=/run/build/site/framework.txt; \
+    if [ -f $lock ]; then export PIP_CONSTRAINT=$lock UV_CONSTRAINT=$lock; fi; \
+    "$(readlink /opt/python/framework)" -m venv /opt/framework && \
+    /opt/framework/bin/python /run/build/install_framework.py \
+        --framework "$framework" --device "$device" --version "$framework_version" \
+        --spec "$framework_pip_spec" --extra "$extra_pip_specs"
 
 # perfrun's own libraries. Installed in place from a package that holds only its version,
 # so that the code, which changes most, needs nothing but to be copied in afterwards.
 COPY pyproject.toml /opt/perfrun/src/
 COPY perfrun/__init__.py /opt/perfrun/src/perfrun/
-RUN touch /opt/perfrun/src/README.md && \
-    python3 -m venv /opt/perfrun && \
-    PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 /opt/perfrun/bin/python -m pip install --editable /opt/perfrun/src
-
-# What this image was built from and with, for the summaries of the runs in it.
-ARG base_image
-COPY scripts/container/record_image.py /opt/build/
-RUN /opt/perfrun/bin/python -I /opt/build/record_image.py /opt/perfrun/image.json \
-        "framework=$framework" "framework_pip_spec=$framework_pip_spec" "extra_pip_specs=$extra_pip_specs" \
-        "base_image=$base_image" "device=$device"
-LABEL perfrun.framework="${framework}" \
-      perfrun.framework_pip_spec="${framework_pip_spec}" \
-      perfrun.extra_pip_specs="${extra_pip_specs}" \
-      perfrun.base_image="${base_image}" \
-      perfrun.device="${device}"
+RUN --mount=type=bind,source=scripts/site,target=/run/build/site \
+    export PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1; \
+    lock=/run/build/site/perfrun.txt; \
+    if [ -f $lock ]; then export PIP_CONSTRAINT=$lock; fi; \
+    touch /opt/perfrun/src/README.md && \
+    "$(readlink /opt/python/perfrun)" -m venv /opt/perfrun && \
+    /opt/perfrun/bin/python -m pip install --editable /opt/perfrun/src
 
 # The name `perfrun` on the path is the entry point, which first becomes the owner of the results.
 COPY scripts/container/entrypoint.py /usr/local/bin/perfrun
@@ -74,6 +65,32 @@ RUN chmod 0755 /usr/local/bin/perfrun && chmod -R a+rX /opt/perfrun/src && \
     /opt/perfrun/bin/python -m compileall -q /opt/perfrun/src && \
     /opt/framework/bin/python -m compileall -q /opt/perfrun/src/perfrun/worker /opt/perfrun/src/benchmarks
 
+# What this image was built from and with, for the summaries of the runs in it. Last, because the
+# commit of perfrun changes most often of all.
+ARG base_image
+ARG harness_url=
+ARG harness_branch=
+ARG harness_hash=
+ARG harness_modified=
+RUN --mount=type=bind,source=scripts/container/record_image.py,target=/run/build/record_image.py \
+    /opt/perfrun/bin/python -I /run/build/record_image.py /opt/perfrun/image.json \
+        "framework=$framework" "framework_version=$framework_version" \
+        "framework_pip_spec=$framework_pip_spec" "extra_pip_specs=$extra_pip_specs" \
+        "base_image=$base_image" "python_version=$python_version" "device=$device" \
+        "harness_url=$harness_url" "harness_branch=$harness_branch" \
+        "harness_hash=$harness_hash" "harness_modified=$harness_modified"
+LABEL perfrun.framework="${framework}" \
+      perfrun.framework_version="${framework_version}" \
+      perfrun.framework_pip_spec="${framework_pip_spec}" \
+      perfrun.extra_pip_specs="${extra_pip_specs}" \
+      perfrun.base_image="${base_image}" \
+      perfrun.python_version="${python_version}" \
+      perfrun.device="${device}" \
+      perfrun.harness_hash="${harness_hash}"
+
+# Certificates of the site (setup.py --ca_certificate); empty means not set to all who read these.
+ARG ca_bundle=
+ENV REQUESTS_CA_BUNDLE=${ca_bundle} PIP_CERT=${ca_bundle}
 ENV PERFRUN_PYTHON=/opt/framework/bin/python
 # `--workspace` is ./workspace unless said otherwise, so seen from here it is the mounted /workspace.
 WORKDIR /

@@ -45,7 +45,8 @@ class Builder(Enum):
     BUILT_IN = "built-in"
     """BuildKit in the client itself, which has to be asked for it."""
     COMPOSE = "Compose's"
-    """BuildKit through the Compose plugin, where the client has no other way to it."""
+    """BuildKit through the Compose plugin, where the client has no other way to it. Releases after
+    2.40 need buildx for that themselves."""
     CLASSIC = "classic"
     """The builder in the daemon, which knows no mounts: the Dockerfile needs one of the others."""
 
@@ -171,7 +172,7 @@ def find_builder() -> Builder:
     """Asks the command `docker` which builder it has; needs no running engine."""
     has_buildx = query("buildx", "version").returncode == 0
     version = query("version", "--format", "{{.Client.Version}}").stdout
-    has_compose = query("compose", "version").returncode == 0
+    has_compose = query("compose", "version", "--short").stdout.lstrip("v").startswith("2.")
     return choose_builder(has_buildx, version, has_compose)
 
 

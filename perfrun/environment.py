@@ -135,6 +135,12 @@ def setup_info() -> Mapping[str, Any]:
     return info if isinstance(info, dict) else {}
 
 
+def image_harness_info() -> dict[str, str]:
+    """url, branch and hash of the checkout that an image was built from; {} outside images."""
+    info = setup_info().get("harness_info")
+    return dict(info) if isinstance(info, dict) else {}
+
+
 def check_flags(
     launcher: Launcher, modules: Sequence[str], flags: Sequence[str], paths: Paths
 ) -> None:

@@ -59,7 +59,7 @@ def _prepared(
         # Meanwhile, what has to be done anyway.
         screen.prepare()
         this_machine = machine()
-        harness_info = harness_git_info(PACKAGE.parent)
+        harness_info = harness_git_info(PACKAGE.parent) or environment.image_harness_info()
         described = environment.describe(service)
     data = _with_data(plan, screen)
     checkouts = stack.enter_context(_checkouts(plan, past, screen)) if plan.repos else ()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Install one ML framework into the interpreter that runs this script.
+"""Install an ML framework, or both, into the interpreter that runs this script.
 
 On a machine without an NVIDIA driver the framework comes without CUDA: on Linux x86-64 a plain
 `pip install torch` would bring several gigabytes of it. Each way to get a CPU build is tried in
@@ -30,8 +30,12 @@ from typing import Any
 TORCH_SPEC = "torch==2.13.0"
 TORCHVISION_SPEC = "torchvision==0.28.0"
 TENSORFLOW_VERSION = "2.21.0"
+TENSORFLOW_ROCM_VERSION = "2.14.0.600"  # its last release
 MINIMUM_PYTHON = (3, 10)  # of both default versions
-TENSORFLOW_NAMES = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu")
+TENSORFLOW_NAMES = (
+    *("tensorflow", "tensorflow-cpu", "tensorflow-rocm"),
+    *("tf-nightly", "tf-nightly-cpu", "tf-nightly-rocm"),
+)
 # torchvision comes without its dependencies, and absl reads the flags of benchmark classes.
 TORCH_COMPANIONS = ("numpy", "pillow", "absl-py")
 
@@ -40,6 +44,8 @@ PIP_WITH_REPORT = (22, 2)  # the first pip that has `install --dry-run --report`
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 EXACT = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)==(?P<public>[\w.!]+)(\+(?P<local>[\w.]+))?")
+WHEEL = re.compile(r"(?P<name>[\w.]+)-(?P<version>\d[\w.!]*(\+[\w.]+)?)-([^/]+-)?[^-/]+\.whl")
+ROCM_BACKEND = re.compile(r"\brocm(\d+)\.(\d+)(?:\.(\d+))?\b")
 CUDA_PACKAGE = re.compile(r"(nvidia|cuda)[-_.]", re.IGNORECASE)
 
 
@@ -54,10 +60,10 @@ class Route:
     specs: tuple[str, ...]
     by_uv: bool = False
 
-    def argv(self, uv: str = "uv") -> tuple[str, ...]:
+    def argv(self, uv: str = "uv", backend: str = "cpu") -> tuple[str, ...]:
         if self.by_uv:
-            command = (uv, "pip", "install", "--python", sys.executable, "--torch-backend=cpu")
-            return (*command, *self.specs)
+            command = (uv, "pip", "install", "--python", sys.executable)
+            return (*command, f"--torch-backend={backend}", *self.specs)
         return (*PIP, "install", *self.specs)
 
 
@@ -80,8 +86,10 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     add = parser.add_argument
-    add("--framework", required=True, choices=("torch", "tensorflow"))
-    add("--device", default="auto", choices=("auto", "cpu", "cuda"), help="auto: cuda if driven")
+    add("--framework", required=True, choices=("torch", "tensorflow", "both"))
+    devices = ("auto", "cpu", "cuda", "rocm")
+    add("--device", default="auto", choices=devices, help="auto: cuda if driven")
+    add("--version", default="", help="of the framework, instead of the default")
     add("--spec", default="", metavar="PIP_SPEC", help="what to install instead of the default")
     add("--extra", default="", metavar="'a;b'", help="more pip specs, separated by semicolons")
     add("--dry_run", action="store_true", help="print the commands and change nothing")
@@ -94,10 +102,10 @@ def say(line: str) -> None:
 
 
 def _check_interpreter(options: argparse.Namespace) -> None:
-    if not options.spec and sys.version_info < MINIMUM_PYTHON:
+    if not (options.spec or options.version) and sys.version_info < MINIMUM_PYTHON:
         raise InstallError(
             f"the default {options.framework} needs Python >= 3.10, this is "
-            f"{platform.python_version()}; choose an older one with --spec"
+            f"{platform.python_version()}; choose an older one with --version or --spec"
         )
     marker = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
     allowed = "PIP_BREAK_SYSTEM_PACKAGES" in os.environ or options.dry_run
@@ -117,40 +125,75 @@ def plain_torch_has_cuda(system: str = sys.platform, machine: str = platform.mac
     return system == "linux" and machine.lower() in ("x86_64", "amd64")
 
 
-def default_spec(framework: str, device: str) -> str:
+def default_spec(framework: str, device: str, version: str = "") -> str:
+    """The pip spec of one framework: of the version that is asked for, else of the pinned one."""
     if framework == "torch":
-        return TORCH_SPEC
+        return f"torch=={version}" if version else TORCH_SPEC
+    if device == "rocm":
+        # 2.13.1 has builds for several releases of ROCm: 2.13.1.540, 2.13.1.600.
+        exact = version.count(".") != 2
+        return f"tensorflow-rocm=={version or TENSORFLOW_ROCM_VERSION}{'' if exact else '.*'}"
+    version = version or TENSORFLOW_VERSION
     if device == "cuda":
-        return f"tensorflow[and-cuda]=={TENSORFLOW_VERSION}"
+        return f"tensorflow[and-cuda]=={version}"
     # Only these platforms have a distribution named tensorflow-cpu; elsewhere `tensorflow` is it.
     slim = sys.platform in ("linux", "win32") and platform.machine() in ("x86_64", "AMD64")
-    return f"{'tensorflow-cpu' if slim else 'tensorflow'}=={TENSORFLOW_VERSION}"
+    return f"{'tensorflow-cpu' if slim else 'tensorflow'}=={version}"
+
+
+def choose_specs(framework: str, device: str, version: str, given: str) -> tuple[str, ...]:
+    """The pip specs of what is asked for; of both, torch comes first."""
+    specs = tuple(part.strip() for part in given.split(";") if part.strip())
+    if framework != "both":
+        return specs or (default_spec(framework, device, version),)
+    if device == "rocm":
+        raise InstallError("no releases of torch and tensorflow-rocm go together; choose one")
+    torch = tuple(spec for spec in specs if spec_name(spec) == "torch")
+    other = tuple(spec for spec in specs if spec not in torch)
+    if len(torch) > 1 or len(other) > 1:
+        raise InstallError(f"--spec {given}: of both, give one of torch and one of tensorflow")
+    return (
+        *(torch or (default_spec("torch", device),)),
+        *(other or (default_spec("tensorflow", device),)),
+    )
+
+
+def spec_name(spec: str) -> str:
+    """The distribution that a spec names, also as a wheel file; empty where only pip can tell."""
+    wheel = WHEEL.fullmatch(Path(spec).name)
+    return wheel["name"].replace("_", "-") if wheel else re.split(r"[^\w.-]", spec)[0]
 
 
 def torchvision_spec(torch_spec: str) -> str:
     """Return the torchvision that belongs to a torch: 0.(N+15) to 2.N."""
     if torch_spec == TORCH_SPEC:
         return TORCHVISION_SPEC
-    exact = EXACT.fullmatch(torch_spec)
-    release = re.match(r"2\.(\d+)(\.|$)", exact["public"]) if exact else None
+    exact, wheel = EXACT.fullmatch(torch_spec), WHEEL.fullmatch(Path(torch_spec).name)
+    version = exact["public"] if exact else wheel["version"] if wheel else ""
+    release = re.match(r"2\.(\d+)(\.|\+|$)", version)
     return f"torchvision==0.{int(release[1]) + 15}.*" if release else "torchvision"
 
 
-def routes(framework: str, device: str, spec: str) -> tuple[Route, ...]:
-    """Return the ways to install the framework, the best first."""
+def routes(
+    framework: str, device: str, spec: str, beside: tuple[str, ...] = ()
+) -> tuple[Route, ...]:
+    """Return the ways to install the framework, the best first; `beside` comes with each."""
     exact = EXACT.fullmatch(spec)
     if framework == "tensorflow" or (device == "cpu" and _is_file_or_url(spec)):
-        return (Route((spec,)),)
+        return (Route((spec, *beside)),)
     if device == "cuda":
         # Where pip also sees a CPU build (+cpu), `==` takes that one, and only `===` does not.
-        literal = (Route((spec.replace("==", "==="),)),) if exact else ()
-        return (Route((spec,)), *literal)
+        literal = (Route((spec.replace("==", "==="), *beside)),) if exact else ()
+        return (Route((spec, *beside)), *literal)
+    by_uv = Route((spec, torchvision_spec(spec), *beside), by_uv=True)
+    if device == "rocm":
+        return (Route((spec, *beside)), by_uv)
     found = []
     if exact and not exact["local"]:
-        found.append(Route((f"{spec}+cpu",)))
+        found.append(Route((f"{spec}+cpu", *beside)))
     if not plain_torch_has_cuda() or (exact and exact["local"]):
-        found.append(Route((spec,)))
-    return (*found, Route((spec, torchvision_spec(spec)), by_uv=True))
+        found.append(Route((spec, *beside)))
+    return (*found, by_uv)
 
 
 def _is_file_or_url(spec: str) -> bool:
@@ -167,6 +210,8 @@ def is_satisfied(spec: str, device: str = "cpu") -> bool:
     public, _, local = (installed_version(exact["name"]) or "").partition("+")
     if public != exact["public"] or exact["local"] not in (None, local):
         return False
+    if device == "rocm":
+        return "rocm" in exact["name"] or local.startswith("rocm")
     return device == "cpu" or local != "cpu"
 
 
@@ -180,29 +225,32 @@ def installed_version(name: str) -> str | None:
 def install(options: argparse.Namespace, device: str) -> str:
     """Install what is missing; return one line that says what is there now."""
     dry_run = options.dry_run
-    spec = options.spec or default_spec(options.framework, device)
+    specs = choose_specs(options.framework, device, options.version, options.spec)
     extras = tuple(part.strip() for part in options.extra.split(";") if part.strip())
-    _refuse_rival(spec)
-    complete = is_satisfied(spec, device)
+    for spec in specs:
+        _refuse_rival(spec)
+    first, *beside = specs
+    complete = all(is_satisfied(spec, device) for spec in specs)
     if not complete:
-        _install_framework(routes(options.framework, device, spec), spec, device, dry_run)
-    if options.framework == "torch":
+        ways = routes(options.framework, device, first, tuple(beside))
+        _install_framework(ways, first, device, dry_run)
+    if options.framework != "tensorflow":
         extras = (*TORCH_COMPANIONS, *extras)
-        if not is_satisfied(torchvision_spec(spec)):
+        if not is_satisfied(torchvision_spec(first)):
             complete = False
             # Its dependency is the torch it was built for, which may be the CUDA one.
-            _pip(("--no-deps", torchvision_spec(spec)), dry_run)
+            _pip(("--no-deps", torchvision_spec(first)), dry_run)
     missing = tuple(extra for extra in extras if not is_satisfied(extra))
     if missing:
         complete = False
         _install_extras(missing, dry_run)
     done = "would be installed" if dry_run else "installed"
-    return f"{'nothing to do, there already' if complete else done}: {_present(spec, extras)}"
+    return f"{'nothing to do, there already' if complete else done}: {_present(specs, extras)}"
 
 
 def _refuse_rival(spec: str) -> None:
     """Two distributions of TensorFlow overwrite each other's files, and pip does not notice."""
-    name = re.split(r"[^\w.-]", spec)[0]
+    name = spec_name(spec)
     for rival in TENSORFLOW_NAMES if name in TENSORFLOW_NAMES else ():
         version = installed_version(rival)
         if version and rival != name:
@@ -221,13 +269,14 @@ def _install_framework(ways: tuple[Route, ...], spec: str, device: str, dry_run:
     _need_recent_pip()
     reasons = []
     for route in ways:
-        reason = _by_uv(route) if route.by_uv else _by_pip(route, device)
+        reason = _by_uv(route, device) if route.by_uv else _by_pip(route, device)
         if reason is None:
             return
         reasons.append(reason)
+    wanted = f"{spec}+rocm..." if device == "rocm" else ways[0].specs[0]
     raise InstallError(
         f"found no {device} build of {spec} ({'; '.join(reasons)}); set PIP_FIND_LINKS or "
-        f"PIP_EXTRA_INDEX_URL to a place that has {ways[0].specs[0]}, or choose another --spec"
+        f"PIP_EXTRA_INDEX_URL to a place that has {wanted}, or choose another --spec"
     )
 
 
@@ -256,19 +305,36 @@ def objection(report: dict[str, Any], device: str) -> str | None:
         cuda = sorted(name for name in planned if CUDA_PACKAGE.match(name))
         return f"{len(cuda)} CUDA packages, {cuda[0]} first" if cuda else None
     version = planned.get("torch") or installed_version("torch") or ""
+    if device == "rocm":
+        # torch's builds say so in their version; tensorflow-rocm does in its name.
+        return f"torch {version}, no build for ROCm" if version and "+rocm" not in version else None
     return f"the CPU build {version}" if version.endswith("+cpu") else None
 
 
-def _by_uv(route: Route) -> str | None:
+def _by_uv(route: Route, device: str) -> str | None:
     """Install by a uv of our own that is thrown away afterwards; return why not, or None."""
     with tempfile.TemporaryDirectory() as folder:
         failure = _quietly((*PIP, "install", "--quiet", "--target", folder, "uv"))
         uv = shutil.which("uv", path=str(Path(folder, "bin")))
         if failure or not uv:
             return f"uv could not be had: {failure or 'its wheel has no program'}"
-        say(f"+ {shlex.join(route.argv())}")
-        failure = _quietly(route.argv(uv), _uv_environment())
-    return f"uv: {failure}" if failure else None
+        for backend in _rocm_backends(uv) if device == "rocm" else ("cpu",):
+            say(f"+ {shlex.join(route.argv(backend=backend))}")
+            failure = _quietly(route.argv(uv, backend), _uv_environment())
+            if not failure:
+                return None
+    return f"uv: {failure or 'knows no build for ROCm'}"
+
+
+def _rocm_backends(uv: str) -> tuple[str, ...]:
+    """The releases of ROCm that this uv knows builds for, the newest first; its help lists them."""
+    argv = (uv, "pip", "install", "--help")
+    text = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    found = {tuple(int(part or 0) for part in match) for match in ROCM_BACKEND.findall(text)}
+    return tuple(
+        f"rocm{major}.{minor}" + (f".{patch}" if patch else "")
+        for major, minor, patch in sorted(found, reverse=True)
+    )
 
 
 def _uv_environment() -> dict[str, str]:
@@ -319,9 +385,9 @@ def _install_extras(specs: tuple[str, ...], dry_run: bool) -> None:
         _pip(("--constraint", str(fixed), *specs), dry_run)
 
 
-def _present(spec: str, extras: tuple[str, ...]) -> str:
+def _present(specs: tuple[str, ...], extras: tuple[str, ...]) -> str:
     importlib.invalidate_caches()
-    wanted = (re.split(r"[^\w.-]", name)[0] for name in (spec, "torch", "torchvision", *extras))
+    wanted = map(spec_name, (*specs, "torch", "torchvision", *extras))
     versions = {name: installed_version(name) for name in wanted if NAME.fullmatch(name)}
     return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
 

@@ -3,10 +3,12 @@
 
 A container starts as root, and with a rootful engine what root writes into a mounted folder
 belongs to the host's root, not to whoever typed the command. So the entry point takes the owner
-of the mounted /workspace, or of the checkout that Compose shows it, and goes on as that user.
-With a rootless engine the owner is seen as root, because root in there *is* the user: it stays.
+of the mounted /workspace, or the user who ran setup.py, or the owner of the checkout that Compose
+shows it, and goes on as that user. With a rootless engine the owner is seen as root, because root
+in there *is* the user: it stays.
 
     PERFRUN_UID, PERFRUN_GID      the user and group to become, if not that owner
+    PERFRUN_HOST_UID, .._GID      who ran setup.py, as the host numbers users (.env has it)
     docker run --user 1234:1234   works too: then there is nothing to change
 """
 
@@ -32,17 +34,38 @@ class RefusalError(Exception):
     """The container cannot be run as asked; the text is one line for the user."""
 
 
-def requested_identity(environment: Mapping[str, str]) -> Identity | None:
+def requested_identity(environment: Mapping[str, str], prefix: str = "PERFRUN") -> Identity | None:
     """What PERFRUN_UID and PERFRUN_GID ask for, or None when they are not set or empty."""
-    uid = environment.get("PERFRUN_UID", "")
-    gid = environment.get("PERFRUN_GID", "") or uid
+    uid = environment.get(f"{prefix}_UID", "")
+    gid = environment.get(f"{prefix}_GID", "") or uid
     if not uid:
         return None
     if not (uid.isdecimal() and gid.isdecimal()):
         raise RefusalError(
-            "PERFRUN_UID and PERFRUN_GID must be numbers, as `id -u` and `id -g` print them"
+            f"{prefix}_UID and {prefix}_GID must be numbers, as `id -u` and `id -g` print them"
         )
     return int(uid), int(gid)
+
+
+def translate(number: int, id_map: str) -> int | None:
+    """What a user or group of the host is called in here, or None when it does not exist in here.
+
+    The map is user_namespaces(7)'s: first number inside, first number outside, how many.
+    """
+    for line in id_map.splitlines():
+        inside, outside, count = (int(word) for word in line.split())
+        if outside <= number < outside + count:
+            return inside + number - outside
+    return None
+
+
+def find_caller(environment: Mapping[str, str], uid_map: str, gid_map: str) -> Identity | None:
+    """Who ran setup.py, as this container numbers them; None when it is not told or not mapped."""
+    host = requested_identity(environment, "PERFRUN_HOST")
+    if host is None:
+        return None
+    uid, gid = translate(host[0], uid_map), translate(host[1], gid_map)
+    return None if uid is None or gid is None else (uid, gid)
 
 
 def is_mapped(uid: int, uid_map: str) -> bool:
@@ -57,14 +80,19 @@ def is_remapped(uid_map: str) -> bool:
 
 
 def choose_identity(
-    workspace: Identity | None, checkout: Identity | None, uid_map: str, overflow_uid: int
+    workspace: Identity | None,
+    caller: Identity | None,
+    checkout: Identity | None,
+    uid_map: str,
+    overflow_uid: int,
 ) -> Identity:
-    """Who to run as, given the owners of both (None: it is not there).
+    """Who to run as, given the owners of both and who ran setup.py (None: not there, not told).
 
-    The workspace's owner if that is not root, else the checkout's, else root.
+    The workspace's owner if that is not root, else the caller, else the checkout's owner, else
+    root. A caller who is root in here is the user of a rootless engine.
     """
-    for owner in (workspace, checkout):
-        if owner is None or owner[0] == ROOT:
+    for owner in (workspace, caller, checkout):
+        if owner is None or (owner[0] == ROOT and owner is not caller):
             continue
         # An owner from outside this namespace is shown as the overflow user: nobody to become.
         is_stranger = is_remapped(uid_map) and owner[0] == overflow_uid
@@ -84,10 +112,13 @@ def find_owner(path: Path) -> Identity | None:
 
 def find_identity() -> Identity:
     """Who to run as, by the environment and what is mounted into this container."""
+    uid_map = Path("/proc/self/uid_map").read_text(encoding="ascii")
+    gid_map = Path("/proc/self/gid_map").read_text(encoding="ascii")
     return requested_identity(os.environ) or choose_identity(
         find_owner(WORKSPACE),
+        find_caller(os.environ, uid_map, gid_map),
         find_owner(CHECKOUT),
-        Path("/proc/self/uid_map").read_text(encoding="ascii"),
+        uid_map,
         int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii")),
     )
 

@@ -1,9 +1,10 @@
 """Writes down what an image was built from: `record_image.py FILE key=value...`.
 
 Run by the Dockerfile. The file is a JSON object: the build arguments as given (an empty one is
-null), and under `distributions` the name and version of everything installed, once for the
-framework's environment and once for perfrun's own. perfrun copies it into every summary made
-inside the image.
+null), `harness_info` with url, branch and hash of perfrun's own checkout (empty when it was not
+told), and for the framework's environment and perfrun's own the version of Python and, under
+`distributions`, name and version of everything installed. perfrun copies the file into every
+summary made inside the image; `setup.py --lock` builds such an image again from it.
 """
 
 from __future__ import annotations
@@ -14,29 +15,44 @@ import sys
 from pathlib import Path
 
 ENVIRONMENTS = {"framework": "/opt/framework/bin/python", "perfrun": "/opt/perfrun/bin/python"}
+HARNESS = {"harness_url": "url", "harness_branch": "branch", "harness_hash": "hash"}
 # Asked of each interpreter itself; `-I` keeps the folder this runs in out of the answer.
 LISTING = (
-    "import importlib.metadata as m, json; "
-    "print(json.dumps({d.metadata['Name']: d.version for d in m.distributions()}))"
+    "import importlib.metadata as m, json, platform; "
+    "print(json.dumps([platform.python_version(), "
+    "{d.metadata['Name']: d.version for d in m.distributions()}]))"
 )
 
 
-def distributions(python: str) -> dict[str, str]:
-    """Name and version of every distribution installed beside `python`, sorted by name."""
+def describe(python: str) -> tuple[str, dict[str, str]]:
+    """Its version, and name and version of every distribution beside it, sorted by name."""
     answer = subprocess.run(
         [python, "-I", "-c", LISTING], check=True, stdout=subprocess.PIPE
     ).stdout
-    found = json.loads(answer)
-    return {name: found[name] for name in sorted(found, key=str.lower)}
+    version, found = json.loads(answer)
+    return version, {name: found[name] for name in sorted(found, key=str.lower)}
+
+
+def parse_facts(pairs: list[str]) -> dict[str, object]:
+    """The build arguments as facts; those about perfrun's checkout apart, under PerfZero's keys."""
+    facts: dict[str, object] = {}
+    harness: dict[str, str] = {}
+    for pair in pairs:
+        key, _, value = pair.partition("=")
+        if key in HARNESS:
+            harness[HARNESS[key]] = value
+        else:
+            facts[key] = value or None
+    facts["harness_info"] = harness if harness.get("hash") else {}
+    return facts
 
 
 def main() -> None:
     target, *pairs = sys.argv[1:]
-    facts: dict[str, object] = {}
-    for pair in pairs:
-        key, _, value = pair.partition("=")
-        facts[key] = value or None
-    facts["distributions"] = {name: distributions(python) for name, python in ENVIRONMENTS.items()}
+    facts = parse_facts(pairs)
+    described = {name: describe(python) for name, python in ENVIRONMENTS.items()}
+    facts["python"] = {name: version for name, (version, _) in described.items()}
+    facts["distributions"] = {name: found for name, (_, found) in described.items()}
     Path(target).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 

@@ -35,7 +35,7 @@ BUILD_FLAGS = {
         "--extra_pip_specs=iniconfig>=2;  pluggy>=1,<2 ;",
         "--extra_docker_build_args",
         "note=two words; and 'quotes'",
-        "device=cpu",
+        "--device=cpu",
     ),
 }
 

@@ -53,7 +53,43 @@ def test_a_container_becomes_the_owner_of_the_results(
     uid_map: str,
     becomes: tuple[int, int],
 ) -> None:
-    assert entrypoint.choose_identity(workspace, checkout, uid_map, OVERFLOW_UID) == becomes
+    found = entrypoint.choose_identity(workspace, None, checkout, uid_map, OVERFLOW_UID)
+
+    assert found == becomes
+
+
+@pytest.mark.parametrize(
+    ("workspace", "caller", "checkout", "uid_map", "becomes"),
+    [
+        pytest.param((0, 0), (1000, 100), (5, 5), ROOTFUL_MAP, (1000, 100), id="shared checkout"),
+        pytest.param((7, 8), (1000, 100), (5, 5), ROOTFUL_MAP, (7, 8), id="another's workspace"),
+        pytest.param((0, 0), (0, 0), (33, 33), ROOTLESS_MAP, (0, 0), id="rootless: the user"),
+        pytest.param((0, 0), None, (5, 5), ROOTFUL_MAP, (5, 5), id="setup.py did not run"),
+    ],
+)
+def test_who_ran_setup_py_goes_before_the_owner_of_the_checkout(
+    entrypoint: ModuleType,
+    workspace: tuple[int, int],
+    caller: tuple[int, int] | None,
+    checkout: tuple[int, int],
+    uid_map: str,
+    becomes: tuple[int, int],
+) -> None:
+    found = entrypoint.choose_identity(workspace, caller, checkout, uid_map, OVERFLOW_UID)
+
+    assert found == becomes
+
+
+def test_a_user_of_the_host_is_found_in_either_kind_of_engine(entrypoint: ModuleType) -> None:
+    told = {"PERFRUN_HOST_UID": "1000", "PERFRUN_HOST_GID": "1000"}
+
+    assert entrypoint.find_caller(told, ROOTFUL_MAP, ROOTFUL_MAP) == (1000, 1000)
+    assert entrypoint.find_caller(told, ROOTLESS_MAP, ROOTLESS_MAP) == (0, 0)
+    assert entrypoint.find_caller({"PERFRUN_HOST_UID": "5"}, ROOTLESS_MAP, ROOTLESS_MAP) is None
+    assert entrypoint.find_caller({"PERFRUN_HOST_UID": ""}, ROOTFUL_MAP, ROOTFUL_MAP) is None
+    assert entrypoint.translate(100001, ROOTLESS_MAP) == 2
+    with pytest.raises(entrypoint.RefusalError, match="PERFRUN_HOST_UID"):
+        entrypoint.find_caller({"PERFRUN_HOST_UID": "me"}, ROOTFUL_MAP, ROOTFUL_MAP)
 
 
 @pytest.mark.parametrize(

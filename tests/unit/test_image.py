@@ -1,52 +1,50 @@
-"""setup.py: from its flags to the command that builds an image."""
+"""setup.py as it is called: on a bare host, by any Python from 3.8."""
 
 from __future__ import annotations
 
 import ast
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from perfrun.engine import Builder
-from perfrun.errors import UsageError
-from perfrun.image import (
-    NAMED_BUILD_ARGS,
-    SETUPTOOLS_COMMANDS,
-    ImageSpec,
-    build_args,
-    build_argv,
-    build_environment,
-    parse_arguments,
-    render_command,
-)
+from perfrun.gpu_support import Access, GpuSupport, Vendor
+from perfrun.image import gpu_notes, harness_arguments, notes
+from perfrun.image_flags import LIST_FLAGS, TEXT_FLAGS
+from perfrun.image_spec import NAMED_BUILD_ARGS, ImageSpec
 
 ROOT = Path(__file__).resolve().parents[2]
-DEFAULT = ImageSpec(
-    framework="torch",
-    framework_pip_spec="",
-    extra_pip_specs=(),
-    base_image="",
-    docker_tag="perfrun/torch",
-    extra_build_args=(),
-)
+NOTHING = GpuSupport(None, (), None, False, (), None, None)
+BARE_GPU = GpuSupport(Vendor.NVIDIA, ("nvidia0",), "570.1", False, (), None, "install the toolkit")
+READY_GPU = GpuSupport(Vendor.NVIDIA, ("nvidia0",), "570.1", True, (), Access.CDI, None)
+AMD = GpuSupport(Vendor.AMD, ("kfd",), None, False, (), Access.DEVICE_FILES, None)
 
 
-def parse(*argv: str) -> ImageSpec:
-    return parse_arguments(argv)[0]
+def interpreters() -> list[str]:
+    """This Python, and each older and newer one that this machine has."""
+    names = [f"python3.{minor}" for minor in range(8, 15)]
+    folders = sorted(Path.home().glob(".pyenv/versions/3.*/bin"))
+    path = os.pathsep.join([os.environ.get("PATH", ""), *map(str, folders)])
+    found = {name: shutil.which(name, path=path) for name in names}
+    ask = ("-c", "import sys; print(sys.executable)")
+    asked = [
+        subprocess.run([tool, *ask], capture_output=True, text=True, check=False).stdout.strip()
+        for tool in found.values()
+        if tool
+    ]
+    return sorted({sys.executable, *filter(None, asked)})
 
 
 def run_setup(
-    *argv: str, python_flags: tuple[str, ...] = ("-S",), **environment: str
+    *argv: str, python_flags: tuple[str, ...] = ("-S",), python: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """`python3 setup.py ...` as on a bare host: another folder, and nothing installed."""
     return subprocess.run(
-        [sys.executable, *python_flags, str(ROOT / "setup.py"), *argv],
+        [python or sys.executable, *python_flags, str(ROOT / "setup.py"), *argv],
         cwd="/",
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
@@ -55,156 +53,32 @@ def run_setup(
     )
 
 
-def test_no_flags_mean_torch_and_leave_the_rest_to_the_dockerfile() -> None:
-    assert parse() == DEFAULT
-    assert build_args(DEFAULT) == ("framework=torch",)
-
-
-def test_empty_flags_mean_the_same_as_none() -> None:
-    flags = [f"--{name}=" for name in (*NAMED_BUILD_ARGS, "tensorflow_pip_spec", "docker_tag")]
-
-    assert parse(*flags, "--extra_docker_build_args", "") == DEFAULT
-
-
-def test_the_tag_follows_the_framework() -> None:
-    assert parse("--framework=tensorflow").docker_tag == "perfrun/tensorflow"
-    assert parse("--framework=tensorflow", "--docker_tag=mine").docker_tag == "mine"
-
-
-def test_perfzeros_tensorflow_pip_spec_means_tensorflow() -> None:
-    spec = parse("--tensorflow_pip_spec=tensorflow-cpu==2.21.0")
-
-    assert (spec.framework, spec.framework_pip_spec) == ("tensorflow", "tensorflow-cpu==2.21.0")
-    assert parse("--framework=tensorflow", "--tensorflow_pip_spec=tf").framework_pip_spec == "tf"
-
-
-def test_flags_may_be_abbreviated() -> None:
-    assert parse("--docker=a/b", "--base=c").docker_tag == "a/b"
-
-
-@pytest.mark.parametrize(
-    ("text", "specs"),
-    [
-        ("numpy==1.16.4;scipy==1.3.1", ("numpy==1.16.4", "scipy==1.3.1")),
-        (" numpy ; scipy[all] >= 1 ;; ", ("numpy", "scipy[all] >= 1")),
-        (";", ()),
-    ],
-)
-def test_extra_pip_specs_are_separated_by_semicolons(text: str, specs: tuple[str, ...]) -> None:
-    spec = parse("--extra_pip_specs", text)
-
-    assert spec.extra_pip_specs == specs
-    expected = (f"extra_pip_specs={';'.join(specs)}",) if specs else ()
-    assert build_args(spec)[1:] == expected
-
-
-def test_a_build_arg_with_spaces_stays_one_word() -> None:
-    spec = parse("--extra_docker_build_args", "one=1", "two=with a space", "", "three=a=b")
-    argv = build_argv(spec, ROOT, Builder.CLASSIC)
-
-    for pair in ("one=1", "two=with a space", "three=a=b"):
-        assert argv[argv.index(pair) - 1] == "--build-arg"
-    assert argv.count("--build-arg") == 4  # and the framework
-
-
-def test_build_args_may_be_given_in_several_flags() -> None:
-    spec = parse("--extra_docker_build_args", "a=1", "--extra_docker_build_args", "b=2", "c=3")
-
-    assert spec.extra_build_args == ("a=1", "b=2", "c=3")
-
-
-def test_the_command_ends_with_the_dockerfile_and_the_checkout() -> None:
-    checkout = Path("/home/me/my 'own' check out")
-
-    argv = build_argv(parse("--base_image=b"), checkout, Builder.CLASSIC)
-
-    assert argv == (
-        *("docker", "build", "--tag", "perfrun/torch", "--force-rm"),
-        *("--build-arg", "framework=torch", "--build-arg", "base_image=b"),
-        *("--file", f"{checkout}/Dockerfile", str(checkout)),
+@pytest.mark.parametrize("python_flags", [("-S",), ("-I", "-S"), ("-S", "-W", "error")])
+@pytest.mark.parametrize("python", interpreters())
+def test_setup_py_needs_nothing_but_the_standard_library_of_any_python(
+    python: str, python_flags: tuple[str, ...]
+) -> None:
+    done = run_setup(
+        *("--dry_run", "--extra_pip_specs=a; b>1", "--device=cuda", "--python_version=3.9"),
+        python_flags=python_flags,
+        python=python,
+        PATH="/nonexistent",
     )
 
-
-def test_each_builder_is_asked_in_its_own_way() -> None:
-    words = {builder: build_argv(DEFAULT, ROOT, builder) for builder in Builder}
-
-    assert [builder for builder in Builder if "--load" in words[builder]] == [Builder.BUILDX]
-    assert [builder for builder in Builder if "--force-rm" in words[builder]] == [Builder.CLASSIC]
-    assert build_environment(Builder.BUILT_IN) == {"DOCKER_BUILDKIT": "1"}
-    assert build_environment(Builder.BUILDX) == build_environment(Builder.CLASSIC) == {}
-
-
-@given(st.lists(st.text(st.characters(blacklist_characters="\0", codec="utf-8")), max_size=6))
-def test_a_rendered_command_reads_back_as_the_same_words(argv: list[str]) -> None:
-    line = render_command(argv, {"NAME": "a value"})
-
-    assert shlex.split(line) == ["NAME=a value", *argv]
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["perfrun", "perfrun/torch:2.13.0", "host:5000/a/b-c__d.e:Tag_1", "localhost/x", "H.example/x"],
-)
-def test_image_names_that_the_engine_takes(name: str) -> None:
-    assert parse(f"--docker_tag={name}").docker_tag == name
-    assert parse(f"--base_image={name}").base_image == name
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["Perfrun", "a b", "-x", "a/", "a//b", "a:", "a\n", "a@sha256:" + "0" * 64, "é", "a:b:c"],
-)
-def test_image_names_that_it_would_refuse_are_refused_here(name: str) -> None:
-    with pytest.raises(UsageError, match="not an image name"):
-        parse(f"--docker_tag={name}")
-
-
-def test_a_base_image_may_be_pinned_by_its_digest() -> None:
-    name = "python:3.11@sha256:" + "0a" * 32
-
-    assert parse(f"--base_image={name}").base_image == name
-    with pytest.raises(UsageError):
-        parse("--base_image=python@sha256:nothex")
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (["--framework=jax"], "--framework=jax: must be one of torch, tensorflow"),
-        (["--framework=torch", "--tensorflow_pip_spec=x"], "does not go with --framework=torch"),
-        (["--framework_pip_spec=y", "--tensorflow_pip_spec=x"], "only one of them"),
-        (["--framework_pip_spec=a\nb"], "must be one line"),
-        (["--extra_pip_specs=a;\nb"], "must be one line"),
-        (["--extra_docker_build_args", "novalue"], "'novalue': must be NAME=VALUE"),
-        (["--extra_docker_build_args", "9a=b"], "must be NAME=VALUE"),
-        (["--extra_docker_build_args", "base_image=b"], "there is a flag for this, --base_image"),
-        (["--no_such_flag"], "unrecognized arguments: --no_such_flag"),
-        (["--framew=torch"], "ambiguous option"),
-        (["leftover"], "unrecognized arguments: leftover"),
-    ],
-)
-def test_wrong_usage_is_one_line_that_names_the_culprit(argv: list[str], words: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse(*argv)
-
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("command", SETUPTOOLS_COMMANDS)
-def test_setuptools_commands_are_sent_to_pip(command: str) -> None:
-    with pytest.raises(UsageError, match=r"run `pip install \.` in this folder"):
-        parse(command, "--user")
-
-
-@pytest.mark.parametrize("python_flags", [("-S",), ("-I", "-S"), ("-S", "-W", "error")])
-def test_setup_py_needs_nothing_but_the_standard_library(python_flags: tuple[str, ...]) -> None:
-    done = run_setup("--dry_run", "--extra_pip_specs=a; b>1", python_flags=python_flags)
-
     assert (done.returncode, done.stderr) == (0, "")
-    words = shlex.split(done.stdout)
-    assert words[-1] == str(ROOT)
-    assert "extra_pip_specs=a;b>1" in words
+    first = shlex.split(done.stdout.split(" && ")[0])
+    assert first[-1] == str(ROOT)
+    assert "extra_pip_specs=a;b>1" in first
+    assert "base_image=python:3.9-slim-bookworm" in first
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_help_tells_every_flag(python: str) -> None:
+    done = run_setup("--help", python_flags=("-I",), python=python)
+
+    assert done.returncode == 0
+    for flag in (*(each[0] for each in (*TEXT_FLAGS, *LIST_FLAGS)), "--offline", "--dry_run"):
+        assert flag in done.stdout
 
 
 def test_setup_py_as_setuptools_ends_with_2_and_one_line() -> None:
@@ -221,7 +95,8 @@ def test_without_an_engine_setup_py_says_what_to_install(tmp_path: Path) -> None
     done = run_setup(PATH=str(tmp_path))
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "apt-get install docker.io" in done.stderr
+    assert "no container engine" in done.stderr
+    assert "install Docker (" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -232,23 +107,108 @@ def test_a_dry_run_needs_no_engine(tmp_path: Path) -> None:
     assert done.stdout.startswith("docker build --tag perfrun/torch ")
 
 
-def test_help_tells_every_flag() -> None:
-    done = run_setup("--help")
+def test_without_image_work_the_copies_are_made_and_no_engine_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("")
 
-    assert done.returncode == 0
-    for flag in (*NAMED_BUILD_ARGS, "tensorflow_pip_spec", "docker_tag", "dry_run"):
-        assert f"--{flag}" in done.stdout
+    done = run_setup(
+        "--dockerfile_path=",
+        f"--workspace={tmp_path}/work space",
+        f"--site_package_downloads={tmp_path}/src:models",
+        PATH=str(tmp_path),
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"copied {tmp_path}/src to {tmp_path}/work space/site-packages/models\n"
+    nothing = run_setup("--dockerfile_path=", PATH=str(tmp_path))
+    assert nothing.stdout == "nothing to do: --dockerfile_path is empty\n"
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "file").write_text("")
+
+    done = run_setup(
+        "--dockerfile_path=",
+        f"--workspace={tmp_path}/file",
+        f"--site_package_downloads={tmp_path}/src:models",
+    )
+
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert f"{tmp_path}/file" in done.stderr
 
 
 @pytest.mark.parametrize(
-    "name", ["setup.py", "perfrun/image.py", "perfrun/engine.py", "perfrun/errors.py"]
+    ("device", "gpus", "words"),
+    [
+        ("cpu", NOTHING, []),
+        ("cpu", READY_GPU, ["note: this machine has a GPU; --device=cuda"]),
+        ("cpu", AMD, ["note: this machine has a GPU; --device=rocm"]),
+        ("cuda", NOTHING, ["warning: no NVIDIA GPU was found here"]),
+        ("rocm", READY_GPU, ["warning: no AMD GPU was found here"]),
+        ("cuda", BARE_GPU, ["warning: containers cannot use the GPU of this machine: install the"]),
+        ("cuda", READY_GPU, ["GPU nvidia, containers get it by cdi"]),
+        ("rocm", AMD, ["GPU amd, containers get it by device files"]),
+    ],
 )
-def test_what_setup_py_reads_is_python_3_8(name: str) -> None:
-    ast.parse((ROOT / name).read_text("utf-8"), feature_version=(3, 8))
+def test_a_gpu_that_lacks_is_a_warning_because_images_travel(
+    device: str, gpus: GpuSupport, words: list[str]
+) -> None:
+    found = gpu_notes(device, gpus)
+
+    assert len(found) == len(words)
+    assert all(line.startswith(word) for line, word in zip(found, words, strict=True))
+
+
+def test_a_password_in_a_package_url_is_warned_about() -> None:
+    spec = ImageSpec(framework="torch", docker_tag="t", index_url="https://me:secret@host.invalid/")
+
+    (line,) = notes(spec, NOTHING)
+
+    assert "can be read in the image's history" in line
+    assert "secret" not in line
+
+
+def test_the_commit_of_the_checkout_becomes_build_arguments(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        author = ("-c", "user.name=A", "-c", "user.email=a@example.com")
+        argv = ("git", "-C", str(tmp_path), *author, *words)
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+    assert harness_arguments(tmp_path) == {}
+    git("init", "-q", "-b", "main")
+    assert harness_arguments(tmp_path) == {}
+    (tmp_path / "a").write_text("1")
+    git("add", "a")
+    git("commit", "-q", "-m", "one")
+    git("remote", "add", "origin", "https://joe:pw@host.invalid/x.git")
+    expected = {
+        "harness_url": "https://***@host.invalid/x.git",
+        "harness_branch": "main",
+        "harness_hash": git("rev-parse", "HEAD"),
+        "harness_modified": "",
+    }
+    assert harness_arguments(tmp_path) == expected
+    (tmp_path / "a").write_text("2")
+    assert harness_arguments(tmp_path) == {**expected, "harness_modified": "yes"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(ROOT / name for name in ("setup.py", "perfrun/engine.py", "perfrun/errors.py")),
+        *(ROOT / name for name in ("perfrun/gpu_support.py", "perfrun/redaction.py")),
+        *sorted((ROOT / "perfrun").glob("image*.py")),
+    ],
+    ids=lambda path: path.name,
+)
+def test_what_setup_py_reads_is_python_3_8(path: Path) -> None:
+    ast.parse(path.read_text("utf-8"), feature_version=(3, 8))
 
 
 def test_every_flag_has_its_argument_in_the_dockerfile() -> None:
     lines = (ROOT / "Dockerfile").read_text("utf-8").splitlines()
     declared = {line.split()[1].partition("=")[0] for line in lines if line.startswith("ARG ")}
 
-    assert set(NAMED_BUILD_ARGS) < declared
+    assert {*NAMED_BUILD_ARGS, "PIP_INDEX_URL", "PIP_NO_INDEX", "PIP_CERT", "ca_bundle"} < declared

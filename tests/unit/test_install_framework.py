@@ -32,6 +32,8 @@ BUNDLED = ("pip", "setuptools")  # what a fresh environment has
 # from the place that only it knows.
 UV_STAND_IN = """#!python
 import json, os, subprocess, sys
+if "--help" in sys.argv:
+    sys.exit(print("[possible values: auto, cpu, cu130, rocm6.4, rocm7.1, rocm5.7]"))
 with open(os.environ["TEST_UV_RECORD"], "w") as record:
     json.dump({"argv": sys.argv[1:], "index": os.environ.get("UV_DEFAULT_INDEX")}, record)
 python = sys.argv[sys.argv.index("--python") + 1]
@@ -284,6 +286,109 @@ def test_tensorflow_is_installed_and_a_second_distribution_of_it_is_refused(
     assert "use a fresh environment" in rival.stderr
 
 
+def test_both_frameworks_are_resolved_together_into_one_environment(machine: Machine) -> None:
+    name = script.default_spec("tensorflow", "cpu").partition("==")[0]
+    machine.offers("torch", "2.13.0+cpu", "common>=1")
+    machine.offers("torchvision", "0.28.0")
+    machine.offers(name, "2.21.0", "common<3")
+    for version in ("1.0", "2.0", "3.0"):
+        machine.offers("common", version)
+    done = machine.install("--framework", "both", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    found = machine.installed()
+    assert (found["torch"], found[name], found["common"]) == ("2.13.0+cpu", "2.21.0", "2.0")
+    assert last_line(done).startswith(f"installed: torch 2.13.0+cpu, {name} 2.21.0, torchvision")
+
+
+def test_constraints_of_a_lock_are_obeyed_by_the_framework_and_the_extras(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.offers("torch", "2.13.0+cpu", "friend")
+    machine.offers("torchvision", "0.28.0")
+    for version in ("1.0", "2.0"):
+        machine.offers("friend", version)
+        machine.offers("extra", version)
+    lock = tmp_path / "lock.txt"
+    lock.write_text("torch==2.13.0+cpu\nfriend==1.0\nextra==1.0\n")
+    machine.variables = {"PIP_CONSTRAINT": str(lock)}
+    done = machine.install("--framework", "torch", "--device", "cpu", "--extra", "extra")
+    assert done.returncode == 0, done.stderr
+    found = machine.installed()
+    assert (found["friend"], found["extra"]) == ("1.0", "1.0")
+
+
+def test_a_version_replaces_the_pinned_one(machine: Machine) -> None:
+    machine.offers("torch", "2.12.1+cpu")
+    machine.offers("torchvision", "0.27.3")
+    done = machine.install("--framework", "torch", "--device", "cpu", "--version", "2.12.1")
+    assert done.returncode == 0, done.stderr
+    assert machine.installed()["torch"] == "2.12.1+cpu"
+    assert machine.installed()["torchvision"] == "0.27.3"
+
+
+def test_for_rocm_a_build_that_is_not_for_it_is_passed_over_and_uv_is_asked(
+    machine: Machine, tmp_path: Path
+) -> None:
+    hidden = tmp_path / "hidden"
+    machine.offers("torch", "2.13.0+cpu")
+    make_wheel(machine.wheels, "uv", "1.0", program=UV_STAND_IN)
+    make_wheel(hidden, "torch", "2.13.0+rocm7.1")
+    make_wheel(hidden, "torchvision", "0.28.0+rocm7.1")
+    machine.variables = {
+        "TEST_UV_RECORD": str(tmp_path / "uv.json"),
+        "TEST_UV_WHEELS": str(hidden),
+    }
+    done = machine.install("--framework", "torch", "--device", "rocm")
+    assert done.returncode == 0, done.stderr
+    asked = json.loads((tmp_path / "uv.json").read_text())["argv"]
+    assert "--torch-backend=rocm7.1" in asked  # the newest of those that its help names
+    assert machine.installed()["torch"] == "2.13.0+rocm7.1"
+
+
+def test_without_a_rocm_build_one_line_says_what_is_missing(machine: Machine) -> None:
+    machine.offers("torch", "2.13.0+cpu")
+    done = machine.install("--framework", "torch", "--device", "rocm")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "torch 2.13.0+cpu, no build for ROCm" in done.stderr
+    assert "to a place that has torch==2.13.0+rocm" in done.stderr
+    assert machine.installed() == {}
+
+
+@pytest.mark.parametrize(
+    ("framework", "device", "version", "spec"),
+    [
+        ("torch", "cuda", "2.9.1", "torch==2.9.1"),
+        ("tensorflow", "cuda", "", f"tensorflow[and-cuda]=={script.TENSORFLOW_VERSION}"),
+        ("tensorflow", "cuda", "2.13.0", "tensorflow[and-cuda]==2.13.0"),
+        ("tensorflow", "rocm", "", "tensorflow-rocm==2.14.0.600"),
+        ("tensorflow", "rocm", "2.13.1", "tensorflow-rocm==2.13.1.*"),
+        ("tensorflow", "rocm", "2.13.1.540", "tensorflow-rocm==2.13.1.540"),
+    ],
+)
+def test_a_device_decides_which_distribution_is_meant(
+    framework: str, device: str, version: str, spec: str
+) -> None:
+    assert script.default_spec(framework, device, version) == spec
+
+
+def test_of_both_one_spec_each_may_be_given() -> None:
+    default = script.default_spec("tensorflow", "cpu")
+
+    assert script.choose_specs("both", "cpu", "", "") == (script.TORCH_SPEC, default)
+    assert script.choose_specs("both", "cpu", "", "tensorflow==2.20.0") == (
+        script.TORCH_SPEC,
+        "tensorflow==2.20.0",
+    )
+    assert script.choose_specs("both", "cpu", "", "tf-nightly; torch>=2") == (
+        *("torch>=2", "tf-nightly"),
+    )
+    with pytest.raises(script.InstallError, match="one of torch and one of tensorflow"):
+        script.choose_specs("both", "cpu", "", "tensorflow;tf-nightly")
+    with pytest.raises(script.InstallError, match="choose one"):
+        script.choose_specs("both", "rocm", "", "")
+
+
 def test_a_wrong_framework_is_a_usage_error(machine: Machine) -> None:
     done = machine.install("--framework", "caffe")
     assert done.returncode == 2
@@ -299,6 +404,7 @@ def test_a_wrong_framework_is_a_usage_error(machine: Machine) -> None:
         ("torch==2.12.1+cpu", "torchvision==0.27.*"),
         ("torch>=2.5", "torchvision"),
         ("./torch-2.12.whl", "torchvision"),
+        ("/run/torch-2.12.1+cpu-cp311-cp311-manylinux_2_28_x86_64.whl", "torchvision==0.27.*"),
     ],
 )
 def test_torchvision_follows_torch(torch: str, torchvision: str) -> None:
@@ -354,7 +460,7 @@ def test_a_python_too_old_for_the_default_is_told_so_in_one_line(
     assert script.main(["--framework", "torch", "--device", "cpu"]) == 1
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
-    assert "choose an older one with --spec" in said
+    assert "choose an older one with --version or --spec" in said
 
 
 def test_the_script_is_python_3_8_standard_library_only_and_names_no_host() -> None:

@@ -1,0 +1,97 @@
+"""A lock: which versions an image was built with, read back to build such an image again.
+
+The file is an image's `/opt/perfrun/image.json` (also the label `perfrun.lock`), or any summary
+made in the image, whose `setup_info` is the same. Standard library only, Python >= 3.8.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Mapping
+
+from perfrun.errors import UsageError
+
+ENVIRONMENTS = ("framework", "perfrun")
+# What a build argument of the same name is taken from, if no flag says otherwise.
+FACTS = (
+    *("framework", "framework_version", "framework_pip_spec", "extra_pip_specs", "device"),
+    *("base_image", "python_version"),
+)
+TENSORFLOW_NAMES = ("tensorflow-cpu", "tensorflow-rocm", "tensorflow", "tf-nightly")
+# Bundled with the base image's Python, or the checkout itself: not pip's to choose.
+NOT_LOCKED = ("pip", "setuptools", "wheel", "perfrun")
+
+
+@dataclass(frozen=True)
+class Lock:
+    """Facts and versions of one image; empty: nothing is locked."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    distributions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def framework_spec(self, framework: str) -> str:
+        """The pip specs of the locked framework, since the default may have moved on."""
+        found = self.distributions.get("framework", {})
+        wanted = {"torch": ("torch",), "tensorflow": TENSORFLOW_NAMES}
+        groups = [names for each, names in wanted.items() if framework in (each, "both")]
+        names = [name for group in groups for name in group if name in found][: len(groups)]
+        return "; ".join(f"{name}=={found[name].partition('+')[0]}" for name in names)
+
+    def constraints(self) -> dict[str, str]:
+        """A pip constraints file for each environment."""
+        return {
+            environment: "".join(f"{name}=={version}\n" for name, version in locked(found).items())
+            for environment, found in self.distributions.items()
+        }
+
+
+def locked(distributions: Mapping[str, str]) -> dict[str, str]:
+    """The distributions that a lock pins."""
+    return {name: each for name, each in distributions.items() if name.lower() not in NOT_LOCKED}
+
+
+def read_lock(path: Path) -> Lock:
+    """The lock in a file; UsageError if it is none."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--lock={path}: cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise UsageError(f"--lock={path}: is no JSON file") from None
+    info = document.get("setup_info", document) if isinstance(document, dict) else None
+    if info is None or not is_image_info(info):
+        raise UsageError(
+            f"--lock={path}: is neither an image's image.json nor a summary of a run in an image"
+        )
+    facts = {name: str(info[name]) for name in FACTS if info.get(name)}
+    return Lock(facts, {name: info["distributions"][name] for name in ENVIRONMENTS})
+
+
+def is_image_info(info: Any) -> bool:
+    """Whether a document is what scripts/container/record_image.py writes."""
+    distributions = info.get("distributions") if isinstance(info, dict) else None
+    if not isinstance(distributions, dict):
+        return False
+    found = (distributions.get(name) for name in ENVIRONMENTS)
+    return all(
+        isinstance(each, dict) and all(isinstance(version, str) for version in each.values())
+        for each in found
+    )
+
+
+def differences(
+    lock: Mapping[str, Mapping[str, str]], found: Mapping[str, Mapping[str, str]]
+) -> tuple[str, ...]:
+    """What an image has otherwise than its lock, as words; () when it is as locked."""
+    words = []
+    for environment in ENVIRONMENTS:
+        wanted, present = locked(lock[environment]), locked(found[environment])
+        for name in sorted({*wanted, *present}, key=str.lower):
+            if wanted.get(name) != present.get(name):
+                words.append(
+                    f"{environment}: {name} {present.get(name, 'missing')} "
+                    f"instead of {wanted.get(name, 'nothing')}"
+                )
+    return tuple(words)

@@ -1,0 +1,57 @@
+"""PerfZero's --site_package_downloads: folders of this machine, copied into the workspace.
+
+Standard library only, Python >= 3.8.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from perfrun.errors import UsageError
+from perfrun.image_owner import give_to_caller
+
+
+def copy_site_packages(pairs: tuple[tuple[Path, str], ...], workspace: Path) -> list[str]:
+    """Copies each folder to <workspace>/site-packages/<name>; returns a line for each.
+
+    A folder of that name is replaced, as PerfZero does, but only once the copy is complete.
+    """
+    target = workspace / "site-packages"
+    for source, name in pairs:
+        check_apart(source, target / name)
+    fresh = [folder for folder in (workspace, target) if not folder.exists()]
+    target.mkdir(parents=True, exist_ok=True)
+    for folder in fresh:
+        give_to_caller(folder)
+    return [_copy(source, target / name) for source, name in pairs]
+
+
+def check_apart(source: Path, target: Path) -> None:
+    """Neither may lie in the other: the copy would hold itself, or the source would be deleted."""
+    here, there = source.resolve(), target.resolve()
+    if here == there or here in there.parents or there in here.parents:
+        raise UsageError(f"--site_package_downloads={source}:{target.name}: {target} is in the way")
+
+
+def _copy(source: Path, target: Path) -> str:
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=str(target.parent)))
+    try:
+        copy = aside / "new"
+        try:
+            shutil.copytree(source, copy, ignore_dangling_symlinks=True)
+        except (OSError, shutil.Error) as error:
+            raise UsageError(
+                f"--site_package_downloads={source}:{target.name}: cannot be copied ({error})"
+            ) from None
+        give_to_caller(copy)
+        if target.is_symlink() or target.is_file():
+            target.unlink()
+        elif target.exists():
+            os.replace(target, aside / "old")
+        os.replace(copy, target)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return f"copied {source} to {target}"

@@ -1,0 +1,153 @@
+"""What an image is built from: one value, and what its parts must look like.
+
+Standard library only, Python >= 3.8: setup.py runs it on a bare host.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Mapping
+
+from perfrun.errors import UsageError
+
+FRAMEWORKS = ("torch", "tensorflow", "both")
+DEVICES = ("cpu", "cuda", "rocm")
+BUILD_ARG_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PATH_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+IMAGE_NAME = re.compile(
+    r"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?"  # registry
+    rf"{PATH_COMPONENT}(?:/{PATH_COMPONENT})*"
+    r"(?::\w[\w.-]{0,127})?",  # tag
+    re.ASCII,
+)
+DIGEST = re.compile(r"(?:@[a-z0-9]+:[0-9a-f]{32,})?")
+VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*(\+[A-Za-z0-9.]+)?")
+PYTHON_VERSION = re.compile(r"3\.(\d+)")
+OLDEST_PYTHON = 8
+
+# Build arguments that have a flag of their own.
+NAMED_BUILD_ARGS = (
+    *("framework", "framework_version", "framework_pip_spec", "extra_pip_specs", "device"),
+    *("base_image", "python_version"),
+)
+# Where the Dockerfile mounts scripts/site while it installs.
+SITE_IN_IMAGE = "/run/build/site"
+CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+
+
+@dataclass(frozen=True)
+class SiteFile:
+    """One thing of this site that a build needs: it goes into a copy of the build context."""
+
+    name: str
+    """Below scripts/site."""
+    source: Path | None
+    """A file or folder to copy; None: `text` is the content."""
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class ImageSpec:
+    """One image to build. Empty means: as the Dockerfile and install_framework.py have it."""
+
+    framework: str
+    docker_tag: str
+    framework_version: str = ""
+    framework_pip_spec: str = ""
+    extra_pip_specs: tuple[str, ...] = ()
+    device: str = "cpu"
+    base_image: str = ""
+    python_version: str = ""
+    dockerfile: Path | None = None
+    """None: the checkout's own."""
+    index_url: str = ""
+    extra_index_url: str = ""
+    find_links: tuple[str, ...] = ()
+    """Urls, and folders as the build sees them."""
+    is_offline: bool = False
+    """Nothing is fetched: the build has no network."""
+    has_certificate: bool = False
+    lock: Mapping[str, Mapping[str, str]] | None = None
+    """Distributions by environment that the image must end with."""
+    site: tuple[SiteFile, ...] = ()
+    extra_build_args: tuple[str, ...] = ()
+    """`name=value` each, in the order given."""
+
+
+def parse_line(flag: str, value: str) -> str:
+    """A value that goes into the Dockerfile's environment, where a line break ends it."""
+    if len(value.splitlines()) > 1:
+        raise UsageError(f"{flag}={value!r}: must be one line")
+    return value.strip()
+
+
+def parse_list(flag: str, text: str) -> tuple[str, ...]:
+    """A `;`-separated list of pip specs; so `;` cannot begin an environment marker."""
+    specs = (spec.strip() for spec in parse_line(flag, text).split(";"))
+    return tuple(spec for spec in specs if spec)
+
+
+def parse_choice(flag: str, value: str, choices: tuple[str, ...]) -> str:
+    """One of a few words; empty means the first."""
+    value = value or choices[0]
+    if value not in choices:
+        raise UsageError(f"{flag}={value}: must be one of {', '.join(choices)}")
+    return value
+
+
+def parse_version(value: str) -> str:
+    """The framework's version, exactly: a range belongs into --framework_pip_spec."""
+    if value and not VERSION.fullmatch(value):
+        raise UsageError(f"--framework_version={value}: must be a version such as 2.13.0")
+    return value
+
+
+def parse_python_version(value: str) -> str:
+    """Major and minor version, which is what names an interpreter and a base image."""
+    found = PYTHON_VERSION.fullmatch(value)
+    if value and not found:
+        raise UsageError(f"--python_version={value}: must be X.Y, such as 3.11")
+    if found and int(found[1]) < OLDEST_PYTHON:
+        raise UsageError(f"--python_version={value}: perfrun's worker needs Python 3.8 or newer")
+    return value
+
+
+def parse_build_arg(text: str) -> str:
+    """One NAME=VALUE of --extra_docker_build_args, for a name that has no flag."""
+    name, separator, _ = text.partition("=")
+    if not separator or not BUILD_ARG_NAME.fullmatch(name):
+        raise UsageError(f"--extra_docker_build_args {text!r}: must be NAME=VALUE")
+    if name in NAMED_BUILD_ARGS:
+        raise UsageError(f"--extra_docker_build_args {text!r}: there is a flag for this, --{name}")
+    return text
+
+
+def parse_image_name(flag: str, name: str, may_have_digest: bool = False) -> str:
+    """An image name as the engine will take it, so that a wrong one is known before the build."""
+    plain, at_sign, digest = name.partition("@") if may_have_digest else (name, "", "")
+    if not IMAGE_NAME.fullmatch(plain) or not DIGEST.fullmatch(at_sign + digest):
+        raise UsageError(f"{flag}={name}: not an image name in lower case, like perfrun/torch:2.13")
+    return name
+
+
+def build_args(spec: ImageSpec) -> tuple[str, ...]:
+    """The build arguments as `name=value`; what was left empty is left to the Dockerfile."""
+    values = {
+        "framework": spec.framework,
+        "framework_version": spec.framework_version,
+        "framework_pip_spec": spec.framework_pip_spec,
+        "extra_pip_specs": ";".join(spec.extra_pip_specs),
+        "device": "" if spec.device == "cpu" else spec.device,
+        "base_image": spec.base_image,
+        "python_version": spec.python_version,
+        "PIP_INDEX_URL": spec.index_url,
+        "PIP_EXTRA_INDEX_URL": spec.extra_index_url,
+        "PIP_FIND_LINKS": " ".join(spec.find_links),
+        "PIP_NO_INDEX": "1" if spec.is_offline else "",
+        "PIP_CERT": CA_BUNDLE if spec.has_certificate else "",
+        "ca_bundle": CA_BUNDLE if spec.has_certificate else "",
+    }
+    given = (f"{name}={value}" for name, value in values.items() if value)
+    return (*given, *spec.extra_build_args)

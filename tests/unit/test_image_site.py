@@ -1,0 +1,41 @@
+"""The copy of the build context: the checkout's part, the site's files, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfrun.image_site import CONTEXT, make_context
+from perfrun.image_spec import SiteFile
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def test_a_context_holds_what_the_dockerfile_copies_and_the_files_of_the_site(
+    tmp_path: Path,
+) -> None:
+    wheels = tmp_path / "my wheels"
+    wheels.mkdir()
+    (wheels / "a.whl").write_text("wheel")
+    context = tmp_path / "context"
+    context.mkdir()
+    files = (SiteFile("wheels/0", wheels), SiteFile("framework.txt", None, "a==1\n"))
+    before = sorted((CHECKOUT / "scripts" / "site").iterdir())
+
+    make_context(CHECKOUT, files, context)
+
+    assert {path.name for path in context.iterdir()} == set(CONTEXT)
+    assert (context / "scripts/site/wheels/0/a.whl").read_text() == "wheel"
+    assert (context / "scripts/site/framework.txt").read_text() == "a==1\n"
+    assert not list(context.rglob("__pycache__"))
+    assert sorted((CHECKOUT / "scripts" / "site").iterdir()) == before
+
+
+def test_the_dockerfile_reads_nothing_that_a_context_lacks() -> None:
+    dockerfile = (CHECKOUT / "Dockerfile").read_text("utf-8")
+    lines = [line for line in dockerfile.splitlines() if line.startswith("COPY ")]
+    sources = [line.split()[1] for line in lines]
+    sources += [part.split("source=")[1].split(",")[0] for part in dockerfile.split("--mount=")[1:]]
+
+    assert len(sources) >= 8
+    assert all(source.split("/")[0] in CONTEXT for source in sources)
+    assert all((CHECKOUT / source).exists() for source in sources)
