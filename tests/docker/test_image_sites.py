@@ -22,6 +22,11 @@ IMAGE = "perfrun-test/site"
 NOOP = "--benchmark_methods=benchmarks.python.calibration.Calibration.noop"
 # What pip needs to install perfrun in place, besides perfrun's own requirements.
 BUILD_TOOLS = ("hatchling", "editables", "pathspec", "pluggy", "packaging", "trove-classifiers")
+# The checkout is another user's.
+GIT = (
+    *("git", "-c", "safe.directory=*"),
+    *("-c", "user.name=Somebody", "-c", "user.email=somebody@example.com"),
+)
 # Serves a repository over https as localhost, and asks for it as a benchmark and perfrun would.
 CLIENTS = """
 import functools, http.server, ssl, subprocess, sys, threading, urllib.request
@@ -96,14 +101,12 @@ def sources(folder: Path, user: Caller) -> tuple[Path, str]:
     path = folder / "check out with git"
     if not path.exists():
         copy_checkout(path, user)
-        author = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.com")
-        docker_free("git", "init", "-q", "-b", "main", ".", cwd=path)
-        docker_free("git", "remote", "add", "origin", "https://me:pw@host.invalid/p.git", cwd=path)
-        docker_free("git", "add", ".", cwd=path)
-        docker_free("git", *author, "commit", "-q", "-m", "All", cwd=path)
+        docker_free(*GIT, "init", "-q", "-b", "main", ".", cwd=path)
+        docker_free(*GIT, "remote", "add", "origin", "https://me:pw@host.invalid/p.git", cwd=path)
+        docker_free(*GIT, "add", ".", cwd=path)
+        docker_free(*GIT, "commit", "-q", "-m", "All", cwd=path)
         give(path, user)
-    where = ("git", "-c", "safe.directory=*", "rev-parse", "HEAD")
-    return path, docker_free(*where, cwd=path).strip()
+    return path, docker_free(*GIT, "rev-parse", "HEAD", cwd=path).strip()
 
 
 @pytest.fixture
@@ -185,10 +188,8 @@ def test_a_new_commit_reinstalls_nothing(
     user: Caller,
     base_image: str,
 ) -> None:
-    author = ("-c", "user.name=Somebody", "-c", "user.email=s@example.com")
-    git = ("git", "-c", "safe.directory=*", *author)
-    docker_free(*git, "commit", "-q", "--allow-empty", "-m", "More", cwd=sources[0])
-    commit = docker_free(*git, "rev-parse", "HEAD", cwd=sources[0]).strip()
+    docker_free(*GIT, "commit", "-q", "--allow-empty", "-m", "More", cwd=sources[0])
+    commit = docker_free(*GIT, "rev-parse", "HEAD", cwd=sources[0]).strip()
     show = ("image", "inspect", "--format", "{{json .RootFS.Layers}}", site_image)
     before = json.loads(user.docker(*show))
 
