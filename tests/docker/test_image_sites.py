@@ -204,10 +204,10 @@ def test_a_new_commit_reinstalls_nothing(
 def test_pip_git_and_requests_trust_the_sites_certificates(
     site_image: str, certificates: Path, user: Caller
 ) -> None:
-    mount = f"type=bind,source={certificates},target=/certificates,readonly"
+    mount = f"{certificates}:/certificates:ro"
     python = ("--entrypoint", "/opt/perfrun/bin/python", site_image, "-c", CLIENTS)
 
-    said = user.docker("run", "--rm", "--network", "none", "--mount", mount, *python)
+    said = user.docker("run", "--rm", "--network", "none", "--volume", mount, *python)
 
     assert said.endswith("all trust the site")
 
@@ -245,8 +245,8 @@ def download(user: Caller, image: str, distributions: dict[str, str], folder: Pa
     """The wheels of perfrun's libraries, by the pip settings of the base image."""
     own = ("pip", "setuptools", "perfrun")
     specs = [f"{name}=={version}" for name, version in distributions.items() if name not in own]
-    mount = f"type=bind,source={folder},target=/wheels"
-    run = ("run", "--rm", "--user", f"{user.uid}:{user.gid}", "--mount", mount, "--env=HOME=/tmp")
+    mount = f"{folder}:/wheels"
+    run = ("run", "--rm", "--user", f"{user.uid}:{user.gid}", "--volume", mount, "--env=HOME=/tmp")
     pip = ("-m", "pip", "download", "--quiet", "--dest", "/wheels", *specs, *BUILD_TOOLS)
     entry = ("--entrypoint", "/opt/perfrun/bin/python", image)
     user.docker(*run, *entry, *pip)
