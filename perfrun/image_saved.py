@@ -83,8 +83,10 @@ def _fetch(url: str, target: Path, certificate: Path | None) -> None:
                 shutil.copyfileobj(answer, file, 1 << 20)
             expected = answer.headers.get("Content-Length")
     except (OSError, urllib.error.URLError, ValueError) as error:
-        is_answer = isinstance(error, urllib.error.HTTPError)
-        reason = error if is_answer else getattr(error, "reason", error)
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+            raise LoadError(f"{redact(url)} could not be fetched: {error}") from None
+        reason = getattr(error, "reason", error)
         raise LoadError(f"{redact(url)} could not be fetched: {reason}") from None
     size = target.stat().st_size
     if expected is not None and size != int(expected):
