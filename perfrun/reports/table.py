@@ -87,11 +87,18 @@ def wall_times(trials: Sequence[TrialResult]) -> str:
 
 
 def metric_lines(trials: Sequence[TrialResult]) -> list[str]:
-    """One line a metric: median and range over the trials, and its bounds."""
+    """One line a metric: median and range over the trials, and its bounds.
+
+    Of what `Benchmark.measure` reports by itself, the figures that people compare; a metric with
+    bounds is always there.
+    """
     values: dict[str, list[float]] = {}
     bounds: dict[str, str] = {}
     for trial in trials:
+        details = _details(trial.document)
         for metric in trial.document["benchmark_result"]["metrics"]:
+            if metric["name"] in details and not _bounds(metric):
+                continue
             for value in _finite([metric["value"]]):
                 values.setdefault(metric["name"], []).append(value)
             bounds[metric["name"]] = _bounds(metric)
@@ -99,6 +106,14 @@ def metric_lines(trials: Sequence[TrialResult]) -> list[str]:
         f"{name} {_spread(values[name], '') if name in values else 'not finite'}{bounds[name]}"
         for name in bounds
     ]
+
+
+def _details(document: Mapping[str, Any]) -> set[str]:
+    """Metrics of a series that are left to the summary; its median is the wall time."""
+    series = document.get("perfrun", {}).get("series") or ()
+    measured = {name for one in series for name in one["metrics"]}
+    shown = {"latency_p90_s", "latency_p99_s", "device_time_median_s", "first_call_s"}
+    return {name for name in measured - shown if not name.endswith("s_per_second")}
 
 
 def _finite(values: Sequence[Any]) -> list[float]:

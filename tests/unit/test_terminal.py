@@ -10,6 +10,7 @@ import pty
 import re
 import tty
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -302,3 +303,26 @@ def test_a_terminal_that_cannot_draw_gets_plain_lines(
     text = shown()
     assert "\x1b" not in text
     assert text.splitlines()[:2] == ["[1/3] m.Class.method, trial 1 ...", "printed"]
+
+
+def test_of_a_series_the_table_shows_what_people_compare() -> None:
+    trial = result(
+        metrics=(
+            {"name": "latency_median_s", "value": 0.5},
+            {"name": "latency_p90_s", "value": 0.6},
+            {"name": "latency_max_s", "value": 0.7, "max_value": 1.0},
+            {"name": "examples_per_second", "value": 2.0},
+            {"name": "examples_per_second_per_device", "value": 2.0},
+            {"name": "mine", "value": 3.0},
+        )
+    )
+    names = [metric["name"] for metric in trial.document["benchmark_result"]["metrics"]]
+    series = [{"metrics": dict.fromkeys(names[:5])}]
+    document = {**trial.document, "perfrun": {**trial.document["perfrun"], "series": series}}
+    lines = metric_lines([replace(trial, document=document)])
+    assert [line.split()[0] for line in lines] == [
+        "latency_p90_s",
+        "latency_max_s",
+        "examples_per_second",
+        "mine",
+    ]

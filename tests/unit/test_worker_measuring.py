@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class Device:
 
     def __init__(self, work_s: float) -> None:
         self._work_s = work_s
-        self._queue: deque[None] = deque()
+        self._queue: deque[Callable[[], object]] = deque()
         self._changed = threading.Condition()
         self._pending = 0
         self._ended = False
@@ -63,9 +64,12 @@ class Device:
         self._thread.start()
 
     def launch(self) -> None:
+        self.enqueue(lambda: time.sleep(self._work_s))
+
+    def enqueue(self, work: Callable[[], object]) -> None:
         with self._changed:
             self._pending += 1
-            self._queue.append(None)
+            self._queue.append(work)
             self._changed.notify_all()
 
     def synchronize(self) -> None:
@@ -84,8 +88,8 @@ class Device:
                 self._changed.wait_for(lambda: self._queue or self._ended)
                 if not self._queue:
                     return
-                self._queue.popleft()
-            time.sleep(self._work_s)
+                work = self._queue.popleft()
+            work()
             with self._changed:
                 self._pending -= 1
                 self._changed.notify_all()
@@ -260,6 +264,78 @@ def test_a_device_is_waited_for_without_being_asked_for_and_when_loaded_late(
         device.end()
     assert told.min_s < 0.02
     assert any("the times are too short" in note for note in told.notes)
+
+
+class Cuda(Framework):
+    """The same with CUDA's calls: two devices, memory on both, and events on the device's queue."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        self.synchronized: set[int] = set()
+        self.backends = self.cudnn = self
+        self.benchmark = True
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def current_accelerator(self) -> Any:
+        return type("device", (), {"type": "cuda"})
+
+    def current_device(self) -> int:
+        return 0
+
+    def device_count(self) -> int:
+        return 3
+
+    def memory_reserved(self, index: int) -> int:
+        return (2**20, 2**20, 0)[index]
+
+    def get_device_name(self, _index: int) -> str:
+        return "Example 1"
+
+    def synchronize(self, index: int = 0) -> None:
+        self.synchronized.add(index)
+        self._device.synchronize()
+
+    def Event(self, enable_timing: bool) -> Any:
+        device = self._device
+
+        class Event:
+            at_s = 0.0
+
+            def record(self) -> None:
+                device.enqueue(lambda: setattr(self, "at_s", time.perf_counter()))
+
+            def elapsed_time(self, later: Any) -> float:
+                return float(later.at_s - self.at_s) * 1e3
+
+        assert enable_timing
+        return Event()
+
+
+def test_cuda_events_give_the_devices_own_time_which_is_not_longer_than_the_clocks(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device(0.02)
+    torch = Cuda(device)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    try:
+        found = Benchmark().measure(
+            device.launch, iterations=6, warmup=1, block_size=1, report=False, items_per_step=4
+        )
+    finally:
+        device.end()
+    assert found.device_time_s is not None
+    assert 0.02 <= found.device_time_s <= found.median_s
+    assert torch.synchronized == {0, 1}  # not the one that nobody uses
+    assert found.facts["devices"] == 2
+    assert found.facts["device"] == "cuda (Example 1)"
+    assert found.facts["cudnn_autotune"] is True
+    assert found.throughput is not None
+    assert found.throughput_per_device == found.throughput / 2
+    assert found.facts["metrics"]["device_time_median_s"]["unit"] == "s"
+    rows = read_rows(str(folder / "series_1.rows"))
+    assert all(0 < row.device_ns <= row.wall_ns for row in rows[1:])
 
 
 def make_cycles() -> None:
