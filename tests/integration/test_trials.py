@@ -210,3 +210,34 @@ def test_a_time_that_is_not_finite_is_no_value(world: World) -> None:
     done = world.run("--benchmark_num_trials=2", "--format=json", methods="pkg.odd.Odd.infinite")
     [method] = strict(done.stdout)["methods"]
     assert (done.code, method["trials"], method["used"]) == (0, 2, 0)
+
+
+def test_a_report_that_cannot_be_written_is_said_and_loses_nothing(world: World) -> None:
+    world.workspace.mkdir()
+    (world.workspace / "runs").write_text("a file in the place of the folder")
+    done = world.run("--format=json", "--benchmark_num_trials=2", methods=methods("quiet"))
+    assert (done.code, done.statuses) == (0, ["passed", "passed"])
+    assert ".report.json could not be written" in done.stderr
+    assert estimates(done)["quiet"]["used"] == 2
+
+
+def test_the_place_of_a_trial_that_was_recovered_is_recorded(world: World) -> None:
+    """The harness dies between the method's outcome and the summary."""
+    world.write(
+        """
+        class Kills(Benchmark):
+            def after(self):
+                self.report_benchmark(wall_time=1.0)
+                if not os.path.exists("killed"):
+                    open("killed", "w").close()
+                    import atexit  # runs when the outcome is written and the process lives on
+                    atexit.register(lambda: (os.kill(os.getppid(), signal.SIGKILL), time.sleep(60)))
+        """,
+        module="kills",
+    )
+    words = ("--benchmark_num_trials=2", "--format=json")
+    assert world.run(*words, methods="pkg.kills.Kills.after").code == -signal.SIGKILL
+    resumed = world.run(*words, "--resume", methods="pkg.kills.Kills.after")
+    assert resumed.statuses == ["passed", "passed"]
+    assert [order["position"] for order in orders(resumed)] == [1, 2]
+    assert len({order["seed"] for order in orders(resumed)}) == 1
