@@ -6,7 +6,7 @@ segments equivalent whose levels hardly differ, and see whether the last level w
 enough. The ways are other ones, because a benchmark's noise has outliers and a memory, either of
 which makes a plain least-squares segmentation find changes that are not there:
 
-* values far from their neighbours are pulled in (a running median, after Hampel);
+* a value far from its neighbours gives way to their median (Hampel's filter);
 * long series are taken as medians of equal blocks;
 * the penalty for a change grows with the noise's long-run variance, which counts autocorrelation.
 
@@ -24,7 +24,7 @@ STEADY_SHARE = 0.4  # of all samples, at least, in the last segment
 TOLERANCE = 0.01  # relative; levels that differ by less are the same
 _MAX_BLOCKS = 200
 _MIN_SEGMENT = 3  # blocks
-_PENALTY = 3.0  # per change, times log(blocks) and the long-run variance
+_PENALTY = 4.5  # per change, times log(blocks) and the long-run variance
 _MAX_CORRELATION = 0.7  # of neighbours; what looks like more is taken for a change of level
 _OUTLIER = 3.0  # standard deviations from the running median
 _WINDOW = 7  # values in the running median
@@ -99,32 +99,40 @@ class _Noise:
     """
 
     def __init__(self, values: Sequence[float]) -> None:
-        floor = _NOISE_FLOOR * abs(median(values)) or 1e-12
         one, two = _spread_over(values, 1), _spread_over(values, 2)
         ratio = (two / one) ** 2 if one > 0 else 1.0
         self.correlation = min(max(ratio - 1.0, 0.0), _MAX_CORRELATION)
-        self.sigma = max(floor, one / math.sqrt(2 * (1 - self.correlation)))
+        self.sigma = max(_floor(values), one / math.sqrt(2 * (1 - self.correlation)))
         inflation = (1 + self.correlation) / (1 - self.correlation)
         self.long_run = self.sigma * math.sqrt(inflation)
 
 
+def _floor(values: Sequence[float]) -> float:
+    return _NOISE_FLOOR * abs(median(values)) or 1e-12
+
+
 def _spread_over(values: Sequence[float], lag: int) -> float:
-    """Robust standard deviation of the differences over `lag` steps."""
+    """Standard deviation of the differences over `lag` steps, steps of level not counted in full.
+
+    The median deviation is robust but coarse; it only says from where on to pull steps in.
+    """
     steps = [after - before for before, after in zip(values, values[lag:])]
-    middle = median(steps)
-    return _TO_SIGMA * median([abs(step - middle) for step in steps])
+    limit = _OUTLIER * _TO_SIGMA * median([abs(step) for step in steps])
+    inner = [min(max(step, -limit), limit) for step in steps]
+    return math.sqrt(sum(map(mul, inner, inner)) / len(inner))
 
 
 def _without_outliers(values: List[float]) -> List[float]:
-    """Pull values that are far from the median of their neighbours back to the limit."""
-    reach = _OUTLIER * _Noise(values).sigma
+    """Put the median of its neighbours in the place of each value that is far from it."""
+    steps = [abs(after - before) for before, after in zip(values, values[1:])]
+    reach = _OUTLIER * max(_TO_SIGMA * median(steps) / math.sqrt(2), _floor(values))
     half = _WINDOW // 2
     last = len(values) - _WINDOW
     calm = []
     for index, value in enumerate(values):
         begin = min(max(index - half, 0), last)
         middle = sorted(values[begin : begin + _WINDOW])[half]
-        calm.append(min(max(value, middle - reach), middle + reach))
+        calm.append(value if abs(value - middle) <= reach else middle)
     return calm
 
 
@@ -217,15 +225,26 @@ def _judge(segments: List[Segment], calm: List[float], blocks: List[float]) -> S
     if _is_cycle(calm, blocks) or (not is_long and _alternates(segments)):
         return Steadiness("cyclic", None, segments)
     slope = _direction(calm[begin:end])
-    steady_from = begin if is_long and slope == 0 else None
+    steady_from = _steady_begin(calm, begin) if is_long else None
     slower = [old for _, _, old in segments[:-1] if old > level and _gap(old, level) > TOLERANCE]
     faster = [old for _, _, old in segments[:-1] if old < level and _gap(old, level) > TOLERANCE]
     if steady_from is None:
+        # A slope of the last segment counts as the way it goes on; without, the levels do.
         rising = slope > 0 if len(segments) == 1 else bool(faster) and not slower and slope >= 0
         return Steadiness("slowdown" if rising else "none", None, segments)
     if faster:
         return Steadiness("slowdown", steady_from, segments)
     return Steadiness("warmup" if slower else "flat", steady_from, segments)
+
+
+def _steady_begin(calm: List[float], begin: int) -> Optional[int]:
+    """Where the last segment has no slope any more: at its begin, or after its first quarters."""
+    least = STEADY_SHARE * len(calm)
+    for quarters in range(3):
+        start = begin + quarters * (len(calm) - begin) // 4
+        if len(calm) - start >= least and _direction(calm[start:]) == 0:
+            return start
+    return None
 
 
 def _direction(values: Sequence[float]) -> int:
