@@ -25,7 +25,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from perfrun.worker.steadiness import TOLERANCE, classify
+from perfrun.worker.segments import TOLERANCE
+from perfrun.worker.steadiness import classify
 
 KINDS = ("flat", "warmup", "slowdown", "cyclic", "none")
 NOISES = ("Gaussian", "log-normal", "5 % outliers", "AR(1) 0.5")

@@ -8,7 +8,8 @@ which makes a plain least-squares segmentation find changes that are not there:
 
 * a value far from its neighbours gives way to their median (Hampel's filter);
 * long series are taken as medians of equal blocks;
-* the penalty for a change grows with the noise's long-run variance, which counts autocorrelation.
+* the penalty for a change grows with the noise's long-run variance, which counts autocorrelation;
+* a tenth of the values between two equal levels is a disturbance, not a change of level.
 
 The constants are chosen by `simulations/steadiness.py`; docs/measurement.md has its table.
 """
@@ -19,21 +20,24 @@ import math
 from operator import mul
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
+from perfrun.worker.segments import (
+    TOLERANCE,
+    Noise,
+    find_cuts,
+    median,
+    merge_equivalent,
+    relative_gap,
+    without_bursts,
+    without_outliers,
+)
+
 MIN_SAMPLES = 10  # fewer say nothing
 STEADY_SHARE = 0.4  # of all samples, at least, in the last segment
-TOLERANCE = 0.01  # relative; levels that differ by less are the same
 _MAX_BLOCKS = 200
-_MIN_SEGMENT = 3  # blocks
-_PENALTY = 4.5  # per change, times log(blocks) and the long-run variance
-_MAX_CORRELATION = 0.7  # of neighbours; what looks like more is taken for a change of level
-_OUTLIER = 3.0  # standard deviations from the running median
-_WINDOW = 7  # values in the running median
 _HEAD = 5.0  # standard deviations by which a slow start stands out
-_NOISE_FLOOR = 5e-4  # relative; clocks and short series make noise look smaller than it is
 _SLOPE = 4.0  # standard errors from which a slope is no accident
 _CYCLE = 4.0  # the same for the autocorrelation of a cycle
 _SHORT_CYCLE = 40  # longest cycle looked for in the single values
-_TO_SIGMA = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
 
 Segment = Tuple[int, int, float]
 """Begin, end (exclusive) and median."""
@@ -72,130 +76,21 @@ def classify(times: Sequence[float]) -> Steadiness:
     if len(values) < MIN_SAMPLES:
         whole = [(0, len(values), median(values))] if values else []
         return Steadiness("too_few", None, whole)
-    calm = _without_outliers(values)
+    calm = without_outliers(values)
     edges = _edges(len(calm))
     blocks = [median(calm[begin:end]) for begin, end in zip(edges, edges[1:])]
-    cuts = _merge_equivalent(blocks, _cut(blocks, _Noise(blocks).long_run ** 2))
-    segments = _segments(calm, [edges[cut] for cut in cuts])
-    segments = _split_slow_start(values, segments, _Noise(calm).sigma)
-    return _judge(segments, calm, blocks)
-
-
-def median(values: Sequence[float]) -> float:
-    """Return the middle value, or the mean of both."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2
-
-
-class _Noise:
-    """Noise of a series that may have changes of level, from differences of neighbours.
-
-    For noise in which each value remembers the share r of the one before, differences of
-    neighbours have variance 2 s^2 (1 - r) and those over two steps 2 s^2 (1 - r^2), so their ratio
-    is 1 + r. The variance of a mean of k values then is s^2 / k times (1 + r) / (1 - r).
-    """
-
-    def __init__(self, values: Sequence[float]) -> None:
-        one, two = _spread_over(values, 1), _spread_over(values, 2)
-        ratio = (two / one) ** 2 if one > 0 else 1.0
-        self.correlation = min(max(ratio - 1.0, 0.0), _MAX_CORRELATION)
-        self.sigma = max(_floor(values), one / math.sqrt(2 * (1 - self.correlation)))
-        inflation = (1 + self.correlation) / (1 - self.correlation)
-        self.long_run = self.sigma * math.sqrt(inflation)
-
-
-def _floor(values: Sequence[float]) -> float:
-    return _NOISE_FLOOR * abs(median(values)) or 1e-12
-
-
-def _spread_over(values: Sequence[float], lag: int) -> float:
-    """Standard deviation of the differences over `lag` steps, steps of level not counted in full.
-
-    The median deviation is robust but coarse; it only says from where on to pull steps in.
-    """
-    steps = [after - before for before, after in zip(values, values[lag:])]
-    limit = _OUTLIER * _TO_SIGMA * median([abs(step) for step in steps])
-    inner = [min(max(step, -limit), limit) for step in steps]
-    return math.sqrt(sum(map(mul, inner, inner)) / len(inner))
-
-
-def _without_outliers(values: List[float]) -> List[float]:
-    """Put the median of its neighbours in the place of each value that is far from it."""
-    steps = [abs(after - before) for before, after in zip(values, values[1:])]
-    reach = _OUTLIER * max(_TO_SIGMA * median(steps) / math.sqrt(2), _floor(values))
-    half = _WINDOW // 2
-    last = len(values) - _WINDOW
-    calm = []
-    for index, value in enumerate(values):
-        begin = min(max(index - half, 0), last)
-        middle = sorted(values[begin : begin + _WINDOW])[half]
-        calm.append(value if abs(value - middle) <= reach else middle)
-    return calm
+    cuts = merge_equivalent(blocks, find_cuts(blocks, Noise(blocks).long_run ** 2))
+    if _is_cycle(calm, blocks, cuts):
+        return Steadiness("cyclic", None, _segments(calm, [edges[number] for number in cuts]))
+    cuts = without_bursts(blocks, cuts)
+    segments = _segments(calm, [edges[number] for number in cuts])
+    return _judge(_split_slow_start(values, segments, Noise(calm).sigma), calm)
 
 
 def _edges(count: int) -> List[int]:
     """Where blocks begin and end: as many blocks as values, but not more than `_MAX_BLOCKS`."""
     blocks = min(count, _MAX_BLOCKS)
     return [number * count // blocks for number in range(blocks + 1)]
-
-
-def _cut(values: List[float], variance: float) -> List[int]:
-    """Return where levels begin and end, first and last included.
-
-    Optimal partitioning (Jackson et al. 2005) of squared errors, with the pruning of PELT (Killick
-    et al. 2012): the least sum of squares plus a penalty for each change.
-    """
-    count = len(values)
-    centre = median(values)
-    sums, squares = [0.0], [0.0]
-    for value in values:
-        sums.append(sums[-1] + value - centre)
-        squares.append(squares[-1] + (value - centre) ** 2)
-    penalty = _PENALTY * math.log(count) * variance
-    best = [-penalty] + [math.inf] * count
-    before = [0] * (count + 1)
-    open_begins = [0]
-    for end in range(_MIN_SEGMENT, count + 1):
-        costs = []
-        for begin in open_begins:
-            total = sums[end] - sums[begin]
-            error = squares[end] - squares[begin] - total * total / (end - begin)
-            costs.append(best[begin] + error)
-        least = min(costs)
-        best[end] = least + penalty
-        before[end] = open_begins[costs.index(least)]
-        limit = best[end]
-        open_begins = [b for b, cost in zip(open_begins, costs) if cost <= limit]
-        if end + 1 - _MIN_SEGMENT >= _MIN_SEGMENT:
-            open_begins.append(end + 1 - _MIN_SEGMENT)
-    cuts = [count]
-    while cuts[-1]:
-        cuts.append(before[cuts[-1]])
-    return cuts[::-1]
-
-
-def _merge_equivalent(values: List[float], cuts: List[int]) -> List[int]:
-    """Take out the cuts between neighbours whose levels are the same, the most alike first."""
-    cuts = list(cuts)
-    while len(cuts) > 2:
-        levels = [median(values[begin:end]) for begin, end in zip(cuts, cuts[1:])]
-        gaps = [_gap(left, right) for left, right in zip(levels, levels[1:])]
-        least = min(gaps)
-        if least > TOLERANCE:
-            break
-        del cuts[gaps.index(least) + 1]
-    return cuts
-
-
-def _gap(one: float, other: float) -> float:
-    """Relative difference of two levels."""
-    smaller = min(abs(one), abs(other))
-    if one == other:
-        return 0.0
-    return abs(one - other) / smaller if smaller else math.inf
 
 
 def _segments(values: Sequence[float], cuts: Sequence[int]) -> List[Segment]:
@@ -219,15 +114,17 @@ def _split_slow_start(
     return _segments(values, [begin, first, end]) + segments[1:]
 
 
-def _judge(segments: List[Segment], calm: List[float], blocks: List[float]) -> Steadiness:
+def _judge(segments: List[Segment], calm: List[float]) -> Steadiness:
     begin, end, level = segments[-1]
     is_long = end - begin >= STEADY_SHARE * len(calm)
-    if _is_cycle(calm, blocks) or (not is_long and _alternates(segments)):
-        return Steadiness("cyclic", None, segments)
     slope = _direction(calm[begin:end])
     steady_from = _steady_begin(calm, begin) if is_long else None
-    slower = [old for _, _, old in segments[:-1] if old > level and _gap(old, level) > TOLERANCE]
-    faster = [old for _, _, old in segments[:-1] if old < level and _gap(old, level) > TOLERANCE]
+    slower = [
+        old for _, _, old in segments[:-1] if old > level and relative_gap(old, level) > TOLERANCE
+    ]
+    faster = [
+        old for _, _, old in segments[:-1] if old < level and relative_gap(old, level) > TOLERANCE
+    ]
     if steady_from is None:
         # A slope of the last segment counts as the way it goes on; without, the levels do.
         rising = slope > 0 if len(segments) == 1 else bool(faster) and not slower and slope >= 0
@@ -263,34 +160,40 @@ def _direction(values: Sequence[float]) -> int:
     if not slopes:
         return 0
     slope = median(slopes)
-    error = _Noise(points).long_run * math.sqrt(12.0 / count**3)
+    error = Noise(points).long_run * math.sqrt(12.0 / count**3)
     rise = slope * count
     if abs(slope) <= _SLOPE * error or abs(rise) <= TOLERANCE * abs(median(points)):
         return 0
     return 1 if rise > 0 else -1
 
 
-def _alternates(segments: List[Segment]) -> bool:
+def _is_cycle(calm: List[float], blocks: List[float], cuts: List[int]) -> bool:
+    """Whether values repeat after a fixed number of steps, or levels go up and down by turns."""
+    if _repeats(calm, _SHORT_CYCLE):
+        return True
+    if len(blocks) < len(calm) and _repeats(blocks, len(blocks) // 3):
+        return True
+    is_long = cuts[-1] - cuts[-2] >= STEADY_SHARE * len(blocks)
+    return not is_long and _alternates(blocks, cuts)
+
+
+def _alternates(values: List[float], cuts: List[int]) -> bool:
     """Whether at least five segments go up and down between two sets of levels."""
-    levels = [level for _, _, level in segments]
+    levels = [median(values[begin:end]) for begin, end in zip(cuts, cuts[1:])]
     if len(levels) < 5:
         return False
     one, other = levels[::2], levels[1::2]
     return min(one) > max(other) or min(other) > max(one)
 
 
-def _is_cycle(calm: List[float], blocks: List[float]) -> bool:
-    """Whether values repeat after a fixed number of steps: short cycles first, then long ones."""
-    if _repeats(calm, _SHORT_CYCLE):
-        return True
-    return len(blocks) < len(calm) and _repeats(blocks, len(blocks) // 3)
-
-
 def _repeats(values: Sequence[float], longest: int) -> bool:
     """Whether the autocorrelation falls and then rises clearly again within `longest` steps."""
     count = len(values)
-    middle = sum(values) / count
-    parts = [value - middle for value in values]
+    ordered = sorted(values)
+    low, high = ordered[count // 20], ordered[-1 - count // 20]  # two bursts are no cycle
+    inner = [min(max(value, low), high) for value in values]
+    middle = sum(inner) / count
+    parts = [value - middle for value in inner]
     power = sum(map(mul, parts, parts))
     if not power or math.sqrt(power / count) < TOLERANCE / 2 * abs(middle):
         return False  # what may repeat is below the tolerance

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from perfrun.worker.steadiness import MIN_SAMPLES, Steadiness, classify, median
+from perfrun.worker.segments import median
+from perfrun.worker.steadiness import MIN_SAMPLES, Steadiness, classify
 
 
 def made(level: Callable[[int], float], count: int = 100, seed: int = 1) -> list[float]:
@@ -129,3 +130,16 @@ def test_ten_thousand_values_take_little_time() -> None:
 def test_the_median_of_an_even_number_of_values_is_the_mean_of_the_middle_ones() -> None:
     assert median([4.0, 1.0, 3.0, 2.0]) == 2.5
     assert median([3.0, 1.0, 2.0]) == 2.0
+
+
+def test_a_short_disturbance_between_equal_levels_changes_nothing() -> None:
+    found = classify(made(lambda index: 3.0 if 100 <= index < 110 else 1.0, 200))
+    assert (found.kind, found.steady_from) == ("flat", 0)
+    uneven = classify(made(lambda index: 1.0 + max(0, 110 - index if index > 100 else 0), 200))
+    assert (uneven.kind, uneven.steady_from) == ("flat", 0)
+
+
+def test_a_long_disturbance_makes_what_comes_after_it_the_steady_part() -> None:
+    found = classify(made(lambda index: 3.0 if 60 <= index < 100 else 1.0, 200))
+    assert found.kind == "warmup"
+    assert found.steady_from == pytest.approx(100, abs=3)

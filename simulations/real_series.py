@@ -1,0 +1,128 @@
+"""What the steadiness classifier says of real series on this machine, as a Markdown table.
+
+    python simulations/real_series.py
+
+Run it with an interpreter that has torch for the rows about torch.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from perfrun.worker.segments import median
+from perfrun.worker.steadiness import classify
+
+Step = Callable[[], object]
+
+
+def sorting() -> Step:
+    """Sort 2,000 numbers."""
+    source = random.Random(1)  # noqa: S311 - test data
+    numbers = [source.random() for _ in range(2000)]
+    return lambda: sorted(numbers)
+
+
+def growing() -> Step:
+    """Copy a list to which every call adds."""
+    kept: list[int] = list(range(20_000))
+
+    def step() -> None:
+        kept.extend(range(200))
+        list(kept)
+
+    return step
+
+
+def collecting() -> Step:
+    """Two kinds of step in turn: four light ones, four heavy ones."""
+    calls = iter(range(1_000_000))
+
+    def step() -> None:
+        count = 60_000 if next(calls) // 4 % 2 else 30_000
+        sum(range(count))
+
+    return step
+
+
+def filling() -> Step:
+    """Compute 50 values and look them up from then on."""
+    cache: dict[int, int] = {}
+    calls = iter(range(1_000_000))
+
+    def step() -> None:
+        key = next(calls) % 50
+        if key not in cache:
+            cache[key] = sum(range(40_000))
+        sum(range(30_000))
+
+    return step
+
+
+def eager() -> Step:
+    """torch: a layer and its gradient, the very first calls included."""
+    torch = importlib.import_module("torch")
+    layer = torch.nn.Linear(256, 256)
+    batch = torch.randn(64, 256)
+    return lambda: layer(batch).sum().backward()
+
+
+def compiled() -> Step:
+    """torch.compile: the first call compiles."""
+    torch = importlib.import_module("torch")
+    layer = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU())
+    batch = torch.randn(64, 256)
+    step: Any = torch.compile(layer)
+    return lambda: step(batch)
+
+
+def series(step: Step, count: int) -> list[float]:
+    """Seconds of each call."""
+    times = []
+    gc.collect()
+    for _ in range(count):
+        began = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - began)
+    return times
+
+
+def lines() -> Iterator[str]:
+    """The table, line by line."""
+    yield "| series | calls | found | steady from | first call | median |"
+    yield "|---|---|---|---|---|---|"
+    for make, count in (
+        (sorting, 500),
+        (growing, 500),
+        (collecting, 400),
+        (filling, 400),
+        (eager, 500),
+        (compiled, 500),
+    ):
+        what = str(make.__doc__).rstrip(".")
+        try:
+            times = series(make(), count)
+        except Exception as error:  # no torch, no compiler
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            yield f"| {what} | {count} | cannot be had here: {why} | | | |"
+            continue
+        found = classify(times)
+        begin = "-" if found.steady_from is None else str(found.steady_from)
+        yield (
+            f"| {what} | {count} | {found.kind} | {begin} | {1e3 * times[0]:.3g} ms "
+            f"| {1e3 * median(times):.3g} ms |"
+        )
+
+
+if __name__ == "__main__":
+    for line in lines():
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
