@@ -65,6 +65,10 @@ def _command(words: list[str]) -> int:
         from perfrun.doctor import doctor_command
 
         return doctor_command(words[1:])
+    if words[:1] == ["selftest"]:
+        from perfrun.selftest import selftest_command
+
+        return selftest_command(words[1:])
     return _run(words)
 
 

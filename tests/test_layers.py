@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "perfrun"
 LAYERS = (
-    {"errors", "checks.check", "checks.sysfs"},
+    {"errors", "worker.segments", "checks.check", "checks.sysfs"},
     {
         "analysis.stats",
         "archives",
@@ -55,6 +55,7 @@ LAYERS = (
         "worker.profiler",
         "locks",
         "probes.gpu",
+        "probes.peak",
         "checks.processor",
         "checks.storage",
         "checks.system",
@@ -63,6 +64,8 @@ LAYERS = (
     {"checks.engines"},
     {"checks.devices"},
     {"__init__", "worker.reports", "image_build", "image_flags"},
+    {"worker.calibrated"},
+    {"calibration"},
     {"image", "worker.trial", "plan"},
     {
         "worker.services",
@@ -83,7 +86,7 @@ LAYERS = (
     {"cli"},
     {"rounds"},
     {"runner"},
-    {"listing", "doctor"},
+    {"listing", "doctor", "selftest"},
     {"benchmark"},
     {"__main__"},
 )
