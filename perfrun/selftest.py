@@ -101,8 +101,8 @@ def _run(words: Sequence[str], names: Sequence[str], screen: _Screen) -> Documen
     if result.interrupted:
         raise Interrupted("selftest: interrupted")
     return {
-        name: json.loads(Path(trial.summary).read_text(encoding="utf-8"))
-        for name, trial in zip(names, result.trials, strict=True)
+        trial.name.rpartition(".")[2]: json.loads(Path(trial.summary).read_text(encoding="utf-8"))
+        for trial in result.trials
     }
 
 
