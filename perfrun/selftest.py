@@ -80,7 +80,7 @@ class _Screen:
     def note(self, text: str) -> None:
         sys.stderr.write(f"perfrun: {text}\n")
 
-    def trial_started(self, number: int, total: int, method: str, trial_id: int) -> None:
+    def trial_started(self, number: int, total: int | None, method: str, trial_id: int) -> None:
         pass
 
     def stdout(self, text: str) -> None:
