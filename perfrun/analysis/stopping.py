@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from perfrun.analysis.stats import Interval, median, median_interval
@@ -53,6 +54,12 @@ def sequential_interval(values: Sequence[float]) -> Interval | None:
 
 def relative_half_width(values: Sequence[float]) -> float | None:
     """Half the width of that interval over the median; None where there is no interval."""
+    return _width_of(tuple(values))
+
+
+@lru_cache(maxsize=1 << 16)
+def _width_of(values: tuple[float, ...]) -> float | None:
+    """Kept: of a thousand methods, one has a new value when it is asked which comes next."""
     found = sequential_interval(values)
     return found.half_width / median(values) if found else None
 
