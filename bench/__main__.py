@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.checkouts import checkout_rows
+from bench.containment import containment_rows
 from bench.faults import fault_rows
 from bench.memory import memory_rows
 from bench.observation import observation_rows
@@ -30,6 +31,7 @@ PARTS = {
     "memory": memory_rows,
     "observation": observation_rows,
     "faults": fault_rows,
+    "containment": containment_rows,
 }
 FORMATS = {"table": as_text, "markdown": as_markdown, "json": as_json}
 
@@ -57,6 +59,7 @@ def _measured(arguments: argparse.Namespace, scratch: Path) -> list[Row]:
         rounds=arguments.rounds,
         tensorflow_python=arguments.tensorflow_python,
         pin=arguments.checkout_repo,
+        image=arguments.image or None,
     )
     rows: list[Row] = []
     for name in arguments.only or PARTS:
@@ -82,6 +85,12 @@ def _parser() -> argparse.ArgumentParser:
         type=_pin,
         metavar="PATH;HASH",
         help="repository and commit for the checkout rows (default: a made-up repository)",
+    )
+    parser.add_argument(
+        "--image",
+        default="perfrun/torch",
+        metavar="NAME",
+        help="image for the rows on containers (default: perfrun/torch); none there: skipped",
     )
     parser.add_argument("--rounds", type=_rounds, default=5, help="pairs a row (default: 5)")
     parser.add_argument("--only", action="append", choices=PARTS, help="repeatable")

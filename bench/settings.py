@@ -22,3 +22,4 @@ class Settings:
     rounds: int
     tensorflow_python: str | None
     pin: Pin | None
+    image: str | None = None  # for trials in containers

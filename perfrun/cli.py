@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun import plan
+from perfrun.containment import parse_containment
 from perfrun.errors import UsageError
 from perfrun.flags import PERFZERO, PYTHON_VARIABLE, expanded, parser, unknown_flag
 from perfrun.plan import RunPlan
@@ -37,6 +38,7 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
             "(`perfrun list` shows them), or say --allow_empty"
         )
     num_trials = _count(given["benchmark_num_trials"], given["allow_empty"])
+    container = parse_containment(given)
     return RunPlan(
         selectors=selectors,
         num_trials=num_trials,
@@ -60,7 +62,8 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         profiler_windows=plan.parse_profiler_windows(given["profiler_enabled_time"]),
         upload_methods=plan.parse_upload_methods(given["result_upload_methods"]),
         debug=given["debug"],
-        python=_interpreter(given["python"]),
+        container=container,
+        python="" if container else _interpreter(given["python"]),
         timeout_s=_timeout(given["timeout"]),
         output_format=_format(given["format"]),
         quiet=given["quiet"],

@@ -112,8 +112,11 @@ def _report(entry: Mapping[str, Any]) -> Report:
 def judge(left: Leftovers, end: Exit, *, oom_kills: int, timeout_s: float | None) -> Outcome:
     """Say how the trial ended, from what the worker wrote and how its process ended.
 
-    `oom_kills`: how many processes the kernel killed for want of memory during the trial.
+    `oom_kills`: how many processes the kernel killed for want of memory during the trial, on the
+    whole machine; a trial in a cgroup of its own has its own count, which is better.
     """
+    own_kills = (end.cgroup or {}).get("oom_kills")
+    oom_kills = oom_kills if own_kills is None else own_kills
     status, reason = _status(left, end, oom_kills, timeout_s)
     error = left.record.get("error") or {}
     return Outcome(
@@ -146,7 +149,11 @@ def _status(
         missed = out_of_bounds(left.reports)
         return (Status.OUT_OF_BOUNDS, missed) if missed else (Status.PASSED, None)
     if end.signal_number == signal.SIGKILL and oom_kills:
-        return Status.OOM_KILLED, f"killed by the kernel for want of memory during {phase}"
+        reason = f"killed by the kernel for want of memory during {phase}"
+        return Status.OOM_KILLED, reason + _memory_figures(end)
+    if end.disturbance:
+        status = Status.CRASHED if end.signal_number else Status.FAILED
+        return status, f"{end.disturbance} during {phase}"
     if end.signal_number:
         return Status.CRASHED, f"{_signal_name(end.signal_number)} during {phase}"
     if not left.record:
@@ -154,6 +161,14 @@ def _status(
         said = f": {last[0]}" if last else ""
         return Status.FAILED, f"the worker did not start (exit status {end.exit_code}){said}"
     return Status.EXITED, f"the process ended with status {end.exit_code} during {phase}"
+
+
+def _memory_figures(end: Exit) -> str:
+    """The limit and the peak of the trial's own cgroup, where they are known."""
+    figures = end.cgroup or {}
+    named = (("limit", "memory_limit_bytes"), ("peak", "memory_peak_bytes"))
+    known = [f"{name} {figures[key] / 2**20:.1f} MiB" for name, key in named if figures.get(key)]
+    return f" ({', '.join(known)})" if known else ""
 
 
 def _signal_name(number: int) -> str:
@@ -167,6 +182,14 @@ def _signal_name(number: int) -> str:
 def findings(left: Leftovers, end: Exit, outcome: Outcome) -> tuple[str, ...]:
     """What was odd about a trial without deciding how it ended."""
     notes = [*left.record.get("notes", ()), *left.notes]
+    kills = (end.cgroup or {}).get("oom_kills")
+    if kills and outcome.status is not Status.OOM_KILLED:
+        notes.append(
+            f"the kernel killed {kills} process(es) of the trial for want of memory"
+            + _memory_figures(end)
+        )
+    if left.complete and end.disturbance:
+        notes.append(f"{end.disturbance} after the method had ended")
     if left.complete and end.stopped_for == "exit":
         notes.append("the process did not end after its method had; killed")
     elif left.complete and end.signal_number and end.stopped_for is None:

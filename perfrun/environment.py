@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,6 @@ from perfrun.launchers.contract import Launcher
 from perfrun.plan import MethodSelector
 
 OLDEST_PYTHON = (3, 8)
-IMAGE_INFO = Path("/opt/perfrun/image.json")  # written by the Dockerfile
 TIMEOUT_S = 600.0  # importing a framework for the first time from a slow disk takes minutes
 
 
@@ -116,6 +114,7 @@ def describe(service: Service) -> Environment:
     version = answer["python"]["version"]
     if tuple(map(int, version.split("."))) < OLDEST_PYTHON:
         raise UsageError(f"{service.launcher.name}: is Python {version}; 3.8 or newer is needed")
+    answer.pop("image_info", None)
     commits = answer["direct_url_commits"]
     lines = [
         f"{name}=={version} {commits.get(name, '')}"
@@ -125,19 +124,18 @@ def describe(service: Service) -> Environment:
     return Environment(**answer, distributions_sha256=digest)
 
 
-def setup_info() -> Mapping[str, Any]:
-    """What the image's builder wrote down; PerfZero's is always empty, and so is ours outside."""
-    path = Path(os.environ.get("PERFRUN_IMAGE_INFO") or IMAGE_INFO)
-    try:
-        info = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+def setup_info(service: Service) -> Mapping[str, Any]:
+    """What the builder of the image wrote down, from a service asked to `describe`.
+
+    PerfZero's is always empty, and so is ours outside of perfrun's images.
+    """
+    info = json.loads(service.answer() or "{}").get("image_info")
     return info if isinstance(info, dict) else {}
 
 
-def image_harness_info() -> dict[str, str]:
+def image_harness_info(setup: Mapping[str, Any]) -> dict[str, str]:
     """url, branch and hash of the checkout that an image was built from; {} outside images."""
-    info = setup_info().get("harness_info")
+    info = setup.get("harness_info")
     return dict(info) if isinstance(info, dict) else {}
 
 

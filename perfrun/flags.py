@@ -54,6 +54,17 @@ PERFZERO: tuple[tuple[str, Any, bool, str], ...] = (
     ("benchmark_class_type", None, False, "tf_benchmark: construct with those keywords only"),
 )
 
+CONTAINER = (
+    ("image", "NAME", "run each trial in a fresh container of this image (name, name@digest, id)"),
+    ("image_python", "FILE", "interpreter in the image (default: its PERFRUN_PYTHON, or python3)"),
+    ("trial_network", "NAME", "network of a trial: bridge, or a name (default: none)"),
+    ("cpuset", "LIST", "processors of a trial, e.g. 0,2-3"),
+    ("memory", "SIZE", "memory of a trial, none of it swapped, e.g. 4g"),
+    ("shm_size", "SIZE", "size of its /dev/shm (default 2g)"),
+    ("gpus", "WHICH", "GPUs of a trial: all, a number, or device=ID,..."),
+    ("pids_limit", "N", "processes and threads of a trial (default 4096)"),
+)
+
 _EXAMPLES = """\
 Flags of the benchmark itself follow `--`:
   perfrun --benchmark_methods=pkg.mod.Class.method -- --batch_size=8
@@ -124,6 +135,9 @@ def parser(command: str = "run") -> argparse.ArgumentParser:
         group.add_argument(f"--{name}", **option)
     _add_repetition(made.add_argument_group("how often and in which order (perfrun's own flags)"))
     _add_own(made.add_argument_group("how to run it (perfrun's own flags)"))
+    container = made.add_argument_group("each trial in a container of its own")
+    for name, metavar, text in CONTAINER:
+        container.add_argument(f"--{name}", metavar=metavar, help=text)
     return made
 
 

@@ -47,6 +47,7 @@ def fingerprint(plan: RunPlan) -> str:
         "repos": [[repo.url, repo.branch, repo.git_hash] for repo in plan.repos],
         "python_path": plan.python_path,
         "python": plan.python,
+        "container": asdict(plan.container) if plan.container else None,
         "root_data_dir": plan.root_data_dir,
         "data": [[item.url, item.relative_path, item.sha256] for item in plan.data],
         "labels": [

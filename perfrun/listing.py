@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,8 @@ from perfrun.errors import UsageError
 from perfrun.launchers.choice import make_launcher
 from perfrun.launchers.contract import Launcher
 from perfrun.runner import import_paths
+from perfrun.worker.discovery import modules_in
 from perfrun.workspace import checked_out
-
-# A module that never says this has no benchmark class; it is not imported to find out.
-_MENTIONS = re.compile(rb"\b\w*Benchmark\b|report_benchmark")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +31,7 @@ class Listing:
 def list_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun list`."""
     plan = parse(argv, command="list")
-    launcher = make_launcher(plan)
+    launcher = make_launcher(plan, "list", lambda text: _say(f"perfrun: {text}"))
     with Service(launcher, {"action": "describe"}, Paths()) as service:
         describe(service)  # says what is wrong with the interpreter, if anything is
     with checked_out(
@@ -61,12 +58,10 @@ def _discover(
     """Look at the targets, and into those that turn out to be installed packages."""
     answers = discover(launcher, targets, paths)
     inside = [
-        target
+        {"module": module}
         for answer in answers
-        if answer["target"].get("is_named")
-        for folder in answer.get("folders", ())
-        for target in _modules(Path(folder), tuple(answer["target"]["module"].split(".")))
-        if target["module"] != answer["target"]["module"]
+        for module in answer.get("inside", ())  # the worker looked: its files need not be ours
+        if module != answer["target"]["module"]
     ]
     return answers + discover(launcher, inside, paths)
 
@@ -100,19 +95,8 @@ def _everything(paths: Paths) -> list[dict[str, Any]]:
 
 def _modules(folder: Path, package: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Yield the modules in `folder`, which is what `package` is imported from."""
-    for path in sorted(folder.rglob("*.py")):
-        parts = (*package, *path.relative_to(folder).with_suffix("").parts)
-        if parts[-1] == "__init__":
-            parts = parts[:-1]
-        if parts and all(part.isidentifier() for part in parts) and _mentions_benchmark(path):
-            yield {"module": ".".join(parts)}
-
-
-def _mentions_benchmark(path: Path) -> bool:
-    try:
-        return bool(_MENTIONS.search(path.read_bytes()))
-    except OSError:
-        return False
+    for module in modules_in(str(folder), package):
+        yield {"module": module}
 
 
 def listing(answers: Sequence[dict[str, Any]]) -> Listing:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from perfrun.containment import Containment
 from perfrun.errors import UsageError
 from perfrun.redaction import redact
 from perfrun.repetition import Repetition
@@ -95,6 +96,7 @@ class RunPlan:
     upload_methods: tuple[str, ...] = ()
     debug: bool = False
     python: str = ""  # absolute path of the interpreter under test
+    container: Containment | None = None  # the trials' container; then `python` does not count
     timeout_s: float | None = None
     output_format: str = "table"
     quiet: bool = False
@@ -267,9 +269,8 @@ def _check_regex(pattern: str, text: str) -> None:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise UsageError(
-            f"--benchmark_methods: {text!r}: {pattern!r} is not a regular expression: {error}"
-        ) from None
+        wrong = f"{pattern!r} is not a regular expression: {error}"
+        raise UsageError(f"--benchmark_methods: {text!r}: {wrong}") from None
 
 
 def parse_profiler_windows(text: str | None) -> tuple[ProfilerWindow, ...]:
@@ -282,9 +283,8 @@ def parse_profiler_windows(text: str | None) -> tuple[ProfilerWindow, ...]:
         # PerfZero's "until the method ends" is a year.
         window = ProfilerWindow(begin_s=int(begin), end_s=int(end) if end else 365 * 24 * 3600)
         if window.end_s <= window.begin_s or (windows and window.begin_s <= windows[-1].end_s):
-            raise UsageError(
-                f"--profiler_enabled_time: {text!r}: windows must increase and not overlap"
-            )
+            wrong = "windows must increase and not overlap"
+            raise UsageError(f"--profiler_enabled_time: {text!r}: {wrong}")
         windows.append(window)
     return tuple(windows)
 

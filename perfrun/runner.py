@@ -54,13 +54,16 @@ def _prepared(
     run_id = past.run_id if past else _new_run_id()
     storage = Storage(plan.output, run_id, screen.note)
     _open(storage, plan, stack)
-    launcher = make_launcher(plan)
+    launcher = make_launcher(plan, run_id, screen.note)
     with Service(launcher, {"action": "describe"}, Paths()) as service:
         # Meanwhile, what has to be done anyway.
         screen.prepare()
         this_machine = machine()
-        harness_info = harness_git_info(PACKAGE.parent) or environment.image_harness_info()
+        harness_info = harness_git_info(PACKAGE.parent)
         described = environment.describe(service)
+        setup_info = environment.setup_info(service)
+    if not harness_info and plan.container is None:  # then we are in that image ourselves
+        harness_info = environment.image_harness_info(setup_info)
     data = _with_data(plan, screen)
     checkouts = stack.enter_context(_checkouts(plan, past, screen)) if plan.repos else ()
     facts = RunFacts(
@@ -70,9 +73,10 @@ def _prepared(
         harness_info=harness_info,
         environment=described,
         env_vars={k: v for k, v in os.environ.items() if k.startswith("PERFZERO_")},
-        setup_info=environment.setup_info(),
+        setup_info=setup_info,
         checkouts=tuple(_plain(asdict(checkout)) for checkout in checkouts),
         data=data,
+        container=launcher.container_facts(),
     )
     paths = import_paths(plan)
     methods = environment.expand(launcher, plan.selectors, paths, plan.allow_empty)

@@ -46,6 +46,7 @@ class TrialFacts:
     module_sha256: str | None = None
     notes: tuple[str, ...] = ()
     order: Order = field(default_factory=Order)
+    container: Mapping[str, Any] | None = None  # of this trial; see RunFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,7 @@ class RunFacts:
     setup_info: Mapping[str, Any]
     checkouts: tuple[Mapping[str, Any], ...] = ()
     data: tuple[Mapping[str, Any], ...] = ()
+    container: Mapping[str, Any] | None = None  # image, engine and limits; None outside containers
 
 
 def build_summary(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
@@ -191,6 +193,9 @@ def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "notes": list(trial.notes),
         "git": [dict(checkout) for checkout in run.checkouts],
         "data": [dict(item) for item in run.data],
+        "container": None
+        if run.container is None
+        else {**run.container, **(trial.container or {})},
         "machine": asdict(run.machine),
         "environment": asdict(run.environment),
         "uploads": [],

@@ -61,7 +61,10 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
     own_peak = memory_marks()["peak_rss_bytes"] or 0
     used = collect.usage(left, end, tree, own_peak_rss_bytes=own_peak)
     notes = collect.findings(left, end, outcome) if end else ()
-    return _write(run, spec, _facts(spec, left, outcome, used, notes), around.storage)
+    facts = _facts(spec, left, outcome, used, notes)
+    if end:
+        facts = replace(facts, container=end.container)
+    return _write(run, spec, facts, around.storage)
 
 
 def recover_trial(
@@ -114,6 +117,9 @@ def _run_worker(
     with _followed(folder, around.streams):
         end = _wait(process, plan.timeout_s, around.interruption)
         tree = sampler.finish() if sampler else None
+    last_facts = process.close()  # after the machine was looked at: an engine is busy with it
+    if last_facts:
+        end = replace(end, container={**(end.container or {}), **last_facts})
     return end, tree, ""
 
 

@@ -54,6 +54,9 @@ class World:
     folder: Path
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     prefix: tuple[str, ...] = ()  # of the command, as ("setpriv", ...)
+    python: str = sys.executable  # perfrun's own
+    entry: str = ENTRY
+    settings: dict[str, str] = field(default_factory=dict)  # environment variables
 
     @property
     def workspace(self) -> Path:
@@ -81,11 +84,12 @@ class World:
             command, rest = [], words
         named = [f"--benchmark_methods={methods}"] if methods else []
         place = [f"--workspace={self.workspace}", f"--python_path={self.folder / 'code'}"]
-        return [*self.prefix, sys.executable, ENTRY, *command, *place, *named, *rest]
+        return [*self.prefix, self.python, self.entry, *command, *place, *named, *rest]
 
     def environment(self, **more: str) -> dict[str, str]:
         self.temporary.mkdir(parents=True, exist_ok=True)
-        return {**os.environ, _MARK: self.mark, "TMPDIR": str(self.temporary), **more}
+        own = {_MARK: self.mark, "TMPDIR": str(self.temporary)}
+        return {**os.environ, **self.settings, **own, **more}
 
     def run(self, *words: str, methods: str | None = None, **env: str) -> Finished:
         """Run to the end."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 WORKER = Path(__file__).resolve().parent.parent / "worker"
 ENTRY = WORKER / "entry.py"
 ORDER = "order.json"
+REPORT = "exit.json"  # how the worker ended, when a supervisor inside a container writes it
 TERM_GRACE_S = 2.0  # between SIGTERM and the dump
 DUMP_GRACE_S = 0.5  # for the dump to be written
 EXIT_GRACE_S = 30.0  # for a worker that has written its outcome to end
@@ -34,11 +35,9 @@ class Exit:
     strays: tuple[str, ...]  # processes left behind, killed
     # Of a trial in a cgroup of its own:
     cgroup: Mapping[str, Any] | None = None  # `worker.cgroups`' figures, read when it had ended
-    limits: Mapping[str, Any] | None = None  # that the kernel enforced on it: memory_bytes, ...
     # Of a container:
     container: Mapping[str, Any] | None = None  # facts of this trial's, for its summary
     disturbance: str | None = None  # what ended it from outside, when that is not the benchmark
-    notes: tuple[str, ...] = ()
 
 
 class Running(Protocol):
@@ -49,7 +48,7 @@ class Running(Protocol):
         """The worker's pid as this host sees it, to be sampled; None when it cannot be had."""
 
     def wait(self, timeout_s: float | None) -> Exit:
-        """Wait for the end, enforce the deadline, leave nothing behind.
+        """Wait for the end, enforce the deadline, leave nothing running.
 
         A KeyboardInterrupt (or `Interrupted`) that arrives meanwhile goes through; call `stop`
         and then `wait` again.
@@ -60,6 +59,9 @@ class Running(Protocol):
 
     def kill(self) -> None:
         """End all of it at once."""
+
+    def close(self) -> Mapping[str, Any]:
+        """Remove what it was made of, once it has ended; return what is known only then."""
 
 
 class Serving(Protocol):

@@ -133,6 +133,10 @@ class LocalProcess:
         self._stopped_for = self._stopped_for or "interrupt"
         _signal_group(self.pid, signal.SIGKILL)
 
+    def close(self) -> Mapping[str, Any]:
+        """There is nothing more to remove."""
+        return {}
+
     def _reap(self) -> Exit:
         _, status, usage = os.wait4(self.pid, 0)
         elapsed = time.perf_counter() - self._start

@@ -8,6 +8,8 @@ import re
 import sys
 from typing import Any, Dict, Optional, Tuple
 
+IMAGE_INFO = "/opt/perfrun/image.json"  # written by the Dockerfile
+
 
 def describe(order: Dict[str, Any]) -> int:
     """Answer with the interpreter and the distributions installed in its environment."""
@@ -22,10 +24,21 @@ def describe(order: Dict[str, Any]) -> int:
         },
         "distributions": dict(sorted(distributions.items())),
         "direct_url_commits": commits,
+        "image_info": image_info(),
     }
     with open(order["answer"], "w", encoding="utf-8") as file:
         json.dump(answer, file)
     return 0
+
+
+def image_info() -> Dict[str, Any]:
+    """What the builder of this image wrote down; empty outside of perfrun's images."""
+    try:
+        with open(os.environ.get("PERFRUN_IMAGE_INFO") or IMAGE_INFO, encoding="utf-8") as file:
+            info = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return info if isinstance(info, dict) else {}
 
 
 def installed_distributions() -> Tuple[Dict[str, str], Dict[str, str]]:

@@ -1,5 +1,6 @@
 """The program of the worker: `python entry.py ORDER`, in the interpreter under test.
 
+In a container, `python -I entry.py --supervise ORDER` does so through a process of its own.
 ORDER is a JSON file that says what to do; `perfrun.launchers` and `perfrun.environment` write it.
 """
 
@@ -38,6 +39,10 @@ _adopt_perfrun()
 
 def main() -> int:
     """Carry out the order and return the exit status."""
+    if sys.argv[1] == "--supervise":
+        from perfrun.worker.supervise import supervise
+
+        return supervise(sys.argv[2])
     with open(sys.argv[1], encoding="utf-8") as file:
         order = json.load(file)
     # Checkouts come before installed packages, so that what was checked out is what is measured.

@@ -7,7 +7,7 @@ import json
 import traceback
 from typing import Any, Callable, Dict, List
 
-from perfrun.worker.discovery import class_methods, module_methods
+from perfrun.worker.discovery import class_methods, module_methods, modules_in
 from perfrun.worker.files import write_json
 from perfrun.worker.trial import parse_flags
 
@@ -35,8 +35,12 @@ def _discover_one(target: Dict[str, Any]) -> Answer:
             if not isinstance(cls, type):
                 return {"target": target, "error": _no_class(module, target), "is_missing": True}
             return {"target": target, "methods": class_methods(cls, target.get("pattern"))}
-        folders = list(getattr(module, "__path__", ()))  # of a package
-        return {"target": target, "methods": module_methods(module), "folders": folders}
+        answer = {"target": target, "methods": module_methods(module)}
+        if target.get("is_named"):  # a package that is installed, which only this side can see
+            package = target["module"].split(".")
+            folders = list(getattr(module, "__path__", ()))
+            answer["inside"] = [name for path in folders for name in modules_in(path, package)]
+        return answer
     except BaseException as error:  # noqa: BLE001 - importing code may raise anything
         return {"target": target, "error": "%s: %s" % (type(error).__name__, error)}
 

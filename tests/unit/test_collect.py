@@ -381,3 +381,43 @@ def test_a_record_from_the_real_disk_can_be_judged(tmp_path: Path) -> None:
     left = read_leftovers(tmp_path, tmp_path)
     assert judge(left, with_code(1), oom_kills=0, timeout_s=None).status is Status.FAILED
     assert [path.name for path in tmp_path.iterdir()] == [OUTCOME]
+
+
+def in_group(end: Exit, **figures: int | None) -> Exit:
+    return replace(end, cgroup={"oom_kills": 0, **figures})
+
+
+def test_a_trials_own_count_of_kills_goes_before_the_machines() -> None:
+    killed = by_signal(signal.SIGKILL)
+    assert judged(IN_METHOD, in_group(killed), oom_kills=1).status is Status.CRASHED
+    figures = {"memory_limit_bytes": 128 * MIB, "memory_peak_bytes": 128 * MIB}
+    found = judged(IN_METHOD, in_group(killed, oom_kills=1, **figures))
+    assert found.status is Status.OOM_KILLED
+    assert found.reason == (
+        "killed by the kernel for want of memory during method (limit 128.0 MiB, peak 128.0 MiB)"
+    )
+
+
+def test_a_child_that_was_killed_for_want_of_memory_is_a_note() -> None:
+    left = replace(NOTHING, record=DONE)
+    end = in_group(ENDED, oom_kills=2, memory_limit_bytes=64 * MIB)
+    outcome = judge(left, end, oom_kills=0, timeout_s=None)
+    assert outcome.status is Status.PASSED
+    assert any(
+        "the kernel killed 2 process(es) of the trial for want of memory (limit 64.0 MiB)" in note
+        for note in findings(left, end, outcome)
+    )
+
+
+def test_what_ended_a_trial_from_outside_is_said_unless_its_method_had_ended() -> None:
+    gone = replace(ENDED, exit_code=None, disturbance="the container engine went away")
+    found = judged(IN_METHOD, gone)
+    assert (found.status, found.reason) == (
+        Status.FAILED,
+        "the container engine went away during method",
+    )
+    stopped = replace(by_signal(signal.SIGTERM), disturbance="the container was stopped")
+    assert judged(IN_METHOD, stopped).status is Status.CRASHED
+    assert judged(DONE, gone).status is Status.PASSED
+    notes = findings(replace(NOTHING, record=DONE), gone, judged(DONE, gone))
+    assert "the container engine went away after the method had ended" in notes

@@ -34,6 +34,14 @@ OWN = (
     "time_budget",
     "max_reruns",
     "seed",
+    "image",
+    "image_python",
+    "trial_network",
+    "cpuset",
+    "memory",
+    "shm_size",
+    "gpus",
+    "pids_limit",
 )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perfrun.containment import Containment
 from perfrun.journal import Journal, fingerprint, unfinished
 from perfrun.plan import DataSpec, ProfilerWindow, RepoSpec, RunPlan, parse_selectors
 from perfrun.repetition import Repetition
@@ -36,6 +37,7 @@ CHANGES: dict[str, Any] = {
     "class_type": "tf_benchmark",
     "profiler_windows": (ProfilerWindow(begin_s=1, end_s=2),),
     "python": "/usr/bin/python3.12",
+    "container": Containment(image="perfrun/torch"),
     "benchmark_flags": ("--batch=8",),
 }
 SAME: dict[str, Any] = {

@@ -1,0 +1,273 @@
+"""Start a worker in a container of its own, wait for it, and leave nothing of it behind.
+
+Inside, `perfrun.worker.supervise` starts the worker and says how it ended; see there for the
+language that both speak. What is done here per trial is: create, attach, start, ask for the pid,
+wait (without asking again), remove.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perfrun.launchers.contract import (
+    DUMP_GRACE_S,
+    EXIT_GRACE_S,
+    REPORT,
+    TERM_GRACE_S,
+    Exit,
+)
+from perfrun.launchers.docker_engine import ContainerError, DockerEngine
+from perfrun.probes.tree_memory import descendants
+from perfrun.worker.files import OUTCOME
+
+START_LIMIT_S = 60.0  # for the interpreter in the container to begin
+KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
+LAST_WORD_S = 2.0  # for the engine to hand over what an ended container said
+_SIGNALLED = 128  # an exit status above it stands for a signal
+
+
+class Container:
+    """One running container and what its supervisor has said."""
+
+    def __init__(
+        self, engine: DockerEngine, arguments: Mapping[str, Any], host: Mapping[str, Any]
+    ) -> None:
+        """Create and start it. Raises ContainerError, and leaves nothing then."""
+        begin = time.perf_counter()
+        self._engine = engine
+        self.id, self.warnings = engine.create(arguments, host)
+        try:
+            self._streams = engine.attach(self.id)
+            engine.start(self.id)
+            self.init_pid = int(engine.state(self.id).get("Pid") or 0)
+        except ContainerError:
+            with contextlib.suppress(ContainerError):
+                engine.remove(self.id)
+            raise
+        self._init = _pidfd(self.init_pid)
+        self._init_ended_at: float | None = None
+        self.create_s = time.perf_counter() - begin
+
+    @property
+    def worker(self) -> int | None:
+        """The worker's pid, as the container sees it, once it has been started."""
+        return next((m["worker"] for m in self._streams.messages if "worker" in m), None)
+
+    @property
+    def report(self) -> dict[str, Any] | None:
+        """The supervisor's last word."""
+        return next((dict(m["exit"]) for m in self._streams.messages if "exit" in m), None)
+
+    @property
+    def complaint(self) -> str:
+        """The last line that came out besides."""
+        return (self._streams.stderr.strip().splitlines() or [""])[-1]
+
+    def listen(self, seconds: float) -> bool:
+        """Wait so long for something to happen; True when it is over in there."""
+        watched: list[Any] = [] if self._streams.ended else [self._streams]
+        if self._init is not None and self._init_ended_at is None:
+            watched.append(self._init)
+        if self._init_ended_at is not None:
+            seconds = min(seconds, LAST_WORD_S)
+        if watched and not self.is_over:
+            ready, _, _ = select.select(watched, [], [], seconds)
+            if self._streams in ready:
+                self._streams.receive()
+            elif self._init in ready:
+                self._init_ended_at = time.perf_counter()
+        return self.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the supervisor has said its last word, or cannot any more."""
+        if self.report is not None or self._streams.ended:
+            return True
+        if self._init_ended_at is None:
+            return False
+        # The engine may still be carrying what was said.
+        return time.perf_counter() - self._init_ended_at > LAST_WORD_S
+
+    def send(self, letter: bytes) -> None:
+        """Tell the supervisor to signal the worker (T, Q), or to kill everything (K)."""
+        self._streams.send(letter)
+
+    def host_pid(self) -> int | None:
+        """The worker's pid as this host sees it; None where processes are hidden from us."""
+        wanted = str(self.worker)
+        for pid in descendants(self.init_pid) if self.init_pid else ():
+            with contextlib.suppress(OSError):
+                status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+                names = [line for line in status.splitlines() if line.startswith("NSpid:")]
+                if names and names[0].split()[-1] == wanted:
+                    return pid
+        return None
+
+    def state(self) -> dict[str, Any] | None:
+        """What the engine says of it; None when the engine or the container has gone."""
+        with contextlib.suppress(ContainerError):
+            return self._engine.state(self.id)
+        return None
+
+    def remove(self) -> None:
+        """End it and remove it, whether the engine is there or not."""
+        self._streams.close()
+        try:
+            self._engine.remove(self.id)
+        except ContainerError:
+            # Its processes are this user's own, so they can be ended without the engine.
+            if self._init is not None:
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(self._init, signal.SIGKILL)
+        if self._init is not None:
+            os.close(self._init)
+            self._init = None
+
+
+class ContainerProcess:
+    """A trial's worker, running in a container."""
+
+    def __init__(
+        self, container: Container, private: Path, prepared_s: float, *, has_cgroup: bool
+    ) -> None:
+        self._container, self._private = container, private
+        self._start_s = prepared_s + container.create_s
+        self._has_cgroup = has_cgroup
+        self._stopped_for: str | None = None
+        limit = time.perf_counter() + START_LIMIT_S
+        while container.worker is None and time.perf_counter() < limit:
+            if container.listen(1.0):
+                break
+        self._start = time.perf_counter()
+        self._host_pid = container.host_pid()
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's pid as this host sees it."""
+        return self._host_pid
+
+    def wait(self, timeout_s: float | None) -> Exit:
+        """Wait for the end, enforce the deadline, leave nothing behind."""
+        deadline = None if timeout_s is None else self._start + timeout_s
+        finished_at: float | None = None
+        while not self._container.is_over:
+            now = time.perf_counter()
+            pause = 1.0 if deadline is None else max(0.0, min(1.0, deadline - now))
+            if self._container.listen(pause):
+                break
+            now = time.perf_counter()
+            if deadline is not None and now >= deadline:
+                self.stop("deadline")
+                break
+            if finished_at is None and (self._private / OUTCOME).exists():
+                finished_at = now
+            if finished_at is not None and now - finished_at > EXIT_GRACE_S:
+                self.stop("exit")
+                break
+        return self._end()
+
+    def stop(self, why: str) -> None:
+        """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all in the container."""
+        self._stopped_for = "exit" if (self._private / OUTCOME).exists() else why
+        for letter, grace_s in ((b"T", TERM_GRACE_S), (b"Q", DUMP_GRACE_S), (b"K", KILL_GRACE_S)):
+            self._container.send(letter)
+            if self._wait_for_end(grace_s):
+                return
+
+    def kill(self) -> None:
+        """End all of it at once."""
+        self._stopped_for = self._stopped_for or "interrupt"
+        self._container.send(b"K")
+        self._wait_for_end(KILL_GRACE_S)
+
+    def _wait_for_end(self, seconds: float) -> bool:
+        end = time.perf_counter() + seconds
+        while not self._container.is_over:
+            left = end - time.perf_counter()
+            if left <= 0:
+                return False
+            self._container.listen(left)
+        return True
+
+    def close(self) -> Mapping[str, Any]:
+        """Remove the container, and with it whatever still runs in there."""
+        begin = time.perf_counter()
+        self._container.remove()
+        return {"remove_s": time.perf_counter() - begin}
+
+    def _end(self) -> Exit:
+        elapsed_s = time.perf_counter() - self._start
+        report, disturbance = self._last_word()
+        facts = {"id": self._container.id, "start_s": self._start_s}
+        return Exit(
+            exit_code=report.get("exit_code"),
+            signal_number=report.get("signal_number"),
+            stopped_for=self._stopped_for,
+            elapsed_s=report.get("elapsed_s", elapsed_s),
+            user_cpu_s=report.get("user_cpu_s", 0.0),
+            system_cpu_s=report.get("system_cpu_s", 0.0),
+            max_rss_bytes=report.get("max_rss_bytes", 0),
+            strays=tuple(report.get("strays", ())),
+            # Without a cgroup of its own, what it saw there was the engine's.
+            cgroup=report.get("cgroup") if self._has_cgroup else None,
+            container=facts,
+            disturbance=None if self._stopped_for else disturbance,
+        )
+
+    def _last_word(self) -> tuple[dict[str, Any], str | None]:
+        """The supervisor's report, or what can be known without one; and what disturbed it."""
+        report = self._container.report or self._written_report()
+        if report is None:
+            return self._without_report()
+        if report.get("told_from_outside"):
+            return report, "the container was stopped from outside"
+        if report.get("harness_is_gone"):
+            return report, "the container engine went away"
+        return report, None
+
+    def _written_report(self) -> dict[str, Any] | None:
+        with contextlib.suppress(OSError, ValueError):
+            report = json.loads((self._private / REPORT).read_bytes())
+            return report if isinstance(report, dict) else None
+        return None
+
+    def _without_report(self) -> tuple[dict[str, Any], str | None]:
+        """The supervisor was killed, or nobody carried what it said."""
+        state = self._container.state()
+        if state is None:
+            # It may be that it only takes a moment: a supervisor without a harness ends itself.
+            return self._after_engine()
+        code = int(state.get("ExitCode") or 0)
+        number = code - _SIGNALLED if code > _SIGNALLED else None
+        report = {"exit_code": None if number else code, "signal_number": number}
+        if state.get("OOMKilled"):
+            return {**report, "cgroup": {"oom_kills": 1}}, None
+        if number:
+            return report, "the container was killed, and not by perfrun"
+        said = f": {self._container.complaint}" if self._container.complaint else ""
+        return report, f"the container ended with status {code}{said}"
+
+    def _after_engine(self) -> tuple[dict[str, Any], str | None]:
+        end = time.perf_counter() + DUMP_GRACE_S
+        while time.perf_counter() < end:
+            report = self._written_report()
+            if report:
+                return report, "the container engine went away"
+            time.sleep(0.02)
+        return {}, "the container engine went away"
+
+
+def _pidfd(pid: int) -> int | None:
+    """A descriptor that can be read when the process ends; None where it cannot be had."""
+    try:
+        return os.pidfd_open(pid) if pid > 0 else None
+    except (AttributeError, OSError):
+        return None

@@ -1,0 +1,180 @@
+"""The container of a trial as the engine is asked for it: what it sees, and what it may do. Pure.
+
+Everything is locked unless a flag opens it: no network, no capability, no new privileges, a root
+that cannot be written, and of the host only the folders that the trial needs, at their own paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfrun.containment import Containment
+from perfrun.gpu_support import AMD_CDI_KIND, NVIDIA_CDI_KIND, Access, Vendor
+
+HOME = "/tmp/home"  # noqa: S108 - in a tmpfs of the container's own
+# Sizes of what can be written besides the trial's folder. Compilers of the frameworks work in /tmp.
+TMPFS = {"/tmp": "1g", "/var/tmp": "256m", "/run": "64m"}  # noqa: S108
+# The mode is that of the image's folder of that name, if it has one; the owner is ours.
+_TMPFS_OPTIONS = "rw,exec,nosuid,nodev,mode=1777"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bind:
+    """A folder of the host that the container sees at the same path."""
+
+    path: Path
+    writable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineTraits:
+    """What decides how a container is asked for."""
+
+    is_rootless: bool
+    remaps_users: bool
+    can_limit_cpus: bool
+    can_limit_memory: bool
+    can_limit_swap: bool
+    can_limit_pids: bool
+    gpu_access: Access | None  # None when it cannot give a container one
+    gpu_vendor: Vendor | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class User:
+    """Who the trial is: numbers, as the container sees them."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+
+
+def choose_user(uid: int, gid: int, groups: Sequence[int], *, is_rootless: bool) -> User:
+    """The caller. In a rootless engine root *is* the caller, and everybody else is a stranger."""
+    if is_rootless or uid == 0:
+        return User(uid=0, gid=0)
+    return User(uid=uid, gid=gid, groups=tuple(group for group in groups if group not in (0, gid)))
+
+
+def existing_binds(binds: Sequence[Bind]) -> tuple[Bind, ...]:
+    """Those that are there, each once; writable if any of its namesakes is."""
+    writable = {bind.path for bind in binds if bind.writable}
+    paths = dict.fromkeys(bind.path for bind in binds)
+    return tuple(Bind(path=path, writable=path in writable) for path in paths if path.exists())
+
+
+def container_arguments(
+    image_id: str,
+    command: Sequence[str],
+    user: User,
+    labels: Mapping[str, str],
+    folder: Path,
+) -> dict[str, Any]:
+    """Arguments of the SDK's `create_container`."""
+    return {
+        "image": image_id,
+        "entrypoint": [command[0]],
+        "command": list(command[1:]),
+        "user": f"{user.uid}:{user.gid}",
+        "labels": dict(labels),
+        "working_dir": str(folder),
+        # The user need not be in the image's password file, and its home is not this one's.
+        "environment": {"HOME": HOME, "USER": "perfrun", "LOGNAME": "perfrun"},
+        "stdin_open": True,
+        "healthcheck": {"test": ["NONE"]},
+        "use_config_proxy": False,
+    }
+
+
+def host_arguments(
+    asked: Containment,
+    traits: EngineTraits,
+    user: User,
+    binds: Sequence[Bind],
+    volumes: Sequence[str],
+    *,
+    network: str,
+) -> dict[str, Any]:
+    """Arguments of the SDK's `create_host_config`: the walls of the container."""
+    from docker.types import LogConfig, Mount
+
+    mounts = [
+        Mount(target=str(b.path), source=str(b.path), type="bind", read_only=not b.writable)
+        for b in existing_binds(binds)
+    ]
+    # What the image declares as a volume would be one more place to write to.
+    mounts += [Mount(target=path, source=None, type="volume", read_only=True) for path in volumes]
+    arguments: dict[str, Any] = {
+        "init": True,
+        "network_mode": network,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "read_only": True,
+        "tmpfs": {
+            path: f"{_TMPFS_OPTIONS},uid={user.uid},gid={user.gid},size={size}"
+            for path, size in TMPFS.items()
+        },
+        "mounts": mounts,
+        "shm_size": asked.shm_bytes,
+        "ipc_mode": "private",
+        # Its streams are files; the little that the supervisor says goes straight to us.
+        "log_config": LogConfig(type="none"),
+        "restart_policy": {"Name": "no"},
+        "group_add": [str(group) for group in user.groups],
+    }
+    if traits.remaps_users:
+        arguments["userns_mode"] = "host"  # or the caller's folders would be a stranger's
+    return {**arguments, **_limits(asked, traits), **_gpus(asked, traits)}
+
+
+def _limits(asked: Containment, traits: EngineTraits) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if traits.can_limit_pids:
+        limits["pids_limit"] = asked.pids
+    if asked.memory_bytes and traits.can_limit_memory:
+        limits["mem_limit"] = asked.memory_bytes
+        if traits.can_limit_swap:
+            limits["memswap_limit"] = asked.memory_bytes  # of both together: so none is swapped
+    if asked.cpuset and traits.can_limit_cpus:
+        limits["cpuset_cpus"] = asked.cpuset
+    return limits
+
+
+def _gpus(asked: Containment, traits: EngineTraits) -> dict[str, Any]:
+    if not asked.gpus or not traits.gpu_access:
+        return {}
+    from docker.types import DeviceRequest
+
+    named = asked.gpus.removeprefix("device=").split(",")
+    count = int(asked.gpus) if asked.gpus.isdecimal() else None
+    if traits.gpu_access is Access.DEVICE_FILES:
+        return {"devices": [f"/dev/{name}:/dev/{name}:rwm" for name in ("kfd", "dri")]}
+    if traits.gpu_access is Access.CDI:
+        kind = AMD_CDI_KIND if traits.gpu_vendor is Vendor.AMD else NVIDIA_CDI_KIND
+        chosen = named if count is None else [str(number) for number in range(count)]
+        names = [f"{kind}={name}" for name in chosen]
+        return {"device_requests": [DeviceRequest(driver="cdi", device_ids=names)]}
+    request: dict[str, Any] = {"driver": "nvidia", "capabilities": [["gpu"]]}
+    if asked.gpus == "all":
+        request["count"] = -1
+    elif count is not None:
+        request["count"] = count
+    else:
+        request["device_ids"] = named
+    return {"device_requests": [DeviceRequest(**request)]}
+
+
+def refused_limits(asked: Containment, traits: EngineTraits) -> tuple[str, ...]:
+    """The flags that this engine cannot enforce.
+
+    Not `--cpuset`: without a cgroup, the supervisor sets the worker's affinity.
+    """
+    refused = []
+    if asked.memory_bytes and not traits.can_limit_memory:
+        refused.append("--memory")
+    if not traits.can_limit_pids:
+        refused.append("--pids_limit")
+    return tuple(refused)

@@ -1,0 +1,251 @@
+"""The first program of a trial's container: starts the worker, watches it, ends it.
+
+Runs as `python -I entry.py --supervise ORDER` under the engine's init. It talks with the harness by
+its own standard streams, which the engine carries: out go lines of JSON (`{"worker": pid}`, then
+`{"exit": {...}}`), in come single letters (T, Q: signal the worker; K: kill all). When its input
+ends, the harness is gone, and so is everything in this container.
+
+Nothing here is needed that has to be begun after the benchmark was: no thread, no process, no
+import. A benchmark may have used up all of these.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from perfrun.worker.cgroups import find_cgroup
+from perfrun.worker.procfs import adopt_orphans
+
+CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
+TERM_GRACE_S = 2.0  # for the worker when the container is stopped from outside
+MOST_NAMED = 20  # of the processes left behind; a fork bomb leaves thousands
+
+
+class Supervisor:
+    """One worker and what has become of it."""
+
+    def __init__(self, order_path: str) -> None:
+        self.order_path = order_path
+        with open(order_path, encoding="utf-8") as file:
+            self.settings: Dict[str, Any] = json.load(file)["supervision"]
+        self.pid = 0
+        self.ended: Optional[Tuple[int, Any, float]] = None  # status, rusage, seconds
+        self.told_from_outside: Optional[str] = None
+        self.harness_is_gone = False
+        self.listens = True
+
+    def run(self) -> int:
+        """Start the worker, wait for its end, say how it was."""
+        _refuse_company()
+        adopt_orphans()
+        wake = _wake_on_signals()
+        home = os.environ.get("HOME", "/")
+        try:
+            os.makedirs(home, exist_ok=True)
+        except OSError:
+            pass
+        cgroup = find_cgroup()
+        if self.settings.get("cpus"):
+            os.sched_setaffinity(0, self.settings["cpus"])  # where no cgroup can hold it to them
+        begin = time.perf_counter()
+        self.pid = self._start()
+        _say({"worker": self.pid})
+        self._watch(wake, begin)
+        strays = self._end_strays()
+        assert self.ended is not None
+        report = self._report(self.ended, strays)
+        report["cgroup"] = cgroup.read() if cgroup else None
+        self._write(report)
+        _say({"exit": report})
+        return 0
+
+    def _start(self) -> int:
+        """Fork and execute the worker. `subprocess` would cost its import in every trial."""
+        entry = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry.py")
+        out = os.open(self.settings["stdout"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        err = out
+        if self.settings["stderr"] != self.settings["stdout"]:
+            err = os.open(self.settings["stderr"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        null = os.open(os.devnull, os.O_RDWR)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setsid()
+                signal.set_wakeup_fd(-1)
+                for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
+                    signal.signal(number, signal.SIG_DFL)
+                for target, source in enumerate((null, out, err)):
+                    os.dup2(source, target)
+                os.execv(sys.executable, [sys.executable, entry, self.order_path])
+            finally:
+                os._exit(127)
+        for handle in {null, out, err}:
+            os.close(handle)
+        return pid
+
+    def _watch(self, wake: int, begin: float) -> None:
+        """Wait for the worker's end; obey the harness meanwhile."""
+        kill_at: Optional[float] = None
+        while self.ended is None:
+            sources = [wake, 0] if self.listens else [wake]
+            pause = None if kill_at is None else max(0.0, kill_at - time.perf_counter())
+            ready, _, _ = select.select(sources, [], [], pause)
+            if wake in ready:
+                numbers = os.read(wake, 4096)
+                if signal.SIGTERM in numbers and self.told_from_outside is None:
+                    self.told_from_outside = "SIGTERM"
+                    self._signal_worker(signal.SIGTERM)
+                    kill_at = time.perf_counter() + TERM_GRACE_S
+            if 0 in ready:
+                self._obey(_read_stdin())
+            if kill_at is not None and time.perf_counter() >= kill_at:
+                kill_at = None
+                _kill_all()
+            self._reap(begin)
+
+    def _obey(self, letters: bytes) -> None:
+        if not letters:
+            self.listens = False
+            self.harness_is_gone = True
+            _kill_all()
+        for letter in letters:
+            if letter == ord("T"):
+                self._signal_worker(signal.SIGTERM)
+            elif letter == ord("Q"):
+                _signal(os.kill, self.pid, signal.SIGQUIT)
+            elif letter == ord("K"):
+                _kill_all()
+
+    def _signal_worker(self, number: int) -> None:
+        """To the worker's whole group, as a terminal would."""
+        _signal(os.killpg, self.pid, number)
+
+    def _reap(self, begin: float) -> None:
+        """Take in what has ended: the worker, and orphans that came to us."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self.pid:
+                self.ended = (status, usage, time.perf_counter() - begin)
+
+    def _end_strays(self) -> List[str]:
+        """Kill what the worker left behind, and return what it was."""
+        grace = time.perf_counter() + CHILD_GRACE_S
+        while _others() and time.perf_counter() < grace and not self.harness_is_gone:
+            time.sleep(0.01)
+            self._reap(0.0)
+        strays = _others()
+        names = [_command(pid) for pid in sorted(strays)[:MOST_NAMED]]
+        if len(strays) > MOST_NAMED:
+            names.append("%d more" % (len(strays) - MOST_NAMED))
+        limit = time.perf_counter() + 5.0
+        while _others() and time.perf_counter() < limit:
+            _kill_all()
+            self._reap(0.0)
+            time.sleep(0.001)
+        return names
+
+    def _report(self, ended: Tuple[int, Any, float], strays: List[str]) -> Dict[str, Any]:
+        status, usage, elapsed_s = ended
+        exited = os.WIFEXITED(status)
+        return {
+            "exit_code": os.WEXITSTATUS(status) if exited else None,
+            "signal_number": None if exited else os.WTERMSIG(status),
+            "elapsed_s": elapsed_s,
+            "user_cpu_s": usage.ru_utime,
+            "system_cpu_s": usage.ru_stime,
+            "max_rss_bytes": usage.ru_maxrss * 1024,
+            "strays": strays,
+            "told_from_outside": self.told_from_outside,
+            "harness_is_gone": self.harness_is_gone,
+        }
+
+    def _write(self, report: Dict[str, Any]) -> None:
+        """Also on disk: the engine, which carries what we say, may have gone."""
+        path = self.settings["exit"]
+        try:
+            with open(path + ".next", "w", encoding="utf-8") as file:
+                json.dump(report, file)
+            os.replace(path + ".next", path)
+        except OSError:
+            pass
+
+
+def supervise(order_path: str) -> int:
+    """Carry out an order through a worker of its own."""
+    return Supervisor(order_path).run()
+
+
+def _refuse_company() -> None:
+    """Go no further outside a fresh container: in the end every process in sight is killed."""
+    if os.getppid() != 1 or _others():
+        sys.exit("perfrun's supervisor runs in a container of its own, under the engine's init")
+
+
+def _wake_on_signals() -> int:
+    """Return a descriptor that can be read when a child has ended or we were told to end."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    return read
+
+
+def _say(message: Dict[str, Any]) -> None:
+    try:
+        os.write(1, json.dumps(message).encode("ascii") + b"\n")
+    except OSError:
+        pass  # nobody listens any more
+
+
+def _read_stdin() -> bytes:
+    try:
+        return os.read(0, 4096)
+    except OSError:
+        return b""
+
+
+def _signal(send: Any, pid: int, number: int) -> None:
+    try:
+        send(pid, number)
+    except OSError:
+        pass  # it has just ended
+
+
+def _kill_all() -> None:
+    """Every process of this container but its init and us: one call, so nothing can fork away."""
+    _signal(os.kill, -1, signal.SIGKILL)
+
+
+def _others() -> Set[int]:
+    """The living processes besides init and us. Zombies are not counted: they do nothing."""
+    found = {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1, os.getpid()}
+    return {pid for pid in found if _state(pid) not in ("Z", "X", "")}
+
+
+def _state(pid: int) -> str:
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0].decode("ascii")
+    except (OSError, IndexError):
+        return ""
+
+
+def _command(pid: int) -> str:
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            words = file.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        words = "?"
+    return "%s (pid %d in the container)" % (words[:80], pid)

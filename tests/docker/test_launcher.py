@@ -1,0 +1,539 @@
+"""`perfrun --image=...`: one container per trial, on a real engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from actors import Caller
+from engines import ROOTLESS, Site, both_engines
+from fault_table import TABLE, Row
+from launched import launched_world
+from worlds import World, finish, wait_until
+
+from perfrun.containment import Containment
+from perfrun.launchers.containers import ContainerLauncher
+from perfrun.launchers.harness_mark import is_stray
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
+
+NOOP = "benchmarks.python.calibration.Calibration.noop"
+CASES = "pkg.cases.Cases"
+SOURCE = """
+class Cases(Benchmark):
+    def first(self):
+        self.report_benchmark(wall_time=1.0)
+
+    def last(self):
+        self.report_benchmark(wall_time=3.0)
+
+    def reports(self):
+        print("out"); print("err", file=sys.stderr)
+        open(os.path.join(self.output_dir, "mine.txt"), "w").write("kept")
+        self.report_benchmark(
+            iters=2, wall_time=0.5, throughput=4.0, extras={"note": "x"},
+            metrics=[{"name": "speed", "value": 2.0, "min_value": 1.0}],
+        )
+
+    def out_of_bounds(self):
+        self.report_benchmark(metrics=[{"name": "speed", "value": 2.0, "min_value": 3.0}])
+
+    def hangs(self):
+        print("hanging", flush=True)
+        time.sleep(3600)
+
+    def hangs_stubbornly(self):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        subprocess.Popen(["sleep", "600"])
+        print("hanging", flush=True)
+        while True:
+            time.sleep(600)
+
+    def leaves_children(self):
+        subprocess.Popen(["sleep", "600"])
+        subprocess.Popen(["sleep", "601"], start_new_session=True)
+        time.sleep(0.3)
+        self.report_benchmark(wall_time=2.0)
+
+    def closes_everything(self):
+        os.closerange(0, 200)
+        self.report_benchmark(wall_time=2.0)
+
+    def holds(self):
+        block = bytearray(b"x") * (300 << 20)
+        time.sleep(0.3)
+        self.report_benchmark(wall_time=len(block) / 1e9)
+
+    def says_who(self):
+        facts = {
+            "uid": os.getuid(), "gid": os.getgid(), "home": os.environ["HOME"],
+            "cpus": sorted(os.sched_getaffinity(0)), "cwd": os.getcwd(),
+            "environment": sorted(os.environ), "parent": os.getppid(),
+            "stdin": sys.stdin.read(), "python": list(sys.version_info[:2]),
+            "shm": os.statvfs("/dev/shm").f_frsize * os.statvfs("/dev/shm").f_blocks,
+        }
+        import getpass, json, pathlib, tempfile
+        facts["user"] = getpass.getuser()
+        pathlib.Path.home().joinpath("x").write_text("a home can be written to")
+        tempfile.TemporaryFile().write(b"x")
+        open("facts.json", "w").write(json.dumps(facts))
+"""
+
+
+@pytest.fixture
+def world(place: Path, site: Site) -> Iterator[World]:
+    yield from launched_world(place, site, SOURCE)
+
+
+def containers(site: Site) -> list[str]:
+    label = "label=perfrun.run_id"
+    return site.user.docker("ps", "-aq", "--no-trunc", "--filter", label).split()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(site: Site) -> Iterator[None]:
+    """Of this test's runs: other runs may be going on, whose containers are theirs."""
+    yield
+    for name in containers(site):
+        inspect = ("inspect", "--format", "{{json .Config.Labels}}", name)
+        found = site.user.run("docker", *inspect, cwd=site.user.home)
+        labels = json.loads(found.stdout) if found.returncode == 0 else {}  # another's, gone since
+        if labels.get("perfrun.harness.uid") == str(site.user.uid):
+            assert not is_stray({**labels, "perfrun.harness.uid": str(os.getuid())}), labels
+
+
+@pytest.fixture
+def image(base_image: str) -> str:
+    return f"--image={base_image}"
+
+
+def container_of(summary: dict[str, Any]) -> dict[str, Any]:
+    facts: dict[str, Any] = summary["perfrun"]["container"]
+    return facts
+
+
+def outcome(summary: dict[str, Any]) -> tuple[str, str]:
+    found = summary["perfrun"]["outcome"]
+    return found["status"], found["reason"]
+
+
+def shape(value: Any) -> Any:
+    """The keys of a document at every level; of lists, those of all items."""
+    if isinstance(value, dict):
+        return {key: shape(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shape(item) for item in value]
+    return None
+
+
+@both_engines
+def test_a_trial_in_a_container_says_the_same_as_one_on_the_host(world: World, image: str) -> None:
+    methods = ",".join(f"{CASES}.{name}" for name in ("reports", "out_of_bounds", "first"))
+    outside = world.run("--format=json", methods=methods)
+    inside = world.run("--format=json", image, methods=methods)
+    assert (inside.code, inside.statuses) == (outside.code, outside.statuses), inside.stderr
+    for there, here in zip(inside.summaries(), outside.summaries(), strict=True):
+        assert there["benchmark_result"] == here["benchmark_result"]
+        assert there["perfrun"]["reports"] == here["perfrun"]["reports"]
+        assert list(there) == list(here)
+        assert list(there["perfrun"]) == list(here["perfrun"])
+        assert list(there["perfrun"]["usage"]) == list(here["perfrun"]["usage"])
+        assert shape(there["benchmark_result"]) == shape(here["benchmark_result"])
+        assert here["perfrun"]["container"] is None
+        assert there["perfrun"]["usage"]["peak_rss_source"] == "VmHWM at end"
+        assert there["perfrun"]["usage"]["samples"] >= 1
+    folder = Path(inside.results[0]["summary"]).parent
+    assert (folder / "mine.txt").read_text() == "kept"
+    assert (folder / "stdout.log").read_text() == "out\n"
+    assert (folder / "stderr.log").read_text() == "err\n"
+    assert "out\n" in inside.stderr + inside.stdout  # shown live, as it is of a local trial
+
+
+@both_engines
+def test_the_summary_names_image_engine_and_limits(
+    world: World, image: str, engine: str, site: Site
+) -> None:
+    done = world.run("--format=json", image, methods=NOOP)
+    (summary,) = done.summaries()
+    facts = container_of(summary)
+    name = image.removeprefix("--image=")
+    assert facts["image"] == name
+    assert facts["image_id"] == site.user.docker("image", "inspect", "--format", "{{.Id}}", name)
+    assert facts["engine_version"] == engine
+    assert facts["rootless"] is (site.kind == ROOTLESS)
+    assert facts["architecture"] == site.user.docker("version", "--format", "{{.Server.Arch}}")
+    assert facts["network"] == "none"
+    assert facts["limits"]["pids"] == 4096
+    assert facts["interpreter"] == "python3"
+    assert len(facts["id"]) == 64
+    assert 0 < facts["start_s"] < 60
+    assert "pip" not in str(summary["perfrun"]["environment"]["python"])
+    assert summary["perfrun"]["environment"]["distributions_sha256"]
+
+
+@both_engines
+def test_a_trial_is_the_caller_and_sees_the_images_environment(
+    world: World, image: str, site: Site
+) -> None:
+    words = ["--cpuset=0", "--shm_size=96m", "--memory=1g"]
+    done = world.run("--format=json", image, *words, methods=f"{CASES}.says_who", SECRET="1")
+    assert done.statuses == ["passed"], done.stderr
+    folder = Path(done.results[0]["summary"]).parent
+    facts = json.loads((folder / "facts.json").read_text())
+    user = site.user
+    seen = (0, 0) if site.kind == ROOTLESS else (user.uid, user.gid)
+    assert (facts["uid"], facts["gid"]) == seen
+    assert user.owns(folder)
+    assert done.summaries()[0]["perfrun"]["usage"]["samples"] >= 1
+    assert (facts["cpus"], facts["shm"]) == ([0], 96 * 2**20)
+    assert (facts["stdin"], facts["cwd"]) == ("", str(folder))
+    assert "SECRET" not in facts["environment"]
+    assert (facts["home"], facts["user"]) == ("/tmp/home", "perfrun")
+    assert container_of(done.summaries()[0])["limits"]["memory_bytes"] == 2**30
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE.keys())
+def test_a_fault_in_a_container_gets_the_outcome_that_it_has_outside(
+    row: Row, world: World, image: str
+) -> None:
+    body = "\n".join(f"        {line}" for line in row.body.splitlines())
+    world.write(f"{SOURCE}\n    def fault(self):\n{body}\n")
+    methods = f"{CASES}.first,{CASES}.fault,{CASES}.last"
+    done = world.run("--format=json", "--quiet", image, methods=methods)
+    assert done.code == 1
+    first, middle, last = done.summaries()
+    assert [outcome(each)[0] for each in (first, last)] == ["passed", "passed"]
+    found = middle["perfrun"]["outcome"]
+    assert (found["status"], found["phase"]) == (row.status, row.phase)
+    assert re.fullmatch(row.reason, found["reason"])
+    assert (found["exit_code"], found["signal"]) == (row.exit_code, row.signal)
+    if row.signal in ("SIGSEGV", "SIGABRT"):
+        assert "in fault" in found["stack"]
+
+
+def test_closed_descriptors_and_children_left_behind_are_no_trouble(
+    world: World, image: str
+) -> None:
+    methods = f"{CASES}.closes_everything,{CASES}.leaves_children,{CASES}.last"
+    done = world.run("--format=json", "--quiet", image, methods=methods)
+    assert done.statuses == ["passed"] * 3
+    strays = done.summaries()[1]["perfrun"]["outcome"]["stray_processes"]
+    assert [stray.partition(" (")[0] for stray in strays] == ["sleep 600", "sleep 601"]
+
+
+@both_engines
+@pytest.mark.parametrize("method", ["hangs", "hangs_stubbornly"])
+def test_a_deadline_ends_a_container_with_a_dump(method: str, world: World, image: str) -> None:
+    methods = f"{CASES}.{method},{CASES}.last"
+    done = world.run("--format=json", "--quiet", "--timeout=3", image, methods=methods)
+    assert done.statuses == ["timed_out", "passed"]
+    summary = done.summaries()[0]
+    assert outcome(summary)[1] == "not finished after 3 s, during method"
+    assert f"in {method}" in summary["perfrun"]["outcome"]["stack"]
+    assert world.left_running() == []
+
+
+def test_a_workspace_whose_path_means_something_to_the_engine_is_a_folder(
+    world: World, image: str
+) -> None:
+    folder = world.folder / "a,readonly:ro,source=x"
+    words = [image, f"--workspace={folder}", "--format=json"]
+    done = world.run(*words, methods=NOOP)
+    assert done.statuses == ["passed"], done.stderr
+    assert Path(done.results[0]["summary"]).is_relative_to(folder)
+
+
+def test_memory_is_measured_of_the_whole_container(world: World, image: str) -> None:
+    done = world.run("--format=json", "--quiet", image, methods=f"{CASES}.holds")
+    (summary,) = done.summaries()
+    usage = summary["perfrun"]["usage"]
+    assert 300 * 2**20 < usage["peak_rss_bytes"] < 330 * 2**20
+    assert usage["sampling_rate_hz"] > 1
+
+
+def hanging(world: World) -> Path:
+    """The folder of the trial that hangs, once it does."""
+    wait_until(lambda: [p for p in logs(world) if "hanging" in p.read_text()])
+    return logs(world)[-1].parent
+
+
+def logs(world: World) -> list[Path]:
+    return sorted(world.workspace.glob("output/*/stdout.log"))
+
+
+def hang(world: World, *words: str, method: str = "hangs") -> subprocess.Popen[bytes]:
+    methods = f"{CASES}.first,{CASES}.{method},{CASES}.last"
+    return world.start("--format=json", "--quiet", *words, methods=methods)
+
+
+def running(world: World, site: Site) -> str:
+    """The container of the world's run."""
+    (journal,) = world.workspace.glob("runs/*.jsonl")
+    return site.user.docker(
+        "ps", "-q", "--no-trunc", "--filter", f"label=perfrun.run_id={journal.stem}"
+    )
+
+
+def test_a_container_that_is_killed_from_outside_is_said_to_be(
+    world: World, image: str, site: Site
+) -> None:
+    process = hang(world, image)
+    hanging(world)
+    site.user.docker("kill", running(world, site))
+    done = finish(process)
+    assert done.statuses == ["passed", "crashed", "passed"], done.stderr
+    reason = outcome(done.summaries()[1])[1]
+    assert reason == "the container was killed, and not by perfrun during method"
+
+
+def test_a_container_that_is_stopped_from_outside_leaves_its_stack(
+    world: World, image: str, site: Site
+) -> None:
+    process = hang(world, image)
+    hanging(world)
+    site.user.docker("stop", running(world, site))
+    done = finish(process)
+    assert done.statuses == ["passed", "crashed", "passed"], done.stderr
+    middle = done.summaries()[1]
+    assert outcome(middle)[1] == "the container was stopped from outside during method"
+    assert "in hangs" in middle["perfrun"]["outcome"]["stack"]
+
+
+@both_engines
+def test_ctrl_c_ends_the_trial_and_its_container(world: World, image: str) -> None:
+    process = hang(world, image, method="hangs_stubbornly")
+    hanging(world)
+    process.send_signal(2)
+    done = finish(process)
+    assert (done.code, done.statuses) == (130, ["passed", "interrupted"])
+
+
+@both_engines
+def test_when_perfrun_is_killed_its_container_ends_and_the_next_run_removes_it(
+    world: World, image: str, site: Site
+) -> None:
+    process = hang(world, image, method="hangs_stubbornly")
+    folder = hanging(world)
+    left = running(world, site)
+    foreign = site.user.docker(
+        "create", "--label", "perfrun.run_id=other", "--label", "perfrun.harness.pid=1",
+        image.removeprefix("--image="), "true",
+    )  # fmt: skip
+    process.kill()
+    process.communicate()
+    wait_until(lambda: site.user.docker("ps", "-q", "--no-trunc", "--filter", f"id={left}") == "")
+    assert (folder / "perfrun" / "exit.json").exists()
+    try:
+        done = world.run("--format=json", image, methods=NOOP)
+        assert done.statuses == ["passed"]
+        # Another run that has begun meanwhile may have been the one to remove it.
+        assert left not in containers(site)
+        assert foreign in containers(site)
+    finally:
+        site.user.docker("rm", foreign)
+
+
+def test_the_container_of_a_living_perfrun_is_left_alone(
+    world: World, image: str, site: Site
+) -> None:
+    process = hang(world, image)
+    hanging(world)
+    left = running(world, site)
+    words = ["--format=json", image, f"--workspace={world.folder / 'other'}"]
+    assert world.run(*words, methods=NOOP).statuses == ["passed"]
+    assert running(world, site) == left
+    process.send_signal(2)
+    finish(process)
+
+
+def test_an_image_that_is_removed_between_two_trials_fails_the_second(
+    tmp_path: Path, base_image: str
+) -> None:
+    name = "perfrun-test/removed"
+    source = f"FROM {base_image}\nLABEL unique={os.getpid()}\n"
+    build = ["docker", "build", "-q", "-t", name, "-"]
+    subprocess.run(build, input=source, text=True, check=True, capture_output=True)
+    launcher = ContainerLauncher(Containment(image=name), (), "test", print)
+    subprocess.run(["docker", "image", "rm", "-f", name], check=True, capture_output=True)
+    order = {"action": "run"}
+    with pytest.raises(OSError, match="the image perfrun-test/removed has been removed"):
+        launcher.start(order, tmp_path, tmp_path)
+
+
+REFUSALS = {
+    "an image that cannot be had": (
+        ["--image=127.0.0.1:9/none:1"],
+        r"perfrun: --image=127\.0\.0\.1:9/none:1: .*",
+    ),
+    "a digest that is another's": (
+        ["--image={image}@sha256:" + "0" * 64],
+        r"perfrun: --image=.*@sha256:0+: .*",
+    ),
+    "an interpreter that is not there": (
+        ["--image={image}", "--image_python=/no/python"],
+        r"perfrun: --image_python=/no/python: is not in the image .*",
+    ),
+    "a program that is no interpreter": (
+        ["--image={image}", "--image_python=/bin/cat"],
+        r"perfrun: --image=.*: does not work as an interpreter .*; name a Python 3.8 or newer",
+    ),
+    "a network that is not there": (
+        ["--image={image}", "--trial_network=no-such-net"],
+        r"perfrun: --trial_network=no-such-net: the engine has no such network; .*",
+    ),
+    "processors that are not there": (
+        ["--image={image}", "--cpuset=4090"],
+        r"perfrun: .*Requested CPUs are not available.*",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "line"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_what_cannot_work_is_one_line_before_anything_runs(
+    words: list[str], line: str, world: World, base_image: str
+) -> None:
+    done = world.run(*(word.format(image=base_image) for word in words), methods=NOOP)
+    assert done.code == 2
+    assert re.fullmatch(line, done.stderr.strip().splitlines()[-1]), done.stderr
+    assert "Traceback" not in done.stderr
+    assert world.summary_files() == []
+
+
+def test_an_image_without_python_is_refused_with_what_to_do(world: World, tmp_path: Path) -> None:
+    name = "perfrun-test/no-python"
+    subprocess.run(
+        ["sh", "-c", f"tar -c --files-from=/dev/null | docker import - {name}"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    try:
+        done = world.run(f"--image={name}", methods=NOOP)
+        assert done.code == 2
+        assert "no python3 or python in it; name an interpreter" in done.stderr
+    finally:
+        subprocess.run(["docker", "image", "rm", name], check=True, capture_output=True)
+
+
+def test_an_engine_that_is_not_there_or_not_here_is_refused(world: World, image: str) -> None:
+    done = world.run(image, methods=NOOP, DOCKER_HOST="unix:///no/such.sock")
+    assert (done.code, len(done.stderr.splitlines())) == (2, 1)
+    assert "the container engine does not answer" in done.stderr
+    done = world.run(image, methods=NOOP, DOCKER_HOST="tcp://192.0.2.1:2375")
+    assert (done.code, len(done.stderr.splitlines())) == (2, 1)
+    assert "which is not on this machine" in done.stderr
+
+
+def test_the_engine_of_the_current_context_is_used(
+    place: Path, rootless: Site, context_user: Caller, base_image: str
+) -> None:
+    worlds = launched_world(place, replace(rootless, user=context_user), SOURCE)
+    world = next(worlds)
+    done = world.run("--format=json", f"--image={base_image}", methods=NOOP)
+    assert done.statuses == ["passed"], done.stderr
+    assert container_of(done.summaries()[0])["rootless"] is True
+    done = world.run(f"--image={base_image}", methods=NOOP, DOCKER_CONTEXT="default")
+    assert done.code == 2  # this user may not use the machine's own engine
+
+
+def test_filters_lists_and_flag_checks_work_in_the_image(world: World, image: str) -> None:
+    done = world.run("--format=json", image, methods=f"{CASES}.filter:(fi|la)")
+    assert [result["name"].rpartition(".")[2] for result in done.results] == ["first", "last"]
+    listed = world.run("list", "pkg", image, "--format=json")
+    names = [method["name"] for method in json.loads(listed.stdout)["methods"]]
+    assert f"{CASES}.reports" in names
+    # The base image has no absl: it is the image that is asked, not this host.
+    done = world.run(image, "--", "--batch_size=3", methods=f"{CASES}.first")
+    assert done.code == 2
+    assert "no absl-py" in done.stderr
+
+
+def test_a_package_that_is_only_in_the_image_is_listed(
+    world: World, base_image: str, tmp_path: Path
+) -> None:
+    name = "perfrun-test/with-package"
+    package = tmp_path / "context" / "only_inside"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "bench.py").write_text(
+        "from perfrun import Benchmark\nclass Inside(Benchmark):\n    def quick(self): pass\n"
+    )
+    target = "/usr/local/lib/python3.11/dist-packages/only_inside"
+    dockerfile = f"FROM {base_image}\nCOPY only_inside {target}\nENV PYTHONPATH={target}/..\n"
+    (tmp_path / "context" / "Dockerfile").write_text(dockerfile)
+    build = ["docker", "build", "-q", "-t", name, str(tmp_path / "context")]
+    subprocess.run(build, check=True, capture_output=True)
+    try:
+        listed = world.run("list", "only_inside", f"--image={name}", "--format=json")
+        names = [method["name"] for method in json.loads(listed.stdout)["methods"]]
+        assert names == ["only_inside.bench.Inside.quick"], listed.stderr
+        done = world.run("--format=json", f"--image={name}", methods=names[0])
+        assert done.statuses == ["passed"], done.stderr
+    finally:
+        subprocess.run(["docker", "image", "rm", name], check=True, capture_output=True)
+
+
+def test_a_full_output_folder_is_the_trials_failure_and_no_result_is_lost(
+    root: Caller, image: str, tmp_path: Path, engine: str
+) -> None:
+    world = World(tmp_path)
+    fill = """
+    def fills(self):
+        self.report_benchmark(wall_time=1.5)
+        with open(os.path.join(self.output_dir, "filler"), "wb") as file:
+            while True:
+                file.write(b"x" * 65536)
+"""
+    world.write(SOURCE + fill)
+    world.workspace.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(world.workspace)]
+    subprocess.run(mount, check=True)
+    try:
+        methods = f"{CASES}.fills,{CASES}.last"
+        done = world.run("--format=json", "--quiet", image, methods=methods)
+        assert done.statuses[0] == "failed", done.stderr
+        summary = done.summaries()[0]
+        assert "No space left on device" in outcome(summary)[1]
+        assert summary["perfrun"]["reports"][0]["wall_time"] == 1.5
+        assert len(done.results) == 2
+    finally:
+        subprocess.run(["umount", str(world.workspace)], check=True)
+
+
+def test_uploads_run_in_the_image_after_the_summary_is_written(world: World, image: str) -> None:
+    world.write(
+        """
+        def send(summary):
+            names = os.listdir("/sys/class/net")
+            assert summary["benchmark_result"]["succeeded"] and len(names) > 1, names
+        """,
+        module="uploads",
+    )
+    words = ["--format=json", image, "--result_upload_methods=pkg.uploads.send"]
+    done = world.run(*words, methods=f"{CASES}.first")
+    (summary,) = done.summaries()
+    assert summary["perfrun"]["uploads"] == [{"method": "pkg.uploads.send", "error": None}]
+
+
+def test_an_interrupted_run_goes_on_with_resume(world: World, image: str) -> None:
+    process = hang(world, image)
+    hanging(world)
+    process.send_signal(2)
+    assert finish(process).statuses == ["passed", "interrupted"]
+    world.write(SOURCE.replace("time.sleep(3600)", "pass"))
+    methods = f"{CASES}.first,{CASES}.hangs,{CASES}.last"
+    done = world.run("--format=json", "--quiet", "--resume", image, methods=methods)
+    assert done.statuses == ["passed"] * 3
+
+
+def test_what_root_runs_is_roots(root: Caller, image: str, tmp_path: Path, engine: str) -> None:
+    world = World(tmp_path)
+    world.write(SOURCE)
+    done = world.run("--format=json", image, methods=f"{CASES}.reports")
+    assert done.statuses == ["passed"], done.stderr
+    assert root.owns(Path(done.results[0]["summary"]).parent)
