@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfrun.document import Metric, Outcome, Report, Status, Usage
+from perfrun.document import Metric, Outcome, Report, Status
 from perfrun.launchers.contract import Exit
-from perfrun.probes.process_tree import TreeUsage
 from perfrun.series import read_series
 from perfrun.summary import out_of_bounds
 from perfrun.worker.files import ASIDE, OUTCOME, STACK
@@ -21,7 +20,6 @@ from perfrun.worker.test_log import TestLogError, decode_entries
 
 _TAIL_BYTES = 4096
 _STACK_BYTES = 64 * 1024
-_SHORTEST_S = 0.01  # below this, CPU time over wall time says more of the clocks than of the method
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,58 +197,3 @@ def findings(left: Leftovers, end: Exit, outcome: Outcome) -> tuple[str, ...]:
     if end.strays:
         notes.append(f"left {len(end.strays)} process(es) behind, killed: {', '.join(end.strays)}")
     return tuple(notes)
-
-
-def usage(
-    left: Leftovers, end: Exit | None, tree: TreeUsage | None, *, own_peak_rss_bytes: int
-) -> Usage:
-    """Bring together the kernel's marks and what was sampled.
-
-    `own_peak_rss_bytes` is the harness's own peak: below it the kernel's ru_maxrss says nothing
-    about the worker, because it survives exec (fork copies the parent's mark).
-    """
-    memory = left.record.get("memory", {})
-    at_end, before = memory.get("end", {}), memory.get("before_method", {})
-    rss = _largest(at_end.get("peak_rss_bytes"), before.get("peak_rss_bytes"))
-    vms = at_end.get("peak_vms_bytes")
-    rss_source, vms_source = "VmHWM at end", "VmPeak at end"
-    if not at_end.get("peak_rss_bytes"):
-        rss_source = "VmHWM polled"
-        rss = _largest(rss, tree.peak_rss_bytes if tree else None)
-        if end and end.max_rss_bytes > max(rss or 0, own_peak_rss_bytes):
-            rss, rss_source = end.max_rss_bytes, "ru_maxrss"
-    if not vms:
-        vms, vms_source = (tree.peak_vms_bytes if tree else None), "VmPeak polled"
-    method = left.record.get("phases", {}).get("method", {})
-    return Usage(
-        peak_rss_bytes=rss,
-        peak_rss_source=rss_source if rss else None,
-        peak_rss_exact=bool(rss and rss_source == "VmHWM at end"),
-        peak_vms_bytes=vms,
-        peak_vms_source=vms_source if vms else None,
-        before_method_peak_rss_bytes=before.get("peak_rss_bytes"),
-        method_peak_rss_bytes=at_end.get("peak_rss_bytes") if memory.get("reset") else None,
-        tree_peak_rss_bytes=_largest(rss, tree.tree_peak_rss_bytes if tree else None),
-        tree_peak_processes=tree.tree_peak_processes if tree else None,
-        max_cpu_percent=_max_cpu(method, end, tree),
-        user_cpu_s=end.user_cpu_s if end else None,
-        system_cpu_s=end.system_cpu_s if end else None,
-        elapsed_s=end.elapsed_s if end else None,
-        samples=tree.samples if tree else 0,
-        sampling_rate_hz=tree.rate_hz if tree else None,
-        observer_cpu_s=tree.observer_cpu_s if tree else None,
-    )
-
-
-def _largest(*values: int | None) -> int | None:
-    return max((value for value in values if value), default=None)
-
-
-def _max_cpu(method: Mapping[str, float], end: Exit | None, tree: TreeUsage | None) -> float | None:
-    """The busiest window of 0.1 s; for shorter trials the method's own mean, or the trial's."""
-    candidates = [tree.max_cpu_percent] if tree and tree.max_cpu_percent is not None else []
-    if method.get("wall_s", 0.0) >= _SHORTEST_S:
-        candidates.append(round(method["cpu_s"] / method["wall_s"] * 100.0, 1))
-    if not candidates and end and end.elapsed_s > 0:
-        candidates.append(round((end.user_cpu_s + end.system_cpu_s) / end.elapsed_s * 100.0, 1))
-    return max(candidates, default=None)

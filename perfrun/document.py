@@ -2,6 +2,8 @@
 
 Schema history of the `perfrun` section of a summary:
     1   first version
+    2   `usage` keeps times and the cost of watching; its peaks and CPU times went to the new
+        sections `memory` and `cpu`; new sections `devices` and `energy`
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Status(str, Enum):
@@ -84,28 +86,16 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What a trial used. None is unknown; `*_source` says where a figure came from.
+    """How long a trial took and what watching it took. None is unknown.
 
-    Peaks are of the worker process unless they say `tree`. `exact` figures are the kernel's own
-    high-water marks; sampled ones can miss what came and went between two samples.
+    What the trial itself used is in the sections `memory`, `cpu`, `devices` and `energy`.
     """
 
-    peak_rss_bytes: int | None = None
-    peak_rss_source: str | None = None  # VmHWM at end | VmHWM polled | ru_maxrss
-    peak_rss_exact: bool = False
-    peak_vms_bytes: int | None = None
-    peak_vms_source: str | None = None  # VmPeak at end | VmPeak polled
-    before_method_peak_rss_bytes: int | None = None  # imports and construction
-    method_peak_rss_bytes: int | None = None  # None where the kernel cannot reset VmHWM
-    tree_peak_rss_bytes: int | None = None  # sum of RSS over the process tree, sampled
-    tree_peak_processes: int | None = None
-    max_cpu_percent: float | None = None  # of one core, largest window of 0.1 s or more
-    user_cpu_s: float | None = None  # whole trial, waited-for children included
-    system_cpu_s: float | None = None
     elapsed_s: float | None = None  # from starting the worker to its end
-    samples: int = 0
+    samples: int = 0  # of the process tree
     sampling_rate_hz: float | None = None  # as achieved
     observer_cpu_s: float | None = None  # CPU time that watching took
+    harness_cpu_s: float | None = None  # CPU time of all of perfrun meanwhile, watching included
 
 
 @dataclass(frozen=True, kw_only=True)

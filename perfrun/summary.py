@@ -18,8 +18,8 @@ from perfrun.document import (
     Order,
     Outcome,
     Report,
-    Usage,
 )
+from perfrun.measured import Measured, process_info
 from perfrun.plan import RunPlan
 from perfrun.probes.machine import Machine
 
@@ -35,7 +35,7 @@ class TrialFacts:
     execution_id: str
     timestamp: float  # seconds since the epoch, just before the method began
     outcome: Outcome
-    usage: Usage
+    measured: Measured
     reports: tuple[Report, ...] = ()
     unsaved_reports: tuple[Mapping[str, Any], ...] = ()
     series: tuple[Mapping[str, Any], ...] = ()  # one for each `Benchmark.measure`
@@ -75,7 +75,7 @@ def build_summary(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "setup_info": dict(run.setup_info),
         "ml_framework_info": _ml_framework_info(run, trial),
         "system_info": _system_info(run),
-        "process_info": _process_info(trial.usage),
+        "process_info": process_info(trial.measured),
         "perfrun": _perfrun(run, trial),
     }
 
@@ -160,19 +160,6 @@ def _system_info(run: RunFacts) -> dict[str, Any]:
     return info
 
 
-def _process_info(usage: Usage) -> dict[str, float]:
-    """PerfZero's three keys, then numbers only: a known consumer reads every value as one."""
-    values = {
-        "max_rss": usage.peak_rss_bytes,
-        "max_vms": usage.peak_vms_bytes,
-        "max_cpu_percent": usage.max_cpu_percent,
-        "max_tree_rss": usage.tree_peak_rss_bytes,
-        "user_cpu_time": usage.user_cpu_s,
-        "system_cpu_time": usage.system_cpu_s,
-    }
-    return {key: value for key, value in values.items() if value is not None}
-
-
 def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
@@ -186,7 +173,7 @@ def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "reports": [_report(report) for report in trial.reports],
         "unsaved_reports": [dict(report) for report in trial.unsaved_reports],
         "series": [dict(series) for series in trial.series],
-        "usage": asdict(trial.usage),
+        **asdict(trial.measured),
         "module_file": trial.module_file,
         "module_sha256": trial.module_sha256,
         "frameworks": [dict(framework) for framework in trial.frameworks],

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from perfrun import collect
-from perfrun.document import Order, Outcome, Status, TrialResult, Usage, to_json
+from perfrun.document import Order, Outcome, Status, TrialResult, to_json
 from perfrun.environment import Method, Paths
 from perfrun.errors import Interrupted
 from perfrun.follow import Follower
 from perfrun.interruption import Interruption
 from perfrun.launchers.contract import Exit, Launcher, Running
+from perfrun.measured import Measured, bring_together
 from perfrun.plan import RunPlan
-from perfrun.probes.process_tree import TreeSampler, TreeUsage
+from perfrun.probes.watch import Watch, Watched
 from perfrun.storage import ResultFolder, Storage
 from perfrun.summary import RunFacts, TrialFacts, build_summary
 from perfrun.worker.procfs import memory_marks
@@ -50,7 +51,7 @@ class Surroundings:
 def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResult:
     """Run one trial and write its summary. Whatever the benchmark does is in the result."""
     kills_before = _oom_kills()
-    end, tree, why_not = _run_worker(run.plan, spec, around)
+    end, watched, why_not = _run_worker(run.plan, spec, around)
     left = collect.read_leftovers(spec.folder.path, spec.folder.private)
     if end is None:
         outcome = Outcome(status=Status.FAILED, reason=why_not, phase="start")
@@ -59,9 +60,9 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
             left, end, oom_kills=_oom_kills() - kills_before, timeout_s=run.plan.timeout_s
         )
     own_peak = memory_marks()["peak_rss_bytes"] or 0
-    used = collect.usage(left, end, tree, own_peak_rss_bytes=own_peak)
+    measured = bring_together(left.record, end, watched, own_peak_rss_bytes=own_peak)
     notes = collect.findings(left, end, outcome) if end else ()
-    facts = _facts(spec, left, outcome, used, notes)
+    facts = _facts(spec, left, outcome, measured, notes)
     if end:
         facts = replace(facts, container=end.container)
     return _write(run, spec, facts, around.storage)
@@ -97,30 +98,27 @@ def recover_trial(
             phase=left.record.get("phase"),
             stderr_tail=left.stderr_tail,
         )
-    used = collect.usage(left, None, None, own_peak_rss_bytes=0)
+    measured = bring_together(left.record, None, None, own_peak_rss_bytes=0)
     notes = ("summary written by a later --resume: what was watched from outside is lost",)
-    return _write(run, spec, _facts(spec, left, outcome, used, notes), storage), left.complete
+    return _write(run, spec, _facts(spec, left, outcome, measured, notes), storage), left.complete
 
 
 def _run_worker(
     plan: RunPlan, spec: TrialSpec, around: Surroundings
-) -> tuple[Exit | None, TreeUsage | None, str]:
+) -> tuple[Exit | None, Watched | None, str]:
     folder = spec.folder.path
     try:
         process = _start(plan, spec, around)
     except OSError as error:
         return None, None, f"the worker could not be started: {error}"
-    pid = process.pid
-    sampler = TreeSampler(pid, folder / "process_info.log") if pid else None
-    if sampler:
-        sampler.start()
+    watch = Watch(process.pid, folder)
     with _followed(folder, around.streams):
         end = _wait(process, plan.timeout_s, around.interruption)
-        tree = sampler.finish() if sampler else None
+        watched = watch.finish()
     last_facts = process.close()  # after the machine was looked at: an engine is busy with it
     if last_facts:
         end = replace(end, container={**(end.container or {}), **last_facts})
-    return end, tree, ""
+    return end, watched, ""
 
 
 def _start(plan: RunPlan, spec: TrialSpec, around: Surroundings) -> Running:
@@ -188,7 +186,7 @@ def _facts(
     spec: TrialSpec,
     left: collect.Leftovers,
     outcome: Outcome,
-    used: Usage,
+    measured: Measured,
     notes: tuple[str, ...],
 ) -> TrialFacts:
     record = left.record
@@ -198,7 +196,7 @@ def _facts(
         execution_id=spec.folder.path.name,
         timestamp=record.get("timestamp", time.time()),
         outcome=outcome,
-        usage=used,
+        measured=measured,
         reports=left.reports,
         unsaved_reports=tuple(record.get("unsaved_reports", ())),
         series=left.series,

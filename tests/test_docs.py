@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from perfrun.cpu import Cpu, Work
 from perfrun.document import Outcome, Status, Usage
 from perfrun.flags import parser
+from perfrun.memory import CgroupMemory, DeviceMemory, Memory
+from perfrun.probes.devices import DevicesUsage, DeviceUsage
+from perfrun.probes.rapl import Meter
+from perfrun.probes.system import Counters
+from perfrun.probes.watch import Energy
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -29,7 +35,11 @@ def test_every_flag_that_is_shown_has_a_help_text() -> None:
             assert len(action.help) < 160
 
 
-@pytest.mark.parametrize("kind", [Outcome, Usage])
+SECTIONS = (Usage, Memory, CgroupMemory, DeviceMemory, Cpu, Work, Counters)
+DEVICES = (DevicesUsage, DeviceUsage, Energy, Meter)
+
+
+@pytest.mark.parametrize("kind", [Outcome, *SECTIONS, *DEVICES])
 def test_every_field_of_a_summary_is_explained(kind: type) -> None:
     text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     for field in fields(kind):  # type: ignore[arg-type]

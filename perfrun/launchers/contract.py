@@ -33,6 +33,8 @@ class Exit:
     system_cpu_s: float
     max_rss_bytes: int  # ru_maxrss: of the process, its start, or its largest waited-for child
     strays: tuple[str, ...]  # processes left behind, killed
+    # `worker.procfs.usage_counts` of what wait4 said, and `io_counts` of the zombie:
+    resources: Mapping[str, Any] | None = None
     # Of a trial in a cgroup of its own:
     cgroup: Mapping[str, Any] | None = None  # `worker.cgroups`' figures, read when it had ended
     # Of a container:

@@ -23,6 +23,7 @@ from perfrun.launchers.contract import (
     Exit,
 )
 from perfrun.worker.files import OUTCOME
+from perfrun.worker.procfs import io_counts, usage_counts
 
 
 class LocalLauncher:
@@ -138,6 +139,8 @@ class LocalProcess:
         return {}
 
     def _reap(self) -> Exit:
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        moved = io_counts(str(self.pid))  # a zombie still has them, and nothing after it
         _, status, usage = os.wait4(self.pid, 0)
         elapsed = time.perf_counter() - self._start
         code = os.waitstatus_to_exitcode(status)
@@ -151,6 +154,7 @@ class LocalProcess:
             system_cpu_s=usage.ru_stime,
             max_rss_bytes=usage.ru_maxrss * 1024,
             strays=_kill_strays(self.pid),
+            resources={**usage_counts(usage), **moved},
         )
 
 

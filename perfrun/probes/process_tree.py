@@ -109,6 +109,11 @@ class TreeSampler(threading.Thread):
                 if self._stop_event.wait(self._start + next_sample - time.perf_counter()):
                     break
 
+    @property
+    def pids(self) -> frozenset[int]:
+        """The process and its descendants, as of the last look."""
+        return self._tree.pids
+
     def finish(self) -> TreeUsage:
         """Stop sampling and return the largest figures."""
         self._stop_event.set()

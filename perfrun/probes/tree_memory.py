@@ -40,6 +40,7 @@ class TreeMemory:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._children: dict[int, int | None] = {}  # pid -> statm, kept open
+        self.pids = frozenset([pid])  # all of them, the process itself included
         self._last_pid = b""
         self._next_tree_look = 0.0
         self.peak_rss_bytes = 0  # largest sum of resident memory
@@ -92,6 +93,7 @@ class TreeMemory:
         for pid in found:
             if pid not in self._children:
                 self._children[pid] = _opened(pid) if len(self._children) < _MOST_OPEN else None
+        self.pids = frozenset([self._pid, *found])
         self._next_tree_look = now + (time.thread_time() - begin) / _TREE_SHARE
 
 
@@ -138,8 +140,10 @@ class SharedMemory:
         if members != self._members:
             self._look_then, self._members = None, members
         then = self._look_then
-        self.current_bytes = total
-        if len(members) > 1:
+        # Of a set that was not looked at, only this much is sure.
+        alone = len(members) < 2
+        self.current_bytes = total if alone else max(largest, min(total, self.current_bytes))
+        if not alone:
             estimate = total
             if then:
                 self._faults.count(members, now)

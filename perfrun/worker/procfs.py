@@ -5,7 +5,7 @@ Source: Documentation/filesystems/proc.rst of the kernel.
 
 from __future__ import annotations
 
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
 
 def memory_marks(pid: str = "self") -> Dict[str, Optional[int]]:
@@ -27,6 +27,57 @@ def memory_marks(pid: str = "self") -> Dict[str, Optional[int]]:
     except (OSError, ValueError, IndexError):
         pass
     return marks
+
+
+def io_counts(pid: str = "self") -> Dict[str, int]:
+    """Return the bytes that a process and its waited-for children moved; empty where not shown.
+
+    `read_bytes` came from storage, `written_bytes` will go there but for `cancelled_bytes`;
+    `*_call_bytes` went through read(2), write(2) and the like, from and to wherever. A zombie
+    still has them.
+    """
+    names = {
+        b"rchar:": "read_call_bytes",
+        b"wchar:": "written_call_bytes",
+        b"read_bytes:": "read_bytes",
+        b"write_bytes:": "written_bytes",
+        b"cancelled_write_bytes:": "cancelled_bytes",
+    }
+    counts: Dict[str, int] = {}
+    try:
+        with open("/proc/%s/io" % pid, "rb") as file:
+            for line in file:
+                key, _, value = line.partition(b" ")
+                if key in names:
+                    counts[names[key]] = int(value)
+    except (OSError, ValueError):
+        pass
+    return counts
+
+
+def usage_counts(usage: Any) -> Dict[str, Any]:
+    """The fields of a getrusage(2) or wait4(2) result that are used, by our names."""
+    return {
+        "user_s": usage.ru_utime,
+        "system_s": usage.ru_stime,
+        "voluntary_switches": usage.ru_nvcsw,
+        "involuntary_switches": usage.ru_nivcsw,
+        "minor_faults": usage.ru_minflt,
+        "major_faults": usage.ru_majflt,
+    }
+
+
+def own_counts() -> Dict[str, Any]:
+    """What the kernel counted of this process and its waited-for children so far."""
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return {}
+    own = usage_counts(resource.getrusage(resource.RUSAGE_SELF))
+    children = usage_counts(resource.getrusage(resource.RUSAGE_CHILDREN))
+    counts: Dict[str, Any] = {name: own[name] + children[name] for name in own}
+    counts.update(io_counts())
+    return counts
 
 
 def reset_peak() -> bool:

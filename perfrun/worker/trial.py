@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, Dict, Iterator
 
 from perfrun.worker import procfs
+from perfrun.worker.allocators import allocator_peaks
 from perfrun.worker.author import PREFIX_VARIABLE
 from perfrun.worker.files import SERIES_VARIABLE, STACK, OutcomeFile
 from perfrun.worker.frameworks import loaded_frameworks, main_framework
@@ -39,6 +40,8 @@ class Trial:
             "phases": {},
             "timestamp": time.time(),
             "memory": {},
+            "resources": {},
+            "allocators": [],
             "module_file": None,
             "framework": None,
             "frameworks": [],
@@ -84,11 +87,13 @@ class Trial:
             self.order["profiler_windows"], os.path.join(self.order["output_dir"], "profiler_data")
         )
         profiler.start()
+        self.outcome["resources"]["before"] = procfs.own_counts()
         try:
             with self.phase("method"):
                 returned = bound()
             refuse_unrun(returned)
         finally:
+            self.outcome["resources"]["after"] = procfs.own_counts()
             profiler.stop()
             self.outcome["notes"] += profiler.notes
 
@@ -113,6 +118,7 @@ class Trial:
         self.outcome["unsaved_reports"] = self.keeper.unsaved
         self.outcome["complete"] = True
         self.outcome["memory"]["end"] = procfs.memory_marks()
+        self.outcome["allocators"] = allocator_peaks()
         self.file.finish(self.outcome)
 
 

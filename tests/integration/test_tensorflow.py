@@ -203,7 +203,7 @@ def test_memory_is_the_true_figure_of_a_process_with_tensorflow(golden_run: Fini
     for document in golden_run.summaries():
         assert document["process_info"]["max_rss"] > 200 << 20
         assert document["process_info"]["max_tree_rss"] >= document["process_info"]["max_rss"]
-        assert document["perfrun"]["usage"]["peak_rss_exact"] is True
+        assert document["perfrun"]["memory"]["process_rss"]["exactness"] == "exact"
 
 
 # Plain classes: --benchmark_class_type=tf_benchmark

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from perfrun.collect import Leftovers, findings, judge, read_leftovers, usage
+from perfrun.collect import Leftovers, findings, judge, read_leftovers
 from perfrun.document import Metric, Outcome, Report, Status
 from perfrun.launchers.contract import Exit
-from perfrun.probes.process_tree import TreeUsage
 from perfrun.worker.files import ASIDE, OUTCOME, RESERVED_BYTES
 from perfrun.worker.test_log import encode_entry
 
@@ -275,109 +274,8 @@ def test_a_single_endless_line_still_has_a_tail(tmp_path: Path) -> None:
     assert len(tail) <= 4096
 
 
-# --- usage -------------------------------------------------------------------------------------
-
-TREE = TreeUsage(
-    peak_rss_bytes=300 * MIB,
-    peak_vms_bytes=900 * MIB,
-    tree_peak_rss_bytes=400 * MIB,
-    tree_peak_processes=2,
-    max_cpu_percent=150.0,
-    samples=40,
-    rate_hz=20.0,
-    observer_cpu_s=0.01,
-)
-MARKS = {
-    "before_method": {"peak_rss_bytes": 100 * MIB, "peak_vms_bytes": 700 * MIB},
-    "reset": True,
-    "end": {"peak_rss_bytes": 350 * MIB, "peak_vms_bytes": 950 * MIB},
-}
-
-
-def left_with(memory: dict[str, Any], **phases: Any) -> Leftovers:
-    return replace(NOTHING, record={"memory": memory, "phases": phases})
-
-
-def test_the_workers_own_last_reading_is_exact() -> None:
-    used = usage(left_with(MARKS), ENDED, TREE, own_peak_rss_bytes=0)
-    assert used.peak_rss_bytes == 350 * MIB
-    assert used.peak_rss_source == "VmHWM at end"
-    assert used.peak_rss_exact
-    assert used.peak_vms_bytes == 950 * MIB
-    assert used.peak_vms_source == "VmPeak at end"
-    assert used.before_method_peak_rss_bytes == 100 * MIB
-    assert used.method_peak_rss_bytes == 350 * MIB
-    assert used.tree_peak_rss_bytes == 400 * MIB
-
-
-def test_a_peak_during_import_is_the_trials_when_the_mark_was_reset() -> None:
-    memory = {**MARKS, "before_method": {"peak_rss_bytes": 800 * MIB}}
-    used = usage(left_with(memory), ENDED, TREE, own_peak_rss_bytes=0)
-    assert used.peak_rss_bytes == 800 * MIB
-    assert used.method_peak_rss_bytes == 350 * MIB
-    assert used.tree_peak_rss_bytes == 800 * MIB  # never less than the worker's own
-
-
-def test_without_a_reset_the_methods_own_peak_is_unknown() -> None:
-    used = usage(left_with({**MARKS, "reset": False}), ENDED, TREE, own_peak_rss_bytes=0)
-    assert used.method_peak_rss_bytes is None
-
-
-def test_a_worker_that_died_is_known_by_what_was_polled() -> None:
-    memory = {"before_method": {"peak_rss_bytes": 100 * MIB}}
-    used = usage(left_with(memory), ENDED, TREE, own_peak_rss_bytes=60 * MIB)
-    assert used.peak_rss_bytes == 300 * MIB
-    assert used.peak_rss_source == "VmHWM polled"
-    assert not used.peak_rss_exact
-    assert used.peak_vms_bytes == 900 * MIB
-    assert used.peak_vms_source == "VmPeak polled"
-
-
-@pytest.mark.parametrize(
-    ("max_rss", "own", "expected", "source"),
-    [
-        (500, 60, 500, "ru_maxrss"),  # a spike that no poll saw
-        (500, 600, 300, "VmHWM polled"),  # the harness's own peak, which survives exec
-        (500, 500, 300, "VmHWM polled"),
-        (200, 60, 300, "VmHWM polled"),
-    ],
-)
-def test_ru_maxrss_counts_only_above_the_harness_own_peak(
-    max_rss: int, own: int, expected: int, source: str
-) -> None:
-    end = replace(ENDED, max_rss_bytes=max_rss * MIB)
-    used = usage(left_with({}), end, TREE, own_peak_rss_bytes=own * MIB)
-    assert (used.peak_rss_bytes, used.peak_rss_source) == (expected * MIB, source)
-    assert not used.peak_rss_exact
-
-
-def test_what_nobody_saw_is_unknown_not_zero() -> None:
-    used = usage(NOTHING, None, None, own_peak_rss_bytes=0)
-    assert (used.peak_rss_bytes, used.peak_rss_source) == (None, None)
-    assert (used.peak_vms_bytes, used.peak_vms_source) == (None, None)
-    assert used.tree_peak_rss_bytes is None
-    assert used.max_cpu_percent is None
-    assert used.elapsed_s is None
-    assert used.samples == 0
-
-
-def test_the_busiest_window_or_the_methods_mean_is_the_cpu_percent() -> None:
-    method = {"wall_s": 2.0, "cpu_s": 3.8}
-    quiet = replace(TREE, max_cpu_percent=20.0)
-    assert (
-        usage(left_with({}, method=method), ENDED, quiet, own_peak_rss_bytes=0).max_cpu_percent
-        == 190.0
-    )
-    assert (
-        usage(left_with({}, method=method), ENDED, TREE, own_peak_rss_bytes=0).max_cpu_percent
-        == 190.0
-    )
-    assert usage(left_with({}), ENDED, TREE, own_peak_rss_bytes=0).max_cpu_percent == 150.0
-    assert usage(NOTHING, ENDED, None, own_peak_rss_bytes=0).max_cpu_percent == 75.0
-
-
 def test_a_record_from_the_real_disk_can_be_judged(tmp_path: Path) -> None:
-    (tmp_path / OUTCOME).write_text(json.dumps({**RAISED, "notes": [], "memory": MARKS}))
+    (tmp_path / OUTCOME).write_text(json.dumps({**RAISED, "notes": [], "memory": {}}))
     left = read_leftovers(tmp_path, tmp_path)
     assert judge(left, with_code(1), oom_kills=0, timeout_s=None).status is Status.FAILED
     assert [path.name for path in tmp_path.iterdir()] == [OUTCOME]

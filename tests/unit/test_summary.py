@@ -13,7 +13,9 @@ import pytest
 
 from perfrun.cli import parse
 from perfrun.collect import read_leftovers
-from perfrun.document import Environment, Metric, Outcome, Report, Status, Usage, to_json
+from perfrun.document import Environment, Metric, Outcome, Report, Status, to_json
+from perfrun.launchers.contract import Exit
+from perfrun.measured import bring_together
 from perfrun.probes.gpu import Accelerators
 from perfrun.probes.machine import Machine
 from perfrun.summary import RunFacts, TrialFacts, build_summary, out_of_bounds
@@ -28,21 +30,25 @@ DELIBERATE_DIFFERENCES = {
     "benchmark_info.harness_name": "it is another harness, and says so",
     "process_info.max_rss": "PerfZero misses methods shorter than a second; the kernel does not",
     "process_info.max_vms": "as max_rss",
-    "process_info.max_cpu_percent": "measured, so a float where PerfZero's is an untouched 0",
-    "process_info.max_tree_rss (more)": "child processes are invisible to PerfZero",
+    "process_info.max_cpu_percent": "as max_rss",
     "process_info.user_cpu_time (more)": "PerfZero does not have it; a number, as readers expect",
     "process_info.system_cpu_time (more)": "as user_cpu_time",
     "perfrun (more)": "everything that PerfZero has no place for",
 }
 
-USAGE = Usage(
-    peak_rss_bytes=500_000_000,
-    peak_vms_bytes=900_000_000,
-    tree_peak_rss_bytes=600_000_000,
-    max_cpu_percent=99.5,
+RECORD = {"memory": {"end": {"peak_rss_bytes": 500_000_000, "peak_vms_bytes": 900_000_000}}}
+ENDED = Exit(
+    exit_code=0,
+    signal_number=None,
+    stopped_for=None,
+    elapsed_s=2.0,
     user_cpu_s=1.25,
     system_cpu_s=0.5,
+    max_rss_bytes=0,
+    strays=(),
 )
+MEASURED = bring_together(RECORD, ENDED, None, own_peak_rss_bytes=0)
+UNMEASURED = bring_together({}, None, None, own_peak_rss_bytes=0)
 
 
 def golden(name: str) -> dict[str, Any]:
@@ -132,7 +138,7 @@ def trial_facts(document: dict[str, Any], folder: Path) -> TrialFacts:
         execution_id=document["execution_id"],
         timestamp=document["execution_timestamp"],
         outcome=Outcome(status=status),
-        usage=USAGE,
+        measured=MEASURED,
         reports=reports,
         framework=document["ml_framework_info"],
     )
@@ -215,7 +221,7 @@ def test_a_metric_whose_value_is_zero_has_its_value_last(tmp_path: Path, run: Ru
         execution_id="e",
         timestamp=1.0,
         outcome=Outcome(status=Status.PASSED),
-        usage=Usage(),
+        measured=UNMEASURED,
         reports=reports,
     )
     written = on_disk(build_summary(run, facts))["benchmark_result"]["metrics"]
@@ -277,8 +283,8 @@ def test_the_first_report_is_the_result_and_all_are_kept(run: RunFacts, trial: T
 def test_what_is_unknown_is_left_out_of_the_numbers_that_a_reader_sums(
     run: RunFacts, trial: TrialFacts
 ) -> None:
-    document = on_disk(build_summary(run, replace(trial, usage=Usage(peak_rss_bytes=5))))
-    assert document["process_info"] == {"max_rss": 5}
+    document = on_disk(build_summary(run, replace(trial, measured=UNMEASURED)))
+    assert document["process_info"] == {}
     whole = on_disk(build_summary(run, trial))["process_info"]
     assert list(whole)[:3] == ["max_rss", "max_vms", "max_cpu_percent"]
     assert all(type(value) in (int, float) for value in whole.values())

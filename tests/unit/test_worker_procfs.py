@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.worker.procfs import memory_marks
+from perfrun.worker.procfs import io_counts, memory_marks
 
 MIB = 2**20
 ROOT = Path(__file__).parents[2]
@@ -74,6 +74,60 @@ def test_a_zombie_and_a_missing_process_have_unknown_marks_not_zero() -> None:
     process.wait()
     assert memory_marks(str(process.pid)) == unknown
     assert memory_marks("no such") == unknown
+
+
+def test_bytes_that_were_written_and_read_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    before, after, called, read = run(
+        f"""
+import os
+before = io_counts().get("written_bytes", -1)
+file = os.open({str(path)!r}, os.O_RDWR | os.O_CREAT)
+called = io_counts()["written_call_bytes"]
+os.write(file, b"x" * (4 << 20)); os.fsync(file)
+print(before, io_counts()["written_bytes"], io_counts()["written_call_bytes"] - called, end=" ")
+os.lseek(file, 0, 0)
+called = io_counts()["read_call_bytes"]
+os.read(file, 4 << 20)
+print(io_counts()["read_call_bytes"] - called)
+"""
+    )
+    assert called == 4 * MIB
+    assert 4 * MIB <= read < 4 * MIB + 4096  # what the last question itself read is in it
+    assert after - before >= (0 if on_memory(tmp_path) else 4 * MIB)
+
+
+def on_memory(path: Path) -> bool:
+    kind = subprocess.run(["stat", "-f", "-c", "%T", path], capture_output=True, text=True).stdout
+    return kind.strip() in ("tmpfs", "ramfs")
+
+
+def test_an_ended_process_still_has_its_counts_until_it_is_reaped() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", "import os; os.write(1, b'x' * 30000)"],
+        stdout=subprocess.DEVNULL,
+    )
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert io_counts(str(process.pid))["written_call_bytes"] == 30000
+    process.wait()
+    assert io_counts(str(process.pid)) == {}
+
+
+def test_own_counts_hold_the_work_of_this_process_and_of_its_children() -> None:
+    before, after, faults = run(
+        """
+import os, subprocess, sys
+first = own_counts()
+spin = "import time\\nwhile time.process_time() < 0.3: pass"
+subprocess.run([sys.executable, "-c", spin])
+block = bytearray(b"x") * (40 << 20)
+second = own_counts()
+cpu = lambda counts: int(1000 * (counts["user_s"] + counts["system_s"]))
+print(cpu(first), cpu(second), second["minor_faults"] - first["minor_faults"])
+"""
+    )
+    assert after - before >= 290
+    assert faults > 20  # with huge pages, one for 2 MiB
 
 
 def test_a_process_dies_with_its_parent() -> None:

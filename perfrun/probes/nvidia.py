@@ -1,0 +1,145 @@
+"""NVIDIA devices while a trial runs, by the management library (nvidia-ml-py).
+
+What they are is asked by `gpu`, once a run. Figures and their units: NVML API reference.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from perfrun.probes.devices import Reading
+
+NO_DRIVER = "no NVIDIA driver: libnvidia-ml.so.1 cannot be loaded"
+# Bits of the API by our names, which are the API's. The first two say that nothing holds the
+# device back: it has nothing to do, or was asked to.
+_REASON_NAMES = {
+    "GpuIdle": "gpu_idle",
+    "ApplicationsClocksSetting": "applications_clocks_setting",
+    "SwPowerCap": "sw_power_cap",
+    "HwSlowdown": "hw_slowdown",
+    "SyncBoost": "sync_boost",
+    "SwThermalSlowdown": "sw_thermal_slowdown",
+    "HwThermalSlowdown": "hw_thermal_slowdown",
+    "HwPowerBrakeSlowdown": "hw_power_brake_slowdown",
+    "DisplayClockSetting": "display_clock_setting",
+}
+
+
+class NvidiaDevice:
+    """One device. What it does not support is None."""
+
+    vendor = "nvidia"
+
+    def __init__(self, nvml: Any, index: int) -> None:
+        """Raises the library's error when the device cannot be had."""
+        self._nvml = nvml
+        self.index = index
+        self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        self.name = _text(nvml.nvmlDeviceGetName(self._handle))
+        self.uuid = self._asked(lambda: _text(nvml.nvmlDeviceGetUUID(self._handle)))
+        self._reasons = reason_bits(nvml)
+        memory = self._asked(lambda: nvml.nvmlDeviceGetMemoryInfo(self._handle))
+        self.total_bytes: int | None = int(memory.total) if memory else None
+
+    def read(self) -> Reading:
+        """Return the state of this moment: about ten calls into the driver."""
+        nvml, handle = self._nvml, self._handle
+        memory = self._asked(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+        busy = self._asked(lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
+        milliwatts = self._asked(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
+        return Reading(
+            used_bytes=int(memory.used) if memory else None,
+            utilization_percent=float(busy.gpu) if busy else None,
+            memory_utilization_percent=float(busy.memory) if busy else None,
+            sm_clock_mhz=self._asked(
+                lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
+            ),
+            memory_clock_mhz=self._asked(
+                lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM))
+            ),
+            power_w=None if milliwatts is None else milliwatts / 1e3,
+            temperature_c=self._asked(
+                lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+            ),
+            throttle_reasons=self._throttle_reasons(),
+        )
+
+    def processes(self) -> Mapping[int, int | None] | None:
+        """Return pid -> bytes of all that compute or draw on the device; pids are the host's."""
+        nvml, found = self._nvml, {}
+        known = False
+        for name in ("Compute", "Graphics"):
+            call = getattr(nvml, f"nvmlDeviceGet{name}RunningProcesses", None)
+            listed = self._asked(lambda call=call: call(self._handle)) if call else None  # type: ignore[misc]
+            if listed is None:
+                continue
+            known = True
+            for process in listed:
+                used = process.usedGpuMemory
+                found[int(process.pid)] = None if used is None else int(used)
+        return found if known else None
+
+    def energy_j(self) -> float | None:
+        """Joules since the driver was loaded (Volta and newer; the counter is in millijoules)."""
+        call = self._nvml.nvmlDeviceGetTotalEnergyConsumption
+        millijoules = self._asked(lambda: call(self._handle))
+        return None if millijoules is None else millijoules / 1e3
+
+    def _throttle_reasons(self) -> tuple[str, ...] | None:
+        bits = self._asked(lambda: _current_reasons(self._nvml)(self._handle))
+        if bits is None:
+            return None
+        return tuple(name for bit, name in self._reasons.items() if bits & bit)
+
+    def _asked(self, call: Callable[[], Any]) -> Any:
+        """What a call returns; None where device or driver do not support it."""
+        try:
+            return call()
+        except (self._nvml.NVMLError, AttributeError):
+            return None
+
+
+def _current_reasons(nvml: Any) -> Any:
+    """The call has a new name since driver 535; old drivers know the old one."""
+    try:
+        return nvml.nvmlDeviceGetCurrentClocksEventReasons
+    except AttributeError:
+        return nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+
+
+def reason_bits(nvml: Any) -> dict[int, str]:
+    """Return bit -> name of the reasons why clocks are lower than they could be."""
+    found = {}
+    for constant, name in _REASON_NAMES.items():
+        for prefix in ("nvmlClocksEventReason", "nvmlClocksThrottleReason"):
+            bit = getattr(nvml, prefix + constant, None)
+            if bit:
+                found[int(bit)] = name
+                break
+    return found
+
+
+@cache
+def nvidia_devices() -> tuple[tuple[NvidiaDevice, ...], str | None]:
+    """Return the devices, or why there are none. The library stays started: starting it is slow."""
+    try:
+        # Whether there is a driver at all is known for a hundredth of what the binding costs.
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return (), NO_DRIVER
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+        devices = tuple(NvidiaDevice(pynvml, index) for index in range(count))
+    except Exception as error:  # a library that does not fit its driver fails in many ways
+        return (), f"the NVIDIA driver does not answer: {error}"
+    return devices, None if devices else "the NVIDIA driver has no device"
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,169 @@
+"""Everything that is watched from outside while a trial runs, begun and ended together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfrun.probes.amd import amd_devices
+from perfrun.probes.devices import Device, DeviceSampler, DevicesUsage
+from perfrun.probes.nvidia import nvidia_devices
+from perfrun.probes.process_tree import TreeSampler, TreeUsage
+from perfrun.probes.rapl import PERIOD_S, Meter, Rapl
+from perfrun.probes.system import Snapshot, take_snapshot
+from perfrun.worker.cgroups import Cgroup, find_cgroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energy:
+    """What was drawn during a trial, by whatever has a counter; each reason says what is missing.
+
+    Of machines and devices, not of the trial alone.
+    """
+
+    meters: tuple[Meter, ...] = ()
+    reasons: Mapping[str, str] | None = None  # source -> why it has no figure
+    enable: Mapping[str, str] | None = None  # source -> the command that mends it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """What was seen of a trial from outside."""
+
+    tree: TreeUsage | None  # None when the worker's processes cannot be seen from here
+    devices: DevicesUsage
+    energy: Energy
+    before: Snapshot
+    after: Snapshot
+    own_cgroup: bool  # the trial's control group is not perfrun's
+    harness_cpu_s: float  # of all of perfrun, watching included
+
+
+class Watch:
+    """Watches process `pid` (None: the machine only) from when it is made until `finish`."""
+
+    def __init__(self, pid: int | None, folder: Path) -> None:
+        self._cpu_s = time.process_time()
+        self._cgroup, self._own_cgroup = _cgroup_of(pid)
+        self._before = take_snapshot(self._cgroup)
+        self._rapl = Rapl()
+        self._rapl_thread = _started_reader(self._rapl)
+        devices, self._no_devices = _devices()
+        self._devices = DeviceSampler(devices, self._pids) if devices else None
+        self._tree: TreeSampler | None = None
+        if pid is not None:
+            self._tree = TreeSampler(
+                pid,
+                folder / "process_info.log",
+                columns=self._devices.columns if self._devices else dict,
+                cgroup=self._cgroup if self._own_cgroup else None,
+            )
+            self._tree.start()
+        if self._devices:
+            self._devices.start()
+
+    def finish(self) -> Watched:
+        """Stop watching and return what was seen."""
+        tree = self._tree.finish() if self._tree else None
+        devices = self._devices.finish() if self._devices else DevicesUsage(reason=self._no_devices)
+        after = take_snapshot(self._cgroup)
+        return Watched(
+            tree=tree,
+            devices=devices,
+            energy=self._energy(devices),
+            before=self._before,
+            after=after,
+            own_cgroup=self._own_cgroup,
+            harness_cpu_s=time.process_time() - self._cpu_s,
+        )
+
+    def _pids(self) -> frozenset[int]:
+        return self._tree.pids if self._tree else frozenset()
+
+    def _energy(self, devices: DevicesUsage) -> Energy:
+        if self._rapl_thread:
+            self._rapl_thread.finish()
+        reasons, enable = {}, {}
+        if self._rapl.reason:
+            reasons["rapl"] = self._rapl.reason
+        if self._rapl.enable:
+            enable["rapl"] = self._rapl.enable
+        if devices.devices is None:
+            reasons["devices"] = devices.reason or "unknown"
+        return Energy(
+            meters=(*self._rapl.meters(), *_device_meters(devices, self._before)),
+            reasons=reasons,
+            enable=enable,
+        )
+
+
+class _RaplReader(threading.Thread):
+    """Reads the counters before they can go round."""
+
+    def __init__(self, rapl: Rapl) -> None:
+        super().__init__(name="perfrun-rapl", daemon=True)
+        self._rapl = rapl
+        self._stop_event = threading.Event()
+
+    def run(self) -> None:
+        while not self._stop_event.wait(PERIOD_S):
+            self._rapl.read()
+
+    def finish(self) -> None:
+        self._stop_event.set()
+        self.join()
+
+
+def _started_reader(rapl: Rapl) -> _RaplReader | None:
+    if not rapl.works:
+        return None
+    reader = _RaplReader(rapl)
+    reader.start()
+    return reader
+
+
+def _cgroup_of(pid: int | None) -> tuple[Cgroup | None, bool]:
+    """The control group of a process, and whether it is another than ours."""
+    if pid is None:
+        return None, False
+    ours, its = find_cgroup(), find_cgroup(str(pid))
+    if its is None:
+        return ours, False
+    return its, ours is not None and its.path != ours.path
+
+
+def _devices() -> tuple[tuple[Device, ...], str | None]:
+    """Devices of all vendors, or why there are none."""
+    nvidia, no_nvidia = nvidia_devices()
+    amd, no_amd = amd_devices()
+    found: tuple[Device, ...] = (*nvidia, *amd)
+    return found, None if found else f"{no_nvidia}; {no_amd}"
+
+
+def _device_meters(devices: DevicesUsage, before: Snapshot) -> tuple[Meter, ...]:
+    seconds = time.monotonic() - before.counters.elapsed_s
+    return tuple(
+        Meter(
+            name=f"{device.vendor}{device.index}",
+            source=f"{device.name}: {device.energy_source}",
+            scope="the whole device",
+            energy_j=device.energy_j,
+            seconds=seconds,
+        )
+        for device in devices.devices or ()
+        if device.energy_j is not None
+    )
+
+
+def cgroup_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return what the counters of a control group added; None where there was no figure."""
+    names = [name for name in after if name.endswith(("_s", "_periods"))]
+    pairs = {name: (before.get(name), after.get(name)) for name in names}
+    return {
+        name: None if first is None or last is None else last - first
+        for name, (first, last) in pairs.items()
+    }
