@@ -5,10 +5,10 @@ The same function reads a whole series in the worker and, in the harness, one wh
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from perfrun.worker.distribution import Distribution, describe, thinned
-from perfrun.worker.rows import Row
+from perfrun.worker.distribution import Distribution, describe, median_of, thinned
+from perfrun.worker.rows import Columns
 from perfrun.worker.stopping import steady_part
 
 KEPT_TIMES = 10_000  # in a summary; the file of rows keeps all
@@ -16,53 +16,66 @@ KEPT_WARMUP_TIMES = 1_000
 LOWER, HIGHER = "lower", "higher"
 
 
-def evaluate(rows: Sequence[Row]) -> Dict[str, Any]:
+def evaluate(rows: Columns) -> Dict[str, Any]:
     """Derive from raw rows everything that needs nothing else. Times are seconds per step."""
-    warm = [row for row in rows if row.steps < 0]
-    timed = [row for row in rows if row.steps > 0]
-    times = [row.wall_ns / 1e9 / row.steps for row in timed]
-    warm_times = [row.wall_ns / 1e9 / -row.steps for row in warm[1:]]
-    warm_kept, warm_every = thinned(warm_times, KEPT_WARMUP_TIMES)
+    warm, timed = _parts(rows)
+    warmup = warm.part(1)
+    warm_kept, warm_every = thinned(_times(warmup), KEPT_WARMUP_TIMES)
+    times = _times(timed)
     facts: Dict[str, Any] = {
-        "first_call_s": warm[0].wall_ns / 1e9 if warm else None,
+        "first_call_s": warm.wall_ns[0] / 1e9 if warm.steps else None,
         "warmup": {
-            "iterations": max(0, len(warm) - 1),
-            "steps": -sum(row.steps for row in warm[1:]),
-            "time_s": sum(row.wall_ns for row in warm[1:]) / 1e9,
+            "iterations": len(warmup.steps),
+            "steps": -sum(warmup.steps),
+            "time_s": sum(warmup.wall_ns) / 1e9,
             "times_s": _rounded(warm_kept),
             "every": warm_every,
         },
-        "iterations": len(timed),
-        "steps": sum(row.steps for row in timed),
-        "timed_s": sum(row.wall_ns for row in timed) / 1e9,
+        "iterations": len(times),
+        "steps": sum(timed.steps),
+        "timed_s": sum(timed.wall_ns) / 1e9,
         "statistics": None,
         "steadiness": None,
         "cpu_s": None,
         "device_time_s": None,
-        **kept_times(rows),
+        **_kept(times),
     }
-    if timed:
+    if times:
         facts.update(_evaluate_timed(timed, times))
     return facts
 
 
-def kept_times(rows: Sequence[Row]) -> Dict[str, Any]:
+def kept_times(rows: Columns) -> Dict[str, Any]:
     """The times of a summary: all of them, or every k-th of a very long series."""
-    times = [row.wall_ns / 1e9 / row.steps for row in rows if row.steps > 0]
+    return _kept(_times(_parts(rows)[1]))
+
+
+def _kept(times: List[float]) -> Dict[str, Any]:
     kept, every = thinned(times, KEPT_TIMES)
     return {"times_s": _rounded(kept), "times_every": every}
 
 
-def _evaluate_timed(timed: Sequence[Row], times: List[float]) -> Dict[str, Any]:
+def _parts(rows: Columns) -> Tuple[Columns, Columns]:
+    """What came before the timed part, and the timed part."""
+    count = len(rows.steps)
+    begin = next((number for number, steps in enumerate(rows.steps) if steps > 0), count)
+    return rows.part(0, begin), rows.part(begin)
+
+
+def _times(rows: Columns) -> List[float]:
+    return [wall_ns / 1e9 / abs(steps) for wall_ns, steps in zip(rows.wall_ns, rows.steps)]
+
+
+def _evaluate_timed(timed: Columns, times: List[float]) -> Dict[str, Any]:
     kind, begin = steady_part(times)
-    steady = timed if begin is None else timed[begin:]
-    steps = sum(row.steps for row in steady)
-    on_device = sorted(row.device_ns / 1e9 / row.steps for row in steady if row.device_ns >= 0)
+    steady = timed.part(begin or 0)
+    pairs = zip(steady.device_ns, steady.steps)
+    on_device = [device_ns / 1e9 / steps for device_ns, steps in pairs if device_ns >= 0]
     return {
         "steadiness": {"kind": kind, "steady_from": begin},
-        "statistics": _statistics(describe(times if begin is None else times[begin:]), begin),
-        "cpu_s": sum(row.cpu_ns for row in steady) / 1e9 / steps,
-        "device_time_s": describe(on_device).median if on_device else None,
+        "statistics": _statistics(describe(times[begin:] if begin else times), begin),
+        "cpu_s": sum(steady.cpu_ns) / 1e9 / sum(steady.steps),
+        "device_time_s": median_of(sorted(on_device)) if on_device else None,
     }
 
 

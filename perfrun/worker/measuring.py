@@ -188,10 +188,9 @@ class Measuring:
             self._start_timed()
 
     def _start_timed(self) -> None:
-        self._warmup_ns = sum(row.wall_ns for row in self._writer.rows.read()[1:])
         self._counters = self._compilations.read()
         self._writer.update(self._described())
-        self._garbage.start_timed(self._warmup_ns)
+        self._garbage.start_timed(sum(self._writer.rows.read().wall_ns[1:]))
 
     def _look_for_devices(self) -> None:
         self._sync = find(self._synchronize)

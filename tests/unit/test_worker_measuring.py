@@ -23,7 +23,7 @@ from perfrun.series import read_series
 from perfrun.worker.author import PREFIX_VARIABLE
 from perfrun.worker.files import SERIES_VARIABLE
 from perfrun.worker.measurement import derive, evaluate
-from perfrun.worker.rows import Row, Rows, read_rows
+from perfrun.worker.rows import Columns, Rows, read_rows
 from perfrun.worker.test_log import decode_entries
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -335,7 +335,8 @@ def test_cuda_events_give_the_devices_own_time_which_is_not_longer_than_the_cloc
     assert found.throughput_per_device == found.throughput / 2
     assert found.facts["metrics"]["device_time_median_s"]["unit"] == "s"
     rows = read_rows(str(folder / "series_1.rows"))
-    assert all(0 < row.device_ns <= row.wall_ns for row in rows[1:])
+    pairs = zip(rows.device_ns[1:], rows.wall_ns[1:], strict=True)
+    assert all(0 < device_ns <= wall_ns for device_ns, wall_ns in pairs)
 
 
 def make_cycles() -> None:
@@ -546,7 +547,8 @@ def test_rows_grow_and_are_all_there(tmp_path: Path) -> None:
     assert read_rows(str(path)) == in_memory  # before it is closed, as after a kill
     rows.close()
     assert read_rows(str(path)) == in_memory
-    assert in_memory[4999] == Row(4999, 5000, -1, 2)
+    assert [column[4999] for column in in_memory] == [4999, 5000, -1, 2]
+    assert len(in_memory.steps) == 5000
     assert path.stat().st_size == 5000 * 32
 
 
@@ -561,15 +563,13 @@ def test_rows_go_on_in_memory_when_the_disk_is_full(
     monkeypatch.setattr(os, "posix_fallocate", full)
     for number in range(3000):
         rows.append(number, 0, -1, 1)
-    assert [row.wall_ns for row in rows.read()] == list(range(3000))
+    assert list(rows.read().wall_ns) == list(range(3000))
     assert rows.trouble is not None
-    assert len(read_rows(str(tmp_path / "x.rows"))) == 1024
+    assert len(read_rows(str(tmp_path / "x.rows")).steps) == 1024
 
 
 row = st.builds(
-    lambda wall, cpu, share, steps: Row(
-        wall, cpu, -1 if share is None else int(wall * share), steps
-    ),
+    lambda wall, cpu, share, steps: (wall, cpu, -1 if share is None else int(wall * share), steps),
     st.integers(1, 10**10),
     st.integers(0, 10**10),
     st.one_of(st.none(), st.floats(0, 1)),
@@ -580,24 +580,25 @@ row = st.builds(
 @given(st.lists(row, min_size=1, max_size=200), st.floats(0.1, 1e6), st.integers(1, 64))
 @settings(max_examples=100)
 def test_latency_times_throughput_is_the_items_and_the_device_is_never_slower_than_the_clock(
-    rows: list[Row], items: float, devices: int
+    rows: list[tuple[int, ...]], items: float, devices: int
 ) -> None:
-    facts = derive({"items_per_step": items, "item": "x", "devices": devices, **evaluate(rows)})
+    columns = Columns(*zip(*rows, strict=True))
+    facts = derive({"items_per_step": items, "item": "x", "devices": devices, **evaluate(columns)})
     median_s = facts["statistics"]["median_s"]
     assert facts["throughput_per_s"] * median_s == pytest.approx(items, rel=1e-9)
     assert facts["throughput_per_device_per_s"] * devices == pytest.approx(
         facts["throughput_per_s"], rel=1e-9
     )
     assert len(facts["times_s"]) == facts["iterations"] == len(rows)
-    assert facts["steps"] == sum(r.steps for r in rows)
-    on_device = [r for r in rows if r.device_ns >= 0]
-    if len(on_device) == len(rows):
+    assert facts["steps"] == sum(columns.steps)
+    if min(columns.device_ns) >= 0:
         assert facts["device_time_s"] <= median_s * (1 + 1e-9)
     json.dumps(facts, allow_nan=False)
 
 
 def test_ten_thousand_rows_are_evaluated_soon() -> None:
-    rows = [Row(10**6 + number % 97, 10**6, -1, 1) for number in range(10_000)]
+    many = 10_000
+    rows = Columns([10**6 + n % 97 for n in range(many)], [10**6] * many, [-1] * many, [1] * many)
     began = time.process_time()
     evaluate(rows)
     assert time.process_time() - began < 1.0  # 0.1 s on an idle machine
