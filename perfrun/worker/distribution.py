@@ -15,8 +15,9 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 _TAIL = 0.025  # on each side of a 95 % interval
 _PAIRS_PER_STRIDE = 32  # lags looked at one by one before the stride doubles
-# A quantile is a guess when hardly any value lies beyond it: one in ten, or in a hundred.
-NEEDED = {"p90": 10, "p99": 100}
+# From so many independent values on, the q-quantile lies between the smallest and the largest with
+# 95 %: 1 - q**n - (1-q)**n (David & Nagaraja, 7.1). Of fewer, it is a guess.
+NEEDED = {"p90": 29, "p99": 299}
 
 
 class Interval(NamedTuple):

@@ -106,7 +106,7 @@ def assert_plausible(
     assert entry["throughput"] == metrics[f"{item}s_per_second"]
     assert entry["wall_time"] * entry["throughput"] == pytest.approx(examples_per_step, rel=1e-9)
     assert 0 < metrics["latency_min_s"] <= metrics["latency_median_s"] <= metrics["latency_max_s"]
-    assert ("latency_p99_s" in metrics) <= (iterations >= 100)
+    assert ("latency_p99_s" in metrics) <= (iterations >= 299)
     assert metrics["first_call_s"] > 0
     # No step took less than the fastest, and all fit into the process's life.
     least_s = (

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfrun.worker.distribution import (
+    NEEDED,
     correlation_time,
     describe,
     grouped,
@@ -22,7 +23,7 @@ from perfrun.worker.distribution import (
 )
 
 times = st.floats(min_value=1e-9, max_value=1e4)
-series = st.lists(times, min_size=1, max_size=300)
+series = st.lists(times, min_size=1, max_size=310)
 
 
 @given(series, st.floats(min_value=0, max_value=1))
@@ -50,7 +51,7 @@ def test_what_is_left_out_is_explained(values: list[float]) -> None:
     found = describe(values)
     missing = {n for n in ("p90", "p99", "interval") if getattr(found, n) is None}
     assert set(found.absent) == missing
-    assert (found.p99 is None) == (len(values) < 100)
+    assert (found.p99 is None) == (len(values) < 299)
 
 
 def exact_rank(count: int) -> int | None:
@@ -141,3 +142,16 @@ def test_a_long_series_is_thinned_or_grouped_to_the_limit(values: list[float], l
     if len(values) <= limit:
         assert kept == medians == values
         assert every == size == 1
+
+
+@pytest.mark.parametrize(("name", "share"), [("p90", 0.90), ("p99", 0.99)])
+def test_a_quantile_is_given_from_where_on_the_values_enclose_it_with_95_percent(
+    name: str, share: float
+) -> None:
+    def enclosed(count: int) -> float:
+        return 1 - share**count - (1 - share) ** count
+
+    assert enclosed(NEEDED[name]) >= 0.95 > enclosed(NEEDED[name] - 1)
+    values = [float(value) for value in range(NEEDED[name])]
+    assert getattr(describe(values), name) is not None
+    assert getattr(describe(values[1:]), name) is None

@@ -106,9 +106,9 @@ def test_a_sleep_of_known_length_reads_back(folder: Path) -> None:
     assert found.throughput * found.median_s == pytest.approx(3, rel=1e-12)
     assert found.cpu_s < 0.01
     assert len(found.times_s) == 12
-    assert found.p90_s is not None
+    assert found.p90_s is None
     assert found.p99_s is None
-    assert found.facts["statistics"]["absent"] == {"p99": "needs 100 timed intervals, there are 12"}
+    assert found.facts["statistics"]["absent"]["p99"].startswith("needs 299 timed")
 
 
 def test_the_report_is_what_perfzeros_readers_read(folder: Path, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_the_report_is_what_perfzeros_readers_read(folder: Path, tmp_path: Path)
     if "latency_median_low_s" in found:  # else neighbours were so alike that there is none
         assert found["latency_median_low_s"] <= found["latency_median_s"]
         assert found["latency_median_s"] <= found["latency_median_high_s"]
-    assert {"latency_mean_s", "latency_p90_s", "first_call_s", "warmup_s", "known"} <= set(found)
+    assert {"latency_mean_s", "first_call_s", "warmup_s", "known"} <= set(found)
     extras = {extra["name"]: extra["value"] for extra in entry["extras"]}
     assert extras["why"] == "test"
     assert {"steadiness", "stopped_by", "block_size"} <= set(extras)
