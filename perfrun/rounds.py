@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from perfrun import environment
 from perfrun.document import Order, Status, TrialResult, to_json
 from perfrun.environment import Method
 from perfrun.errors import Interrupted
-from perfrun.estimates import observe
+from perfrun.estimates import MethodEstimate, observe
 from perfrun.journal import Journal, Key, Past
 from perfrun.results import RunResult, estimates, run_document
 from perfrun.schedule import Schedule, Step
@@ -121,13 +121,23 @@ class Rounds:
             self._methods[name].text: reason or ("interrupted" if interrupted else None)
             for name, reason in self._schedule.stopped_by().items()
         }
-        sequential = self._facts.plan.repetition.precision is not None
         return RunResult(
             trials=trials,
             interrupted=interrupted,
-            methods=estimates(trials, reasons, sequential=sequential),
+            methods=self._estimates(trials, reasons),
             seed=self._schedule.seed,
         )
+
+    def _estimates(
+        self, trials: Sequence[TrialResult], reasons: Mapping[str, str | None]
+    ) -> tuple[MethodEstimate, ...]:
+        """Sum up the methods; a numpy or scipy that is broken costs the statistics alone."""
+        sequential = self._facts.plan.repetition.precision is not None
+        try:
+            return estimates(trials, reasons, sequential=sequential)
+        except ImportError as error:
+            self._screen.note(f"no statistics over the trials: {error}")
+            return ()
 
     def _write_report(self, result: RunResult) -> None:
         path = self._journal.path.with_suffix(".report.json")

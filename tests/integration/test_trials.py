@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +246,44 @@ def test_the_place_of_a_trial_that_was_recovered_is_recorded(world: World) -> No
     assert resumed.statuses == ["passed", "passed"]
     assert [order["position"] for order in orders(resumed)] == [1, 2]
     assert len({order["seed"] for order in orders(resumed)}) == 1
+
+
+def test_a_broken_numpy_costs_the_statistics_and_nothing_else(world: World) -> None:
+    package = world.folder / "broken" / "numpy"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('libopenblas is not there')")
+    done = world.run(
+        "--format=json",
+        "--benchmark_num_trials=2",
+        methods=methods("quiet"),
+        PYTHONPATH=str(package.parent),
+    )
+    assert (done.code, done.statuses) == (0, ["passed", "passed"])
+    assert strict(done.stdout)["methods"] == []
+    assert "no statistics over the trials: libopenblas is not there" in done.stderr
+
+
+@pytest.fixture
+def loaded_machine() -> Iterator[None]:
+    """Other work on every CPU for as long as the test takes."""
+    busy = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(os.cpu_count() or 1)
+    ]
+    yield
+    for process in busy:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.skipif(find_spec("perfrun.quality") is None, reason="nothing judges trials yet")
+def test_disturbed_trials_are_kept_and_run_again(world: World, loaded_machine: None) -> None:
+    done = world.run("--max_reruns=2", "--format=json", methods=methods("quiet", "noisy"))
+    assert done.code == 0
+    # All are disturbed, so each method has its trial, two re-runs of what came before, and values.
+    by_method = [[order["rerun_of"] for order in orders(done)][start::2] for start in (0, 1)]
+    assert by_method == [[None, 1, 2], [None, 1, 2]]
+    assert [result["trial_id"] for result in done.results] == [1, 1, 2, 2, 3, 3]
+    assert len(world.summary_files()) == 6
+    for method in estimates(done).values():
+        assert (method["trials"], method["disturbed"], method["used"]) == (3, 3, 3)
