@@ -225,6 +225,19 @@ def _child(check: Check, documents: Documents) -> Row:
     return compare(check, calibrated.CHILD_BYTES, measured, "bytes", around(0.03), source)
 
 
+def _shared(check: Check, documents: Documents) -> Row:
+    """Pages that a forked child shares count once: a sum of resident memory would be double."""
+    found, base = (
+        documents[name]["perfrun"]["memory"]["tree_pss"] for name in ("sharing_child", "nothing")
+    )
+    for figure in (found, base):
+        if figure["bytes"] is None:
+            return skipped(check, figure["reason"])
+    measured = float(found["bytes"] - base["bytes"])
+    source = "memory.tree_pss, less that of `nothing`"
+    return compare(check, calibrated.SHARED_BYTES, measured, "bytes", around(0.05), source)
+
+
 def _more(documents: Documents, one: str, other: str, key: str) -> float:
     return float(documents[one]["process_info"][key] - documents[other]["process_info"][key])
 
@@ -286,6 +299,7 @@ def checks(peak: Peak) -> tuple[Check, ...]:
         ("the same in the method phase", _phase_cpu, "busy"),
         ("peak memory of an allocation", _allocation, "allocation nothing"),
         ("peak memory of a child", _child, "holding_child empty_child"),
+        ("memory shared with a fork", _shared, "sharing_child nothing"),
         ("matrix product below the peak", partial(_product, peak), "product"),
         ("device time within wall time", _device, "device"),
     )

@@ -34,3 +34,15 @@ def test_the_selftest_is_green_under_compose(
     assert torch_image
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0.1 s" in done.stdout
+
+
+@pytest.mark.torch
+def test_the_selftest_is_green_with_a_container_for_each_workload(
+    torch_image: str, user: Caller, checkout: Path, workspace: Path
+) -> None:
+    words = ("selftest", f"--image={torch_image}", f"--workspace={workspace}", "--format=json")
+    done = user.perfrun(checkout, *words, cwd=workspace)
+    found = json.loads(done.stdout)
+    off = {row["what"]: row["reason"] for row in found["rows"] if row["verdict"] == "off"}
+    assert (off, done.returncode) == ({}, 0), done.stderr
+    assert len(list(workspace.glob("output/*/perfzero_summary.json"))) >= 15

@@ -32,6 +32,7 @@ def summary(*reports: dict[str, Any], **outcome: Any) -> dict[str, Any]:
             "outcome": {**ended, **outcome},
             "phases": {"method": {"wall_s": 0.0, "cpu_s": 0.0}},
             "reports": list(reports),
+            "memory": {"tree_pss": {"bytes": 20 * MIB, "reason": None}},
         },
     }
 
@@ -72,6 +73,7 @@ def right() -> Documents:
         "allocation": summary(),
         "empty_child": summary(),
         "holding_child": summary(),
+        "sharing_child": summary(),
         "product": summary(
             made("product", 0.04), made("rate", flops_per_s=5e10, library="numpy 2")
         ),
@@ -88,6 +90,7 @@ def right() -> Documents:
     documents["busy"]["perfrun"]["phases"]["method"]["cpu_s"] = 1.001
     documents["allocation"]["process_info"]["max_rss"] += calibrated.ALLOCATED_BYTES
     documents["holding_child"]["process_info"]["max_tree_rss"] += calibrated.CHILD_BYTES
+    documents["sharing_child"]["perfrun"]["memory"]["tree_pss"]["bytes"] = 272 * MIB
     return documents
 
 
@@ -139,6 +142,7 @@ def tree_peak(size_bytes: int) -> Change:
 
 
 INFO, PHASE = "process_info", ("perfrun", "phases", "method")
+SHARED = ("sharing_child", "perfrun", "memory", "tree_pss")
 DEATH = "outcome of a workload that "
 WRONG: tuple[tuple[str, str, Change], ...] = (
     ("sleep of known length", "milliseconds", metric("sleep", "sleep", "wall_time", 1e3)),
@@ -162,6 +166,8 @@ WRONG: tuple[tuple[str, str, Change], ...] = (
     ("peak memory of an allocation", "2 %", own_peak(281 * MIB)),
     ("peak memory of a child", "not seen", tree_peak(20 * MIB)),
     ("peak memory of a child", "twice", tree_peak(532 * MIB)),
+    ("memory shared with a fork", "counted twice", setting(*SHARED, "bytes", value=528 * MIB)),
+    ("memory shared with a fork", "only half", setting(*SHARED, "bytes", value=148 * MIB)),
     ("matrix product below the peak", "above it", metric("product", "rate", "flops_per_s", 2.5)),
     ("matrix product below the peak", "in ms", metric("product", "rate", "flops_per_s", 1e-4)),
     ("device time within wall time", "milliseconds", metric("device", "device", "device_s", 1e3)),
@@ -215,7 +221,7 @@ def test_a_workload_that_did_not_end_as_it_should_makes_its_rows_off(check: Chec
 def test_a_figure_that_is_not_there_makes_its_row_off(check: Check) -> None:
     documents = right()
     for name in check.workloads:
-        documents[name]["perfrun"].update(reports=[], phases={})
+        documents[name]["perfrun"].update(reports=[], phases={}, memory={})
         documents[name]["process_info"] = {}
     row = check.row(documents)
     assert row.verdict == "off"
@@ -227,11 +233,14 @@ def test_what_the_machine_does_not_have_is_skipped_with_the_reason() -> None:
     documents["device"] = summary(made("device", skipped="no accelerator"))
     documents["product"] = summary(made("product", skipped="no numpy"))
     documents["sleep"]["perfrun"]["reports"][1]["metrics"].pop()  # boottime
+    setting(*SHARED, "bytes", value=None)(documents)
+    setting(*SHARED, "reason", value="smaps_rollup cannot be read")(documents)
     found = rows(documents)
     skipped = {what: row.reason for what, row in found.items() if row.verdict == "skipped"}
     assert skipped == {
         "device time within wall time": "no accelerator",
         "matrix product below the peak": "no numpy",
+        "memory shared with a fork": "smaps_rollup cannot be read",
         "boot-time clock meanwhile": "this system has no clock 'boottime'",
     }
 
