@@ -128,6 +128,16 @@ class TrialResult:
     summary: str  # path of the file
     document: Mapping[str, Any]
 
+    @property
+    def grade(self) -> str | None:
+        """Quality of its figures, A to F; None when nothing was watched."""
+        return (self.document["perfrun"].get("quality") or {}).get("grade")
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether something from outside came in between, so that it is worth doing again."""
+        return bool((self.document["perfrun"].get("quality") or {}).get("disturbed"))
+
 
 def json_ready(value: Any) -> Any:
     """Return `value` as JSON can hold it: NaN and infinities become PerfZero's strings."""

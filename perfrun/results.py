@@ -47,6 +47,7 @@ def run_document(result: RunResult) -> dict[str, Any]:
                 "name": trial.name,
                 "trial_id": trial.trial_id,
                 "status": trial.status.value,
+                "grade": trial.grade,
                 "summary": trial.summary,
             }
             for trial in result.trials

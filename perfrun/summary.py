@@ -22,6 +22,7 @@ from perfrun.document import (
 from perfrun.measured import Measured, process_info
 from perfrun.plan import RunPlan
 from perfrun.probes.machine import Machine
+from perfrun.quality import Quality
 
 HARNESS_NAME = "perfrun"
 
@@ -47,6 +48,7 @@ class TrialFacts:
     notes: tuple[str, ...] = ()
     order: Order = field(default_factory=Order)
     container: Mapping[str, Any] | None = None  # of this trial; see RunFacts
+    quality: Quality | None = None  # None when nothing was watched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +180,7 @@ def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "module_sha256": trial.module_sha256,
         "frameworks": [dict(framework) for framework in trial.frameworks],
         "notes": list(trial.notes),
+        "quality": asdict(trial.quality) if trial.quality else None,
         "git": [dict(checkout) for checkout in run.checkouts],
         "data": [dict(item) for item in run.data],
         "container": None

@@ -14,12 +14,15 @@ from perfrun import collect
 from perfrun.document import Order, Outcome, Status, TrialResult, to_json
 from perfrun.environment import Method, Paths
 from perfrun.errors import Interrupted
+from perfrun.findings.span import Span, span_between
 from perfrun.follow import Follower
 from perfrun.interruption import Interruption
 from perfrun.launchers.contract import Exit, Launcher, Running
 from perfrun.measured import Measured, bring_together
 from perfrun.plan import RunPlan
+from perfrun.probes.disturbance import machine_state
 from perfrun.probes.watch import Watch, Watched
+from perfrun.quality import judge_quality
 from perfrun.storage import ResultFolder, Storage
 from perfrun.summary import RunFacts, TrialFacts, build_summary
 from perfrun.worker.procfs import memory_marks
@@ -51,7 +54,7 @@ class Surroundings:
 def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResult:
     """Run one trial and write its summary. Whatever the benchmark does is in the result."""
     kills_before = _oom_kills()
-    end, watched, why_not = _run_worker(run.plan, spec, around)
+    end, watched, span, why_not = _run_worker(run.plan, spec, around)
     left = collect.read_leftovers(spec.folder.path, spec.folder.private)
     if end is None:
         outcome = Outcome(status=Status.FAILED, reason=why_not, phase="start")
@@ -65,6 +68,14 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
     facts = _facts(spec, left, outcome, measured, notes)
     if end:
         facts = replace(facts, container=end.container)
+    if span:
+        quality = judge_quality(
+            span,
+            series=left.series,
+            devices=measured.devices.devices or (),
+            samples=measured.usage.samples,
+        )
+        facts = replace(facts, quality=quality)
     return _write(run, spec, facts, around.storage)
 
 
@@ -105,20 +116,22 @@ def recover_trial(
 
 def _run_worker(
     plan: RunPlan, spec: TrialSpec, around: Surroundings
-) -> tuple[Exit | None, Watched | None, str]:
+) -> tuple[Exit | None, Watched | None, Span | None, str]:
     folder = spec.folder.path
     try:
         process = _start(plan, spec, around)
     except OSError as error:
-        return None, None, f"the worker could not be started: {error}"
+        return None, None, None, f"the worker could not be started: {error}"
     watch = Watch(process.pid, folder)
+    before = machine_state(folder)
     with _followed(folder, around.streams):
         end = _wait(process, plan.timeout_s, around.interruption)
+        span = span_between(before, machine_state(folder), end)
         watched = watch.finish()
     last_facts = process.close()  # after the machine was looked at: an engine is busy with it
     if last_facts:
         end = replace(end, container={**(end.container or {}), **last_facts})
-    return end, watched, ""
+    return end, watched, span, ""
 
 
 def _start(plan: RunPlan, spec: TrialSpec, around: Surroundings) -> Running:

@@ -52,6 +52,20 @@ def test_every_outcome_is_explained() -> None:
         assert f"`{status.value}`" in text
 
 
+def test_every_finding_is_explained() -> None:
+    sources = [*(ROOT / "perfrun" / "findings").glob("*.py"), ROOT / "perfrun" / "quality.py"]
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    codes = {
+        code
+        for path in sources
+        for code in re.findall(
+            r"(?:code=|beyond\(\s*|^        \()\"([a-z_]+)\"", path.read_text("utf-8"), re.MULTILINE
+        )
+    }
+    assert len(codes) > 20
+    assert [code for code in sorted(codes) if f"`{code}`" not in text] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):

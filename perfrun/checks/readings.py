@@ -92,9 +92,12 @@ def _kilobytes(table: dict[str, str], name: str) -> int | None:
         return None
 
 
-def governors(sysfs: Sysfs) -> tuple[str, ...]:
-    """The frequency governors in use, each once; empty where frequencies are not ours to set."""
-    found = (sysfs.text(f"{policy}/scaling_governor") for policy in policies(sysfs))
+def governors(sysfs: Sysfs, most: int | None = None) -> tuple[str, ...]:
+    """The frequency governors in use, each once; empty where frequencies are not ours to set.
+
+    Of the first `most` policies only: a machine may have hundreds.
+    """
+    found = (sysfs.text(f"{policy}/scaling_governor") for policy in policies(sysfs)[:most])
     return tuple(sorted({governor for governor in found if governor}))
 
 
@@ -108,9 +111,9 @@ def policies(sysfs: Sysfs) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}" for name in sysfs.names(folder, "policy*"))
 
 
-def top_frequencies_khz(sysfs: Sysfs) -> tuple[int, ...]:
+def top_frequencies_khz(sysfs: Sysfs, most: int | None = None) -> tuple[int, ...]:
     """The highest frequency that each policy may use now; thermal and power caps lower it."""
-    found = (sysfs.number(f"{policy}/scaling_max_freq") for policy in policies(sysfs))
+    found = (sysfs.number(f"{policy}/scaling_max_freq") for policy in policies(sysfs)[:most])
     return tuple(value for value in found if value is not None)
 
 
@@ -129,6 +132,7 @@ def smt_active(sysfs: Sysfs) -> bool | None:
     return None if active is None else bool(active)
 
 
+@lru_cache(maxsize=64)
 def core_count(sysfs: Sysfs) -> int | None:
     """Physical cores that are online, by their siblings; None where the kernel names none."""
     siblings = {

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.document import Status, TrialResult
+from perfrun.findings.finding import Severity
 
-HEADINGS = ("method", "trials", "outcome", "wall time", "metrics", "peak memory", "folder")
+HEADINGS = ("method", "trials", "outcome", "grade", "wall time", "metrics", "peak memory", "folder")
 RIGHT_ALIGNED = ("trials", "wall time", "peak memory")
 OUTCOME = HEADINGS.index("outcome")
 
@@ -36,6 +37,7 @@ def table_rows(results: Sequence[TrialResult]) -> tuple[Row, ...]:
             [name],
             [str(len(trials))],
             outcomes,
+            [grades(trials)],
             [wall_times(trials)],
             _shortened(metric_lines(trials)),
             [peak_memory(trials)],
@@ -74,6 +76,20 @@ def _counts(trials: Sequence[TrialResult]) -> dict[Status, int]:
     for trial in trials:
         counts[trial.status] = counts.get(trial.status, 0) + 1
     return counts
+
+
+def grades(trials: Sequence[TrialResult]) -> str:
+    """The grades, from the best to the worst."""
+    known = sorted({trial.grade for trial in trials if trial.grade})
+    return "-" if not known else known[0] if len(known) == 1 else f"{known[0]}..{known[-1]}"
+
+
+def quality_line(result: TrialResult) -> str | None:
+    """Why the trial's figures are not beyond doubt, in one line; None when they are."""
+    quality = result.document["perfrun"].get("quality") or {}
+    doubts = [f["text"] for f in quality.get("findings", ()) if f["severity"] != Severity.INFO]
+    word = ", disturbed" if result.disturbed else ""
+    return f"quality {result.grade}{word}: {'; '.join(doubts)}" if doubts else None
 
 
 def wall_times(trials: Sequence[TrialResult]) -> str:

@@ -22,6 +22,7 @@ from perfrun.reports.table import (
     RIGHT_ALIGNED,
     Row,
     plain_table,
+    quality_line,
     shown_path,
     table_rows,
 )
@@ -97,6 +98,9 @@ class Terminal:
         self._line(line, self._stream)
         for note in result.document["perfrun"]["notes"]:
             self._line(f"  note: {note}", self._stream)
+        doubts = quality_line(result)
+        if doubts:
+            self._line(f"  {doubts}", self._stream)
 
     def results(self, results: Sequence[TrialResult]) -> None:
         """Print the table of the run."""
@@ -176,6 +180,7 @@ def drawn(rows: Sequence[Row]) -> Table:
             justify="right" if right else "left",
             no_wrap=right,
             overflow="fold",
+            min_width=len(name) if name in ("outcome", "grade") else None,
             ratio=ratios.get(name),
         )
     for row in rows:

@@ -17,7 +17,13 @@ from typing import Any
 import pytest
 
 from perfrun.document import Status, TrialResult, to_json
-from perfrun.reports.table import folder_lines, metric_lines, peak_memory, wall_times
+from perfrun.reports.table import (
+    folder_lines,
+    grades,
+    metric_lines,
+    peak_memory,
+    wall_times,
+)
 from perfrun.reports.terminal import Terminal, drawn
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -32,6 +38,7 @@ def result(
     max_rss: int | None = None,
     reason: str | None = None,
     notes: tuple[str, ...] = (),
+    quality: dict[str, Any] | None = None,
 ) -> TrialResult:
     return TrialResult(
         name=name,
@@ -41,7 +48,7 @@ def result(
         document={
             "benchmark_result": {"wall_time": wall_time, "metrics": list(metrics)},
             "process_info": {} if max_rss is None else {"max_rss": max_rss},
-            "perfrun": {"outcome": {"reason": reason}, "notes": list(notes)},
+            "perfrun": {"outcome": {"reason": reason}, "notes": list(notes), "quality": quality},
         },
     )
 
@@ -173,6 +180,7 @@ def test_the_table_has_a_row_for_each_method() -> None:
         "method",
         "trials",
         "outcome",
+        "grade",
         "wall time",
         "metrics",
         "peak memory",
@@ -187,6 +195,32 @@ def test_the_table_has_a_row_for_each_method() -> None:
     assert "m.Class[bold].slow" in last
     assert "timed_out" in last
     assert "1,024 MiB" in last
+
+
+def of_quality(grade: str, *findings: tuple[str, str]) -> dict[str, Any]:
+    return {
+        "grade": grade,
+        "disturbed": any(severity == "disturbed" for severity, _ in findings),
+        "findings": [{"severity": severity, "text": text} for severity, text in findings],
+    }
+
+
+@pytest.mark.parametrize(
+    ("letters", "shown"), [(["B"], "B"), (["C", "A", "B"], "A..C"), ([None, "D"], "D"), ([], "-")]
+)
+def test_the_grades_are_shown_from_the_best_to_the_worst(
+    letters: list[str | None], shown: str
+) -> None:
+    assert grades([result(quality=of_quality(x) if x else None) for x in letters]) == shown
+
+
+def test_doubts_about_a_trial_are_one_line_and_information_is_none() -> None:
+    terminal, out, _ = plain()
+    found = (("warning", "it is so"), ("info", "by the way"), ("disturbed", "and so"))
+    terminal.trial_finished(result(quality=of_quality("E", *found)))
+    assert out.getvalue().splitlines()[1:] == ["  quality E, disturbed: it is so; and so"]
+    terminal.trial_finished(result(quality=of_quality("A", ("info", "by the way"))))
+    assert len(out.getvalue().splitlines()) == 3
 
 
 def test_a_plain_table_is_never_wrapped() -> None:
