@@ -57,7 +57,7 @@ def kinds(plan: RunPlan) -> tuple[str, ...]:
             raise UsageError(f"--for={kind}: must be one of {', '.join(NEEDS)}")
     if named:
         return tuple(dict.fromkeys(named))
-    return ("container" if getattr(plan, "image", None) else "local",)
+    return ("container" if plan.container else "local",)
 
 
 def needs(plan: RunPlan, asked: Sequence[str]) -> frozenset[str]:
@@ -65,7 +65,7 @@ def needs(plan: RunPlan, asked: Sequence[str]) -> frozenset[str]:
     needed = {name for kind in asked for name in NEEDS[kind]}
     if plan.repos:
         needed.add("git")
-    if getattr(plan, "gpus", None):
+    if plan.container and plan.container.gpus:
         needed.add("gpu")
     if "gpu" in needed and "engine" in needed:
         needed.add("gpu_toolkit")

@@ -71,6 +71,8 @@ def test_with_nothing_on_the_path_the_tools_are_missing_and_the_rest_is_told(wor
         (["--for=container"], "container engine"),
         (["--for=compose"], "container engine, Compose version 2"),
         (["--for=nightly"], "git"),
+        (["--image=some/image"], "container engine"),
+        (["--image=some/image", "--gpus=all"], "container engine, GPU, GPU in containers"),
         (["--git_repos=file:///some/where.git"], "git"),
         (["--for=container,gpu"], "container engine, GPU, GPU in containers"),
         (["--for=local", "--for=gpu"], "GPU"),
