@@ -236,7 +236,8 @@ def test_a_failed_build_ends_with_one_clear_line(
     assert done.returncode == 1
     assert done.stdout == ""
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("perfrun: image perfrun-test/none was not built: docker ended with ")
+    assert last.startswith("perfrun: image perfrun-test/none was not built: found no cpu build of ")
+    assert "torch==0.0.0.no.such.release" in last
     assert docker("ps", "-aq") == containers
 
 
