@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from actors import REPOSITORY, Caller, read_summary, results
+from actors import REPOSITORY, Caller, Completed
 from engines import Site, both_engines
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -21,10 +20,12 @@ METHODS = {
     "tensorflow": "benchmarks.tensorflow.efficientnet.EfficientNetB0.inference",
 }
 # What says where a trial ran; all else has the same keys everywhere.
+PERFZERO_PROCESS_INFO = {"max_rss", "max_vms", "max_cpu_percent"}
 PLACE_ONLY = (
     ("setup_info",),  # of the image, if there is one
     ("benchmark_info", "flags"),  # --python and --workspace
     ("benchmark_info", "harness_info"),  # of a clone, if it is one
+    ("process_info",),  # without what the kernel does not tell there; see below
     ("perfrun", "container"),
     ("perfrun", "environment", "distributions"),
 )
@@ -67,29 +68,53 @@ def here(
                 cwd=place,
             )
             assert done.returncode == 0, done.stderr
-            (result,) = results(done.stdout)
-            documents_of_this_machine[framework] = read_summary(
-                {"summary": result["summary"].replace(workspace, "/workspace")}, Path(workspace)
-            )
+            documents_of_this_machine[framework] = only_summary(Path(workspace))
     return documents_of_this_machine[framework]
 
 
-@pytest.fixture
-def in_container(framework: str, site: Site) -> Iterator[dict[str, Any]]:
-    """The document of a run through Compose."""
-    site.image(framework)
+def run_by_compose(site: Site, framework: str, workspace: Path) -> Completed:
     service = {"torch": "perfrun", "tensorflow": "tensorflow"}[framework]
-    method = f"--benchmark_methods={METHODS[framework]}"
-    done = site.user.compose(site.checkout, "run", "--rm", service, method, "--format=json")
+    return site.user.compose(
+        site.checkout,
+        *("run", "--rm", service, f"--benchmark_methods={METHODS[framework]}", "--format=json"),
+        PERFRUN_WORKSPACE=str(workspace),
+    )
+
+
+def run_by_launcher(site: Site, framework: str, workspace: Path) -> Completed:
+    return site.user.perfrun(
+        site.checkout,
+        f"--image={site.image(framework)}",
+        f"--workspace={workspace}",
+        f"--benchmark_methods={METHODS[framework]}",
+        "--format=json",
+        cwd=workspace,
+    )
+
+
+@pytest.fixture(params=[run_by_compose, run_by_launcher])
+def in_container(
+    request: pytest.FixtureRequest, framework: str, site: Site, workspace: Path
+) -> dict[str, Any]:
+    """The document of a run in the image that `setup.py` has built for this framework."""
+    site.image(framework)
+    done = request.param(site, framework, workspace)
     assert done.returncode == 0, done.stderr
-    (result,) = results(done.stdout)
-    yield read_summary(result, site.checkout / "workspace")
-    shutil.rmtree(site.checkout / "workspace")
+    assert site.user.owns(workspace)
+    return only_summary(workspace)
+
+
+def only_summary(workspace: Path) -> dict[str, Any]:
+    (path,) = (workspace / "output").glob("*/perfzero_summary.json")
+    document = json.loads(path.read_text("utf-8"))
+    assert isinstance(document, dict)
+    return document
 
 
 def keys(value: Any, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
     """Every path of keys in a document, without those that depend on the place."""
-    if path in PLACE_ONLY or not isinstance(value, dict):
+    is_reason = path[-1:] == ("reasons",)  # why something could not be had in this place
+    if path in PLACE_ONLY or is_reason or not isinstance(value, dict):
         return {path}
     return {path}.union(*(keys(each, (*path, key)) for key, each in value.items()))
 
@@ -112,6 +137,7 @@ def test_a_container_changes_nothing_but_where_it_ran(
     for document in (here, in_container):
         assert document["perfrun"]["outcome"]["status"] == "passed"
         assert document["benchmark_result"]["wall_time"] > 0
+        assert document["process_info"].keys() >= PERFZERO_PROCESS_INFO
     assert list(metrics(in_container)) == list(metrics(here))
     assert metrics(in_container)["parameters"] == metrics(here)["parameters"]
     for key in ("name", "version"):
