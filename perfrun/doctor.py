@@ -76,7 +76,7 @@ def examine(plan: RunPlan, sysfs: Sysfs | None = None) -> tuple[Check, ...]:
     """Look at everything. What cannot be looked at is a check that cannot tell, never an error."""
     tree = sysfs or Sysfs()
     with ThreadPoolExecutor(max_workers=3) as pool:  # each waits for a process of its own
-        docker, python = pool.submit(ask_docker), pool.submit(_python, plan.python)
+        docker, python = pool.submit(ask_docker), pool.submit(_python, plan)
         git = pool.submit(software.git, tree)
         devices = accelerators()
         of_machine = processor_checks(tree)
@@ -93,10 +93,15 @@ def examine(plan: RunPlan, sysfs: Sysfs | None = None) -> tuple[Check, ...]:
         )
 
 
-def _python(path: str) -> Check:
-    """Ask the interpreter under test, in a process of its own, as a run does."""
+def _python(plan: RunPlan) -> Check:
+    """Ask the interpreter under test, in a process of its own, as a run does.
+
+    That of an image is not asked: it would take a container.
+    """
+    if plan.container:
+        return software.python(None, None)
     try:
-        with Service(LocalLauncher(path), {"action": "describe"}, Paths()) as service:
+        with Service(LocalLauncher(plan.python), {"action": "describe"}, Paths()) as service:
             return software.python(describe(service), None)
     except UsageError as error:
         return software.python(None, str(error))

@@ -89,6 +89,12 @@ def test_what_the_asked_run_needs_and_lacks_is_exit_status_1(
     assert "missing, needed" in done.stdout
 
 
+def test_the_interpreter_of_an_image_is_not_asked(world: World) -> None:
+    done = world.run("doctor", "--image=some/image", "--format=json", PATH="")
+    found = checks(done)["python"]
+    assert (found["status"], found["needed"], found["mend"]) == ("unknown", False, None)
+
+
 def test_an_interpreter_that_does_not_work_is_a_line_of_the_table(world: World) -> None:
     broken = world.folder / "a python"
     broken.write_text("#!/bin/sh\necho 'not today' >&2; exit 3\n")
