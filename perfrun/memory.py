@@ -192,8 +192,11 @@ def _cgroup(end: Exit | None, tree: TreeUsage | None) -> CgroupMemory:
             why = (
                 "the kernel shows no peak of the trial's control group" if figures else _OWN_CGROUP
             )
+            enable = None if figures else _CONTAINER
+            if end and end.no_cgroup:
+                why, enable = "the engine gives a container no control group", end.no_cgroup
             return CgroupMemory(
-                peak=Figure(reason=why, enable=None if figures else _CONTAINER),
+                peak=Figure(reason=why, enable=enable),
                 limit_bytes=figures.get("memory_limit_bytes"),
             )
         figure = Figure(bytes=seen, source="cgroup usage", exactness=sampled(tree))

@@ -122,7 +122,7 @@ def _run_worker(
         process = _start(plan, spec, around)
     except OSError as error:
         return None, None, None, f"the worker could not be started: {error}"
-    watch = Watch(process.pid, folder)
+    watch = Watch(process.pid, folder, own_cgroup=process.own_cgroup)
     before = machine_state(folder)
     with _followed(folder, around.streams):
         end = _wait(process, plan.timeout_s, around.interruption)

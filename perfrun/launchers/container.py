@@ -136,11 +136,11 @@ class ContainerProcess:
     """A trial's worker, running in a container."""
 
     def __init__(
-        self, container: Container, private: Path, prepared_s: float, *, has_cgroup: bool
+        self, container: Container, private: Path, prepared_s: float, *, no_cgroup: str | None
     ) -> None:
         self._container, self._private = container, private
         self._start_s = prepared_s + container.create_s
-        self._has_cgroup = has_cgroup
+        self._no_cgroup, self.own_cgroup = no_cgroup, no_cgroup is None
         self._stopped_for: str | None = None
         limit = time.perf_counter() + START_LIMIT_S
         while container.worker is None and time.perf_counter() < limit:
@@ -217,7 +217,9 @@ class ContainerProcess:
             max_rss_bytes=report.get("max_rss_bytes", 0),
             strays=tuple(report.get("strays", ())),
             # Without a cgroup of its own, what it saw there was the engine's.
-            cgroup=report.get("cgroup") if self._has_cgroup else None,
+            cgroup=report.get("cgroup") if self.own_cgroup else None,
+            no_cgroup=self._no_cgroup,
+            resources=report.get("resources"),
             container=facts,
             disturbance=None if self._stopped_for else disturbance,
         )

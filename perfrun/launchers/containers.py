@@ -57,7 +57,7 @@ class ContainerLauncher:
         mend = how_to_enforce(refused, self._engine.info)
         if mend:
             notify(mend)
-        self._has_cgroup = has_cgroups(self._engine.info)
+        self._no_cgroup = None if has_cgroups(self._engine.info) else mend
         self._cpus = sorted(cpus_of(asked.cpuset)) if asked.cpuset else None
         self._facts = {
             **image_facts(asked.image, image),
@@ -94,7 +94,7 @@ class ContainerLauncher:
         binds = [*self._binds, *_code_binds(order), Bind(path=folder, writable=True)]
         prepared_s = time.perf_counter() - begin
         container = self._container(path, folder, binds, self._asked.network)
-        return ContainerProcess(container, private, prepared_s, has_cgroup=self._has_cgroup)
+        return ContainerProcess(container, private, prepared_s, no_cgroup=self._no_cgroup)
 
     def serve(self, order: Mapping[str, Any], folder: Path, log: Path) -> ContainerService:
         """Start a throw-away worker, locked in as a trial is; only an upload gets a network.

@@ -38,6 +38,7 @@ class Exit:
     # Of a trial in a cgroup of its own:
     cgroup: Mapping[str, Any] | None = None  # `worker.cgroups`' figures, read when it had ended
     # Of a container:
+    no_cgroup: str | None = None  # why it had none of its own, and what would give it one
     container: Mapping[str, Any] | None = None  # facts of this trial's, for its summary
     disturbance: str | None = None  # what ended it from outside, when that is not the benchmark
 
@@ -48,6 +49,10 @@ class Running(Protocol):
     @property
     def pid(self) -> int | None:
         """The worker's pid as this host sees it, to be sampled; None when it cannot be had."""
+
+    @property
+    def own_cgroup(self) -> bool:
+        """Whether the worker is in a control group that is the trial's alone."""
 
     def wait(self, timeout_s: float | None) -> Exit:
         """Wait for the end, enforce the deadline, leave nothing running.

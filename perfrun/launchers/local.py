@@ -76,6 +76,8 @@ class LocalService:
 class LocalProcess:
     """A running worker. It leads a session of its own, so that all of it can be signalled."""
 
+    own_cgroup = False  # it is in perfrun's
+
     def __init__(self, python: str, order: Mapping[str, Any], folder: Path, private: Path) -> None:
         """Start the worker. Raises OSError when the interpreter cannot be started."""
         self._private = private

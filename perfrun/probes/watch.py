@@ -44,11 +44,15 @@ class Watched:
 
 
 class Watch:
-    """Watches process `pid` (None: the machine only) from when it is made until `finish`."""
+    """Watches process `pid` (None: the machine only) from when it is made until `finish`.
 
-    def __init__(self, pid: int | None, folder: Path) -> None:
+    `own_cgroup`: it is in a control group of its own. That its group is another than ours is no
+    proof: a rootless engine without cgroups starts it in the engine's.
+    """
+
+    def __init__(self, pid: int | None, folder: Path, *, own_cgroup: bool) -> None:
         self._cpu_s = time.process_time()
-        self._cgroup, self._own_cgroup = _cgroup_of(pid)
+        self._cgroup, self._own_cgroup = _cgroup_of(pid if own_cgroup else None)
         self._before = take_snapshot(self._cgroup)
         self._rapl = Rapl()
         self._rapl_thread = _started_reader(self._rapl)
@@ -129,7 +133,7 @@ def _started_reader(rapl: Rapl) -> _RaplReader | None:
 def _cgroup_of(pid: int | None) -> tuple[Cgroup | None, bool]:
     """The control group of a process, and whether it is another than ours."""
     if pid is None:
-        return None, False
+        return find_cgroup(), False
     ours, its = find_cgroup(), find_cgroup(str(pid))
     if its is None:
         return ours, False

@@ -20,7 +20,7 @@ import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from perfrun.worker.cgroups import find_cgroup
-from perfrun.worker.procfs import adopt_orphans
+from perfrun.worker.procfs import adopt_orphans, io_counts, usage_counts
 
 CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
 TERM_GRACE_S = 2.0  # for the worker when the container is stopped from outside
@@ -36,6 +36,7 @@ class Supervisor:
             self.settings: Dict[str, Any] = json.load(file)["supervision"]
         self.pid = 0
         self.ended: Optional[Tuple[int, Any, float]] = None  # status, rusage, seconds
+        self.moved: Dict[str, int] = {}  # `io_counts` of the worker
         self.told_from_outside: Optional[str] = None
         self.harness_is_gone = False
         self.listens = True
@@ -128,6 +129,8 @@ class Supervisor:
 
     def _reap(self, begin: float) -> None:
         """Take in what has ended: the worker, and orphans that came to us."""
+        if self.ended is None and _is_zombie(self.pid):
+            self.moved = io_counts(str(self.pid))  # a zombie still has them, and nothing after it
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -165,6 +168,7 @@ class Supervisor:
             "user_cpu_s": usage.ru_utime,
             "system_cpu_s": usage.ru_stime,
             "max_rss_bytes": usage.ru_maxrss * 1024,
+            "resources": dict(usage_counts(usage), **self.moved),
             "strays": strays,
             "told_from_outside": self.told_from_outside,
             "harness_is_gone": self.harness_is_gone,
@@ -200,6 +204,13 @@ def _wake_on_signals() -> int:
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     return read
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except OSError:
+        return False
 
 
 def _say(message: Dict[str, Any]) -> None:

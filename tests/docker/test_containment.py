@@ -253,10 +253,15 @@ def test_forking_without_end_ends_at_the_limit(world: World, site: Site) -> None
 def test_what_cannot_be_limited_is_said_with_what_would_enable_it(world: World, site: Site) -> None:
     _, summary, _ = run(world, "self.report_benchmark()", "--memory=1g", "--cpuset=0")
     limits = summary["perfrun"]["container"]["limits"]
+    peak = summary["perfrun"]["memory"]["cgroup"]["peak"]
     if site.kind == ROOTLESS and summary["perfrun"]["container"]["cgroup_driver"] == "none":
         assert limits["not_enforced"] == ["--memory", "--pids_limit"]
         assert "systemd.unified_cgroup_hierarchy=1" in limits["how_to_enforce"]
+        assert peak["bytes"] is None
+        assert peak["enable"] == limits["how_to_enforce"]
     else:
+        assert peak["source"].startswith("cgroup v")
+        assert peak["bytes"] > 5 * 2**20
         assert limits["not_enforced"] == []
         assert limits["how_to_enforce"] is None
 
