@@ -1,4 +1,4 @@
-"""Reported memory against the kernel's own high-water mark, read by the process itself."""
+"""Reported memory against what processes that hold known amounts read of themselves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from bench.settings import Settings
 from bench.table import Goal, Row, Rule
 
 CALIBRATION = "benchmarks.python.calibration.Calibration"
+SHARING = {
+    "sharing.Sharing.forked": "peak memory of the tree, 400 MB shared by fork, 4 x 50 MB own",
+    "sharing.Sharing.shared_memory": "peak memory of the tree, 400 MB of shared memory in 5",
+}
 MEGABYTE = 1e6
 
 
@@ -39,7 +43,34 @@ def memory_rows(settings: Settings) -> list[Row]:
             references=tuple(_both(s) / MEGABYTE for s in with_child),
             goal=Goal(rule=Rule.RATIO_WITHIN, limit=0.03),
         ),
+        *_sharing_rows(settings, trials),
     ]
+
+
+def _sharing_rows(settings: Settings, trials: str) -> list[Row]:
+    """PSS of trees that share, against the parent's mark and what each child has alone."""
+    run = perfrun(settings.scratch / "sharing", list(SHARING), trials)
+    rows = []
+    for method, what in SHARING.items():
+        own = [s for s in run.summaries if s["benchmark_result"]["name"] == method]
+        rows.append(
+            Row(
+                what=what,
+                unit="MB",
+                values=tuple(s["process_info"]["max_tree_pss"] / MEGABYTE for s in own),
+                reference="the processes' own",
+                references=tuple(_metric(s, "truth_bytes") / MEGABYTE for s in own),
+                goal=Goal(rule=Rule.RATIO_WITHIN, limit=0.03),
+            )
+        )
+    shares = [
+        100 * s["perfrun"]["usage"]["observer_cpu_s"] / s["perfrun"]["usage"]["elapsed_s"]
+        for s in run.summaries
+    ]
+    rows.append(
+        Row(what="CPU of the sampler on these trees", unit="% of a core", values=tuple(shares))
+    )
+    return rows
 
 
 def _both(summary: dict[str, Any]) -> float:

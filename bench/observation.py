@@ -47,6 +47,11 @@ def _share_rows(settings: Settings) -> list[Row]:
             goal=Goal(rule=Rule.VALUE_AT_MOST, limit=0.5),
         ),
         Row(
+            what="CPU of all of perfrun during the trial, as it says",
+            unit="% of a core",
+            values=tuple(100 * u["harness_cpu_s"] / u["elapsed_s"] for u in usages),
+        ),
+        Row(
             what="CPU of all of perfrun while it waits",
             unit="% of a core",
             values=tuple(shares),

@@ -23,7 +23,7 @@ from perfrun.launchers.contract import (
     Exit,
 )
 from perfrun.worker.files import OUTCOME
-from perfrun.worker.procfs import io_counts, usage_counts
+from perfrun.worker.procfs import last_io_counts, usage_counts
 
 
 class LocalLauncher:
@@ -95,6 +95,7 @@ class LocalProcess:
                 start_new_session=True,
             )
         self.pid = self._process.pid
+        self._last_io_counts = last_io_counts(str(self.pid))
         self._stopped_for: str | None = None
 
     def wait(self, timeout_s: float | None) -> Exit:
@@ -142,7 +143,7 @@ class LocalProcess:
 
     def _reap(self) -> Exit:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        moved = io_counts(str(self.pid))  # a zombie still has them, and nothing after it
+        moved = self._last_io_counts()  # a zombie still has them, and nothing after it
         _, status, usage = os.wait4(self.pid, 0)
         elapsed = time.perf_counter() - self._start
         code = os.waitstatus_to_exitcode(status)

@@ -5,7 +5,7 @@ Source: Documentation/filesystems/proc.rst of the kernel.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 
 def memory_marks(pid: str = "self") -> Dict[str, Optional[int]]:
@@ -33,9 +33,32 @@ def io_counts(pid: str = "self") -> Dict[str, int]:
     """Return the bytes that a process and its waited-for children moved; empty where not shown.
 
     `read_bytes` came from storage, `written_bytes` will go there but for `cancelled_bytes`;
-    `*_call_bytes` went through read(2), write(2) and the like, from and to wherever. A zombie
-    still has them.
+    `*_call_bytes` went through read(2), write(2) and the like, from and to wherever.
     """
+    return last_io_counts(pid)()
+
+
+def last_io_counts(pid: str) -> Callable[[], Dict[str, int]]:
+    """Return a function that reads them once, also when the process has ended and is a zombie.
+
+    It must be called while the process lives: of a zombie only root may open the file.
+    """
+    try:
+        file = open("/proc/%s/io" % pid, "rb", buffering=0)
+    except OSError:
+        return dict
+
+    def read() -> Dict[str, int]:
+        try:
+            with file:
+                return _io_counts(file.read())
+        except (OSError, ValueError):
+            return {}
+
+    return read
+
+
+def _io_counts(text: bytes) -> Dict[str, int]:
     names = {
         b"rchar:": "read_call_bytes",
         b"wchar:": "written_call_bytes",
@@ -43,16 +66,8 @@ def io_counts(pid: str = "self") -> Dict[str, int]:
         b"write_bytes:": "written_bytes",
         b"cancelled_write_bytes:": "cancelled_bytes",
     }
-    counts: Dict[str, int] = {}
-    try:
-        with open("/proc/%s/io" % pid, "rb") as file:
-            for line in file:
-                key, _, value = line.partition(b" ")
-                if key in names:
-                    counts[names[key]] = int(value)
-    except (OSError, ValueError):
-        pass
-    return counts
+    pairs = (line.partition(b" ") for line in text.splitlines())
+    return {names[key]: int(value) for key, _, value in pairs if key in names}
 
 
 def usage_counts(usage: Any) -> Dict[str, Any]:

@@ -20,7 +20,7 @@ import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from perfrun.worker.cgroups import find_cgroup
-from perfrun.worker.procfs import adopt_orphans, io_counts, usage_counts
+from perfrun.worker.procfs import adopt_orphans, last_io_counts, usage_counts
 
 CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
 TERM_GRACE_S = 2.0  # for the worker when the container is stopped from outside
@@ -56,6 +56,7 @@ class Supervisor:
             os.sched_setaffinity(0, self.settings["cpus"])  # where no cgroup can hold it to them
         begin = time.perf_counter()
         self.pid = self._start()
+        self.last_io_counts = last_io_counts(str(self.pid))
         _say({"worker": self.pid})
         self._watch(wake, begin)
         strays = self._end_strays()
@@ -130,7 +131,7 @@ class Supervisor:
     def _reap(self, begin: float) -> None:
         """Take in what has ended: the worker, and orphans that came to us."""
         if self.ended is None and _is_zombie(self.pid):
-            self.moved = io_counts(str(self.pid))  # a zombie still has them, and nothing after it
+            self.moved = self.last_io_counts()  # a zombie still has them, and nothing after it
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)

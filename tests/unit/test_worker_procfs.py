@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.worker.procfs import io_counts, memory_marks
+from perfrun.worker.procfs import io_counts, last_io_counts, memory_marks
 
 MIB = 2**20
 ROOT = Path(__file__).parents[2]
@@ -104,11 +104,17 @@ def on_memory(path: Path) -> bool:
 
 def test_an_ended_process_still_has_its_counts_until_it_is_reaped() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-S", "-c", "import os; os.write(1, b'x' * 30000)"],
+        [sys.executable, "-S", "-c", "import os; input(); os.write(1, b'x' * 30000)"],
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
     )
+    assert process.stdin is not None
+    read = last_io_counts(str(process.pid))
+    with process.stdin as words:
+        words.write(b"go\n")
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert io_counts(str(process.pid))["written_call_bytes"] == 30000
+    assert read()["written_call_bytes"] == 30000
+    assert read() == {}
     process.wait()
     assert io_counts(str(process.pid)) == {}
 
