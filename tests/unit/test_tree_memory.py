@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from perfrun.probes.process_tree import TreeSampler, TreeUsage
-from perfrun.probes.tree_memory import SharedMemory, Sizes, proportional_bytes
+from perfrun.probes.shared_memory import SharedMemory, Sizes, proportional_bytes
 from perfrun.worker.procfs import memory_marks
 
 MIB = 2**20
