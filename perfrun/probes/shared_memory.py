@@ -24,6 +24,8 @@ _PSS_SAVINGS_S = 0.4
 _GROWTH = 1.003  # what is taken for growth: steps below it are left unread
 _GROWTH_WHEN_POOR = 0.05  # added to it when all savings are spent
 _FAST_GROWTH = 1.2  # growth that is read before it has come to a halt
+_FAST_FAULTS = 2.0  # the same of what page faults may have unshared
+_FAULTS_SPEND = 0.75  # of the savings, that they may use up
 _FAULTS_PERIOD_S = 0.2
 _FAULTS_SHARE = 0.002  # of a core, that counting them may take
 
@@ -107,10 +109,10 @@ class SharedMemory:
             halted = abs(total - self._previous) <= known * (_GROWTH - 1)
             return halted or estimate > known * _FAST_GROWTH
         perhaps = min(total, estimate + self._faults.bytes)
-        # Faults are a weak sign: half of the savings is kept for better ones.
-        if not self._look_then or perhaps <= enough or spent > 0.5:
+        # Faults are a weak sign: a part of the savings is kept for better ones.
+        if not self._look_then or perhaps <= enough or spent > _FAULTS_SPEND:
             return False
-        return self._faults.halted or perhaps > known * _FAST_GROWTH
+        return self._faults.halted or perhaps > known * _FAST_FAULTS
 
     def _look(self, sizes: Sizes) -> None:
         begin = time.thread_time()
