@@ -56,10 +56,15 @@ def observe(document: Mapping[str, Any]) -> Observation:
 
 
 def used_values(observations: Sequence[Observation]) -> tuple[float, ...]:
-    """The values that count: of undisturbed trials, or of all when all were disturbed."""
+    """The values that count: of undisturbed trials, or of all when most were disturbed.
+
+    On a machine that is nearly always busy, the rare quiet moment is no fair sample of it, and one
+    trial that is left says less than all of them.
+    """
     known = [seen for seen in observations if seen.value is not None]
     quiet = [seen for seen in known if not seen.disturbed]
-    return tuple(seen.value for seen in quiet or known if seen.value is not None)
+    counted = quiet if 2 * len(quiet) >= len(known) else known
+    return tuple(seen.value for seen in counted if seen.value is not None)
 
 
 def estimate(

@@ -43,9 +43,10 @@ def test_what_did_not_run_has_no_value(status: str) -> None:
     assert (seen.value, seen.ran) == (None, False)
 
 
-def test_a_disturbed_trial_counts_only_when_there_is_no_other() -> None:
+def test_disturbed_trials_count_only_when_most_were_disturbed() -> None:
     quiet, loud = (Observation(value=v, ran=True, disturbed=d) for v, d in ((1, False), (2, True)))
     assert used_values([quiet, loud]) == (1,)
+    assert used_values([loud, quiet, loud]) == (2, 1, 2)
     assert used_values([loud, loud]) == (2, 2)
     assert used_values([Observation(value=None, ran=True), loud]) == (2,)
     assert used_values([]) == ()
