@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Share of a core that PSS may take in the long run, and seconds that may be spent at once: about
-# twenty looks at a tree that maps a gigabyte. Only trees that share memory spend it.
+# thirty looks at a tree that maps a gigabyte. Only trees that share memory spend it.
 _PSS_SHARE = 0.002
-_PSS_SAVINGS_S = 0.4
+_PSS_SAVINGS_S = 0.6
 _GROWTH = 1.003  # what is taken for growth: steps below it are left unread
-_GROWTH_WHEN_POOR = 0.05  # added to it when all savings are spent
+_GROWTH_WHEN_POOR = 0.02  # added to it when all savings are spent
 _FAST_GROWTH = 1.2  # growth that is read before it has come to a halt
 _FAST_FAULTS = 2.0  # the same of what page faults may have unshared
 _FAULTS_SPEND = 0.75  # of the savings, that they may use up

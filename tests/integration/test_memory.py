@@ -205,9 +205,12 @@ import glob
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+def kernel(file, *names):
+    lines = [line.split() for line in open("/proc/self/" + file)]
+    return sum(int(words[1]) * 1024 for words in lines if words[0] in names)
+
 def private():
-    lines = [line.split() for line in open("/proc/self/smaps_rollup")]
-    return sum(int(words[1]) * 1024 for words in lines if words[0].startswith("Private_"))
+    return kernel("smaps_rollup", "Private_Dirty:", "Private_Clean:")
 
 class Numbers(Dataset):
     def __init__(self):
@@ -226,9 +229,11 @@ class Case(Benchmark):
     def method(self):
         os.chdir(self.output_dir)
         loader = DataLoader(Numbers(), batch_size=2, num_workers=3)
-        for batch in loader: pass
+        for batch in loader:
+            files = kernel("status", "RssFile:")
         own = sum(int(open(path).read()) for path in glob.glob("private.*"))
-        metrics = [{"name": "truth", "value": mark() + own}]
+        high = {"name": "high", "value": mark() + own}
+        metrics = [high, {"name": "low", "value": mark() + own - files}]
         self.report_benchmark(wall_time=1.0, metrics=metrics)
 """
 
@@ -241,8 +246,8 @@ def test_a_data_loader_whose_workers_share_a_tensor_is_counted_right(
     # The name of a socket, which the loader makes in the temporary folder, is short
     words = (f"--python={torch_python}", "--timeout=120")
     document = ran(world, LOADER, *words, TMPDIR=tempfile.gettempdir())
-    truth = metric(document, "truth")
-    assert tree_pss(document) == pytest.approx(truth, rel=0.03)
-    assert document["process_info"]["max_tree_rss"] > 1.8 * truth
+    # The framework's files may be shared with any process of this machine, so they are in between.
+    assert 0.97 * metric(document, "low") < tree_pss(document) < 1.03 * metric(document, "high")
+    assert document["process_info"]["max_tree_rss"] > 1.8 * metric(document, "high")
     allocators = document["perfrun"]["memory"]["device_reason"]
     assert "torch used no CUDA" in allocators or document["perfrun"]["memory"]["device"]

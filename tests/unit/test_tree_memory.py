@@ -148,7 +148,7 @@ def test_looks_stay_within_their_budget() -> None:
         time.sleep(0.001)
     assert memory.looks > 0
     # What was saved up, what came in, and at most one look more than that.
-    assert memory.cpu_s < 0.4 + 0.002 * 2.0 + 0.2
+    assert memory.cpu_s < 0.6 + 0.002 * 2.0 + 0.2
 
 
 def test_pss_of_this_process_lies_below_its_resident_memory() -> None:
