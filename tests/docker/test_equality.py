@@ -120,12 +120,14 @@ def keys(value: Any, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
 
 
 def metrics(document: dict[str, Any]) -> dict[str, Any]:
-    return {metric["name"]: metric for metric in document["benchmark_result"]["metrics"]}
+    """By name, without percentiles: how many a series has depends on its length, so on time."""
+    found = {metric["name"]: metric for metric in document["benchmark_result"]["metrics"]}
+    return {name: each for name, each in found.items() if not name.startswith("latency_p")}
 
 
-def reports(document: dict[str, Any]) -> list[tuple[set[str], int]]:
-    """What each report holds, without the times."""
-    return [(set(report), report["iters"]) for report in document["perfrun"]["reports"]]
+def reports(document: dict[str, Any]) -> list[set[str]]:
+    """What each report holds; how often a step was run is a matter of time too."""
+    return [set(report) for report in document["perfrun"]["reports"]]
 
 
 @both_engines
