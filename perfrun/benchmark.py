@@ -69,6 +69,10 @@ def _command(words: list[str]) -> int:
         from perfrun.selftest import selftest_command
 
         return selftest_command(words[1:])
+    if words[:1] == ["compare"]:
+        from perfrun.comparison import compare_command
+
+        return compare_command(words[1:])
     return _run(words)
 
 

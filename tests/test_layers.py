@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "perfrun"
 LAYERS = (
-    {"errors", "worker.segments", "checks.check", "checks.sysfs"},
+    {"errors", "analysis.directions", "worker.segments", "checks.check", "checks.sysfs"},
     {
         "analysis.stats",
         "archives",
@@ -48,6 +48,7 @@ LAYERS = (
     {
         "analysis.stopping",
         "analysis.two_samples",
+        "readings",
         "image_dotenv",
         "image_saved",
         "image_site",
@@ -65,7 +66,7 @@ LAYERS = (
         "checks.system",
         "reports.checks",
     },
-    {"checks.engines", "findings.series"},
+    {"analysis.compare", "checks.engines", "differences", "findings.series", "selection"},
     {"checks.devices"},
     {"__init__", "worker.reports", "image_build", "image_flags"},
     {"worker.calibrated"},
@@ -108,6 +109,7 @@ LAYERS = (
     {"launchers.harness_mark", "launchers.engine_traits", "launchers.container"},
     {"launchers.container_service"},
     {"launchers.containers"},
+    {"reports.comparison"},
     {"launchers.local", "reports.table", "journal", "gitcache", "worktree", "summary", "downloads"},
     {"launchers.choice", "environment", "collect", "checkouts", "reports.terminal"},
     {"trial", "flags", "workspace"},
@@ -115,6 +117,7 @@ LAYERS = (
     {"rounds"},
     {"runner"},
     {"listing", "doctor", "selftest"},
+    {"comparison"},
     {"benchmark"},
     {"__main__"},
 )

@@ -93,8 +93,12 @@ class World:
 
     def run(self, *words: str, methods: str | None = None, **env: str) -> Finished:
         """Run to the end."""
+        return self.run_words(self.words(*words, methods=methods), **env)
+
+    def run_words(self, words: list[str], **env: str) -> Finished:
+        """Run a whole command line to the end."""
         done = subprocess.run(
-            self.words(*words, methods=methods),
+            words,
             cwd=self.folder,
             env=self.environment(**env),
             capture_output=True,

@@ -1,0 +1,48 @@
+"""Which way is better for a metric, and its unit, by its name where nobody has said it."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+Direction = Literal["lower", "higher", "none"]
+
+# Looked for in this order: `images_per_second` ends in `second` and is a rate all the same, and
+# a `cache_miss_rate` is none.
+_RULES: tuple[tuple[str, Direction], ...] = (
+    (r"miss|error|loss|fail|overhead|perplexity|mse|mae", "lower"),
+    (r"per_(s|sec|second|minute|hour|joule|watt)\b|per_(sec|second)_|_(fps|qps)\b", "higher"),
+    (r"\b(fps|qps|ips|flops|[gt]flops)\b|_[gt]?flops\b|\bmfu\b|_mfu\b", "higher"),
+    (r"throughput|bandwidth|exp_per|_rate\b|\brate\b|speed", "higher"),
+    (r"accuracy|\bacc\b|top_?[15]\b|precision|recall|\bf1\b|\bauc\b|bleu|\bmap\b", "higher"),
+    (r"efficiency|utili[sz]ation|hit_ratio", "higher"),
+    (r"wall_?time|cpu_?time|latency|elapsed|duration|time\b|time_|delay", "lower"),
+    (r"_(s|sec|secs|seconds|ms|us|ns|minutes|hours)\b", "lower"),
+    (r"bytes|memory|_(rss|vms|pss|[kmgt]i?b)\b|\brss\b|\bvms\b", "lower"),
+    (r"energy|joules|power|watts|_(j|w)\b", "lower"),
+)
+_COMPILED = tuple((re.compile(pattern), direction) for pattern, direction in _RULES)
+_UNITS = (
+    (r"_per_second|_per_sec\b|throughput|_fps\b|_qps\b", "1/s"),
+    (r"_ms\b", "ms"),
+    (r"_us\b", "us"),
+    (r"_ns\b", "ns"),
+    (r"bytes|_(rss|vms|pss)\b|\b(rss|vms|pss)\b", "bytes"),
+    (r"wall_?time|cpu_?time|_(s|sec|secs|seconds)\b|latency|elapsed|duration", "s"),
+    (r"energy|joules|_j\b", "J"),
+    (r"power|watts|_w\b", "W"),
+    (r"percent|_pct\b", "%"),
+)
+_COMPILED_UNITS = tuple((re.compile(pattern), unit) for pattern, unit in _UNITS)
+
+
+def direction_of(metric: str) -> Direction:
+    """Say which way is better; `none` where the name does not tell."""
+    name = metric.lower()
+    return next((d for pattern, d in _COMPILED if pattern.search(name)), "none")
+
+
+def unit_of(metric: str) -> str:
+    """The unit; empty where the name does not tell."""
+    name = metric.lower()
+    return next((unit for pattern, unit in _COMPILED_UNITS if pattern.search(name)), "")

@@ -1,0 +1,106 @@
+"""The table of `perfrun compare` and `perfrun ab`. Values in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perfrun.analysis.directions import unit_of
+from perfrun.differences import Difference
+from perfrun.readings import THROUGHPUT, WALL_TIME
+from perfrun.reports.statistics import percent
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from perfrun.analysis.compare import Comparison
+
+HEADINGS = ("method", "metric", "base", "new", "new / base", "95 % interval", "trials", "verdict")
+_RIGHT = ("base", "new", "new / base", "trials")
+_COLOURS = {"slower": "red", "faster": "green", "equivalent": "", "undecided": "yellow"}
+_BYTES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+
+def rows(found: Sequence[Comparison]) -> list[tuple[str, ...]]:
+    """The cells of the table; a method is named in its first row only."""
+    lines: list[tuple[str, ...]] = []
+    before = None
+    for one in found:
+        low_high = f"{one.interval.low:.3f}..{one.interval.high:.3f}" if one.interval else "-"
+        lines.append(
+            (
+                one.method if one.method != before else "",
+                one.metric,
+                shown_value(one.base_median, one.metric),
+                shown_value(one.new_median, one.metric),
+                "-" if one.ratio is None else f"{one.ratio:.3f}",
+                low_high,
+                f"{one.n_base} / {one.n_new}",
+                verdict_text(one),
+            )
+        )
+        before = one.method
+    return lines
+
+
+def verdict_text(one: Comparison) -> str:
+    """The verdict as a person says it: of what is no time, better or worse."""
+    if one.verdict == "equivalent":
+        return f"equivalent (within {percent(one.margin)})"
+    if one.verdict == "undecided":
+        return f"undecided: {one.reason}"
+    if one.metric.rpartition("/")[2] in (WALL_TIME, THROUGHPUT):
+        return one.verdict
+    return "worse" if one.verdict == "slower" else "better"
+
+
+def shown_value(value: float, metric: str) -> str:
+    """Four figures in the unit that suits."""
+    unit = unit_of(metric.rpartition("/")[2])
+    scales = _BYTES if unit == "bytes" else _TIMES if unit == "s" else ()
+    for scale, name in scales:
+        if abs(value) >= scale:
+            return f"{value / scale:.4g} {name}"
+    return f"{value:.4g} {unit}".rstrip()
+
+
+def plain_comparisons(found: Sequence[Comparison]) -> str:
+    """The table as aligned text, as wide as it needs to be."""
+    lines = [HEADINGS, *rows(found)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    texts = [
+        "  ".join(
+            cell.rjust(width) if name in _RIGHT else cell.ljust(width)
+            for name, cell, width in zip(HEADINGS, line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+    texts.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
+    return "\n".join(texts) + "\n"
+
+
+def drawn_comparisons(found: Sequence[Comparison]) -> Table:
+    """The table, for rich to draw."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in HEADINGS:
+        right = name in _RIGHT
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for one, cells in zip(found, rows(found), strict=True):
+        style = _COLOURS[one.verdict]
+        table.add_row(*(Text(c, style=style if c is cells[-1] else "") for c in cells))
+    return table
+
+
+def environment_line(differing: Sequence[Difference]) -> str:
+    """What else differs: `torch 2.12 -> 2.13; nothing else.`"""
+    if not differing:
+        return "Environment: no difference found."
+    texts = [difference.text for difference in differing]
+    if len(texts) <= 3:
+        return f"Environment: {'; '.join(texts)}; nothing else."
+    return "\n".join([f"Environment: {len(texts)} differences:", *(f"  {text}" for text in texts)])

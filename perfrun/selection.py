@@ -1,0 +1,135 @@
+"""Which summaries are meant by a word of the command line: a folder, or a choice of a workspace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from perfrun.errors import UsageError
+from perfrun.readings import SUMMARY, Reading, read_summary
+
+_DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?"
+_DATES = re.compile(rf"({_DATE})(?:\.\.({_DATE}))?")
+_HASH = re.compile(r"[0-9a-fA-F]{4,64}")
+KINDS = ("run", "label", "id", "hash", "date")
+Say = Callable[[str], None]
+
+
+class Results:
+    """The summaries of a workspace, read once, when first asked for."""
+
+    def __init__(self, workspace: Path, say: Say) -> None:
+        self._workspace, self._say = workspace, say
+        self._readings: tuple[Reading, ...] | None = None
+
+    def select(self, word: str) -> tuple[Reading, ...]:
+        """Return what the word names. Raises UsageError when that is nothing, or two things."""
+        kind, colon, rest = word.partition(":")
+        if colon and kind in KINDS:
+            chosen = self._chosen(kind, rest)
+            if not chosen:
+                raise UsageError(f"{word}: {self._workspace} holds no such results")
+            return chosen
+        if word and _exists(Path(word)):
+            return read_folder(Path(word), self._say)
+        found = {kind: self._chosen(kind, word) for kind in KINDS if word}
+        kinds = [kind for kind, readings in found.items() if readings]
+        if not kinds:
+            raise UsageError(
+                f"{word!r} is neither a folder nor a run, label, execution id, commit or date of "
+                f"the results in {self._workspace}"
+            )
+        if len(kinds) > 1:
+            choices = " or ".join(f"{kind}:{word}" for kind in kinds)
+            raise UsageError(f"{word!r} means several things in {self._workspace}: say {choices}")
+        return found[kinds[0]]
+
+    def _chosen(self, kind: str, word: str) -> tuple[Reading, ...]:
+        meets = _condition(kind, word)
+        return tuple(reading for reading in self._all() if meets(reading)) if meets else ()
+
+    def _all(self) -> tuple[Reading, ...]:
+        if self._readings is None:
+            output = self._workspace / "output"
+            paths = sorted(output.glob(f"*/{SUMMARY}")) if _exists(output) else []
+            self._readings = _read(paths, self._say)
+        return self._readings
+
+
+def read_folder(folder: Path, say: Say) -> tuple[Reading, ...]:
+    """Read the summaries of a workspace, an output folder, a result folder, or one file.
+
+    What cannot be read is named and left out. Raises UsageError when nothing is left.
+    """
+    paths = _summaries(folder)
+    readings = _read(paths, say)
+    if not readings:
+        what = "none of its summaries can be read" if paths else f"there is no {SUMMARY} in it"
+        raise UsageError(f"{folder}: {what}")
+    return readings
+
+
+def _summaries(folder: Path) -> list[Path]:
+    if folder.is_file():
+        return [folder]
+    if (folder / SUMMARY).is_file():
+        return [folder / SUMMARY]
+    for pattern in (f"output/*/{SUMMARY}", f"*/{SUMMARY}", f"**/{SUMMARY}"):
+        found = sorted(folder.glob(pattern))
+        if found:
+            return found
+    return []
+
+
+def _read(paths: Iterable[Path], say: Say) -> tuple[Reading, ...]:
+    readings = []
+    for path in paths:
+        try:
+            readings.append(read_summary(path))
+        except (OSError, ValueError) as error:
+            say(f"{path} is left out: {error}")
+    return tuple(readings)
+
+
+def _condition(kind: str, word: str) -> Callable[[Reading], bool] | None:
+    """The test that a word stands for; None where it cannot stand for this kind."""
+    if kind == "run":
+        return lambda reading: reading.run_id == word
+    if kind == "label":
+        return lambda reading: reading.label == word
+    if kind == "id":
+        return lambda reading: reading.execution_id == word
+    if kind == "hash":
+        return (lambda reading: _has_commit(reading, word.lower())) if _HASH.match(word) else None
+    span = _span(word)
+    return (lambda reading: span[0] <= reading.timestamp < span[1]) if span else None
+
+
+def _has_commit(reading: Reading, start: str) -> bool:
+    checkouts = reading.document["benchmark_info"].get("site_package_info") or {}
+    return any(str(info.get("hash", "")).startswith(start) for info in checkouts.values() if info)
+
+
+def _span(word: str) -> tuple[float, float] | None:
+    """`2026-11-21`, `2026-11-21T13:00`, `FROM..TO`: local time, the last day or minute included."""
+    found = _DATES.fullmatch(word)
+    if not found:
+        return None
+    first, last = found[1], found[2] or found[1]
+    try:
+        begin, end = datetime.fromisoformat(first), datetime.fromisoformat(last)
+    except ValueError:
+        return None
+    steps = {10: timedelta(days=1), 16: timedelta(minutes=1)}
+    return begin.timestamp(), (end + steps.get(len(last), timedelta(seconds=1))).timestamp()
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a word too long for a path, or one with a null in it
+        return False
+    except ValueError:
+        return False
