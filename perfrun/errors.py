@@ -3,6 +3,7 @@
     PerfrunError            3  something is wrong with perfrun or the machine under it
     ├── UsageError          2  the command line, a flag's value, or what it names
     ├── WorkspaceError      2  a checkout or a download that cannot be had as asked
+    ├── StoreError          2  an index of results that cannot be opened, read or written
     ├── Interrupted       130  Ctrl-C or a termination signal
     ├── EngineError         2  setup.py: no engine, or one that does not answer (perfrun.engine)
     ├── BuildError          1  setup.py: the image could not be built (perfrun.image_build)
@@ -27,6 +28,12 @@ class UsageError(PerfrunError):
 
 class WorkspaceError(PerfrunError):
     """Code or data that the run needs cannot be put into the workspace as asked."""
+
+    exit_code = 2
+
+
+class StoreError(PerfrunError):
+    """An index of results cannot be opened, read or written; the summaries are untouched."""
 
     exit_code = 2
 

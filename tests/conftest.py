@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from typing import Any
 
+import postgres
 import pytest
 
 
@@ -59,3 +61,16 @@ def tensorflow_python() -> str:
 def torch_python() -> str:
     """An interpreter with PyTorch."""
     return interpreter("PERFRUN_TEST_TORCH_PYTHON", "PyTorch")
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[postgres.Server]:
+    """A PostgreSQL server that runs."""
+    folder = postgres.programs()
+    if folder is None:
+        reason = "no PostgreSQL server: install Debian's package postgresql, or put initdb on PATH"
+        if os.environ.get("PERFRUN_REQUIRE_POSTGRES") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with postgres.running(folder) as server:
+        yield server

@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "perfrun"
 LAYERS = (
     {"errors", "analysis.directions", "worker.segments", "checks.check", "checks.sysfs"},
     {
+        "analysis.directions",
         "analysis.stats",
         "archives",
         "checks.distribution",
@@ -107,6 +108,10 @@ LAYERS = (
     {"estimates", "memory", "cpu"},
     {"results", "reports.statistics", "schedule", "measured"},
     {"launchers.harness_mark", "launchers.engine_traits", "launchers.container"},
+    {"store.address", "store.schema", "store.folders", "store.identity"},
+    {"store.connection", "store.extraction", "store.query"},
+    {"store.writing"},
+    {"store.index"},
     {"launchers.container_service"},
     {"launchers.containers"},
     {"reports.comparison"},

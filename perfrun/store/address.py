@@ -1,0 +1,53 @@
+"""Where an index is: the file in a workspace, another file, or a PostgreSQL server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from perfrun.errors import UsageError
+from perfrun.redaction import redact
+
+FILE_NAME = "perfrun.db"
+_POSTGRESQL = ("postgresql+psycopg", "postgresql", "postgres")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """One index. `shown` is without passwords."""
+
+    url: str  # as SQLAlchemy takes it
+    shown: str
+    file: Path | None = None  # of an SQLite index
+    workspace: Path | None = None  # whose own index it is; None for one named with --store
+
+    @property
+    def is_sqlite(self) -> bool:
+        """True for a file, false for a server."""
+        return self.file is not None
+
+
+def parse_address(store: str | None, workspace: Path) -> Address:
+    """Turn `--store=URL|FILE` into an address; without it, that of the workspace's own index."""
+    if not store:
+        return _file(workspace / FILE_NAME, workspace)
+    scheme, separator, rest = store.partition("://")
+    if not separator:
+        return _file(Path(store).absolute(), None)
+    if scheme in _POSTGRESQL:
+        return Address(url=f"postgresql+psycopg://{rest}", shown=redact(store))
+    if scheme == "sqlite" and len(rest) > 1 and rest.startswith("/"):
+        return _file(Path(rest[1:]).absolute(), None)
+    raise UsageError(
+        f"--store={redact(store)}: must be a file, sqlite:///FILE or "
+        "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+    )
+
+
+def _file(path: Path, workspace: Path | None) -> Address:
+    if path.is_dir():
+        raise UsageError(f"--store={path}: is a folder; name a file in it, as {path / FILE_NAME}")
+    # As an SQLite URI, so that a name may hold anything.
+    url = f"sqlite:///file:{quote(str(path))}?uri=true"
+    return Address(url=url, shown=str(path), file=path, workspace=workspace)

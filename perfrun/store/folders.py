@@ -1,0 +1,93 @@
+"""Find the summaries in folders, and see which have changed since they were read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfrun.errors import UsageError
+
+SUMMARY = "perfzero_summary.json"
+LARGEST_BYTES = 64 * 2**20  # no summary is near it; a file above it is something else
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One summary as the file system shows it. `stamp` changes when the file does."""
+
+    path: str
+    stamp: str
+    problem: str = ""  # why it cannot be read; '' when nothing speaks against it
+
+
+@dataclass(kw_only=True)
+class Scan:
+    """What is in some folders."""
+
+    found: dict[str, Found] = field(default_factory=dict)  # by path
+    folders: list[str] = field(default_factory=list)  # whose listing is complete
+
+
+def scan(named: Path, *, must_be_there: bool = True) -> Scan:
+    """Find the summaries of a workspace, of an output folder, of a trial's folder, or one file.
+
+    Raises UsageError for what is not there or cannot be looked into.
+    """
+    path = os.path.realpath(named)
+    result = Scan()
+    try:
+        if not os.path.isdir(path):  # noqa: PTH112 - and not a Path, for 100,000 of them
+            _look(path, result, must_be_there=must_be_there)
+            result.folders += [] if result.found else [path]
+            return result
+        _look(os.path.join(path, SUMMARY), result)  # noqa: PTH118
+        for folder in (path, os.path.join(path, "output")):  # noqa: PTH118
+            _look_below(folder, result)
+    except OSError as error:
+        raise UsageError(f"{named}: {error.strerror or error}") from None
+    return result
+
+
+def _look_below(folder: str, result: Scan) -> None:
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if not entry.is_file())
+    except (FileNotFoundError, NotADirectoryError):
+        names = []  # which says of every file that was in it that it is gone
+    for name in names:
+        _look(f"{folder}/{name}/{SUMMARY}", result)
+    result.folders.append(folder)
+
+
+def _look(path: str, result: Scan, *, must_be_there: bool = False) -> None:
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        if must_be_there:
+            raise
+        return
+    except OSError as error:
+        result.found[path] = Found(path=path, stamp="", problem=error.strerror or str(error))
+        return
+    # The inode too: a summary is written aside and renamed, perhaps within one tick of the clock.
+    stamp = f"{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
+    problem = ""
+    if not stat.S_ISREG(status.st_mode):
+        problem = "is no file"
+    elif status.st_size > LARGEST_BYTES:
+        problem = f"is larger than {LARGEST_BYTES // 2**20} MiB: no summary"
+    result.found[path] = Found(path=path, stamp=stamp, problem=problem)
+
+
+def would_be_found(path: str, folders: Collection[str]) -> bool:
+    """Whether a scan that listed these folders would have come across the file."""
+    parent, _, name = path.rpartition("/")
+    return name == SUMMARY and (parent in folders or parent.rpartition("/")[0] in folders)
+
+
+def storable(path: str) -> str:
+    """A path as text: bytes that are no UTF-8 are written out, as every database takes text."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

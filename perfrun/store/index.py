@@ -1,0 +1,178 @@
+"""The index over summaries. The summaries stay the truth: delete an index and build it anew.
+
+with open_store(parse_address(None, workspace)) as store:
+    store.refresh()
+    for series in store.series(metric="wall_time"):
+        ...
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import select
+
+from perfrun.store import query
+from perfrun.store.address import Address
+from perfrun.store.connection import Database
+from perfrun.store.extraction import BadSummary, Record, parse
+from perfrun.store.folders import Found, Scan, scan, storable, would_be_found
+from perfrun.store.identity import text
+from perfrun.store.query import BadFile, Counts, Selector, Series, Trial
+from perfrun.store.schema import bad_files, files
+from perfrun.store.writing import Batch, FileKey, write
+
+_BATCH = 500  # files in one transaction: a killed writer loses no more, others wait no longer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refreshed:
+    """What bringing an index up to date found."""
+
+    found: int  # summaries in the folders
+    read: int  # new or changed ones
+    gone: int  # not there any more
+    bad: int  # cannot be read; `Store.bad_files` names them
+
+
+@contextmanager
+def open_store(address: Address) -> Iterator[Store]:
+    """Open an index, making it if need be. Raises StoreError, also for one of a newer perfrun."""
+    with Database(address) as database:
+        yield Store(database)
+
+
+class Store:
+    """An index that is open."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.address = database.address
+        workspace = self.address.workspace
+        self._root = None if workspace is None else Path(os.path.realpath(workspace))
+
+    def refresh(self, folders: Sequence[Path] = ()) -> Refreshed:
+        """Read what is new or changed in the index's workspace and in the folders.
+
+        Raises UsageError for a folder that is not there, before anything is read.
+        """
+        own = [] if self._root is None else [scan(self._root / "output", must_be_there=False)]
+        return self._take([*own, *map(scan, folders)])
+
+    def add(self, paths: Iterable[Path]) -> Refreshed:
+        """Read single summaries, whether they changed or not seem to have."""
+        return self._take([scan(path) for path in paths])
+
+    def series(
+        self,
+        method: str | None = None,
+        metric: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> Iterator[Series]:
+        """All series whose method and metric fit the patterns (`*`), their points by time.
+
+        `since` (inclusive) and `until` (exclusive) are seconds since the epoch.
+        """
+        with self._database.reading() as connection:
+            found = query.read_series(
+                connection, self._root, method=method, metric=metric, since=since, until=until
+            )
+            return iter(list(found))  # so that no transaction stays open while they are used
+
+    def trials(self, selector: Selector | None = None) -> Iterator[Trial]:
+        """The chosen trials by time, those that failed too."""
+        with self._database.reading() as connection:
+            return iter(list(query.read_trials(connection, self._root, selector or Selector())))
+
+    def bad_files(self) -> tuple[BadFile, ...]:
+        """The summaries that could not be read when they were last looked at."""
+        with self._database.reading() as connection:
+            return query.read_bad_files(connection, self._root)
+
+    def counts(self) -> Counts:
+        """How much the index holds."""
+        with self._database.reading() as connection:
+            return query.read_counts(connection)
+
+    def _take(self, scans: Sequence[Scan]) -> Refreshed:
+        found = {path: one for part in scans for path, one in part.found.items()}
+        known = self._known()
+        keys = {path: self._key(path) for path in found}
+        changed = [one for path, one in found.items() if known.get(keys[path]) != one.stamp]
+        gone = self._gone(scans, known, set(keys.values()))
+        for at in range(0, len(changed), _BATCH):
+            self._write(_read(changed[at : at + _BATCH], keys))
+        for at in range(0, len(gone), _BATCH):
+            self._write(Batch(gone=gone[at : at + _BATCH]))
+        bad = self._bad_keys().keys() & set(keys.values())
+        return Refreshed(found=len(found), read=len(changed), gone=len(gone), bad=len(bad))
+
+    def _write(self, batch: Batch) -> None:
+        with self._database.writing() as connection:
+            # A store that was named is where the results of many machines come together; what
+            # they said stays when they are gone. A workspace's own index is what is there.
+            write(connection, batch, keep_gone=self._root is None)
+
+    def _key(self, path: str) -> FileKey:
+        """Files of the workspace are named relative to it: it may be mounted elsewhere tomorrow."""
+        start = f"{self._root}/"
+        if self._root is not None and path.startswith(start):
+            return FileKey(host="", path=storable(path[len(start) :]))
+        return FileKey(host=socket.gethostname(), path=storable(path))
+
+    def _known(self) -> dict[FileKey, str]:
+        """The stamps of this host's files as they were when they were read."""
+        with self._database.reading() as connection:
+            where = files.c.host.in_(_hosts()) & ~files.c.gone
+            rows = connection.execute(
+                select(files.c.host, files.c.path, files.c.stamp).where(where)
+            )
+            known = {FileKey(host=row.host, path=row.path): row.stamp for row in rows}
+        return {**known, **self._bad_keys()}
+
+    def _bad_keys(self) -> dict[FileKey, str]:
+        columns = (bad_files.c.host, bad_files.c.path, bad_files.c.stamp)
+        with self._database.reading() as connection:
+            rows = connection.execute(select(*columns).where(bad_files.c.host.in_(_hosts())))
+            return {FileKey(host=row.host, path=row.path): row.stamp for row in rows}
+
+    def _gone(
+        self, scans: Sequence[Scan], known: Iterable[FileKey], there: set[FileKey]
+    ) -> list[FileKey]:
+        folders = {storable(folder) for part in scans for folder in part.folders}
+        start = f"{self._root}/"
+        return [
+            key
+            for key in known
+            if key not in there
+            and would_be_found(key.path if key.host else f"{start}{key.path}", folders)
+        ]
+
+
+def _hosts() -> tuple[str, str]:
+    return ("", socket.gethostname())
+
+
+def _read(found: Sequence[Found], keys: Mapping[str, FileKey]) -> Batch:
+    """Read and judge files; one that has just gone is left out."""
+    good: dict[FileKey, tuple[str, Record]] = {}
+    bad: dict[FileKey, tuple[str, str]] = {}
+    for one in found:
+        key = keys[one.path]
+        try:
+            if one.problem:
+                raise BadSummary(one.problem)
+            good[key] = (one.stamp, parse(Path(one.path).read_bytes()))
+        except BadSummary as error:
+            bad[key] = (one.stamp, text(str(error)))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            bad[key] = (one.stamp, error.strerror or str(error))
+    return Batch(good=good, bad=bad)

@@ -1,0 +1,208 @@
+"""Put records into the tables, within a transaction of the only writer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
+
+from perfrun.store.extraction import Record
+from perfrun.store.schema import bad_files, contexts, files, measurements, metrics, subjects, trials
+
+_MOST_VALUES = 500  # in an IN list; SQLite takes 32766 parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileKey:
+    """A file as the index names it."""
+
+    host: str  # '' for a path that is relative to the workspace of the index
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """What was read, by file, and what was not there any more."""
+
+    good: Mapping[FileKey, tuple[str, Record]] = field(default_factory=dict)  # stamp and record
+    bad: Mapping[FileKey, tuple[str, str]] = field(default_factory=dict)  # stamp and reason
+    gone: Sequence[FileKey] = ()
+
+
+def write(connection: Connection, batch: Batch, *, keep_gone: bool) -> None:
+    """Bring the tables up to date. Call it with the writers' lock held.
+
+    `keep_gone`: what is known of a file stays when the file has gone or gone bad.
+    """
+    before = _trials_of(connection, [*batch.good, *batch.bad, *batch.gone])
+    _delete_files(connection, bad_files, [*batch.good, *batch.bad, *batch.gone])
+    ids = _write_trials(connection, [record for _, record in batch.good.values()])
+    _delete_files(connection, files, list(batch.good))
+    rows = [
+        {
+            "host": key.host,
+            "path": key.path,
+            "stamp": stamp,
+            "trial_id": ids[record.uid],
+            "gone": False,
+        }
+        for key, (stamp, record) in batch.good.items()
+    ]
+    _insert(connection, files, rows)
+    rows = [
+        {"host": key.host, "path": key.path, "stamp": stamp, "reason": reason}
+        for key, (stamp, reason) in batch.bad.items()
+    ]
+    _insert(connection, bad_files, rows)
+    lost = [*batch.bad, *batch.gone]
+    if keep_gone:
+        for host, paths in _by_host(lost):
+            where = (files.c.host == host) & files.c.path.in_(paths)
+            connection.execute(update(files).where(where).values(gone=True))
+    else:
+        _delete_files(connection, files, lost)
+    _delete_orphans(connection, set(before.values()) - set(ids.values()))
+
+
+def _write_trials(connection: Connection, records: Sequence[Record]) -> dict[str, int]:
+    """Write the trials with their figures; return their ids by uid. The last of copies counts."""
+    by_uid = {record.uid: record for record in records}
+    subject_ids = _ids_of(connection, subjects, [_subject_row(r) for r in by_uid.values()])
+    context_ids = _ids_of(connection, contexts, [_context_row(r) for r in by_uid.values()])
+    metric_ids = _ids_of(connection, metrics, _metric_rows(by_uid.values()))
+    known = _known(connection, trials, trials.c.uid, list(by_uid))
+    known_ids = list(known.values())
+    for part in _parts(known_ids):
+        connection.execute(delete(measurements).where(measurements.c.trial_id.in_(part)))
+    fresh = _next_id(connection, trials)
+    ids = dict(known)
+    for uid in by_uid:
+        if uid not in ids:
+            ids[uid] = fresh
+            fresh += 1
+    rows = [
+        {
+            "id": ids[uid],
+            "uid": uid,
+            "subject_id": subject_ids[_digest(_subject_row(record))],
+            "context_id": context_ids[_digest(_context_row(record))],
+            "execution_id": record.execution_id,
+            "run_id": record.run_id,
+            "trial_id": record.trial_id,
+            "timestamp": record.timestamp,
+            "status": record.status,
+            "grade": record.grade,
+            "disturbed": record.disturbed,
+            "label": record.label,
+            "hostname": record.hostname,
+            "extras": record.extras,
+        }
+        for uid, record in by_uid.items()
+    ]
+    for row in [row for row in rows if row["uid"] in known]:
+        connection.execute(update(trials).where(trials.c.id == row["id"]).values(row))
+    _insert(connection, trials, [row for row in rows if row["uid"] not in known])
+    figures = [
+        {
+            "trial_id": ids[uid],
+            "metric_id": metric_ids[_digest(_metric_row(figure))],
+            "value": figure.value,
+        }
+        for uid, record in by_uid.items()
+        for figure in record.measurements
+    ]
+    _insert(connection, measurements, figures)
+    return ids
+
+
+def _subject_row(record: Record) -> dict[str, str]:
+    return dict(vars(record.subject))
+
+
+def _context_row(record: Record) -> dict[str, str]:
+    return {"document": record.context, "commits": record.commits}
+
+
+def _metric_row(figure: Any) -> dict[str, str]:
+    return {"name": figure.name, "unit": figure.unit, "direction": figure.direction}
+
+
+def _metric_rows(records: Iterable[Record]) -> list[dict[str, str]]:
+    return [_metric_row(figure) for record in records for figure in record.measurements]
+
+
+def _digest(row: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(list(row.values())).encode()).hexdigest()
+
+
+def _ids_of(connection: Connection, table: Table, rows: Iterable[dict[str, str]]) -> dict[str, int]:
+    """Ids of rows by digest, those that were not there yet added. They are never changed."""
+    wanted = {_digest(row): row for row in rows}
+    ids = _known(connection, table, table.c.digest, list(wanted))
+    fresh = _next_id(connection, table)
+    new = [digest for digest in wanted if digest not in ids]
+    for number, digest in enumerate(new, fresh):
+        ids[digest] = number
+    _insert(connection, table, [{"id": ids[d], "digest": d, **wanted[d]} for d in new])
+    return ids
+
+
+def _known(connection: Connection, table: Table, key: Any, values: list[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in _parts(values):
+        rows = connection.execute(select(key, table.c.id).where(key.in_(part)))
+        found.update((row[0], row[1]) for row in rows)
+    return found
+
+
+def _next_id(connection: Connection, table: Table) -> int:
+    """Ids are given out here and not by the database: there is only one writer at a time."""
+    return int(connection.execute(select(func.max(table.c.id))).scalar() or 0) + 1
+
+
+def _trials_of(connection: Connection, keys: Sequence[FileKey]) -> dict[FileKey, int]:
+    found: dict[FileKey, int] = {}
+    for host, paths in _by_host(keys):
+        where = (files.c.host == host) & files.c.path.in_(paths)
+        for row in connection.execute(select(files.c.path, files.c.trial_id).where(where)):
+            found[FileKey(host=host, path=row.path)] = row.trial_id
+    return found
+
+
+def _delete_files(connection: Connection, table: Table, keys: Sequence[FileKey]) -> None:
+    for host, paths in _by_host(keys):
+        where = (table.c.host == host) & table.c.path.in_(paths)
+        connection.execute(delete(table).where(where))
+
+
+def _delete_orphans(connection: Connection, ids: set[int]) -> None:
+    """Remove trials that no file speaks for any more."""
+    for part in _parts(sorted(ids)):
+        rows = connection.execute(select(files.c.trial_id).where(files.c.trial_id.in_(part)))
+        orphans = set(part) - {row.trial_id for row in rows}
+        if orphans:
+            which = measurements.c.trial_id.in_(orphans)
+            connection.execute(delete(measurements).where(which))
+            connection.execute(delete(trials).where(trials.c.id.in_(orphans)))
+
+
+def _by_host(keys: Sequence[FileKey]) -> list[tuple[str, list[str]]]:
+    hosts = sorted({key.host for key in keys})
+    return [
+        (host, part)
+        for host in hosts
+        for part in _parts([key.path for key in keys if key.host == host])
+    ]
+
+
+def _parts(values: list[Any]) -> list[list[Any]]:
+    return [values[at : at + _MOST_VALUES] for at in range(0, len(values), _MOST_VALUES)]
+
+
+def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        connection.execute(insert(table), rows)
