@@ -12,7 +12,6 @@ PACKAGE = Path(__file__).resolve().parent.parent / "perfrun"
 LAYERS = (
     {"errors", "analysis.directions", "worker.segments", "checks.check", "checks.sysfs"},
     {
-        "analysis.directions",
         "analysis.stats",
         "archives",
         "checks.distribution",
@@ -110,7 +109,7 @@ LAYERS = (
     {"launchers.harness_mark", "launchers.engine_traits", "launchers.container"},
     {"store.address", "store.schema", "store.folders", "store.identity"},
     {"store.connection", "store.extraction", "store.query"},
-    {"store.writing"},
+    {"store.reading", "store.writing"},
     {"store.index"},
     {"launchers.container_service"},
     {"launchers.containers"},

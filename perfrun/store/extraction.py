@@ -200,12 +200,14 @@ class _Metrics:
         reports = rows(own.get("reports"))
         first = text(reports[0].get("name")) if reports else ""
         self._report(result, "", _stated(series, first))
+        self._throughput("", reports[0] if reports else {})
         for number, report in enumerate(reports[1:], 2):
             name = text(report.get("name"))
             prefix = f"{name.rpartition('.')[2] or 'report'}/"
             if f"{prefix}wall_time" in self.measurements:
                 prefix = f"{prefix[:-1]}#{number}/"
             self._report(report, prefix, _stated(series, name))
+            self._throughput(prefix, report)
         for one in series:
             if one.get("report") is None:
                 self._unreported(one)
@@ -221,6 +223,10 @@ class _Metrics:
             self._add(f"{prefix}{name}", metric.get("value"), *stated.get(name, ("", "")))
         for extra in rows(report.get("extras")):
             self._extra(prefix, text(extra.get("name")), extra.get("value"))
+
+    def _throughput(self, prefix: str, report: Mapping[str, Any]) -> None:
+        if report.get("throughput") != 0:  # which is what a report has that says nothing of it
+            self._add(f"{prefix}throughput", report.get("throughput"))
 
     def _extra(self, prefix: str, name: str, value: Any) -> None:
         """An extra is a metric when its name says which way is better, as examples_per_second."""

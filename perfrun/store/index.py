@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from perfrun.store import query
+from perfrun.store import reading
 from perfrun.store.address import Address
 from perfrun.store.connection import Database
 from perfrun.store.extraction import BadSummary, Record, parse
@@ -80,7 +80,7 @@ class Store:
         `since` (inclusive) and `until` (exclusive) are seconds since the epoch.
         """
         with self._database.reading() as connection:
-            found = query.read_series(
+            found = reading.read_series(
                 connection, self._root, method=method, metric=metric, since=since, until=until
             )
             return iter(list(found))  # so that no transaction stays open while they are used
@@ -88,17 +88,17 @@ class Store:
     def trials(self, selector: Selector | None = None) -> Iterator[Trial]:
         """The chosen trials by time, those that failed too."""
         with self._database.reading() as connection:
-            return iter(list(query.read_trials(connection, self._root, selector or Selector())))
+            return iter(list(reading.read_trials(connection, self._root, selector or Selector())))
 
     def bad_files(self) -> tuple[BadFile, ...]:
         """The summaries that could not be read when they were last looked at."""
         with self._database.reading() as connection:
-            return query.read_bad_files(connection, self._root)
+            return reading.read_bad_files(connection, self._root)
 
     def counts(self) -> Counts:
         """How much the index holds."""
         with self._database.reading() as connection:
-            return query.read_counts(connection)
+            return reading.read_counts(connection)
 
     def _take(self, scans: Sequence[Scan]) -> Refreshed:
         found = {path: one for part in scans for path, one in part.found.items()}

@@ -88,12 +88,19 @@ def test_unit_and_direction_come_from_the_series_that_was_reported() -> None:
 
 def test_further_reports_and_unreported_series_keep_their_names() -> None:
     reports = [
-        {"name": f"Cases.{name}", "wall_time": number, "metrics": [], "extras": []}
+        {
+            "name": f"Cases.{name}",
+            "wall_time": number,
+            "throughput": 10.0 if name == "ok" else 0.0,
+            "metrics": [],
+            "extras": [],
+        }
         for number, name in enumerate(("ok", "second", "second"), 1)
     ]
     own = {"reports": reports, "series": [series(None, "warm")]}
     assert values(extract(perfrun_summary(own=own))) == {
         "wall_time": 1.5,
+        "throughput": 10.0,
         "second/wall_time": 2,
         "second#3/wall_time": 3,
         "warm/images_per_second": 7.0,
