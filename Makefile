@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 METHODS ?= benchmarks.torch.efficientnet.EfficientNetB0.inference
 TRIALS ?= 3
+JOBS ?= 2
 
 .PHONY: help
 help: ## Print the targets
@@ -19,7 +20,7 @@ run: $(VENV)/ready .envs/torch/ready ## Run EfficientNet-B0 inference in PyTorch
 test: $(VENV)/test-ready .envs/torch/ready .envs/tensorflow/ready ## Install what the tests need and run them
 	PERFRUN_TEST_TORCH_PYTHON="$(CURDIR)/.envs/torch/bin/python" \
 	PERFRUN_TEST_TENSORFLOW_PYTHON="$(CURDIR)/.envs/tensorflow/bin/python" \
-	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(VENV)/test-ready ## ruff and mypy

@@ -11,6 +11,21 @@ import postgres
 import pytest
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where tests run side by side (`make test`), those of the engines go to one process.
+
+    They build each image once a process, and some look at all containers of an engine.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "engines" if nodeid.startswith("tests/docker/") else nodeid
+
+    return Scheduling(config, log)
+
+
 @pytest.fixture(autouse=True)
 def no_home_and_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make touching the home directory, or any host but this one, an error."""
