@@ -52,7 +52,7 @@ RUN --mount=type=bind,source=scripts/site,target=/run/build/site \
     export PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1; \
     lock=/run/build/site/perfrun.txt; \
     if [ -f $lock ]; then export PIP_CONSTRAINT=$lock; fi; \
-    touch /opt/perfrun/src/README.md && \
+    touch /opt/perfrun/src/README.md && mkdir /opt/perfrun/src/benchmarks && \
     "$(readlink /opt/python/perfrun)" -m venv /opt/perfrun && \
     /opt/perfrun/bin/python -m pip install --editable /opt/perfrun/src
 

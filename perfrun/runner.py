@@ -17,6 +17,7 @@ from perfrun.errors import UsageError
 from perfrun.interruption import Interruption
 from perfrun.journal import Journal, Past, unfinished
 from perfrun.launchers.choice import make_launcher
+from perfrun.launchers.contract import SHIPPED
 from perfrun.plan import RunPlan
 from perfrun.probes.machine import machine
 from perfrun.results import RunResult
@@ -112,8 +113,7 @@ def import_paths(plan: RunPlan) -> Paths:
                 f"{', '.join(there) or 'nothing'}"
             )
         first.append(str(path))
-    shipped = PACKAGE.parent / "benchmarks"
-    last = (str(PACKAGE.parent),) if shipped.is_dir() else ()
+    last = (str(SHIPPED),) if (SHIPPED / "benchmarks").is_dir() else ()
     return Paths(first=tuple(first), last=last)
 
 

@@ -38,12 +38,23 @@ class Container:
     """One running container and what its supervisor has said."""
 
     def __init__(
-        self, engine: DockerEngine, arguments: Mapping[str, Any], host: Mapping[str, Any]
+        self,
+        engine: DockerEngine,
+        arguments: Mapping[str, Any],
+        host: Mapping[str, Any],
+        volumes: tuple[str, ...] = (),
     ) -> None:
-        """Create and start it. Raises ContainerError, and leaves nothing then."""
+        """Create and start it. Raises ContainerError, and leaves nothing then.
+
+        `volumes` are those that end with it.
+        """
         begin = time.perf_counter()
-        self._engine = engine
-        self.id, self.warnings = engine.create(arguments, host)
+        self._engine, self._volumes = engine, volumes
+        try:
+            self.id, self.warnings = engine.create(arguments, host)
+        except ContainerError:
+            self._remove_volumes()
+            raise
         try:
             self._streams = engine.attach(self.id)
             engine.start(self.id)
@@ -51,6 +62,7 @@ class Container:
         except ContainerError:
             with contextlib.suppress(ContainerError):
                 engine.remove(self.id)
+            self._remove_volumes()
             raise
         self._init = _pidfd(self.init_pid)
         self._init_ended_at: float | None = None
@@ -127,9 +139,15 @@ class Container:
             if self._init is not None:
                 with contextlib.suppress(OSError):
                     signal.pidfd_send_signal(self._init, signal.SIGKILL)
+        self._remove_volumes()
         if self._init is not None:
             os.close(self._init)
             self._init = None
+
+    def _remove_volumes(self) -> None:
+        for name in self._volumes:
+            with contextlib.suppress(ContainerError):
+                self._engine.remove_volume(name)
 
 
 class ContainerProcess:

@@ -14,7 +14,7 @@ from perfrun.gpu_support import read_gpu_support
 from perfrun.launchers import sandbox
 from perfrun.launchers.container import Container, ContainerProcess
 from perfrun.launchers.container_service import ContainerService, write_order
-from perfrun.launchers.contract import ENTRY, WORKER
+from perfrun.launchers.contract import ENTRY, SHIPPED, WORKER
 from perfrun.launchers.docker_engine import ContainerError, DockerEngine, ImageMissingError, connect
 from perfrun.launchers.engine_traits import (
     engine_facts,
@@ -135,11 +135,12 @@ class ContainerLauncher:
         arguments = sandbox.container_arguments(
             self._image_id, command, self._user, self._labels, folder
         )
+        volumes = sandbox.named_volumes(self._volumes, binds)
         host = sandbox.host_arguments(
-            self._asked, self._traits, self._user, binds, self._volumes, network=network
+            *(self._asked, self._traits, self._user, binds, volumes, self._labels), network=network
         )
         try:
-            return Container(self._engine, arguments, host)
+            return Container(self._engine, arguments, host, tuple(volumes))
         except ImageMissingError:
             raise ContainerError(f"the image {self._asked.image} has been removed") from None
 
@@ -156,11 +157,10 @@ def folders_of(workspace_code: Path, root_data_dir: str) -> tuple[Bind, ...]:
     data = Path(root_data_dir)
     if data == Path("/"):
         raise UsageError("--root_data_dir=/ would show this whole host to the container")
-    shipped = WORKER.parent.parent / "benchmarks"
     return (
         Bind(path=WORKER),
         Bind(path=WORKER.parent / "__init__.py"),
-        Bind(path=shipped),
+        Bind(path=SHIPPED / "benchmarks"),
         Bind(path=workspace_code),
         *((Bind(path=data),) if data.is_absolute() else ()),
     )

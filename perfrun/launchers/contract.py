@@ -13,6 +13,9 @@ from typing import Any, Protocol
 
 WORKER = Path(__file__).resolve().parent.parent / "worker"
 ENTRY = WORKER / "entry.py"
+# The folder that holds `benchmarks/`: a checkout's root, or one of an installed package's own.
+_INSTALLED = WORKER.parent / "shipped"
+SHIPPED = _INSTALLED if _INSTALLED.is_dir() else WORKER.parent.parent
 ORDER = "order.json"
 REPORT = "exit.json"  # how the worker ended, when a supervisor inside a container writes it
 TERM_GRACE_S = 2.0  # between SIGTERM and the dump

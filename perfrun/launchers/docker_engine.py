@@ -111,6 +111,16 @@ class DockerEngine:
                 if error.status_code != 409:  # its removal is already going on
                     raise
 
+    def remove_volume(self, name: str) -> None:
+        """Remove a volume that no container uses any more; it may be gone already."""
+        with _told(), contextlib.suppress(docker.errors.NotFound):
+            self._client.remove_volume(name)
+
+    def labelled_volumes(self, label: str) -> list[dict[str, Any]]:
+        """All volumes that carry a label: Name and Labels."""
+        with _told():
+            return list(self._client.volumes(filters={"label": [label]})["Volumes"] or ())
+
     def labelled(self, label: str) -> list[dict[str, Any]]:
         """All containers, stopped ones too, that carry a label: Id and Labels."""
         with _told():

@@ -23,6 +23,10 @@ class Containers(Protocol):
 
     def remove(self, container: str) -> None: ...
 
+    def labelled_volumes(self, label: str) -> list[dict[str, Any]]: ...
+
+    def remove_volume(self, name: str) -> None: ...
+
 
 def harness_labels(run_id: str) -> dict[str, str]:
     """What marks a container as this harness's."""
@@ -52,7 +56,7 @@ def is_stray(labels: Mapping[str, str]) -> bool:
 
 
 def remove_strays(engine: Containers, notify: Callable[[str], None]) -> int:
-    """Remove the containers of killed harnesses, and only those; return how many there were."""
+    """Remove what killed harnesses left, and only that; return how many containers there were."""
     removed = 0
     for container in engine.labelled(RUN_ID):
         labels = container.get("Labels") or {}
@@ -65,6 +69,10 @@ def remove_strays(engine: Containers, notify: Callable[[str], None]) -> int:
                 f"removed container {container['Id'][:12]}, left behind by run {labels[RUN_ID]} "
                 "whose perfrun was killed"
             )
+    for volume in engine.labelled_volumes(RUN_ID):
+        if is_stray(volume.get("Labels") or {}):
+            with contextlib.suppress(OSError):
+                engine.remove_volume(volume["Name"])
     return removed
 
 

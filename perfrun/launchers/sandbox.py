@@ -6,6 +6,8 @@ that cannot be written, and of the host only the folders that the trial needs, a
 
 from __future__ import annotations
 
+import os.path
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +68,17 @@ def existing_binds(binds: Sequence[Bind]) -> tuple[Bind, ...]:
     return tuple(Bind(path=path, writable=path in writable) for path in paths if path.exists())
 
 
+def named_volumes(declared: Sequence[str], binds: Sequence[Bind]) -> dict[str, str]:
+    """Name to path of what the image declares as volumes.
+
+    As the engine makes them they would be places to write to, and it takes only those that have a
+    name as read-only. It fills them with what the image has there.
+    """
+    taken = {*TMPFS, *(str(bind.path) for bind in existing_binds(binds))}
+    paths = {os.path.normpath(path) for path in declared} - taken
+    return {f"perfrun-{uuid.uuid4().hex}": path for path in sorted(paths)}
+
+
 def container_arguments(
     image_id: str,
     command: Sequence[str],
@@ -94,7 +107,8 @@ def host_arguments(
     traits: EngineTraits,
     user: User,
     binds: Sequence[Bind],
-    volumes: Sequence[str],
+    volumes: Mapping[str, str],
+    labels: Mapping[str, str],
     *,
     network: str,
 ) -> dict[str, Any]:
@@ -105,8 +119,10 @@ def host_arguments(
         Mount(target=str(b.path), source=str(b.path), type="bind", read_only=not b.writable)
         for b in existing_binds(binds)
     ]
-    # What the image declares as a volume would be one more place to write to.
-    mounts += [Mount(target=path, source=None, type="volume", read_only=True) for path in volumes]
+    mounts += [
+        Mount(target=path, source=name, type="volume", read_only=True, labels=dict(labels))
+        for name, path in volumes.items()
+    ]
     arguments: dict[str, Any] = {
         "init": True,
         "network_mode": network,

@@ -442,6 +442,43 @@ def test_an_image_without_python_is_refused_with_what_to_do(world: World, tmp_pa
         subprocess.run(["docker", "image", "rm", name], check=True, capture_output=True)
 
 
+@pytest.fixture
+def vendors_image(site: Site) -> Iterator[str]:
+    """An image as others make them: a user, an entry point, a folder and volumes of its own."""
+    name, maker = "perfrun-test/vendor", f"perfrun-test-vendor-{os.getpid()}"
+    fill = "mkdir -m 777 /kept && echo baked in > /kept/file"
+    site.user.docker("run", "--name", maker, site.base_image, "sh", "-c", fill)
+    changes = (
+        'VOLUME ["/kept", "/tmp"]', 'ENTRYPOINT ["/bin/false"]', "USER 999:999", "WORKDIR /kept",
+        "ENV VENDOR=theirs",
+    )  # fmt: skip
+    words = [word for change in changes for word in ("--change", change)]
+    site.user.docker("commit", *words, maker, name)
+    site.user.docker("rm", maker)
+    yield name
+    site.user.docker("image", "rm", name)
+
+
+@both_engines
+def test_a_vendors_image_runs_and_its_volumes_are_there_to_be_read(
+    world: World, vendors_image: str, site: Site
+) -> None:
+    world.write("""
+        class Cases(Benchmark):
+            def looks(self):
+                with open("/tmp/mine", "w") as file:
+                    file.write(os.environ["VENDOR"])
+                print(open("/kept/file").read(), flush=True)
+                open("/kept/file", "w")
+    """)
+    done = world.run(f"--image={vendors_image}", "--format=json", methods=f"{CASES}.looks")
+    assert done.statuses == ["failed"], done.stderr
+    assert "Read-only file system: '/kept/file'" in outcome(done.summaries()[0])[1]
+    log = Path(done.results[0]["summary"]).with_name("stdout.log")
+    assert log.read_text() == "baked in\n\n"
+    assert site.user.docker("volume", "ls", "-q", "--filter", "label=perfrun.run_id") == ""
+
+
 def test_an_engine_that_is_not_there_or_not_here_is_refused(world: World, image: str) -> None:
     done = world.run(image, methods=NOOP, DOCKER_HOST="unix:///no/such.sock")
     assert (done.code, len(done.stderr.splitlines())) == (2, 1)

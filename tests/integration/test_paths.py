@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -302,3 +303,29 @@ def test_the_workspace_is_below_the_current_folder_unless_named(world: World) ->
     )  # fmt: skip
     assert done.returncode == 0
     assert len(list((world.folder / "workspace" / "output").glob("*/perfzero_summary.json"))) == 1
+
+
+def test_an_installed_perfrun_brings_the_shipped_benchmarks_and_nothing_beside_them(
+    tmp_path: Path,
+) -> None:
+    """As `pip install .` lays it out, next to somebody else's package of the same name."""
+    site = tmp_path / "site-packages"
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (place,) = re.findall(r'^"benchmarks" = "(.+)"$', project, re.MULTILINE)
+    shutil.copytree(ROOT / "perfrun", site / "perfrun")
+    shutil.copytree(ROOT / "benchmarks", site / place)
+    (site / "benchmarks").mkdir()
+    (site / "benchmarks" / "__init__.py").write_text("raise SystemExit('somebody else's')\n")
+    world = World(tmp_path, entry=str(site / "perfrun" / "benchmark.py"))
+    world.write("""
+        class Cases(Benchmark):
+            def path(self):
+                print(*sys.path, sep="\\n")
+    """)
+    noop = "benchmarks.python.calibration.Calibration.noop"
+    done = world.run("--format=json", methods=f"{noop},pkg.cases.Cases.path")
+    assert done.statuses == ["passed", "passed"], done.stderr
+    printed = Path(done.results[1]["summary"]).with_name("stdout.log").read_text().splitlines()
+    assert [line for line in printed if line.startswith(str(site))] == [
+        str(site / "perfrun/shipped")
+    ]

@@ -19,6 +19,13 @@ class Engine:
     def labelled(self, label: str) -> list[dict[str, Any]]:
         return [each for each in self._containers if label in each["Labels"]]
 
+    def labelled_volumes(self, label: str) -> list[dict[str, Any]]:
+        found = self.labelled(label)
+        return [{"Name": f"volume of {each['Id']}", "Labels": each["Labels"]} for each in found]
+
+    def remove_volume(self, name: str) -> None:
+        self.removed.append(name)
+
     def remove(self, container: str) -> None:
         if container == "id1":
             raise OSError("it is being removed by another perfrun")
@@ -52,5 +59,5 @@ def test_strays_are_removed_and_said_and_a_race_for_one_is_no_error() -> None:
     engine = Engine(gone, gone, harness_labels("alive"), {"other": "label"})
     said: list[str] = []
     assert remove_strays(engine, said.append) == 1
-    assert engine.removed == ["id0"]
+    assert engine.removed == ["id0", "volume of id0", "volume of id1"]
     assert said == ["removed container id0, left behind by run 20260101-1 whose perfrun was killed"]

@@ -21,6 +21,7 @@ from perfrun.launchers.sandbox import (
     container_arguments,
     existing_binds,
     host_arguments,
+    named_volumes,
     refused_limits,
 )
 
@@ -44,7 +45,7 @@ def host(
     asked: Containment | None = None, traits: EngineTraits = ABLE, **more: Any
 ) -> dict[str, Any]:
     asked = asked or Containment(image="i")
-    arguments = {"binds": (), "volumes": (), "network": asked.network, **more}
+    arguments = {"binds": (), "volumes": {}, "labels": {}, "network": asked.network, **more}
     return host_arguments(asked, traits, USER, **arguments)
 
 
@@ -103,13 +104,22 @@ def test_only_folders_that_are_there_are_mounted_and_only_one_is_writable(tmp_pa
         Bind(path=tmp_path / "a,b:c"),
         Bind(path=tmp_path / "out", writable=True),
     )
-    mounts = host(binds=binds, volumes=["/data"])["mounts"]
+    mounts = host(binds=binds, volumes={"perfrun-1": "/data"}, labels={"a": "b"})["mounts"]
     assert [(m["Source"], m["ReadOnly"]) for m in mounts] == [
         (str(tmp_path / "a,b:c"), True),
         (str(tmp_path / "out"), False),
-        (None, True),
+        ("perfrun-1", True),
     ]
     assert [m["Target"] for m in mounts[:2]] == [m["Source"] for m in mounts[:2]]
+    assert mounts[2]["Target"] == "/data"
+    assert mounts[2]["VolumeOptions"]["Labels"] == {"a": "b"}
+
+
+def test_a_volume_of_the_image_gives_way_to_what_is_mounted_there(tmp_path: Path) -> None:
+    declared = ["/tmp", "/var/tmp/", str(tmp_path), "/data/", "/data"]
+    found = named_volumes(declared, [Bind(path=tmp_path)])
+    assert list(found.values()) == ["/data"]
+    assert found.keys() != named_volumes(declared, ()).keys()
 
 
 def test_the_harness_and_its_libraries_are_not_among_the_folders(tmp_path: Path) -> None:
