@@ -27,6 +27,7 @@ _DEVICE = re.compile(r"[\w./:=-]+", re.ASCII)
 _LEAST_MEMORY = 6 * 2**20  # the engine takes no less
 DEFAULT_SHM_BYTES = 2 * 2**30  # the engine's own 64 MiB are too little for data loaders
 DEFAULT_PIDS = 4096
+_MOST_PIDS = 2**22  # the kernel's PID_MAX_LIMIT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +146,6 @@ def _gpus(text: str | None) -> str | None:
 def _pids(text: str | None) -> int:
     if not text:
         return DEFAULT_PIDS
-    if not text.isdecimal() or int(text) < 16:
-        raise UsageError(f"--pids_limit={text}: must be a whole number from 16 on")
+    if not text.isdecimal() or not 16 <= int(text) <= _MOST_PIDS:
+        raise UsageError(f"--pids_limit={text}: must be a whole number from 16 to {_MOST_PIDS}")
     return int(text)

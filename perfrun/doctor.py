@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from perfrun.checks import software
 from perfrun.checks.check import Check, Presence
 from perfrun.checks.devices import device_checks
-from perfrun.checks.engines import ask_docker, engine_checks
+from perfrun.checks.engines import ask_docker, engine_checks, image
 from perfrun.checks.processor import processor_checks
 from perfrun.checks.storage import storage_checks
 from perfrun.checks.sysfs import Sysfs
@@ -65,6 +65,8 @@ def needs(plan: RunPlan, asked: Sequence[str]) -> frozenset[str]:
     needed = {name for kind in asked for name in NEEDS[kind]}
     if plan.repos:
         needed.add("git")
+    if plan.container:
+        needed.add("image")
     if plan.container and plan.container.gpus:
         needed.add("gpu")
     if "gpu" in needed and "engine" in needed:
@@ -89,6 +91,7 @@ def examine(plan: RunPlan, sysfs: Sysfs | None = None) -> tuple[Check, ...]:
             *of_machine,
             *of_system,
             *engine_checks(tree, said),
+            *((image(plan.container.image, said),) if plan.container else ()),
             *device_checks(tree, said, devices),
         )
 

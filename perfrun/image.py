@@ -49,7 +49,9 @@ def harness_arguments(checkout: Path) -> dict[str, str]:
 
     def ask(*words: str) -> str:
         # The checkout may belong to whoever called sudo.
-        argv = ("git", "-C", str(checkout), "-c", "safe.directory=*", *words)
+        # And the index stays theirs: `status` would write it anew.
+        whose = ("--no-optional-locks", "-C", str(checkout), "-c", "safe.directory=*")
+        argv = ("git", *whose, *words)
         try:
             return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
         except OSError:

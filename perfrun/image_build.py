@@ -32,6 +32,8 @@ LOCK_VARIABLE = "PERFRUN_LOCK"
 CONTEXT_TO_COME = "{the context}"
 # What the scripts of a build say when they give up, behind BuildKit's step number and seconds.
 LAST_WORDS = re.compile(r"^(?:#\d+ +)?(?:\d+\.\d+ )?(?:perfrun|install_framework): (.+)$")
+# What the engine itself says then, as of a base image that it cannot fetch: only the inmost reason.
+ENGINES_WORDS = re.compile(r"^(?:ERROR: )?failed to solve: (?:.*failed to do request: )?(.+)$")
 
 
 class BuildError(PerfrunError):
@@ -195,11 +197,12 @@ def _run(command: Command, tag: str) -> None:
         assert process.stdout is not None
         with process.stdin:
             process.stdin.write(command.stdin)
-        last_words = ""
+        last_words = engines_words = ""
         for line in process.stdout:
             sys.stderr.write(line)
-            found = LAST_WORDS.match(line)
+            found, engines = LAST_WORDS.match(line), ENGINES_WORDS.match(line)
             last_words = found[1].strip() if found else last_words
+            engines_words = engines[1].strip() if engines else engines_words
     if process.returncode:
-        why = f"docker ended with {process.returncode}"
-        raise BuildError(f"image {tag} was not built: {last_words or why}")
+        why = last_words or engines_words or f"docker ended with {process.returncode}"
+        raise BuildError(f"image {tag} was not built: {why}")

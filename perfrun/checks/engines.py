@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -114,6 +115,27 @@ def _no_engine(sysfs: Sysfs, said: Said) -> tuple[str, str | None]:
     elif socket is not None:
         mend = f"export DOCKER_HOST=unix://{socket}"
     return lines[-1].strip(), mend
+
+
+def image(name: str, said: Said) -> Check:
+    """Whether the engine has the image that the trials are to run in."""
+    fits: bool | None = None
+    value = None
+    is_ours = name.startswith("perfrun/")  # which no registry has
+    getting = "python3 setup.py --docker_tag" if is_ours else "docker pull"
+    if said.info:
+        found, complaint = _docker("image", "inspect", "--format", "{{.Id}}", name)
+        # Any other complaint, as of an engine that has just gone, is no answer.
+        fits = True if found else (False if "o such image" in complaint else None)
+        value = found.strip()[:19] or (complaint.strip().splitlines() or [None])[-1]
+    return Check(
+        name="image",
+        wanted=f"image {name}",
+        presence=presence(fits),
+        value=value,
+        why="trials run in it; a run pulls it if it can, and ends at once if it cannot",
+        mend=f"{getting} {shlex.quote(name)}" if fits is False else None,
+    )
 
 
 def compose(sysfs: Sysfs, said: Said) -> Check:

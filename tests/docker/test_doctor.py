@@ -41,3 +41,13 @@ def test_in_a_container_it_says_so_and_what_it_cannot_tell(base_image: str) -> N
     found = checks(json.dumps(json.loads(done.stdout)))
     assert found["in_container"]["value"] == "in Docker"
     assert found["engine"]["status"] == "missing"
+
+
+def test_the_image_of_the_trials_is_looked_for(
+    engine: str, base_image: str, tmp_path: Path
+) -> None:
+    for name, code in ((base_image, 0), ("perfrun-test/no-such-image", 1)):
+        done = World(tmp_path).run("doctor", f"--image={name}", "--format=json", HOME=str(tmp_path))
+        assert done.code == code, done.stderr
+        found = checks(done.stdout)["image"]
+        assert (found["status"], found["needed"]) == ("missing" if code else "found", True)

@@ -249,3 +249,27 @@ def test_the_frameworks_of_the_environment_are_named() -> None:
     assert software.python(found, None).value == "3.11.7, torch 2.13.0, jax 0.4"
     assert software.python(Environment(python={"version": "3.8.1"}), None).presence is FOUND
     assert software.python(None, "does not start").presence is MISSING
+
+
+def test_the_image_of_the_trials_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Said(has_client=True, info=ROOTLESS)
+    script = """
+        case $5 in
+            ours) echo sha256:0123456789abcdef0123;;
+            *gone) echo "Error: No such image: gone" >&2; exit 1;;
+            *) echo "Cannot connect to the Docker daemon" >&2; exit 1;;
+        esac
+    """
+    fake_docker(tmp_path, monkeypatch, script)
+    found = [engines.image(name, there) for name in ("ours", "gone", "no answer")]
+    assert [each.presence for each in found] == [FOUND, MISSING, UNKNOWN]
+    assert [each.value for each in found] == [
+        "sha256:0123456789ab",
+        "Error: No such image: gone",
+        "Cannot connect to the Docker daemon",
+    ]
+    assert [each.mend for each in found] == [None, "docker pull gone", None]
+    assert engines.image("ours", NOBODY).presence is UNKNOWN
+    assert engines.image("perfrun/gone", there).mend == "python3 setup.py --docker_tag perfrun/gone"

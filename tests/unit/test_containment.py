@@ -70,8 +70,9 @@ def test_all_of_it_is_parsed_once() -> None:
         ("shm_size", "-1", "not a size"),
         ("gpus", "0", "must be all"),
         ("gpus", "a b", "must be all"),
-        ("pids_limit", "3", "from 16 on"),
-        ("pids_limit", "-1", "from 16 on"),
+        ("pids_limit", "3", "from 16 to 4194304"),
+        ("pids_limit", "-1", "from 16 to 4194304"),
+        ("pids_limit", "99999999999", "from 16 to 4194304"),
     ],
 )
 def test_what_cannot_be_right_is_one_line(flag: str, text: str, words: str) -> None:

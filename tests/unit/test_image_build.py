@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from perfrun.engine import Builder
 from perfrun.image_build import (
+    ENGINES_WORDS,
     LAST_WORDS,
     Command,
     build_command,
@@ -189,5 +190,26 @@ def test_a_dry_run_with_local_files_makes_the_context_and_takes_it_away(
 )
 def test_the_last_words_of_a_build_are_found_in_its_progress(line: str, why: str | None) -> None:
     found = LAST_WORDS.match(line)
+
+    assert (found[1] if found else None) == why
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (
+            "failed to solve: rpc error: failed to do request: Head https://r/v2/x: no such host\n",
+            "Head https://r/v2/x: no such host",
+        ),
+        (
+            "ERROR: failed to solve: x: failed to resolve source metadata for x: not found\n",
+            "x: failed to resolve source metadata for x: not found",
+        ),
+        ("ERROR: failed to solve: x:1: not found\n", "x:1: not found"),
+        ("#4 [1/12] FROM x:1\n", None),
+    ],
+)
+def test_what_the_engine_itself_says_is_told_without_its_trail(line: str, why: str | None) -> None:
+    found = ENGINES_WORDS.match(line)
 
     assert (found[1] if found else None) == why
