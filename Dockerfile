@@ -72,8 +72,9 @@ ARG harness_url=
 ARG harness_branch=
 ARG harness_hash=
 ARG harness_modified=
-RUN --mount=type=bind,source=scripts/container/record_image.py,target=/run/build/record_image.py \
-    /opt/perfrun/bin/python -I /run/build/record_image.py /opt/perfrun/image.json \
+RUN --mount=type=bind,target=/run/build/checkout \
+    /opt/perfrun/bin/python -I /run/build/checkout/scripts/container/record_image.py \
+        /opt/perfrun/image.json /run/build/checkout/.git \
         "framework=$framework" "framework_version=$framework_version" \
         "framework_pip_spec=$framework_pip_spec" "extra_pip_specs=$extra_pip_specs" \
         "base_image=$base_image" "python_version=$python_version" "device=$device" \

@@ -127,7 +127,7 @@ def image(name: str, said: Said) -> Check:
         found, complaint = _docker("image", "inspect", "--format", "{{.Id}}", name)
         # Any other complaint, as of an engine that has just gone, is no answer.
         fits = True if found else (False if "o such image" in complaint else None)
-        value = found.strip()[:19] or (complaint.strip().splitlines() or [None])[-1]
+        value = found.strip()[:19] or (complaint.strip().splitlines() or ["no answer"])[-1]
     return Check(
         name="image",
         wanted=f"image {name}",

@@ -1,10 +1,11 @@
-"""Writes down what an image was built from: `record_image.py FILE key=value...`.
+"""Writes down what an image was built from: `record_image.py FILE GIT_FOLDER key=value...`.
 
 Run by the Dockerfile. The file is a JSON object: the build arguments as given (an empty one is
-null), `harness_info` with url, branch and hash of perfrun's own checkout (empty when it was not
-told), and for the framework's environment and perfrun's own the version of Python and, under
-`distributions`, name and version of everything installed. perfrun copies the file into every
-summary made inside the image; `setup.py --lock` builds such an image again from it.
+null), `harness_info` with url, branch and hash of perfrun's own checkout (where the build was not
+told, as Compose's is not: branch and hash as the git folder has them, if there is one), and for the
+framework's environment and perfrun's own the version of Python and, under `distributions`, name and
+version of everything installed. perfrun copies the file into every summary made inside the image;
+`setup.py --lock` builds such an image again from it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 
 ENVIRONMENTS = {"framework": "/opt/framework/bin/python", "perfrun": "/opt/perfrun/bin/python"}
+REFERENCE, HEADS = "ref: ", "refs/heads/"
 HARNESS = {"harness_url": "url", "harness_branch": "branch", "harness_hash": "hash"}
 # Asked of each interpreter itself; `-I` keeps the folder this runs in out of the answer.
 LISTING = (
@@ -33,6 +35,29 @@ def describe(python: str) -> tuple[str, dict[str, str]]:
     return version, {name: found[name] for name in sorted(found, key=str.lower)}
 
 
+def read_commit(git: Path) -> dict[str, str]:
+    """Branch and hash that a git folder is at; {} where they cannot be read. Needs no git."""
+    try:
+        head = (git / "HEAD").read_text(encoding="utf-8").strip()
+        name = head[len(REFERENCE) :] if head.startswith(REFERENCE) else ""
+        commit = read_reference(git, name) if name else head
+    except (OSError, ValueError):
+        return {}
+    branch = name[len(HEADS) :] if name.startswith(HEADS) else name
+    return {"url": "", "branch": branch, "hash": commit} if commit else {}
+
+
+def read_reference(git: Path, name: str) -> str:
+    """The commit of a reference, loose or packed; empty for one that is not there."""
+    if (git / name).is_file():
+        return (git / name).read_text(encoding="utf-8").strip()
+    for line in (git / "packed-refs").read_text(encoding="utf-8").splitlines():
+        commit, _, packed = line.partition(" ")
+        if packed == name:
+            return commit
+    return ""
+
+
 def parse_facts(pairs: list[str]) -> dict[str, object]:
     """The build arguments as facts; those about perfrun's checkout apart, under PerfZero's keys."""
     facts: dict[str, object] = {}
@@ -48,8 +73,9 @@ def parse_facts(pairs: list[str]) -> dict[str, object]:
 
 
 def main() -> None:
-    target, *pairs = sys.argv[1:]
+    target, git, *pairs = sys.argv[1:]
     facts = parse_facts(pairs)
+    facts["harness_info"] = facts["harness_info"] or read_commit(Path(git))
     described = {name: describe(python) for name, python in ENVIRONMENTS.items()}
     facts["python"] = {name: version for name, (version, _) in described.items()}
     facts["distributions"] = {name: found for name, (_, found) in described.items()}
