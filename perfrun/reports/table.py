@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.document import Status, TrialResult
+from perfrun.estimates import observe, used_values
 from perfrun.findings.finding import Severity
 
 HEADINGS = ("method", "trials", "outcome", "grade", "wall time", "metrics", "peak memory", "folder")
 RIGHT_ALIGNED = ("trials", "wall time", "peak memory")
 OUTCOME = HEADINGS.index("outcome")
+_MORE = 1.02  # times the worker's memory: what the tree must have for a line of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,7 @@ def table_rows(results: Sequence[TrialResult]) -> tuple[Row, ...]:
             [grades(trials)],
             [wall_times(trials)],
             _shortened(metric_lines(trials)),
-            [peak_memory(trials)],
+            peak_memory(trials),
             folder_lines(trials),
         )
         rows.append(Row(cells=tuple(map(tuple, cells)), statuses=tuple(counts)))
@@ -93,7 +95,13 @@ def quality_line(result: TrialResult) -> str | None:
 
 
 def wall_times(trials: Sequence[TrialResult]) -> str:
-    """The reported wall times: one figure, or the median with the range."""
+    """The reported wall times: one figure, or the median with the range.
+
+    Where there are times to go by, of the trials that the statistics below the table use.
+    """
+    used = used_values([observe(trial.document) for trial in trials])
+    if used:
+        return _spread(used, "s")
     values = [trial.document["benchmark_result"]["wall_time"] for trial in trials]
     reported = [value for value in values if value != -1]
     numbers = _finite(reported)
@@ -149,11 +157,17 @@ def _bounds(metric: Mapping[str, Any]) -> str:
     return f" in [{'' if low is None else _number(low)}, {'' if high is None else _number(high)}]"
 
 
-def peak_memory(trials: Sequence[TrialResult]) -> str:
-    """The largest peak of resident memory over the trials, in MiB."""
-    peaks = [trial.document["process_info"].get("max_rss") for trial in trials]
-    known = [peak for peak in peaks if peak]
-    return f"{max(known) / 2**20:,.0f} MiB" if known else "-"
+def peak_memory(trials: Sequence[TrialResult]) -> list[str]:
+    """The largest peak of resident memory over the trials, and of the tree where that is more."""
+    worker, tree = (_largest(trials, key) for key in ("max_rss", "max_tree_pss"))
+    if not worker:
+        return ["-"]
+    own = f"{worker / 2**20:,.0f} MiB"
+    return [own, f"tree {tree / 2**20:,.0f} MiB"] if tree > _MORE * worker else [own]
+
+
+def _largest(trials: Sequence[TrialResult], key: str) -> float:
+    return max((trial.document["process_info"].get(key) or 0 for trial in trials), default=0)
 
 
 def folder_lines(trials: Sequence[TrialResult], most: int = 3) -> list[str]:

@@ -52,6 +52,13 @@ def test_disturbed_trials_count_only_when_most_were_disturbed() -> None:
     assert used_values([]) == ()
 
 
+def test_one_quiet_moment_on_a_busy_machine_does_not_throw_the_other_trials_away() -> None:
+    trials = [Observation(value=v, ran=True, disturbed=n > 0) for n, v in enumerate(VALUES)]
+    found = estimate("m.C.a", trials, stopped_by="max_trials", sequential=True)
+    assert (found.used, found.disturbed) == (len(VALUES), len(VALUES) - 1)
+    assert found.low_s is not None
+
+
 def test_one_trial_has_a_median_and_nothing_that_takes_more() -> None:
     found = of(2.0)
     assert (found.trials, found.used, found.median_s) == (1, 1, 2.0)

@@ -48,7 +48,11 @@ def result(
         document={
             "benchmark_result": {"wall_time": wall_time, "metrics": list(metrics)},
             "process_info": {} if max_rss is None else {"max_rss": max_rss},
-            "perfrun": {"outcome": {"reason": reason}, "notes": list(notes), "quality": quality},
+            "perfrun": {
+                "outcome": {"status": status.value, "reason": reason},
+                "notes": list(notes),
+                "quality": quality,
+            },
         },
     )
 
@@ -118,8 +122,22 @@ def test_metrics_of_several_trials_are_put_together_by_name() -> None:
 def test_peak_memory_is_the_largest_and_unknown_is_a_dash() -> None:
     mib = 2**20
     trials = [result(max_rss=1500 * mib), result(max_rss=200 * mib), result()]
-    assert peak_memory(trials) == "1,500 MiB"
-    assert peak_memory([result()]) == "-"
+    assert peak_memory(trials) == ["1,500 MiB"]
+    assert peak_memory([result()]) == ["-"]
+
+
+def test_a_process_tree_that_took_more_than_its_worker_is_shown() -> None:
+    trial = result(max_rss=100 * 2**20)
+    trial.document["process_info"]["max_tree_pss"] = 101 * 2**20
+    assert peak_memory([trial]) == ["100 MiB"]
+    trial.document["process_info"]["max_tree_pss"] = 400 * 2**20
+    assert peak_memory([trial]) == ["100 MiB", "tree 400 MiB"]
+
+
+def test_the_wall_time_is_that_of_the_trials_that_the_statistics_use() -> None:
+    quiet, loud = {"disturbed": False}, {"disturbed": True}
+    trials = [result(wall_time=v, quality=q) for v, q in ((1, quiet), (3, quiet), (9, loud))]
+    assert wall_times(trials) == "2 s (1..3)"
 
 
 def test_of_many_folders_some_are_shown_and_the_rest_counted() -> None:
