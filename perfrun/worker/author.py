@@ -93,6 +93,9 @@ class Benchmark:
         Raises what the step raises, ValueError or TypeError for an option that makes no sense, and
         RuntimeError when another measurement is running in this process.
         """
+        from perfrun.worker.options import check_step
+
+        check_step(step)
         with self.measuring(**options) as timer:
             timer.run(step)
         assert timer.measurement is not None

@@ -1,4 +1,4 @@
-"""The options of `Benchmark.measure`: their defaults, and what is refused."""
+"""What `Benchmark.measure` is given: options with their defaults, and what is refused."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from perfrun.worker.stopping import Limits
 from perfrun.worker.synchronise import Given
 
 _NAMES = "_perfrun_series_names"  # attribute of a benchmark: the names that are taken
+# Functions whose body does not run when they are called, by their flag (inspect.CO_*).
+_LAZY = {"a generator": 0x20, "a coroutine": 0x80, "an asynchronous generator": 0x200}
 
 
 def measuring(
@@ -77,6 +79,19 @@ def measuring(
         devices=devices,
         report=make_report,
     )
+
+
+def check_step(step: Any) -> None:
+    """Refuse what does no work when it is called: its time would look splendid."""
+    if not callable(step):
+        raise TypeError("the step is %r; it must be a function to call" % (step,))
+    flags = getattr(getattr(step, "__code__", None), "co_flags", 0)
+    for kind, bit in _LAZY.items():
+        if flags & bit:
+            raise TypeError(
+                "the step is %s: calling it only makes an object and runs nothing; "
+                "give a function that runs it to its end" % kind
+            )
 
 
 def _free(name: str, taken: Any) -> str:

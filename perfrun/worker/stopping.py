@@ -48,6 +48,8 @@ class Limits(NamedTuple):
         for name, least in (("iterations", 1), ("warmup", 0), ("block_size", 1)):
             if getattr(self, name) is not None:
                 _check_whole(name, getattr(self, name), least)
+        if self.block_size is not None and self.block_size > _LARGEST_BLOCK:
+            raise ValueError("block_size is %d; at most %d" % (self.block_size, _LARGEST_BLOCK))
         _check_whole("min_iterations", self.min_iterations, 1)
         _check_whole("max_iterations", self.max_iterations, 1)
         for name in ("precision", "min_time_s", "max_time_s"):

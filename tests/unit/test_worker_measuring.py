@@ -614,3 +614,34 @@ def test_importing_the_author_api_does_not_import_the_loop() -> None:
     )
     assert "measur" not in done.stdout
     assert "stopping" not in done.stdout
+
+
+async def _coroutine() -> None: ...
+
+
+def _generator() -> Any:
+    yield
+
+
+async def _asynchronous_generator() -> Any:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (5, "must be a function"),
+        (_coroutine, "a coroutine"),
+        (_generator, "a generator"),
+        (_asynchronous_generator, "an asynchronous generator"),
+    ],
+)
+def test_a_step_that_runs_nothing_when_it_is_called_is_refused(step: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        Benchmark().measure(step)
+    assert Benchmark().measure(bool, iterations=1, warmup=0).iterations == 1
+
+
+def test_a_block_that_would_never_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="block_size is 1000000000000; at most"):
+        Benchmark().measure(int, block_size=10**12)
