@@ -16,6 +16,7 @@ from perfrun.findings.span import Span
 OTHERS_WARNING_SHARE = 0.25
 # Of the CPU time wanted: half a per cent hides in the noise of most benchmarks, two do not.
 STEAL = Limits(warning=0.005, disturbed=0.02)
+STEAL_SLACK_S = 0.02  # two steps of its counter: one is 4 % of a trial of 0.12 s on two CPUs
 THROTTLED = Limits(disturbed=0.01)  # of the quota's periods, which are 0.1 s as a rule
 JUMP = Limits(disturbed=0.01)  # s; steps of clocks, not their slow correction, which both share
 SWAPPED = Limits(disturbed=1 << 20)  # bytes; less is a page or two of somebody who woke up
@@ -90,7 +91,9 @@ def _other_work(span: Span) -> Iterator[Finding]:
 def _held_back(span: Span) -> Iterator[Finding]:
     added = span.added
     wanted = (added.busy_s or 0.0) + (added.steal_s or 0.0)
-    stolen = added.steal_s / wanted if added.steal_s is not None and wanted > 0 else None
+    stolen = None
+    if added.steal_s is not None and wanted > 0:
+        stolen = max(0.0, added.steal_s - STEAL_SLACK_S) / wanted
     yield from beyond(
         "cpu_stolen",
         stolen,

@@ -21,6 +21,7 @@ RESOLUTION_STEPS = 1000  # of the clock, that an interval must have for 0.1 %
 # Tukey's outer fences (Exploratory Data Analysis, 1977): of normal noise 1 in 400,000 is beyond.
 FENCE = 3.0
 OUTLIERS_SHARE = 0.01  # more than one in a hundred is what the figures are made of
+OFF = 0.05  # of the median: a sleep is so even that what is nearer than this is beyond its fences
 _ENOUGH = 20  # fewer values have no quartiles to speak of
 
 
@@ -48,12 +49,13 @@ def _steadiness(one: Mapping[str, Any]) -> Iterator[Finding]:
     kind, count = found.get("kind"), one["statistics"]["count"]
     compiled = {k: v for k, v in (one.get("recompilations") or {}).items() if v}
     if compiled:
-        what = ", ".join(f"{count} x {name}" for name, count in compiled.items())
+        times = {name: n for name, n in compiled.items() if not name.endswith("_us")}
+        what = ", ".join(f"{n} x {name}" for name, n in (times or compiled).items())
         yield Finding(
             code="recompiled",
             severity=Severity.WARNING,
             text=f"{one['name']}: compiled while it was timed ({what})",
-            value=sum(compiled.values()),
+            value=sum(times.values()) if times else None,
             limit=0,
             unit="times",
             mend="fix the shapes, or a longer warm-up",
@@ -97,7 +99,7 @@ def _percentiles(one: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _outliers(one: Mapping[str, Any]) -> Iterator[Finding]:
-    """Values beyond the outer fences, of the part that the statistics are of."""
+    """Values beyond the outer fences and not near, of the part that the statistics are of."""
     start = (one.get("steadiness") or {}).get("steady_from") or 0
     every = one.get("times_every") or 1
     times = (one.get("times_s") or ())[math.ceil(start / every) :]
@@ -105,21 +107,28 @@ def _outliers(one: Mapping[str, Any]) -> Iterator[Finding]:
         return
     ordered = sorted(times)
     low, high = ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]
-    beyond = [
-        t for t in ordered if not low - FENCE * (high - low) <= t <= high + FENCE * (high - low)
-    ]
+    median = ordered[len(ordered) // 2]
+    reach = max(FENCE * (high - low), OFF * median)
+    beyond = [t for t in ordered if not low - reach <= t <= high + reach]
     share = len(beyond) / len(ordered)
     if beyond:
         yield Finding(
             code="outliers",
             severity=Severity.WARNING if share > OUTLIERS_SHARE else Severity.INFO,
             text=f"{one['name']}: {share:.1%} of the times are far from the others, "
-            f"up to {ordered[-1] / ordered[len(ordered) // 2]:.1f} times the median",
+            f"up to {_distance(beyond, median)}",
             value=share,
             limit=OUTLIERS_SHARE,
             unit="share",
             mend="look for interrupts, garbage collection and neighbours; the median is not moved",
         )
+
+
+def _distance(values: Sequence[float], median: float) -> str:
+    farthest = max(values, key=lambda value: abs(value - median))
+    if farthest >= 2 * median > 0:
+        return f"{farthest / median:.1f} times the median"
+    return f"{abs(farthest / median - 1):.0%} off the median" if median else f"{farthest:.2g} s"
 
 
 def _timer(one: Mapping[str, Any]) -> Iterator[Finding]:

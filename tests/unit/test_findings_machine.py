@@ -95,8 +95,8 @@ def test_a_quiet_machine_gives_no_findings() -> None:
     [
         (trial(added={"busy_s": 15.0}), "machine_loaded", "disturbed", 0.995, "0.99 of 4 CPUs"),
         (trial(added={"busy_s": 7.0}), "machine_loaded", "warning", 0.195, "0.20 of 4 CPUs"),
-        (trial(added={"steal_s": 1.0}), "cpu_stolen", "disturbed", 1 / 6, "16.7%"),
-        (trial(added={"steal_s": 0.05}), "cpu_stolen", "warning", 0.05 / 5.05, "1.0%"),
+        (trial(added={"steal_s": 1.0}), "cpu_stolen", "disturbed", 0.98 / 6, "16.3%"),
+        (trial(added={"steal_s": 0.05}), "cpu_stolen", "warning", 0.03 / 5.05, "0.6%"),
         (
             trial(snapshot={"cgroup": {"cpu_periods": 150, "throttled_periods": 25}}),
             "throttled",

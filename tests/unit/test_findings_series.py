@@ -133,6 +133,20 @@ def test_times_far_from_the_others_are_counted(outliers: int, severity: Severity
         assert "5.0 times the median" in findings[0].text
 
 
+def test_even_times_have_no_outliers_near_the_median() -> None:
+    times = [1.0, 1.0001] * 200
+    assert found(times_s=[*times, *[1.03] * 30]) == []
+    (finding,) = found(times_s=[*times, *[1.2] * 30])
+    assert "up to 20% off the median" in finding.text
+
+
+def test_a_time_that_counts_compilation_is_no_number_of_compilations() -> None:
+    counted = {"tf_function_traces": 3, "tf_graph_building_us": 644_206}
+    (finding,) = found(recompilations=counted)
+    assert (finding.value, finding.unit) == (3, "times")
+    assert "3 x tf_function_traces)" in finding.text
+
+
 def test_the_warm_up_is_no_outlier_of_the_steady_part() -> None:
     times = [9.0] * 40 + series()["times_s"]
     warm = {"kind": "warmup", "steady_from": 40, "steady": True}
