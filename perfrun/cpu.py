@@ -151,8 +151,17 @@ def _reasons(
         reasons["cgroup.throttled_s"] = (
             "the worker ran in no control group of the cpu controller but the root"
         )
+    if cgroup.get("cpu_pressure_s") is None:
+        reasons["cgroup.cpu_pressure_s"] = (
+            "control groups have pressure in version 2 only, and not the root"
+        )
     if machine is None:
         reasons["machine"] = "the machine was not watched"
-    elif machine.cpu_pressure_s is None:
+        return reasons
+    if machine.cpu_pressure_s is None:
         reasons["machine.cpu_pressure_s"] = "this kernel has no /proc/pressure"
+    if machine.thermal_throttles is None:
+        reasons["machine.thermal_throttles"] = (
+            "no processor of this machine counts them in /sys, as in most virtual machines"
+        )
     return reasons

@@ -101,7 +101,13 @@ def test_what_is_unknown_has_a_reason() -> None:
     assert cpu.machine is None
     assert cpu.others_busy_s is None
     assert cpu.max_percent is None
-    assert set(cpu.reasons) == {"trial", "method", "machine", "cgroup.throttled_s"}
+    assert set(cpu.reasons) == {
+        "trial",
+        "method",
+        "machine",
+        "cgroup.throttled_s",
+        "cgroup.cpu_pressure_s",
+    }
 
 
 @pytest.mark.parametrize(
