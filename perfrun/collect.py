@@ -135,10 +135,13 @@ def _status(
 ) -> tuple[Status, str | None]:
     error = left.record.get("error") or {}
     phase = left.record.get("phase", "start")
-    if end.stopped_for == "interrupt":
-        return Status.INTERRUPTED, f"interrupted during {phase}"
-    if end.stopped_for == "deadline":
-        return Status.TIMED_OUT, f"not finished after {timeout_s:g} s, during {phase}"
+    stopped = {
+        "interrupt": (Status.INTERRUPTED, f"interrupted during {phase}"),
+        "deadline": (Status.TIMED_OUT, f"not finished after {timeout_s or 0:g} s, during {phase}"),
+        "disk": (Status.FAILED, f"ended during {phase}: {end.disturbance}"),
+    }
+    if end.stopped_for in stopped:
+        return stopped[end.stopped_for]
     if left.complete and error.get("kind") == "exception":
         return Status.FAILED, f"{error['type']}: {error['message']}".splitlines()[0][:300]
     if left.complete and error.get("kind") == "exit":

@@ -96,6 +96,7 @@ LAYERS = (
     },
     {
         "launchers.contract",
+        "launchers.disk_guard",
         "launchers.sandbox",
         "launchers.docker_engine",
         "checks.software",

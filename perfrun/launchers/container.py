@@ -24,6 +24,7 @@ from perfrun.launchers.contract import (
     TERM_GRACE_S,
     Exit,
 )
+from perfrun.launchers.disk_guard import LOOK_EVERY_S, DiskGuard
 from perfrun.launchers.docker_engine import ContainerError, DockerEngine
 from perfrun.probes.tree_memory import descendants
 from perfrun.worker.files import OUTCOME
@@ -154,12 +155,20 @@ class ContainerProcess:
     """A trial's worker, running in a container."""
 
     def __init__(
-        self, container: Container, private: Path, prepared_s: float, *, no_cgroup: str | None
+        self,
+        container: Container,
+        folder: Path,
+        private: Path,
+        prepared_s: float,
+        *,
+        no_cgroup: str | None,
     ) -> None:
         self._container, self._private = container, private
         self._start_s = prepared_s + container.create_s
         self._no_cgroup, self.own_cgroup = no_cgroup, no_cgroup is None
         self._stopped_for: str | None = None
+        self._guard = DiskGuard(folder)
+        self._complaint: str | None = None  # of the guard
         limit = time.perf_counter() + START_LIMIT_S
         while container.worker is None and time.perf_counter() < limit:
             if container.listen(1.0):
@@ -178,8 +187,13 @@ class ContainerProcess:
         finished_at: float | None = None
         while not self._container.is_over:
             now = time.perf_counter()
-            pause = 1.0 if deadline is None else max(0.0, min(1.0, deadline - now))
-            if self._container.listen(pause):
+            left = LOOK_EVERY_S if deadline is None else max(0.0, deadline - now)
+            if self._container.listen(min(LOOK_EVERY_S, left)):
+                break
+            self._complaint = self._guard.complaint()
+            if self._complaint:
+                # At once: it goes on writing while it is asked to end.
+                self.kill("exit" if (self._private / OUTCOME).exists() else "disk")
                 break
             now = time.perf_counter()
             if deadline is not None and now >= deadline:
@@ -200,9 +214,9 @@ class ContainerProcess:
             if self._wait_for_end(grace_s):
                 return
 
-    def kill(self) -> None:
+    def kill(self, why: str = "interrupt") -> None:
         """End all of it at once."""
-        self._stopped_for = self._stopped_for or "interrupt"
+        self._stopped_for = self._stopped_for or why
         self._container.send(b"K")
         self._wait_for_end(KILL_GRACE_S)
 
@@ -239,7 +253,7 @@ class ContainerProcess:
             no_cgroup=self._no_cgroup,
             resources=report.get("resources"),
             container=facts,
-            disturbance=None if self._stopped_for else disturbance,
+            disturbance=self._complaint if self._stopped_for else disturbance,
         )
 
     def _last_word(self) -> tuple[dict[str, Any], str | None]:

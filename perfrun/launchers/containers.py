@@ -94,7 +94,7 @@ class ContainerLauncher:
         binds = [*self._binds, *_code_binds(order), Bind(path=folder, writable=True)]
         prepared_s = time.perf_counter() - begin
         container = self._container(path, folder, binds, self._asked.network)
-        return ContainerProcess(container, private, prepared_s, no_cgroup=self._no_cgroup)
+        return ContainerProcess(container, folder, private, prepared_s, no_cgroup=self._no_cgroup)
 
     def serve(self, order: Mapping[str, Any], folder: Path, log: Path) -> ContainerService:
         """Start a throw-away worker, locked in as a trial is; only an upload gets a network.

@@ -30,7 +30,7 @@ class Exit:
 
     exit_code: int | None  # None when a signal ended it
     signal_number: int | None
-    stopped_for: str | None  # "deadline", "interrupt", "exit" when perfrun ended it
+    stopped_for: str | None  # "deadline", "interrupt", "exit", "disk" when perfrun ended it
     elapsed_s: float
     user_cpu_s: float
     system_cpu_s: float

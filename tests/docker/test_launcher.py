@@ -564,6 +564,34 @@ def test_a_full_output_folder_is_the_trials_failure_and_no_result_is_lost(
         subprocess.run(["umount", str(world.workspace)], check=True)
 
 
+def test_a_trial_that_fills_the_disk_is_ended_while_there_is_room_for_others(
+    root: Caller, image: str, tmp_path: Path, engine: str
+) -> None:
+    world = World(tmp_path)
+    fill = """
+    def fills(self):
+        self.report_benchmark(wall_time=1.5)
+        for number in range(10**6):
+            with open(os.path.join(self.output_dir, str(number)), "wb") as file:
+                file.write(b"x" * (4 << 20))
+            time.sleep(0.02)
+"""
+    world.write(SOURCE + fill)
+    world.workspace.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=800m", "none", str(world.workspace)]
+    subprocess.run(mount, check=True)
+    try:
+        methods = f"{CASES}.fills,{CASES}.last"
+        done = world.run("--format=json", "--quiet", image, methods=methods)
+        assert done.statuses == ["failed", "passed"], done.stderr
+        summary = done.summaries()[0]
+        reason = r"ended during method: its output folder has grown to 0\.[345] GiB and left .*"
+        assert re.fullmatch(reason, outcome(summary)[1])
+        assert summary["perfrun"]["reports"][0]["wall_time"] == 1.5
+    finally:
+        subprocess.run(["umount", str(world.workspace)], check=True)
+
+
 def test_uploads_run_in_the_image_after_the_summary_is_written(world: World, image: str) -> None:
     world.write(
         """
