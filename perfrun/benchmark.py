@@ -73,6 +73,10 @@ def _command(words: list[str]) -> int:
         from perfrun.comparison import compare_command
 
         return compare_command(words[1:])
+    if words[:1] == ["ab"]:
+        from perfrun.ab import ab_command
+
+        return ab_command(words[1:])
     return _run(words)
 
 

@@ -16,6 +16,7 @@ from perfrun.flags import PERFZERO, PYTHON_VARIABLE, expanded, parser, unknown_f
 from perfrun.plan import RunPlan
 from perfrun.redaction import redact
 from perfrun.repetition import parse_repetition
+from perfrun.variables import parse_variables
 
 DEFAULT_TIMEOUT_S = 24 * 3600.0
 
@@ -62,6 +63,7 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         profiler_windows=plan.parse_profiler_windows(given["profiler_enabled_time"]),
         upload_methods=plan.parse_upload_methods(given["result_upload_methods"]),
         debug=given["debug"],
+        env=parse_variables(given["env"]),
         container=container,
         python="" if container else _interpreter(given["python"]),
         timeout_s=_timeout(given["timeout"]),

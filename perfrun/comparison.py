@@ -216,10 +216,7 @@ def document(compared: Compared) -> dict[str, Any]:
     """What `--format=json` prints."""
     return {
         "comparisons": [comparison_row(found) for found in compared.comparisons],
-        "environment_differences": [
-            {"kind": d.kind, "name": d.name, "base": d.base, "new": d.new, "text": d.text}
-            for d in compared.differences
-        ],
+        "environment_differences": [difference_row(found) for found in compared.differences],
         "only_in_base": list(compared.only_base),
         "only_in_new": list(compared.only_new),
         "trials": dict(compared.trials),
@@ -246,6 +243,12 @@ def comparison_row(found: Comparison) -> dict[str, Any]:
         "margin": found.margin,
         "reason": found.reason,
     }
+
+
+def difference_row(found: Difference) -> dict[str, Any]:
+    """One difference of the environment, in that document."""
+    facts = {"kind": found.kind, "name": found.name, "base": found.base, "new": found.new}
+    return {**facts, "text": found.text}
 
 
 def show(compared: Compared) -> None:

@@ -104,7 +104,9 @@ def _python(plan: RunPlan) -> Check:
     if plan.container:
         return software.python(None, None)
     try:
-        with Service(LocalLauncher(plan.python), {"action": "describe"}, Paths()) as service:
+        with Service(
+            LocalLauncher(plan.python, dict(plan.env)), {"action": "describe"}, Paths()
+        ) as service:
             return software.python(describe(service), None)
     except UsageError as error:
         return software.python(None, str(error))

@@ -173,6 +173,12 @@ def _add_own(group: argparse._ArgumentGroup) -> None:
         "that runs perfrun)",
     )
     group.add_argument(
+        "--env",
+        action="append",
+        metavar="NAME=VALUE",
+        help="environment variable of the trials, besides those inherited; repeatable, recorded",
+    )
+    group.add_argument(
         "--timeout",
         metavar="SECONDS",
         help="end a trial after so long (default 86400; 0 = never)",

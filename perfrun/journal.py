@@ -57,6 +57,7 @@ def fingerprint(plan: RunPlan) -> str:
             plan.system_name,
         ],
         "constructor_args": plan.constructor_args,
+        "env": plan.env,
         "class_type": plan.class_type,
         "benchmark_flags": plan.benchmark_flags,
         "profiler_windows": [[w.begin_s, w.end_s] for w in plan.profiler_windows],

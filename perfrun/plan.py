@@ -1,8 +1,7 @@
 """What a run is asked to do, as values: every mini-language of the command line, parsed once.
 
-The syntax is PerfZero's (`--git_repos url;branch;hash,...`, `Class.filter:REGEX`, ...). Whatever
-can be seen to be wrong without touching disk or network is refused here, before anything is
-cloned or run.
+The syntax is PerfZero's (`--git_repos url;branch;hash,...`, `Class.filter:REGEX`, ...). What can be
+seen to be wrong without touching disk or network is refused here, before anything is cloned or run.
 """
 
 from __future__ import annotations
@@ -95,6 +94,7 @@ class RunPlan:
     profiler_windows: tuple[ProfilerWindow, ...] = ()
     upload_methods: tuple[str, ...] = ()
     debug: bool = False
+    env: tuple[tuple[str, str], ...] = ()  # variables that the workers get besides the inherited
     python: str = ""  # absolute path of the interpreter under test
     container: Containment | None = None  # the trials' container; then `python` does not count
     timeout_s: float | None = None

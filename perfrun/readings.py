@@ -41,12 +41,13 @@ def read_summary(path: Path) -> Reading:
     """Read one file. Raises OSError, or ValueError for what is no summary."""
     try:
         document = json.loads(path.read_bytes())
-        return _reading(path, document)
+        return reading_of(path, document)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"is not a summary: {error!r}") from None
 
 
-def _reading(path: Path, document: Mapping[str, Any]) -> Reading:
+def reading_of(path: Path, document: Mapping[str, Any]) -> Reading:
+    """Take from a summary what comparing needs."""
     result, info = document["benchmark_result"], document["benchmark_info"]
     own = document.get("perfrun") or {}
     status = (own.get("outcome") or {}).get("status")

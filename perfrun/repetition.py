@@ -33,7 +33,7 @@ def parse_repetition(given: Mapping[str, Any], num_trials: int) -> Repetition:
     precision = _precision(given["precision"])
     max_trials = _whole(given["max_trials"], "--max_trials", FEWEST_TRIALS)
     reruns = _whole(given["max_reruns"], "--max_reruns", 0)
-    budget_s = _duration(given["time_budget"], "--time_budget")
+    budget_s = parse_duration(given["time_budget"], "--time_budget")
     if precision is None:
         for flag, value in (("--max_trials", max_trials), ("--time_budget", budget_s)):
             if value is not None:
@@ -79,7 +79,7 @@ def _whole(text: str | None, flag: str, least: int) -> int | None:
     return int(text)
 
 
-def _duration(text: str | None, flag: str) -> float | None:
+def parse_duration(text: str | None, flag: str) -> float | None:
     """Seconds, or a number with s, m, h or d."""
     if not text:
         return None

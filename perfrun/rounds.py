@@ -72,6 +72,16 @@ class Rounds:
         )
         self._begun_s = time.monotonic()
         self._spent_s = 0.0  # of the time budget, before this call
+        self.seed = seed
+
+    @property
+    def run_id(self) -> str:
+        return self._facts.run_id
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """What `run_one` takes: one asked for twice is told apart."""
+        return tuple(self._methods)
 
     def run(self) -> RunResult:
         """Run what is not finished yet. A signal ends the loop, not what was measured."""
@@ -81,6 +91,18 @@ class Rounds:
         while ended and (steps := self._schedule.next_round(self._time_left_s())):
             self._journal.planned(steps)
             ended = self._round(steps)
+        return self.finish(ended=ended)
+
+    def run_one(self, method: str, number: int) -> TrialResult | None:
+        """Run one trial, for who has a schedule of his own; None when the run is interrupted.
+
+        A trial that the run had finished before it was resumed is not run again.
+        """
+        step = Step(method=method, trial_id=number, round=number)
+        return self._results[method, number] if self._run_step(step) else None
+
+    def finish(self, *, ended: bool) -> RunResult:
+        """Sum up what was run; without `ended`, the run can be resumed."""
         result = self._result(interrupted=not ended)
         self._write_report(result)
         if ended:

@@ -40,17 +40,24 @@ def run(plan: RunPlan, screen: Screen) -> RunResult:
     interruption = Interruption()
     interruption.install()
     with interruption.allowed(), ExitStack() as stack:
-        trials = _prepared(plan, screen, interruption, stack)
+        trials = prepare(plan, screen, interruption, stack)
         # From here on nothing is cut short: what was measured is written first.
         stack_of_run = stack.pop_all()
     with stack_of_run:
         return trials.run()
 
 
-def _prepared(
-    plan: RunPlan, screen: Screen, interruption: Interruption, stack: ExitStack
+def prepare(
+    plan: RunPlan,
+    screen: Screen,
+    interruption: Interruption,
+    stack: ExitStack,
+    seed: int | None = None,
 ) -> Rounds:
-    """Put everything in place for the first trial."""
+    """Put everything in place for the first trial; `stack` holds it there.
+
+    `seed` is for who orders the trials of several plans together. A run that goes on has its own.
+    """
     past = _past(plan, screen)
     run_id = past.run_id if past else _new_run_id()
     storage = Storage(plan.output, run_id, screen.note)
@@ -86,7 +93,7 @@ def _prepared(
         environment.check_flags(launcher, modules, plan.benchmark_flags, paths)
     path = past.path if past else plan.workspace / "runs" / f"{run_id}.jsonl"
     journal = Journal(path, screen.note)
-    seed = _seed(plan, past)
+    seed = _seed(plan, past, seed)
     if not past:
         journal.begin(plan, {c.directory: c.git_hash for c in checkouts}, seed)
     if not stack.enter_context(journal.held()):
@@ -163,12 +170,14 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
     return {key: str(v) if isinstance(v, Path) else v for key, v in values.items()}
 
 
-def _seed(plan: RunPlan, past: Past | None) -> int:
+def _seed(plan: RunPlan, past: Past | None, proposed: int | None) -> int:
     """The seed of the order: the one asked for, that of the run that goes on, or a random one."""
     if plan.repetition.seed is not None:
         return plan.repetition.seed
     if past is not None and past.seed is not None:
         return past.seed
+    if proposed is not None:
+        return proposed
     return int.from_bytes(os.urandom(4), "big")
 
 

@@ -23,6 +23,7 @@ from perfrun.measured import Measured, process_info
 from perfrun.plan import RunPlan
 from perfrun.probes.machine import Machine
 from perfrun.quality import Quality
+from perfrun.redaction import redact
 
 HARNESS_NAME = "perfrun"
 
@@ -169,6 +170,7 @@ def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "run_id": run.run_id,
         "argv": list(run.plan.argv),
         "benchmark_flags": list(run.plan.benchmark_flags),
+        "env": {name: redact(value) for name, value in run.plan.env},
         "order": asdict(trial.order),
         "outcome": asdict(trial.outcome),
         "phases": {name: dict(phase) for name, phase in trial.phases.items()},

@@ -63,8 +63,8 @@ class Comparison:
     reason: str | None  # why undecided
     n_base: int
     n_new: int
-    base_median: float
-    new_median: float
+    base_median: float | None  # None without a trial that has a figure
+    new_median: float | None
     cliffs_delta: float | None
     p_value: float | None  # corrected for all comparisons
     detectable_effect: float | None  # smallest change that so many trials find in four of five

@@ -36,9 +36,10 @@ class ContainerLauncher:
         binds: Sequence[Bind],
         run_id: str,
         notify: Callable[[str], None],
+        env: Mapping[str, str] | None = None,
     ) -> None:
         """Find engine and image, pulling it if need be. Raises UsageError."""
-        self._asked, self._binds = asked, tuple(binds)
+        self._asked, self._binds, self._env = asked, tuple(binds), dict(env or {})
         self._engine = connect()
         remove_strays(self._engine, notify)
         image = _found_image(self._engine, asked.image, notify)
@@ -133,7 +134,7 @@ class ContainerLauncher:
     ) -> Container:
         command = [self._pythons[0], "-I", str(ENTRY), "--supervise", str(order)]
         arguments = sandbox.container_arguments(
-            self._image_id, command, self._user, self._labels, folder
+            self._image_id, command, self._user, self._labels, folder, self._env
         )
         volumes = sandbox.named_volumes(self._volumes, binds)
         host = sandbox.host_arguments(

@@ -29,17 +29,19 @@ from perfrun.worker.procfs import last_io_counts, usage_counts
 class LocalLauncher:
     """Starts workers as processes of this host, with one interpreter."""
 
-    def __init__(self, python: str) -> None:
+    def __init__(self, python: str, env: Mapping[str, str] | None = None) -> None:
+        """`env`: variables that its workers get besides those of this process."""
         self.python = python
+        self._env = {**os.environ, **env} if env else None
         self.name = f"--python={python}"
 
     def start(self, order: Mapping[str, Any], folder: Path, private: Path) -> LocalProcess:
         """Start the worker of a trial. Raises OSError when the interpreter cannot be started."""
-        return LocalProcess(self.python, order, folder, private)
+        return LocalProcess(self.python, order, folder, private, self._env)
 
     def serve(self, order: Mapping[str, Any], folder: Path, log: Path) -> LocalService:
         """Start a throw-away worker, which answers into `folder`. Raises OSError likewise."""
-        return LocalService(self.python, order, folder, log)
+        return LocalService(self.python, order, folder, log, self._env)
 
     def container_facts(self) -> None:
         """There is no container."""
@@ -48,7 +50,14 @@ class LocalLauncher:
 class LocalService:
     """A throw-away worker. It leads a session of its own, so that all of it can be killed."""
 
-    def __init__(self, python: str, order: Mapping[str, Any], folder: Path, log: Path) -> None:
+    def __init__(
+        self,
+        python: str,
+        order: Mapping[str, Any],
+        folder: Path,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         order_path = folder / ORDER
         order_path.write_text(json.dumps(order), encoding="utf-8")
         with log.open("wb") as output:
@@ -58,6 +67,7 @@ class LocalService:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                env=env,
             )
 
     def wait(self, timeout_s: float) -> int | None:
@@ -78,7 +88,14 @@ class LocalProcess:
 
     own_cgroup = False  # it is in perfrun's
 
-    def __init__(self, python: str, order: Mapping[str, Any], folder: Path, private: Path) -> None:
+    def __init__(
+        self,
+        python: str,
+        order: Mapping[str, Any],
+        folder: Path,
+        private: Path,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         """Start the worker. Raises OSError when the interpreter cannot be started."""
         self._private = private
         order_path = private / ORDER
@@ -93,6 +110,7 @@ class LocalProcess:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
+                env=env,
             )
         self.pid = self._process.pid
         self._last_io_counts = last_io_counts(str(self.pid))

@@ -85,6 +85,7 @@ def container_arguments(
     user: User,
     labels: Mapping[str, str],
     folder: Path,
+    env: Mapping[str, str],
 ) -> dict[str, Any]:
     """Arguments of the SDK's `create_container`."""
     return {
@@ -95,7 +96,7 @@ def container_arguments(
         "labels": dict(labels),
         "working_dir": str(folder),
         # The user need not be in the image's password file, and its home is not this one's.
-        "environment": {"HOME": HOME, "USER": "perfrun", "LOGNAME": "perfrun"},
+        "environment": {"HOME": HOME, "USER": "perfrun", "LOGNAME": "perfrun", **env},
         "stdin_open": True,
         "healthcheck": {"test": ["NONE"]},
         "use_config_proxy": False,

@@ -55,8 +55,10 @@ def verdict_text(one: Comparison) -> str:
     return "worse" if one.verdict == "slower" else "better"
 
 
-def shown_value(value: float, metric: str) -> str:
+def shown_value(value: float | None, metric: str) -> str:
     """Four figures in the unit that suits."""
+    if value is None:
+        return "-"
     unit = unit_of(metric.rpartition("/")[2])
     scales = _BYTES if unit == "bytes" else _TIMES if unit == "s" else ()
     for scale, name in scales:

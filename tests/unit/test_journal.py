@@ -34,6 +34,7 @@ CHANGES: dict[str, Any] = {
     "platform_name": "p",
     "system_name": "s",
     "constructor_args": {"batch": 8},
+    "env": (("OMP_NUM_THREADS", "1"),),
     "class_type": "tf_benchmark",
     "profiler_windows": (ProfilerWindow(begin_s=1, end_s=2),),
     "python": "/usr/bin/python3.12",

@@ -136,7 +136,9 @@ def test_the_user_is_the_caller_in_both_kinds_of_engine() -> None:
     assert choose_user(1000, 1001, [1001, 44, 0], is_rootless=False) == USER
     assert choose_user(1000, 1001, [44], is_rootless=True) == User(uid=0, gid=0)
     assert choose_user(0, 0, [0, 1], is_rootless=False) == User(uid=0, gid=0)
-    found = container_arguments("sha256:1", ["python3", "-I", "x"], USER, {"a": "b"}, Path("/w"))
+    found = container_arguments(
+        "sha256:1", ["python3", "-I", "x"], USER, {"a": "b"}, Path("/w"), {"X": "1"}
+    )
     assert (found["user"], found["entrypoint"], found["command"]) == (
         "1000:1001",
         ["python3"],

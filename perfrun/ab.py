@@ -1,0 +1,258 @@
+"""`perfrun ab --a=FLAGS --b=FLAGS`: is B slower than A? Pairs of trials until that is decided."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from perfrun.cli import parse
+from perfrun.comparison import comparison_row, difference_row, parse_share
+from perfrun.differences import Difference, differences
+from perfrun.document import to_json
+from perfrun.errors import Interrupted, UsageError
+from perfrun.pairing import Limits, Name, PairResult, run_pairs, side_plan
+from perfrun.pairverdicts import comparisons, decider
+from perfrun.plan import RunPlan
+from perfrun.readings import WALL_TIME
+from perfrun.repetition import parse_duration
+from perfrun.reports.comparison import drawn_comparisons, environment_line, plain_comparisons
+from perfrun.reports.terminal import Terminal
+from perfrun.storage import write_whole
+
+if TYPE_CHECKING:
+    from perfrun.analysis.compare import Comparison
+    from perfrun.analysis.pairs import Rule
+
+_EPILOG = """\
+Everything else is flags of a run, for both sides; those in --a and --b are for one, flags of the
+benchmark after -- included:
+  perfrun ab --a='--python=old/bin/python' --b='--python=new/bin/python' \\
+      --benchmark_methods=pkg.mod.Class.method
+
+Exit status: 0 nothing is slower, 1 something is, or could not be told since it failed, 2 wrong
+usage, 130 interrupted. All of it is in docs/comparing.md.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"perfrun ab: {message}")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `perfrun ab` that are not a run's."""
+    made = _Parser(
+        prog="perfrun ab",
+        usage="perfrun ab --a=FLAGS --b=FLAGS [flags of a run] [-- flags of the benchmark]",
+        description="Run A and B in randomised pairs until it is clear which is slower.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--a", metavar="FLAGS", default="", help="flags of side A, as for a shell")
+    made.add_argument("--b", metavar="FLAGS", default="", help="flags of side B")
+    made.add_argument("--metric", metavar="NAME", help="what decides (default wall_time)")
+    made.add_argument("--max_pairs", metavar="N", help="most pairs of a method (default 30)")
+    made.add_argument(
+        "--min_effect", metavar="PERCENT", help="changes surely below this are none (default 2%%)"
+    )
+    made.add_argument("--time_budget", metavar="SECONDS", help="begin no pair beyond (20m, 1h)")
+    made.add_argument("--seed", metavar="N", help="of the order (default: random, recorded)")
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The command line of `perfrun ab`."""
+
+    plans: dict[Name, RunPlan]
+    workspace: Path
+    rule: Rule
+    limits: Limits
+    metric: str
+    seed: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came out."""
+
+    comparisons: tuple[Comparison, ...]
+    differences: tuple[Difference, ...]
+    result: PairResult
+    stopped_by: str
+
+
+def ab_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun ab`."""
+    asked = parse_ab(argv)
+    plan = asked.plans["a"]
+    as_json = plan.output_format == "json"
+    screen = Terminal(sys.stderr if as_json else sys.stdout, sys.stderr, quiet=plan.quiet)
+    answer = compare_sides(asked, screen)
+    record = _write(asked, answer, screen)
+    if as_json:
+        sys.stdout.write(json.dumps({**document(answer), "record": record}) + "\n")
+    else:
+        show(answer, record, screen)
+    if answer.result.interrupted:
+        sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
+        return Interrupted.exit_code
+    bad = any(one.verdict == "slower" for one in answer.comparisons)
+    return 1 if bad or "failed" in answer.result.stopped_by.values() else 0
+
+
+def parse_ab(argv: Sequence[str]) -> Asked:
+    """Parse the command line. Raises UsageError; touches nothing."""
+    from perfrun.analysis import pairs as rules  # numpy
+
+    words, after = _split(argv)
+    given, common = parser().parse_known_args(words)
+    effect = parse_share(given.min_effect, "--min_effect")
+    count = _whole(given.max_pairs, "--max_pairs", rules.FEWEST_PAIRS) or rules.MAX_PAIRS
+    plans: dict[Name, RunPlan] = {}
+    workspaces = set()
+    for name, text in (("a", given.a), ("b", given.b)):
+        own, own_after = _split(_shell_words(name, text))
+        last = [*after, *own_after]
+        try:
+            plan = parse([*common, *own, *(["--", *last] if last else [])])
+        except UsageError as error:
+            raise UsageError(f"side {name}: {error}") from None
+        _refuse(plan)
+        workspaces.add(plan.workspace)
+        plans[name] = side_plan(plan, name, plan.workspace, count)  # type: ignore[index,arg-type]
+    if len(workspaces) > 1:
+        raise UsageError("--workspace: is that of both sides; each gets a folder of its own there")
+    return Asked(
+        plans=plans,
+        workspace=workspaces.pop(),
+        rule=rules.Rule(max_pairs=count, min_effect=rules.MIN_EFFECT if effect is None else effect),
+        limits=Limits(max_pairs=count, time_s=parse_duration(given.time_budget, "--time_budget")),
+        metric=given.metric or WALL_TIME,
+        seed=_whole(given.seed, "--seed", 0),
+    )
+
+
+def compare_sides(asked: Asked, screen: Terminal) -> Answer:
+    """Run the pairs and judge them."""
+    result = run_pairs(
+        asked.plans,
+        screen,
+        decider(asked.rule),
+        asked.limits,
+        metric=asked.metric,
+        seed=asked.seed,
+    )
+    every = [pair for pairs in result.pairs.values() for pair in pairs]
+    return Answer(
+        comparisons=comparisons(result, asked.rule, asked.metric),
+        differences=differences([p.a for p in every], [p.b for p in every]),
+        result=result,
+        stopped_by=_stopped_by(result),
+    )
+
+
+def _stopped_by(result: PairResult) -> str:
+    """Of all methods together: what keeps the answer from being whole, else `decided`."""
+    order = ("interrupted", "failed", "no_figure", "time_budget", "max_pairs")
+    reasons = set(result.stopped_by.values())
+    return next((reason for reason in order if reason in reasons), "decided")
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """What `--format=json` prints."""
+    result = answer.result
+    every = [pair for pairs in result.pairs.values() for pair in pairs]
+    return {
+        "comparisons": [
+            {**comparison_row(one), "stopped_by": result.stopped_by[one.method]}
+            for one in answer.comparisons
+        ],
+        "pairs": len(every),
+        "stopped_by": answer.stopped_by,
+        "seed": result.seed,
+        "environment_differences": [difference_row(d) for d in answer.differences],
+        "run_ids": dict(result.run_ids),
+        "failed": {
+            "a": sum(not pair.a.ran for pair in every),
+            "b": sum(not pair.b.ran for pair in every),
+        },
+    }
+
+
+def _write(asked: Asked, answer: Answer, screen: Terminal) -> str | None:
+    """Keep the answer, and which trials were a pair, beside the workspaces of the sides."""
+    pairs = [
+        {
+            "method": method,
+            "pair": pair.number,
+            "first": pair.first,
+            "a": str(pair.a.path),
+            "b": str(pair.b.path),
+            "values": pair.values(asked.metric),
+        }
+        for method, found in answer.result.pairs.items()
+        for pair in found
+    ]
+    path = asked.workspace / "ab" / f"{answer.result.run_ids['a']}.json"
+    try:
+        write_whole(path, to_json({**document(answer), "trials": pairs}))
+    except OSError as error:
+        screen.note(f"{path} could not be written: {error.strerror}")
+        return None
+    return str(path)
+
+
+def show(answer: Answer, record: str | None, screen: Terminal) -> None:
+    """Print the table, and below it what else there is to know."""
+    found = answer.comparisons
+    screen.table(plain_comparisons(found), lambda: drawn_comparisons(found))
+    reasons = ", ".join(
+        f"{method}: {len(answer.result.pairs[method])} pairs, {reason}"
+        for method, reason in answer.result.stopped_by.items()
+    )
+    lines = [
+        "",
+        f"base is a, new is b. {reasons}. Seed {answer.result.seed}.",
+        environment_line(answer.differences),
+        f"Pairs and trials: {record}" if record else "",
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    at = list(words).index("--") if "--" in words else len(words)
+    return list(words[:at]), list(words[at + 1 :])
+
+
+def _shell_words(name: str, text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--{name}={text!r}: {str(error).lower()}") from None
+
+
+def _refuse(plan: RunPlan) -> None:
+    """Flags that say how often: here the pairs do."""
+    if plan.repetition.precision is not None or plan.num_trials != 1:
+        raise UsageError(
+            "perfrun ab: pairs are run until it is decided; --max_pairs and --time_budget are the "
+            "limits, not --benchmark_num_trials or --precision"
+        )
+    if plan.repetition.max_reruns or plan.execution_id:
+        raise UsageError("perfrun ab: takes neither --max_reruns nor --execution_id")
+
+
+def _whole(text: str | None, flag: str, least: int) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise UsageError(f"{flag}={text}: must be a whole number, {least} or more")
+    return int(text)

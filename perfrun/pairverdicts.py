@@ -1,0 +1,91 @@
+"""What pairs of trials say: numbers from their summaries, verdicts from `analysis.pairs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perfrun.pairing import Decided, Pair, PairResult, log_ratios
+from perfrun.readings import Reading
+
+if TYPE_CHECKING:
+    from perfrun.analysis.compare import Comparison
+    from perfrun.analysis.directions import Direction
+    from perfrun.analysis.pairs import Rule
+
+
+def decider(rule: Rule) -> Decided:
+    """What `run_pairs` asks after each pair: answers at the rule's looks, which keeps its level."""
+    from perfrun.analysis import pairs  # numpy
+
+    looks = frozenset(pairs.looks(rule.max_pairs))
+
+    def decided(found: Sequence[float], direction: Direction) -> bool:
+        if len(found) not in looks:
+            return False
+        return pairs.judge(found, direction, rule).verdict != "undecided"
+
+    return decided
+
+
+def comparisons(result: PairResult, rule: Rule, metric: str) -> tuple[Comparison, ...]:
+    """Judge each metric of each method; the one that decided comes first."""
+    found = []
+    for method, pairs in result.pairs.items():
+        names = sorted({name for pair in pairs for name in (*pair.a.values, *pair.b.values)})
+        for name in (metric, *(name for name in names if name != metric)):
+            found.append(_comparison(method, name, pairs, rule, result.stopped_by[method]))
+    return tuple(found)
+
+
+def _comparison(
+    method: str, metric: str, pairs: Sequence[Pair], rule: Rule, stopped_by: str
+) -> Comparison:
+    from perfrun.analysis.compare import Comparison
+    from perfrun.analysis.directions import direction_of
+    from perfrun.analysis.pairs import judge
+    from perfrun.analysis.stats import median
+    from perfrun.analysis.two_samples import cliffs_delta
+
+    stated = [pair.b.directions[metric] for pair in pairs if metric in pair.b.directions]
+    direction = stated[-1] if stated else direction_of(metric)
+    found = judge(log_ratios(pairs, metric), direction, rule)
+    sides = [[r.values[metric] for r in side if metric in r.values] for side in _sides(pairs)]
+    delta = cliffs_delta(sides[1], sides[0]) if min(map(len, sides)) > 1 else None
+    return Comparison(
+        method=method,
+        metric=metric,
+        direction=direction,
+        ratio=found.ratio,
+        interval=found.interval,
+        verdict=found.verdict,
+        reason=_reason(pairs, found.pairs, stopped_by) if found.verdict == "undecided" else None,
+        n_base=len(sides[0]),
+        n_new=len(sides[1]),
+        base_median=median(sides[0]) if sides[0] else None,
+        new_median=median(sides[1]) if sides[1] else None,
+        cliffs_delta=delta.estimate if delta else None,
+        p_value=found.p_value,
+        detectable_effect=None,
+        margin=rule.min_effect,
+    )
+
+
+def _sides(pairs: Sequence[Pair]) -> tuple[list[Reading], list[Reading]]:
+    return [pair.a for pair in pairs], [pair.b for pair in pairs]
+
+
+def _reason(pairs: Sequence[Pair], with_ratio: int, stopped_by: str) -> str:
+    """Why nothing is decided: failures first, since they are what there is to mend."""
+    for name, readings in zip("ab", _sides(pairs), strict=True):
+        failed = [reading for reading in readings if not reading.ran]
+        if failed and with_ratio < len(pairs):
+            status = failed[-1].document["perfrun"]["outcome"]["status"]
+            return f"{name} {status} in {len(failed)} of {len(readings)} trials"
+    if with_ratio == 0:
+        return "no pair has this metric"
+    return {
+        "max_pairs": "all pairs are spent",
+        "time_budget": "the time is spent",
+        "interrupted": "interrupted",
+    }.get(stopped_by, "the interval leaves it open")
