@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from perfrun.document import Status
 from perfrun.pairing import Decided, Pair, PairResult, log_ratios
 from perfrun.readings import Reading
 
@@ -80,8 +81,8 @@ def _reason(pairs: Sequence[Pair], with_ratio: int, stopped_by: str) -> str:
     for name, readings in zip("ab", _sides(pairs), strict=True):
         failed = [reading for reading in readings if not reading.ran]
         if failed and with_ratio < len(pairs):
-            status = failed[-1].document["perfrun"]["outcome"]["status"]
-            return f"{name} {status} in {len(failed)} of {len(readings)} trials"
+            status = Status(failed[-1].document["perfrun"]["outcome"]["status"])
+            return f"{name} {status.value} in {len(failed)} of {len(readings)} trials"
     if with_ratio == 0:
         return "no pair has this metric"
     return {

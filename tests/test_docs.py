@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from perfrun import ab, comparison
 from perfrun.cpu import Cpu, Work
 from perfrun.document import Outcome, Status, Usage
 from perfrun.flags import parser
@@ -26,6 +27,13 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 def test_every_flag_is_explained(option: str) -> None:
     if option.startswith("--"):
         assert f"`{option}`" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("made", [ab.parser(), comparison.parser()], ids=lambda made: made.prog)
+def test_every_flag_of_a_comparison_is_explained(made: argparse.ArgumentParser) -> None:
+    text = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
+    for option in made._option_string_actions:
+        assert f"`{option}`" in text or option in ("-h", "--help"), option
 
 
 def test_every_flag_that_is_shown_has_a_help_text() -> None:

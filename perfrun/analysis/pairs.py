@@ -33,6 +33,9 @@ _POCOCK = (
     *(0.05, 0.0294, 0.0221, 0.0182, 0.0158, 0.0142, 0.0130, 0.0120, 0.0112, 0.0106),
     *(0.0101, 0.0097, 0.0093, 0.0090, 0.0086, 0.0084, 0.0081, 0.0079, 0.0077, 0.0075),
 )
+# Pocock's looks are equally spaced. Ours grow further apart, which makes each cost more: with this
+# share of his levels, false alarms are 3 to 5 % from 8 to 100 pairs.
+_SPACING = 0.85
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +75,7 @@ def level(max_pairs: int) -> float:
     count = len(looks(max_pairs))
     if count == 1:
         return FALSE_ALARMS
-    # Of one look more: Pocock's are equally spaced, while ours grow further apart.
-    return _POCOCK[count] if count < len(_POCOCK) else FALSE_ALARMS / count
+    return _SPACING * _POCOCK[count - 1] if count <= len(_POCOCK) else FALSE_ALARMS / count
 
 
 def judge(log_ratios: Sequence[float] | Floats, direction: Direction, rule: Rule) -> Judgement:

@@ -189,7 +189,7 @@ def test_the_summary_names_image_engine_and_limits(
 def test_a_trial_is_the_caller_and_sees_the_images_environment(
     world: World, image: str, site: Site
 ) -> None:
-    words = ["--cpuset=0", "--shm_size=96m", "--memory=1g"]
+    words = ["--cpuset=0", "--shm_size=96m", "--memory=1g", "--env=TOLD=me"]
     done = world.run("--format=json", image, *words, methods=f"{CASES}.says_who", SECRET="1")
     assert done.statuses == ["passed"], done.stderr
     folder = Path(done.results[0]["summary"]).parent
@@ -202,6 +202,7 @@ def test_a_trial_is_the_caller_and_sees_the_images_environment(
     assert (facts["cpus"], facts["shm"]) == ([0], 96 * 2**20)
     assert (facts["stdin"], facts["cwd"]) == ("", str(folder))
     assert "SECRET" not in facts["environment"]
+    assert "TOLD" in facts["environment"]
     assert (facts["home"], facts["user"]) == ("/tmp/home", "perfrun")
     assert container_of(done.summaries()[0])["limits"]["memory_bytes"] == 2**30
 
