@@ -65,7 +65,7 @@ def reading_of(path: Path, document: Mapping[str, Any]) -> Reading:
         disturbed=bool((own.get("quality") or {}).get("disturbed")),
         values=values,
         directions=_directions(values, own.get("series") or ()),
-        batch_size=_batch_size(document),
+        batch_size=batch_size_of(document),
     )
 
 
@@ -123,7 +123,7 @@ def _directions(
     }
 
 
-def _batch_size(document: Mapping[str, Any]) -> str | None:
+def batch_size_of(document: Mapping[str, Any]) -> str | None:
     """The batch size by flags, constructor arguments, report or series: the first that tells."""
     own, info = document.get("perfrun") or {}, document["benchmark_info"]
     flags = list(own.get("benchmark_flags") or ())

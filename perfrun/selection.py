@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from perfrun.errors import UsageError
+from perfrun.errors import StoreError, UsageError
 from perfrun.readings import SUMMARY, Reading, read_summary
+from perfrun.redaction import redact
+
+if TYPE_CHECKING:
+    from perfrun.indexed import Index
+    from perfrun.store.query import Selector
 
 _DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?"
 _DATES = re.compile(rf"({_DATE})(?:\.\.({_DATE}))?")
@@ -18,10 +25,11 @@ Say = Callable[[str], None]
 
 
 class Results:
-    """The summaries of a workspace, read once, when first asked for."""
+    """The results that words choose from: a workspace's, read once, or those of an index."""
 
-    def __init__(self, workspace: Path, say: Say) -> None:
-        self._workspace, self._say = workspace, say
+    def __init__(self, workspace: Path, say: Say, store: str | None = None) -> None:
+        """`store` is `--store`; without it, the workspace's index is used where there is one."""
+        self._workspace, self._say, self._store = workspace, say, store
         self._readings: tuple[Reading, ...] | None = None
 
     def select(self, word: str) -> tuple[Reading, ...]:
@@ -30,7 +38,7 @@ class Results:
         if colon and kind in KINDS:
             chosen = self._chosen(kind, rest)
             if not chosen:
-                raise UsageError(f"{word}: {self._workspace} holds no such results")
+                raise UsageError(f"{word}: {self._place} holds no such results")
             return chosen
         if word and _exists(Path(word)):
             return read_folder(Path(word), self._say)
@@ -39,16 +47,39 @@ class Results:
         if not kinds:
             raise UsageError(
                 f"{word!r} is neither a folder nor a run, label, execution id, commit or date of "
-                f"the results in {self._workspace}"
+                f"the results in {self._place}"
             )
         if len(kinds) > 1:
             choices = " or ".join(f"{kind}:{word}" for kind in kinds)
-            raise UsageError(f"{word!r} means several things in {self._workspace}: say {choices}")
+            raise UsageError(f"{word!r} means several things in {self._place}: say {choices}")
         return found[kinds[0]]
+
+    @property
+    def _place(self) -> str:
+        return redact(self._store) if self._store else str(self._workspace)
 
     def _chosen(self, kind: str, word: str) -> tuple[Reading, ...]:
         meets = _condition(kind, word)
-        return tuple(reading for reading in self._all() if meets(reading)) if meets else ()
+        if meets is None:
+            return ()
+        if self._index is not None:
+            return self._index.choose(_selector(kind, word))
+        return tuple(reading for reading in self._all() if meets(reading))
+
+    @cached_property
+    def _index(self) -> Index | None:
+        if not self._store and not _exists(self._workspace / "perfrun.db"):
+            return None
+        from perfrun.indexed import Index  # SQLAlchemy
+        from perfrun.store.address import parse_address
+
+        try:
+            return Index(parse_address(self._store, self._workspace))
+        except StoreError as error:
+            if self._store:
+                raise
+            self._say(f"reading the summaries themselves: {error}")
+            return None
 
     def _all(self) -> tuple[Reading, ...]:
         if self._readings is None:
@@ -105,6 +136,21 @@ def _condition(kind: str, word: str) -> Callable[[Reading], bool] | None:
         return (lambda reading: _has_commit(reading, word.lower())) if _HASH.match(word) else None
     span = _span(word)
     return (lambda reading: span[0] <= reading.timestamp < span[1]) if span else None
+
+
+def _selector(kind: str, word: str) -> Selector:
+    from perfrun.store.query import Selector
+
+    if kind == "run":
+        return Selector(run_ids=(word,))
+    if kind == "label":
+        return Selector(labels=(word,))
+    if kind == "id":
+        return Selector(execution_ids=(word,))
+    if kind == "hash":
+        return Selector(commits=(word,))
+    begin, end = _span(word) or (0.0, 0.0)
+    return Selector(since=begin, until=end)
 
 
 def _has_commit(reading: Reading, start: str) -> bool:

@@ -120,6 +120,8 @@ LAYERS = (
     {"store.connection", "store.extraction", "store.query"},
     {"store.reading", "store.writing"},
     {"store.index"},
+    {"indexed"},
+    {"selection", "sets"},
     {"launchers.container_service"},
     {"launchers.containers"},
     {"reports.comparison"},
