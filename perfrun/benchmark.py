@@ -77,6 +77,10 @@ def _command(words: list[str]) -> int:
         from perfrun.ab import ab_command
 
         return ab_command(words[1:])
+    if words[:1] == ["nightly"]:
+        from perfrun.nightly.command import nightly_command
+
+        return nightly_command(words[1:])
     return _run(words)
 
 

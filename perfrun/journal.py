@@ -146,6 +146,16 @@ def unfinished(runs: Path, plan: RunPlan) -> Past | None:
     return None
 
 
+def complete(runs: Path, plan: RunPlan) -> Path | None:
+    """Return the report of the newest run of the same fingerprint, if that run came to its end."""
+    wanted = fingerprint(plan)
+    for path in sorted(runs.glob("*.jsonl"), reverse=True):
+        events = _events(path)
+        if events and events[0].get("fingerprint") == wanted:
+            return path.with_suffix(".report.json") if events[-1]["event"] == "end" else None
+    return None
+
+
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
     """Hold a journal's lock; False when another process has it.

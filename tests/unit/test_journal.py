@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perfrun.containment import Containment
-from perfrun.journal import Journal, fingerprint, unfinished
+from perfrun.journal import Journal, complete, fingerprint, unfinished
 from perfrun.plan import DataSpec, ProfilerWindow, RepoSpec, RunPlan, parse_selectors
 from perfrun.repetition import Repetition
 from perfrun.schedule import Step
@@ -266,3 +266,16 @@ def test_each_event_is_one_json_object_a_line(tmp_path: Path) -> None:
     journal.end()
     events = [json.loads(line) for line in journal.path.read_text().splitlines()]
     assert [event["event"] for event in events] == ["begin", "started", "finished", "end"]
+
+
+def test_a_run_that_came_to_its_end_has_a_report(tmp_path: Path) -> None:
+    plan = RunPlan(selectors=())
+    assert complete(tmp_path, plan) is None
+    journal = Journal(tmp_path / "20261121-1.jsonl")
+    journal.begin(plan, {}, 1)
+    assert complete(tmp_path, plan) is None
+    journal.end()
+    assert complete(tmp_path, plan) == tmp_path / "20261121-1.report.json"
+    assert complete(tmp_path, RunPlan(selectors=(), execution_label="other")) is None
+    Journal(tmp_path / "20261121-2.jsonl").begin(plan, {}, 1)
+    assert complete(tmp_path, plan) is None  # the newest one counts

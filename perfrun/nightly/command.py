@@ -1,0 +1,166 @@
+"""`perfrun nightly SUITE.toml`: a night of benchmarks and its reports."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+from perfrun.errors import Interrupted, PerfrunError, UsageError
+from perfrun.locks import FileLock
+from perfrun.nightly.delivery import post, write_reports
+from perfrun.nightly.gathering import gather
+from perfrun.nightly.parsing import read_suite
+from perfrun.nightly.planning import check
+from perfrun.nightly.report import NightReport, document
+from perfrun.nightly.source import Source
+from perfrun.nightly.state import Nights, why_not_on
+from perfrun.nightly.suite import Night, Suite, units, words
+from perfrun.nightly.units import Units
+from perfrun.reports.markdown import markdown
+from perfrun.reports.terminal import Terminal
+
+_EPILOG = """\
+A night that was killed goes on when the same command is given again, before its deadline.
+
+Exit status: 0 all well, 1 something failed, missed a bound or was not run, 2 a suite that is wrong
+or a night that still goes on, 3 internal error, 130 interrupted. All of it is in docs/nightly.md.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"perfrun nightly: {message}")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `perfrun nightly`."""
+    made = _Parser(
+        prog="perfrun nightly",
+        description="Run the benchmarks of a suite file, and report.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("suite", metavar="SUITE.toml", help="what to run: docs/nightly.md")
+    made.add_argument("--check", action="store_true", help="only check the suite, show its runs")
+    made.add_argument(
+        "--new_night", action="store_true", help="do not go on with a night that was killed"
+    )
+    made.add_argument("--format", metavar="markdown|json", help="what to print on stdout")
+    made.add_argument("--quiet", action="store_true", help="do not show what benchmarks print")
+    return made
+
+
+def nightly_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun nightly`: 1 when something is not as it should be."""
+    given = parser().parse_args(list(argv))
+    if given.format not in (None, "", "markdown", "json"):
+        raise UsageError(f"--format={given.format}: must be markdown or json")
+    source = Source(Path(given.suite))
+    suite = read_suite(source)
+    check(suite, source)
+    as_json = given.format == "json"
+    if given.check:
+        return _show(suite, as_json=as_json)
+    # Progress and reports never share a stream: the reports are for other programs, too.
+    screen = Terminal(sys.stderr, sys.stderr, quiet=given.quiet)
+    report = run_night(suite, screen, new=given.new_night)
+    sys.stdout.write(json.dumps(document(report)) + "\n" if as_json else markdown(report))
+    return 0 if report.is_ok else 1
+
+
+def run_night(suite: Suite, screen: Terminal, *, new: bool = False) -> NightReport:
+    """Run a night, or the rest of one that was killed, and deliver its reports.
+
+    Raises UsageError when another night goes on in the workspace, and Interrupted.
+    """
+    nights = Nights(suite.workspace)
+    with FileLock(nights.lock) as lock:
+        if not lock.try_own():
+            raise UsageError(
+                f"another night goes on in {suite.workspace}: {nights.newest() or 'just begun'}; "
+                "let it end, or give the suite a workspace of its own"
+            )
+        night, resumed, notes = _begin(nights, suite, screen, new=new)
+        running = Units(suite, nights, night, screen, resumed=resumed)
+        try:
+            running.run()
+        except Interrupted:
+            raise Interrupted(
+                f"{night.night} interrupted; the same command goes on with it"
+            ) from None
+        return _finish(suite, nights, running.night, screen, notes)
+
+
+def _begin(
+    nights: Nights, suite: Suite, screen: Terminal, *, new: bool
+) -> tuple[Night, bool, list[str]]:
+    """Go on with the last night of the suite if that was killed (True), else begin one."""
+    now = time.time()
+    last = nights.unfinished(suite)
+    if last is None:
+        return nights.begin(suite, now), False, []
+    why = "a new night was asked for" if new else why_not_on(last, suite, now)
+    total, done = len(units(suite)), len(last.units)
+    if why is None:
+        screen.note(f"going on with {last.night}: {done} of {total} runs are done")
+        return last, True, [f"The night was interrupted, and went on after {done} of {total} runs."]
+    nights.save(replace(last, ended=now, given_up=True))
+    note = f"{last.night} did not come to its end ({done} runs done), and could not go on: {why}"
+    screen.note(note)
+    return nights.begin(suite, now), False, [note]
+
+
+def _finish(
+    suite: Suite, nights: Nights, night: Night, screen: Terminal, notes: list[str]
+) -> NightReport:
+    errors = _index(suite)
+    ended = time.time()
+    report = gather(suite, night, ended, errors, notes)
+    folder = nights.folder_of(night)
+    troubles = list(write_reports(report, folder, suite.outputs))
+    if suite.webhook:
+        failure = post(suite.webhook, report)
+        troubles += [failure] if failure else []
+    for text in troubles:
+        screen.note(text)
+    if troubles:  # the reports say so too, where they can be written
+        report = replace(report, notes=(*report.notes, *troubles))
+        write_reports(report, folder, suite.outputs)
+    nights.save(replace(night, ended=ended))
+    return report
+
+
+def _index(suite: Suite) -> list[str]:
+    """Bring the index up to date; what is wrong with it is an error of the night."""
+    try:
+        from perfrun.store.address import parse_address
+        from perfrun.store.index import open_store  # SQLAlchemy: after the trials
+
+        with open_store(parse_address(suite.store, suite.workspace)) as store:
+            store.refresh([suite.workspace] if suite.store else [])
+    except (PerfrunError, ImportError) as error:
+        return [f"the index could not be brought up to date: {error}"]
+    return []
+
+
+def _show(suite: Suite, *, as_json: bool) -> int:
+    runs = units(suite)
+    night = Night(night=suite.name)
+    if as_json:
+        rows = [{"name": unit.name, "flags": list(words(suite, unit, night))} for unit in runs]
+        sys.stdout.write(json.dumps({"suite": suite.name, "runs": rows}) + "\n")
+        return 0
+    for unit in runs:
+        trials = unit.rules.trials
+        often = f"{trials} trials" if trials else "trials to a precision"
+        sys.stdout.write(f"{unit.name}: {often} of\n")
+        for method in unit.methods:
+            sys.stdout.write(f"  {method.selector.text}\n")
+    return 0

@@ -1,0 +1,172 @@
+"""What a suite file asks for, as values, and the runs that a night of it consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from perfrun.plan import MethodSelector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """What the median of a metric has to keep to; inclusive."""
+
+    metric: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How a method is run: flags of a run and what follows `--`. Those with the same share runs."""
+
+    flags: tuple[tuple[str, str], ...] = ()  # name without dashes, value
+    benchmark_flags: tuple[str, ...] = ()
+
+    @property
+    def trials(self) -> int | None:
+        """Trials that each method is to have; None where a precision decides."""
+        flags = dict(self.flags)
+        return None if "precision" in flags else int(flags.get("benchmark_num_trials", "1"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodSpec:
+    """One `[[methods]]`."""
+
+    selector: MethodSelector
+    rules: Rules
+    owner: str | None = None
+    canary: bool = False  # tells of the machine, not of the code
+    environments: tuple[str, ...] = ()  # names; empty = all
+    bounds: tuple[Bound, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentSpec:
+    """One `[[environments]]`: an interpreter or an image."""
+
+    name: str
+    flags: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepoPin:
+    """One `[[repos]]`. What a branch says is asked once a night."""
+
+    url: str
+    directory: str  # name of the checkout
+    branch: str = ""
+    commit: str = ""
+
+    def item(self, commit: str | None = None) -> str:
+        """As `--git_repos` takes it."""
+        return ";".join((self.url, self.branch, commit or self.commit)).rstrip(";")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """Files to be written after a night, besides those in the night's own folder."""
+
+    junit: Path | None = None
+    markdown: Path | None = None
+    openmetrics: Path | None = None
+    json: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """A whole suite file."""
+
+    path: Path
+    name: str
+    digest: str  # of the file's text: a night goes on only with the same suite
+    workspace: Path
+    methods: tuple[MethodSpec, ...]
+    environments: tuple[EnvironmentSpec, ...]
+    repos: tuple[RepoPin, ...] = ()
+    flags: tuple[tuple[str, str], ...] = ()  # of every run
+    store: str | None = None
+    owner: str | None = None
+    deadline: str | None = None  # `7h`, or the time of day `06:30`
+    fail_on_bounds: bool = False  # for the bounds that benchmarks report themselves
+    outputs: Outputs = field(default_factory=Outputs)
+    webhook: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """One run of a night: the methods of one environment that share their rules."""
+
+    name: str
+    environment: EnvironmentSpec
+    rules: Rules
+    methods: tuple[MethodSpec, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitDone:
+    """What became of one run."""
+
+    summaries: tuple[str, ...] = ()  # of the trials that nobody interrupted
+    stopped_by: Mapping[str, str | None] = field(default_factory=dict)  # by method
+    error: str | None = None  # why it could not be begun
+
+
+@dataclass(frozen=True, kw_only=True)
+class Night:
+    """One night, and what it has done so far."""
+
+    night: str  # its id, and the label of its trials
+    suite: str = ""
+    digest: str = ""  # of the suite file
+    begun: float = 0.0  # seconds since the epoch
+    deadline: float | None = None
+    ended: float | None = None
+    given_up: bool = False  # killed, and too late to go on
+    pinned: Mapping[str, str] = field(default_factory=dict)  # checkout -> tonight's commit
+    units: Mapping[str, UnitDone] = field(default_factory=dict)
+
+    def with_unit(self, name: str, done: UnitDone, pinned: Mapping[str, str]) -> Night:
+        """The same night with one more run done."""
+        return replace(self, units={**self.units, name: done}, pinned={**pinned, **self.pinned})
+
+
+def units(suite: Suite) -> tuple[Unit, ...]:
+    """All runs of a night, in the order of the file: environments outside, rules inside."""
+    found = []
+    for environment in suite.environments:
+        groups: dict[Rules, list[MethodSpec]] = {}
+        for method in suite.methods:
+            if not method.environments or environment.name in method.environments:
+                groups.setdefault(method.rules, []).append(method)
+        for number, (rules, methods) in enumerate(groups.items(), start=1):
+            found.append(
+                Unit(
+                    name=environment.name if number == 1 else f"{environment.name}#{number}",
+                    environment=environment,
+                    rules=rules,
+                    methods=tuple(methods),
+                )
+            )
+    return tuple(found)
+
+
+def words(suite: Suite, unit: Unit, night: Night) -> tuple[str, ...]:
+    """The command line of a unit's run."""
+    repos = ",".join(repo.item(night.pinned.get(repo.directory)) for repo in suite.repos)
+    flags = {
+        **dict(suite.flags),
+        **dict(unit.rules.flags),
+        **dict(unit.environment.flags),
+        "workspace": str(suite.workspace),
+        "execution_label": night.night,
+    }
+    if repos:
+        flags["git_repos"] = repos
+    own = [f"--{name}={value}" for name, value in flags.items()]
+    own += [f"--benchmark_methods={method.selector.text}" for method in unit.methods]
+    rest = unit.rules.benchmark_flags
+    return (*own, "--", *rest) if rest else tuple(own)

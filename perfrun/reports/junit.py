@@ -1,0 +1,99 @@
+"""A night as JUnit XML: one test suite an environment, one test case a method."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from xml.etree import ElementTree
+
+from perfrun.nightly.report import MethodReport, NightReport
+from perfrun.readings import WALL_TIME
+
+# What XML 1.0 cannot hold, not even escaped.
+_UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit(report: NightReport) -> str:
+    """Draw the night. A method that failed or missed a bound is a failure; one not run an error."""
+    root = ElementTree.Element("testsuites", _counts(report.methods, len(report.errors)))
+    root.set("name", _clean(report.suite))
+    for unit in dict.fromkeys(method.unit for method in report.methods):
+        own = [method for method in report.methods if method.unit == unit]
+        suite = _suite(root, report, unit, own, 0)
+        for method in own:
+            _case(suite, method)
+    if report.errors:
+        suite = _suite(root, report, "night", (), len(report.errors))
+        for number, text in enumerate(report.errors, start=1):
+            name = f"error {number}"
+            case = ElementTree.SubElement(suite, "testcase", {"classname": "night", "name": name})
+            ElementTree.SubElement(case, "error", {"message": _clean(text), "type": "error"})
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=False).join(
+        ('<?xml version="1.0" encoding="UTF-8"?>\n', "\n")
+    )
+
+
+def _suite(
+    root: ElementTree.Element,
+    report: NightReport,
+    name: str,
+    methods: Sequence[MethodReport],
+    errors: int,
+) -> ElementTree.Element:
+    begun = datetime.fromtimestamp(report.begun).isoformat(timespec="seconds")
+    counts = _counts(methods, errors)
+    return ElementTree.SubElement(
+        root, "testsuite", {"name": _clean(name), "timestamp": begun, "skipped": "0", **counts}
+    )
+
+
+def _counts(methods: Sequence[MethodReport], errors: int) -> dict[str, str]:
+    failures = sum(method.state in ("failed", "out_of_bounds") for method in methods)
+    not_run = sum(method.state == "not_run" for method in methods)
+    return {
+        "tests": str(len(methods) + errors),
+        "failures": str(failures),
+        "errors": str(not_run + errors),
+        "time": f"{sum(map(_time, methods)):.6f}",
+    }
+
+
+def _case(suite: ElementTree.Element, method: MethodReport) -> None:
+    classname, _, name = method.method.replace(":", ".").rpartition(".")
+    case = ElementTree.SubElement(
+        suite,
+        "testcase",
+        {"classname": _clean(classname), "name": _clean(name), "time": f"{_time(method):.6f}"},
+    )
+    facts = {
+        "environment": method.environment,
+        "owner": method.owner or "",
+        "canary": "yes" if method.canary else "",
+        **{figure.metric: f"{figure.median!r} {figure.unit}".strip() for figure in method.figures},
+    }
+    properties = ElementTree.SubElement(case, "properties")
+    for key, value in facts.items():
+        if value:
+            pair = {"name": _clean(key), "value": _clean(value)}
+            ElementTree.SubElement(properties, "property", pair)
+    kind = {"failed": "failure", "out_of_bounds": "failure", "not_run": "error"}.get(method.state)
+    if kind:
+        about = {"message": _clean(method.why or ""), "type": method.state}
+        element = ElementTree.SubElement(case, kind, about)
+        element.text = "\n".join(
+            _clean(f"{failure.status}: {failure.reason or ''} ({failure.summary})")
+            for failure in method.failures
+        )
+    elif method.why:
+        ElementTree.SubElement(case, "system-out").text = _clean(method.why)
+
+
+def _time(method: MethodReport) -> float:
+    """The method's wall time, which is what readers of JUnit draw."""
+    return next((f.median for f in method.figures if f.metric == WALL_TIME), 0.0)
+
+
+def _clean(text: str) -> str:
+    return _UNSPEAKABLE.sub("?", text)

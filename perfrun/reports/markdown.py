@@ -1,0 +1,91 @@
+"""A night as Markdown: for a pull request, a job summary, a chat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from perfrun.nightly.report import MethodReport, NightReport
+from perfrun.readings import THROUGHPUT, WALL_TIME
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+MOST_ROWS = 500  # a job summary may have 1 MiB
+
+
+def markdown(report: NightReport) -> str:
+    """Draw the night: what is wrong first, then every method, then notes."""
+    parts = [f"# {_plain(report.suite)}: {_verdict(report)}", _head(report)]
+    wrong = [*(f"- {_plain(error)}" for error in report.errors), *map(_bad_line, report.bad)]
+    if wrong:
+        parts += ["## To be looked at", "\n".join(wrong)]
+    if report.methods:
+        parts += ["## Methods", _table(report.methods)]
+    if report.notes:
+        parts += ["## Notes", "\n".join(f"- {_plain(note)}" for note in report.notes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _verdict(report: NightReport) -> str:
+    if report.is_ok:
+        return "all well"
+    counts = []
+    for state, text in (
+        ("failed", "failed"),
+        ("out_of_bounds", "out of bounds"),
+        ("not_run", "not run"),
+    ):
+        number = sum(method.state == state for method in report.methods)
+        counts += [f"{number} {text}"] if number else []
+    counts += [f"{len(report.errors)} errors"] if report.errors else []
+    return ", ".join(counts)
+
+
+def _head(report: NightReport) -> str:
+    begun, ended = (datetime.fromtimestamp(at).astimezone() for at in (report.begun, report.ended))
+    lines = [
+        f"Night `{report.night}`, {begun:%Y-%m-%d %H:%M} to {ended:%Y-%m-%d %H:%M} ({begun:%Z})."
+    ]
+    lines += [f"{_plain(name)} at `{commit[:12]}`." for name, commit in report.commits.items()]
+    return "\n".join(lines)
+
+
+def _bad_line(method: MethodReport) -> str:
+    owner = f" ({_plain(method.owner)})" if method.owner else ""
+    state = method.state.replace("_", " ")
+    return (
+        f"- {_plain(method.method)} in {_plain(method.environment)}{owner}: "
+        f"{state}: {_plain(method.why or '')}"
+    )
+
+
+def _table(methods: Sequence[MethodReport]) -> str:
+    rows = ["| environment | method | trials | wall time | throughput | state |"]
+    rows.append("|---|---|---:|---:|---:|---|")
+    for method in methods[:MOST_ROWS]:
+        of = "" if method.asked is None else f"/{method.asked}"
+        mark = " (canary)" if method.canary else ""
+        cells = (
+            _plain(method.environment),
+            _plain(method.method) + mark,
+            f"{method.trials}{of}",
+            _figure(method, WALL_TIME),
+            _figure(method, THROUGHPUT),
+            method.state.replace("_", " "),
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    if len(methods) > MOST_ROWS:
+        rows.append(f"\n{len(methods) - MOST_ROWS} more are in the JSON report.")
+    return "\n".join(rows)
+
+
+def _figure(method: MethodReport, metric: str) -> str:
+    for figure in method.figures:
+        if figure.metric == metric:
+            return f"{figure.median:.6g} {figure.unit}".strip()
+    return ""
+
+
+def _plain(text: str) -> str:
+    """Text that means nothing to Markdown, in one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))

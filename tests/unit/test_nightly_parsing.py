@@ -1,0 +1,186 @@
+"""Suite files: what they mean, and where they are wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfrun.errors import UsageError
+from perfrun.nightly.parsing import read_suite
+from perfrun.nightly.planning import check, plan_of
+from perfrun.nightly.source import Source
+from perfrun.nightly.suite import Bound, Night, Suite, units
+
+METHOD = '\n[[methods]]\nname = "pkg.cases.Cases.spin"\n'
+
+
+def suite_of(folder: Path, text: str) -> Suite:
+    path = folder / "suite.toml"
+    path.write_text(text, encoding="utf-8")
+    source = Source(path)
+    suite = read_suite(source)
+    check(suite, source)
+    return suite
+
+
+def test_a_suite_says_all_that_a_night_needs(tmp_path: Path) -> None:
+    suite = suite_of(
+        tmp_path,
+        f"""
+        name = "models"
+        owner = "team@example.com"
+        deadline = "06:30"
+        trials = 3
+        timeout = 600
+        python_path = ["bench"]
+        [[repos]]
+        url = "file:///srv/bench.git"
+        branch = "main"
+        [[environments]]
+        name = "one"
+        python = "{sys.executable}"
+        [[environments]]
+        name = "two"
+        image = "perfrun/torch"
+        memory = "4g"
+        [[methods]]
+        name = "pkg.cases.Cases.spin"
+        environments = ["one"]
+        precision = "2%"
+        constructor_args = {{ size = 3 }}
+        flags = ["--batch_size=8", "--name=a, b"]
+        bounds = {{ wall_time = {{ max = 1.5 }}, "images per second" = {{ min = 2 }} }}
+        [[methods]]
+        name = "pkg.cases.Cases.filter:load.*"
+        canary = true
+        """,
+    )
+    assert suite.workspace == tmp_path / "workspace"
+    assert [unit.name for unit in units(suite)] == ["one", "one#2", "two"]
+    first, second, third = (plan_of(suite, unit, Night(night="n1")) for unit in units(suite))
+    assert first.repetition.precision == 0.02
+    assert first.constructor_args == {"size": 3}
+    assert first.benchmark_flags == ("--batch_size=8", "--name=a, b")
+    assert first.execution_label == "n1"
+    assert (second.num_trials, second.timeout_s, second.python) == (3, 600.0, sys.executable)
+    assert third.container is not None
+    assert third.container.image == "perfrun/torch"
+    assert suite.methods[0].bounds == (
+        Bound(metric="wall_time", high=1.5),
+        Bound(metric="images per second", low=2),
+    )
+    assert suite.methods[1].canary
+
+
+def test_tonights_commits_are_asked_for_once_they_are_known(tmp_path: Path) -> None:
+    suite = suite_of(
+        tmp_path, f'[[repos]]\nurl = "file:///srv/bench.git"\nbranch = "main"\n{METHOD}'
+    )
+    (unit,) = units(suite)
+    night = Night(night="n", pinned={"bench": "ab" * 20})
+    assert plan_of(suite, unit, Night(night="n")).repos[0].git_hash is None
+    assert plan_of(suite, unit, night).repos[0].git_hash == "ab" * 20
+
+
+def test_a_method_with_a_number_of_trials_has_that_number(tmp_path: Path) -> None:
+    suite = suite_of(tmp_path, f'precision = "1%"\nmax_trials = 9\n{METHOD}trials = 2\n')
+    assert suite.methods[0].rules.trials == 2
+
+
+def test_secrets_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK_TOKEN", "s3cret")
+    suite = suite_of(tmp_path, f'webhook = "https://example.com/${{HOOK_TOKEN}}"\n{METHOD}')
+    assert suite.webhook == "https://example.com/s3cret"
+
+
+WRONG = (
+    ("name = 3\n" + METHOD, 1, "name: must be text, not 3"),
+    ("\n\ntrails = 3\n" + METHOD, 3, "unknown key 'trails'; did you mean 'trials'?"),
+    ("trials = true\n" + METHOD, 1, "trials: must be a whole number, not True"),
+    ("trials = 0\n" + METHOD, 1, "trials = 0: must be 1 or more"),
+    ("# a comment\nprecision = 'abc'\n" + METHOD, 2, "precision = abc: write 1% or 0.01"),
+    (METHOD + "max_trials = 7\n", 4, "needs precision; without it, trials is the number"),
+    (METHOD + METHOD + "owner = 'x'\n", 6, "'pkg.cases.Cases.spin' is named twice for default"),
+    ("deadline = 'soon'\n" + METHOD, 1, "write 7h, 90m or a time of day"),
+    ("webhook = 'ftp://x'\n" + METHOD, 1, "must be an http:// or https:// url"),
+    ("webhook = 'https://x/${NOT_SET_ANYWHERE}'\n" + METHOD, 1, "NOT_SET_ANYWHERE is not set"),
+    ("store = 'mysql://x'\n" + METHOD, 1, "must be a file"),
+    ("repos = 'x'\n" + METHOD, 1, "write a table for each: [[repos]]"),
+    ("[[repos]]\nbranch = 'x'\n" + METHOD, 1, "[[repos]] needs url"),
+    ("[[repos]]\nurl = '-x'\n" + METHOD, 2, "not a url that perfrun gives to git"),
+    ("[[repos]]\nurl = '/r.git'\ncommit = 'HEAD'\n" + METHOD, 3, "is not a commit hash"),
+    ("[[repos]]\nurl='/a/r.git'\n[[repos]]\nurl='/b/r.git'\n" + METHOD, 4, "checked out as 'r'"),
+    ("[output]\njunitt = 'x'\n" + METHOD, 2, "did you mean 'junit'?"),
+    ("[output]\n\njunit = 1\n" + METHOD, 3, "junit: must be text"),
+    ("[[environments]]\nname='e'\npython='/nope'\n" + METHOD, 3, "python = /nope: is not there"),
+    ("[[environments]]\nname='e'\ncpuset='0'\n" + METHOD, 3, "cpuset: needs an image"),
+    (
+        "[[environments]]\nname='e'\npython='python3'\nimage='i'\n" + METHOD,
+        4,
+        "an interpreter (python) or an image, not both",
+    ),
+    (
+        "[[environments]]\nname='e'\n[[environments]]\nname='e'\n" + METHOD,
+        4,
+        "two environments 'e'",
+    ),
+    (
+        "[[environments]]\nname='f'\n[[environments]]\nname='e'\n"
+        + METHOD
+        + "environments=['e']\n",
+        1,
+        "no method runs in environment 'f'",
+    ),
+    (METHOD + "environments = [\n  'dafault',\n]\n", 4, "did you mean 'default'?"),
+    (METHOD + "bounds.wall_time.maxx = 1\n", 4, "did you mean 'max'?"),
+    (METHOD + "bounds.wall_time = { min = 2, max = 1 }\n", 4, "min is more than max"),
+    (METHOD + "flags = ['--a', 3]\n", 4, "flags: 3 is not text"),
+    (METHOD + "constructor_args = { when = 2026-01-01 }\n", 4, "not JSON"),
+    ("[[methods]]\nname = 'spin'\n", 2, "is not module.Class.method"),
+    ("[[methods]]\n\nowner = 'x'\n", 1, "[[methods]] needs name"),
+    ("[[methods]]\nname = 'a.B.filter:('\n", 2, "is not a regular expression"),
+    ("name = 'x'\nname = 'y'\n" + METHOD, 2, "not TOML"),
+    ("methods = [\n", 1, "not TOML"),
+)
+
+
+@pytest.mark.parametrize(("text", "line", "says"), WRONG, ids=[says for _, _, says in WRONG])
+def test_what_is_wrong_is_named_with_its_line(
+    tmp_path: Path, text: str, line: int, says: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        suite_of(tmp_path, text)
+    assert says in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path / 'suite.toml'}:{line}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"gone\.toml: cannot be read: No such file"):
+        Source(tmp_path / "gone.toml")
+    (tmp_path / "latin.toml").write_bytes(b"# fine\nname = '\xe9'\n")
+    with pytest.raises(UsageError, match=r"latin\.toml:2: not UTF-8"):
+        Source(tmp_path / "latin.toml")
+
+
+def test_a_suite_without_methods_is_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"suite\.toml: has no \[\[methods\]\]"):
+        suite_of(tmp_path, "name = 'x'\n")
+
+
+def test_relative_paths_begin_at_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a b").mkdir()
+    python = tmp_path / "a b" / "python"
+    python.symlink_to(sys.executable)
+    monkeypatch.chdir(os.sep)
+    suite = suite_of(
+        tmp_path / "a b",
+        f"workspace = 'w'\n[output]\njunit = 'out/j.xml'\n[[environments]]\nname='e'\n"
+        f"python='./python'\n{METHOD}",
+    )
+    assert suite.workspace == tmp_path / "a b" / "w"
+    assert suite.outputs.junit == tmp_path / "a b" / "out" / "j.xml"
+    assert plan_of(suite, units(suite)[0], Night(night="n")).python == str(python)
