@@ -62,4 +62,5 @@ def _read(path: Path) -> Mapping[str, Any]:
         return {**facts, **kept_times(rows)}
     facts = {**dict.fromkeys(_LATER), **facts, **evaluate(rows)}
     facts["devices"] = facts["devices"] or 1
+    facts["report"] = None  # it is made after the last word
     return derive(facts)

@@ -69,6 +69,16 @@ def _steadiness(one: Mapping[str, Any]) -> Iterator[Finding]:
             unit="iterations",
             mend="more iterations, or a longer time",
         )
+    elif kind == "slowdown" and found.get("steady"):
+        yield Finding(
+            code="slowdown",
+            severity=Severity.WARNING,
+            text=f"{one['name']}: became slower while it was timed; "
+            f"the figures are of the last {count} iterations",
+            value=count,
+            unit="iterations",
+            mend="look for a leak, a cache that fills up, heat, or a neighbour who came",
+        )
     elif found.get("steady") is False and not compiled:
         yield Finding(
             code="not_steady",

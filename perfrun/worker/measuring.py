@@ -242,6 +242,8 @@ class Measuring:
         if error is None and progress.stopped_by is None:
             facts["stopped_by"] = "left"  # the loop was left by `break`
         facts["complete"] = whole
+        if error is not None:
+            facts["report"] = None  # there is none of a series that failed
         facts["recompilations"] = recompilations if in_timed_part else None
         facts["gc"] = self._garbage.facts(progress.timed_ns) if in_timed_part else None
         facts.update(evaluate(self._writer.rows.read()))

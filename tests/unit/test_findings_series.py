@@ -82,6 +82,12 @@ def test_with_so_many_values_the_interval_holds_the_quantile_19_times_in_20(
             "2 x dynamo",
         ),
         (
+            {"steadiness": {"kind": "slowdown", "steady_from": 0, "steady": True}},
+            "slowdown",
+            "warning",
+            "became slower while it was timed",
+        ),
+        (
             {"statistics": {"count": 150}},
             "too_few_samples",
             "warning",

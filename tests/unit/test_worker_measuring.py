@@ -378,6 +378,7 @@ def test_a_step_that_raises_leaves_its_series_and_an_untouched_collector(folder:
         Benchmark().measure(step, block_size=1, warmup=2, gc="off")
     assert gc.isenabled()
     series = only_series(folder)
+    assert series["report"] is None
     assert (series["complete"], series["stopped_by"], series["iterations"]) == (
         False,
         "exception",
@@ -409,6 +410,7 @@ def test_a_killed_process_leaves_every_time_it_had_taken(
     assert done.returncode == -9
     series = only_series(folder)
     assert (series["name"], series["complete"], series["stopped_by"]) == ("killed", False, None)
+    assert series["report"] is None
     assert series["iterations"] == len(series["times_s"]) == timed
     assert (series["first_call_s"] is None) == (calls == 0)
     if timed:
