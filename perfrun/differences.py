@@ -46,15 +46,18 @@ class Difference:
 def differences(base: Sequence[Reading], new: Sequence[Reading]) -> tuple[Difference, ...]:
     """All that differs, in a fixed order; a fact with several values in a set has them all."""
     left, right = _facts(base), _facts(new)
-    unrecorded = [
-        k for k in _WHOLE if len({k in {kind for kind, _ in f} for f in (left, right)}) > 1
-    ]
+    unrecorded = _WHOLE if _knows_environment(base) != _knows_environment(new) else ()
     found = []
     for kind, name in sorted(left.keys() | right.keys(), key=_place):
         ours, theirs = left.get((kind, name), set()), right.get((kind, name), set())
         if ours != theirs and kind not in unrecorded:
             found.append(Difference(kind=kind, name=name, base=_joined(ours), new=_joined(theirs)))
     return (*(_unrecorded(kind, left, right) for kind in unrecorded), *found)
+
+
+def _knows_environment(readings: Iterable[Reading]) -> bool:
+    owns = (reading.document.get("perfrun") or {} for reading in readings)
+    return any((own.get("environment") or {}).get("python") for own in owns)
 
 
 def _unrecorded(kind: str, left: _Facts, right: _Facts) -> Difference:

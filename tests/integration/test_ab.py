@@ -118,6 +118,14 @@ def test_a_method_without_a_figure_is_given_up(world: World) -> None:
     assert found["pairs"] == 3
 
 
+def test_the_time_budget_ends_the_pairs_after_the_first(world: World) -> None:
+    done = world.run("ab", "--time_budget=0.001", "--format=json", methods=SPIN)
+    found = strict(done.stdout)
+    assert (found["stopped_by"], found["pairs"], done.code) == ("time_budget", 1, 0)
+    assert found["comparisons"][0]["reason"] == "the time is spent"
+    assert found["comparisons"][0]["low"] is None
+
+
 def test_ctrl_c_says_what_there_is_and_resume_goes_on(world: World) -> None:
     flags = ("ab", "--max_pairs=8", "--min_effect=90%", "--format=json")
     process = world.start(*flags, methods=SPIN)

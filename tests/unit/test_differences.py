@@ -94,6 +94,14 @@ def test_perfzeros_summaries_know_less_and_can_be_compared(tmp_path: Path) -> No
     assert "distributions (none) -> 300 recorded" in [d.text for d in found]
 
 
+def test_an_environment_without_distributions_is_told_from_one_that_was_not_recorded(
+    tmp_path: Path,
+) -> None:
+    base = reading(tmp_path, distributions={})
+    new = reading(tmp_path, distributions={"numpy": "2", "torch": "2.13"})
+    assert texts(base, new) == ["numpy (none) -> 2", "torch (none) -> 2.13"]
+
+
 def test_several_values_in_a_set_are_a_mixture(tmp_path: Path) -> None:
     mixed = [reading(tmp_path), reading(tmp_path, system={"cpu_model": "Xeon"})]
     assert mixtures(mixed) == (("hardware", "cpu_model"),)
