@@ -166,7 +166,7 @@ def context(document: Mapping[str, Any]) -> dict[str, Any]:
         "machine": dict(section(own, "machine")),
         "benchmark_flags": own.get("benchmark_flags") or [],
         "constructor_args": section(info, "flags").get("perfzero_constructor_args") or "",
-        "env_vars": dict(section(info, "env_vars")),
+        "env_vars": {**section(info, "env_vars"), **section(own, "env")},
         "harness": {
             "name": info.get("harness_name"),
             "version": own.get("version"),
