@@ -120,8 +120,9 @@ def _others(machine: Counters | None, trial: Work, watched: Watched | None) -> f
     """Steps of 10 ms a core make this a little less than nothing at times: then it is nothing."""
     if not watched or not machine or machine.busy_s is None or trial.user_s is None:
         return None
-    ours = trial.user_s + (trial.system_s or 0.0) + watched.harness_cpu_s
-    return max(0.0, machine.busy_s - ours)
+    # An orphan of the trial is in the second figure only, a container's process in the first.
+    of_trial = max(trial.user_s + (trial.system_s or 0.0), watched.children_cpu_s)
+    return max(0.0, machine.busy_s - of_trial - watched.harness_cpu_s)
 
 
 def _max_percent(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 import time
 from collections.abc import Mapping
@@ -41,6 +42,7 @@ class Watched:
     after: Snapshot
     own_cgroup: bool  # the trial's control group is not perfrun's
     harness_cpu_s: float  # of all of perfrun, watching included
+    children_cpu_s: float = 0.0  # of what perfrun waited for: the worker, and orphans it left
 
 
 class Watch:
@@ -52,6 +54,7 @@ class Watch:
 
     def __init__(self, pid: int | None, folder: Path, *, own_cgroup: bool) -> None:
         self._cpu_s = time.process_time()
+        self._children_cpu_s = _children_cpu_s()
         self._cgroup, self._own_cgroup = _cgroup_of(pid if own_cgroup else None)
         self._before = take_snapshot(self._cgroup)
         self._rapl = Rapl()
@@ -83,6 +86,7 @@ class Watch:
             after=after,
             own_cgroup=self._own_cgroup,
             harness_cpu_s=time.process_time() - self._cpu_s,
+            children_cpu_s=_children_cpu_s() - self._children_cpu_s,
         )
 
     def _pids(self) -> frozenset[int]:
@@ -120,6 +124,11 @@ class _RaplReader(threading.Thread):
     def finish(self) -> None:
         self._stop_event.set()
         self.join()
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _started_reader(rapl: Rapl) -> _RaplReader | None:

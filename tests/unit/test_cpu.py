@@ -83,6 +83,11 @@ def test_the_machine_and_the_group_are_what_was_added_meanwhile() -> None:
     assert cpu.cgroup == {"throttled_s": 0.5, "throttled_periods": 5, "cpu_pressure_s": None}
 
 
+def test_an_orphan_of_the_trial_is_nobody_else() -> None:
+    watched = replace(WATCHED, children_cpu_s=2.5)
+    assert section({}, watched=watched).others_busy_s == pytest.approx(3.5 - 2.5 - 0.25)
+
+
 def test_clocks_of_10_ms_make_others_nothing_not_less() -> None:
     watched = replace(WATCHED, harness_cpu_s=5.0)
     assert section({}, watched=watched).others_busy_s == 0.0
