@@ -1,0 +1,109 @@
+"""The schedules in deploy/: what reads them takes them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfrun.nightly.parsing import read_suite
+from perfrun.nightly.planning import check
+from perfrun.nightly.source import Source
+from perfrun.nightly.suite import units
+
+ROOT = Path(__file__).resolve().parent.parent
+DEPLOY = ROOT / "deploy"
+COMMAND = re.compile(r"perfrun nightly --quiet \S*(models|suite|%i)\.toml|\"\$SUITE\"")
+
+
+def load_yaml(path: Path) -> Any:
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def test_the_suite_to_begin_with_is_right_and_names_a_shipped_benchmark() -> None:
+    source = Source(DEPLOY / "suite.toml")
+    suite = read_suite(source)
+    check(suite, source)
+    (unit,) = units(suite)
+    module, _, rest = unit.methods[0].selector.text.partition(".Interpreter.")
+    text = (ROOT / module.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8")
+    assert f"def {rest}(self)" in text
+    assert suite.workspace.resolve() == ROOT / "workspace"
+
+
+@pytest.mark.parametrize("scope", ["system", "user"])
+def test_systemd_finds_nothing_wrong_with_the_units(scope: str, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze")
+    folder = DEPLOY / "systemd" / ("user" if scope == "user" else "")
+    names = []
+    for kind in ("service", "timer"):
+        text = (folder / f"perfrun-nightly@.{kind}").read_text(encoding="utf-8")
+        # Where the program is differs; that it is somewhere is all that can be checked here.
+        text = re.sub(r"(ExecStart=)\S+", rf"\g<1>{sys.executable}", text)
+        names.append(f"perfrun-nightly@models.{kind}")
+        (tmp_path / names[-1]).write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", f"--{scope}", "verify", *(f"./{name}" for name in names)],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.glob("systemd/**/*.service")), ids=lambda p: str(p))
+def test_a_night_that_found_a_failure_is_not_run_again(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert "\nRestart=on-abnormal\n" in text
+    assert COMMAND.search(text)
+
+
+def test_the_line_for_cron_has_five_times_a_user_and_the_command() -> None:
+    text = (DEPLOY / "cron" / "perfrun").read_text(encoding="utf-8")
+    assert text.endswith("\n")  # cron ignores a last line without
+    (line,) = (x for x in text.splitlines() if x and not x.startswith("#") and "=" not in x)
+    *times, user, command = line.split(maxsplit=6)
+    assert len(times) == 5
+    assert all(re.fullmatch(r"\*|\d+", time) for time in times)
+    assert user == "perfrun"
+    assert COMMAND.match(command)
+    assert "%" not in command  # which cron takes for a new line
+
+
+def test_the_workflow_runs_on_a_machine_of_ones_own_and_its_scripts_are_shell() -> None:
+    workflow = load_yaml(DEPLOY / "github" / "nightly.yml")
+    assert set(workflow) == {"name", True, "concurrency", "permissions", "jobs"}  # `on` is True
+    assert set(workflow[True]) == {"schedule", "workflow_dispatch"}
+    (job,) = workflow["jobs"].values()
+    assert job["runs-on"][0] == "self-hosted"
+    assert set(job) == {"runs-on", "timeout-minutes", "env", "steps"}
+    for step in job["steps"]:
+        assert ("run" in step) != ("uses" in step)
+        assert set(step) <= {"name", "run", "uses", "with", "if"}
+        if "run" in step:
+            subprocess.run(["bash", "-n", "-c", step["run"]], check=True)
+    scripts = "\n".join(step.get("run", "") for step in job["steps"])
+    assert 'perfrun nightly --quiet "$SUITE"' in scripts
+
+
+def test_compose_has_a_night_and_a_server_for_the_index() -> None:
+    services = load_yaml(ROOT / "docker-compose.yml")["services"]
+    night, runner = services["nightly"], services["perfrun"]
+    assert night["command"] == ["nightly", "--quiet", "/suites/suite.toml"]
+    # The list of volumes replaces the runner's: it has to hold all of those, too.
+    assert [volume for volume in runner["volumes"] if volume not in night["volumes"]] == []
+    assert night["cap_drop"] == ["ALL"]
+    assert services["postgres"]["ports"][0].startswith("127.0.0.1:")
+    assert {service: services[service]["profiles"] for service in ("nightly", "postgres")} == {
+        "nightly": ["nightly"],
+        "postgres": ["postgres"],
+    }
