@@ -21,6 +21,7 @@ from bench.observation import observation_rows
 from bench.processes import BenchError
 from bench.settings import Pin, Settings
 from bench.startup import import_rows, noop_rows, tensorflow_rows
+from bench.store import store_rows
 from bench.table import Row, as_json, as_markdown, as_text
 
 PARTS = {
@@ -32,6 +33,7 @@ PARTS = {
     "observation": observation_rows,
     "faults": fault_rows,
     "containment": containment_rows,
+    "store": store_rows,
 }
 FORMATS = {"table": as_text, "markdown": as_markdown, "json": as_json}
 
@@ -60,6 +62,7 @@ def _measured(arguments: argparse.Namespace, scratch: Path) -> list[Row]:
         tensorflow_python=arguments.tensorflow_python,
         pin=arguments.checkout_repo,
         image=arguments.image or None,
+        summaries=arguments.summaries,
     )
     rows: list[Row] = []
     for name in arguments.only or PARTS:
@@ -93,6 +96,13 @@ def _parser() -> argparse.ArgumentParser:
         help="image for the rows on containers (default: perfrun/torch); none there: skipped",
     )
     parser.add_argument("--rounds", type=_rounds, default=5, help="pairs a row (default: 5)")
+    parser.add_argument(
+        "--summaries",
+        type=_rounds,
+        default=20_000,
+        metavar="N",
+        help="how many for the rows on the index (default: 20000)",
+    )
     parser.add_argument("--only", action="append", choices=PARTS, help="repeatable")
     parser.add_argument("--format", choices=FORMATS, default="table")
     return parser

@@ -23,3 +23,4 @@ class Settings:
     tensorflow_python: str | None
     pin: Pin | None
     image: str | None = None  # for trials in containers
+    summaries: int = 20_000  # in the index

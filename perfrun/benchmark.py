@@ -81,6 +81,14 @@ def _command(words: list[str]) -> int:
         from perfrun.nightly.command import nightly_command
 
         return nightly_command(words[1:])
+    if words[:1] == ["index"]:
+        from perfrun.indexing import index_command
+
+        return index_command(words[1:])
+    if words[:1] == ["history"]:
+        from perfrun.history import history_command
+
+        return history_command(words[1:])
     return _run(words)
 
 

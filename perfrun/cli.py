@@ -17,6 +17,7 @@ from perfrun.plan import RunPlan
 from perfrun.redaction import redact
 from perfrun.repetition import parse_repetition
 from perfrun.variables import parse_variables
+from perfrun.store.address import parse_address
 
 DEFAULT_TIMEOUT_S = 24 * 3600.0
 
@@ -72,6 +73,7 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         fail_on_bounds=given["fail_on_bounds"],
         allow_empty=given["allow_empty"],
         resume=given["resume"],
+        store=_store(given["store"], _workspace(given["workspace"])),
         benchmark_flags=tuple(benchmark_flags),
         names=tuple(given.pop("names", None) or ()),
         flags=_recorded_flags(given),
@@ -169,6 +171,11 @@ def _why_not(interpreter: str) -> str:
         return "is not executable" if Path(interpreter).is_file() else "is not there"
     except PermissionError:
         return "lies where this user may not look"
+
+
+def _store(text: str | None, workspace: Path) -> str | None:
+    """Refuse a wrong address before anything runs; a server that is down costs no result."""
+    return text if text and parse_address(text, workspace) else None
 
 
 def _workspace(text: str | None) -> Path:

@@ -197,6 +197,12 @@ def _add_own(group: argparse._ArgumentGroup) -> None:
         help="go on with the last unfinished run of the same flags in this workspace",
     )
     group.add_argument(
+        "--store",
+        metavar="URL|FILE",
+        help="add results to this index: a file or postgresql+psycopg://... (default: that of "
+        "the workspace, if there is one)",
+    )
+    group.add_argument(
         "--flagfile", metavar="FILE", help="read flags from a file, one a line (absl's format)"
     )
 

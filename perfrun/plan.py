@@ -103,6 +103,7 @@ class RunPlan:
     fail_on_bounds: bool = False
     allow_empty: bool = False
     resume: bool = False
+    store: str | None = None  # index to which results are added, with its password
     benchmark_flags: tuple[str, ...] = ()  # what follows `--`
     names: tuple[str, ...] = ()  # what `perfrun list` lists; kinds of run for `perfrun doctor`
     flags: Mapping[str, Any] = field(default_factory=dict)  # for benchmark_info.flags
@@ -283,8 +284,7 @@ def parse_profiler_windows(text: str | None) -> tuple[ProfilerWindow, ...]:
         # PerfZero's "until the method ends" is a year.
         window = ProfilerWindow(begin_s=int(begin), end_s=int(end) if end else 365 * 24 * 3600)
         if window.end_s <= window.begin_s or (windows and window.begin_s <= windows[-1].end_s):
-            wrong = "windows must increase and not overlap"
-            raise UsageError(f"--profiler_enabled_time: {text!r}: {wrong}")
+            raise UsageError(f"--profiler_enabled_time: {text!r}: must increase and not overlap")
         windows.append(window)
     return tuple(windows)
 

@@ -20,6 +20,7 @@ from perfrun.environment import Method
 from perfrun.errors import Interrupted
 from perfrun.estimates import MethodEstimate, observe
 from perfrun.journal import Journal, Key, Past
+from perfrun.recorder import Recorder
 from perfrun.results import RunResult, estimates, run_document
 from perfrun.schedule import Schedule, Step
 from perfrun.storage import ResultFolder, safe_name, write_whole
@@ -61,10 +62,11 @@ class Rounds:
         past: Past | None,
         screen: Screen,
         seed: int,
+        recorder: Recorder | None = None,
     ) -> None:
         self._facts, self._around = facts, around
         self._methods = _numbered(methods)
-        self._journal, self._screen = journal, screen
+        self._journal, self._screen, self._recorder = journal, screen, recorder
         self._past = past
         self._results: dict[Key, TrialResult] = {}
         self._schedule = Schedule(
@@ -105,6 +107,8 @@ class Rounds:
         """Sum up what was run; without `ended`, the run can be resumed."""
         result = self._result(interrupted=not ended)
         self._write_report(result)
+        if self._recorder:
+            self._recorder.finish()
         if ended:
             self._journal.end()
         return result
@@ -123,6 +127,8 @@ class Rounds:
             return True
         result = self._step(key, step)
         self._results[key] = result
+        if self._recorder:  # those of the part that is resumed too: it may not have got so far
+            self._recorder.add(Path(result.summary))
         if result.status is Status.INTERRUPTED:
             return False
         self._schedule.note(step, observe(result.document))

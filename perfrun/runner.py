@@ -20,6 +20,7 @@ from perfrun.launchers.choice import make_launcher
 from perfrun.launchers.contract import SHIPPED
 from perfrun.plan import RunPlan
 from perfrun.probes.machine import machine
+from perfrun.recorder import make_recorder
 from perfrun.results import RunResult
 from perfrun.rounds import Rounds, Screen
 from perfrun.storage import Storage
@@ -98,6 +99,7 @@ def prepare(
         journal.begin(plan, {c.directory: c.git_hash for c in checkouts}, seed)
     if not stack.enter_context(journal.held()):
         raise UsageError(f"--resume: another perfrun has just gone on with run {run_id}")
+    recorder = make_recorder(plan, screen.note)
     around = Surroundings(
         launcher=launcher,
         paths=paths,
@@ -105,7 +107,7 @@ def prepare(
         streams=(screen.stdout, screen.stderr),
         interruption=interruption,
     )
-    return Rounds(facts, methods, around, journal, past, screen, seed)
+    return Rounds(facts, methods, around, journal, past, screen, seed, recorder)
 
 
 def import_paths(plan: RunPlan) -> Paths:

@@ -42,6 +42,7 @@ class Record:
     subject: Subject
     context: str  # JSON: what differs between trials of a series; docs/store.md
     commits: str  # JSON: folder of the checkout to commit
+    urls: str  # JSON: folder of the checkout to its repository
     execution_id: str
     run_id: str  # '' in PerfZero's
     trial_id: int
@@ -92,7 +93,8 @@ def extract(document: Any) -> Record:
         uid=_uid(execution_id, timestamp, name, trial_id, hostname),
         subject=subject(document, name),
         context=json.dumps(context(document), sort_keys=True),
-        commits=json.dumps(commits(document), sort_keys=True),
+        commits=json.dumps(checkouts(document, "hash", "git_hash"), sort_keys=True),
+        urls=json.dumps(checkouts(document, "url", "url"), sort_keys=True),
         execution_id=execution_id,
         run_id=text(own.get("run_id")),
         trial_id=trial_id if isinstance(trial_id, int) and 0 < trial_id < 2**31 else 1,
@@ -130,13 +132,13 @@ def status(document: Mapping[str, Any]) -> str:
     return Status.PASSED.value if succeeded else Status.OUT_OF_BOUNDS.value
 
 
-def commits(document: Mapping[str, Any]) -> dict[str, str]:
-    """Folder of each checkout to its commit."""
+def checkouts(document: Mapping[str, Any], perfzero_key: str, own_key: str) -> dict[str, str]:
+    """Folder of each checkout to one fact about it."""
     info = section(section(document, "benchmark_info"), "site_package_info")
-    found = {text(name): text(section(info, name).get("hash")) for name in info}
+    found = {text(name): text(section(info, name).get(perfzero_key)) for name in info}
     for checkout in rows(section(document, "perfrun").get("git")):
-        found[text(checkout.get("directory"))] = text(checkout.get("git_hash"))
-    return {name: commit for name, commit in found.items() if name and commit}
+        found[text(checkout.get("directory"))] = text(checkout.get(own_key))
+    return {name: fact for name, fact in found.items() if name and fact}
 
 
 def context(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
+from perfrun.ancestry import Ancestry
 from perfrun.store import reading
 from perfrun.store.address import Address
 from perfrun.store.connection import Database
@@ -74,16 +75,23 @@ class Store:
         metric: str | None = None,
         since: float | None = None,
         until: float | None = None,
+        clones: Mapping[str, Path] | None = None,
     ) -> Iterator[Series]:
-        """All series whose method and metric fit the patterns (`*`), their points by time.
+        """All series whose method and metric fit the patterns (`*`).
 
+        Points are in the order of their commits where a checkout was pinned and its history is at
+        hand: in `clones` (by the checkout's folder) or where `Ancestry` looks; else by time.
         `since` (inclusive) and `until` (exclusive) are seconds since the epoch.
         """
         with self._database.reading() as connection:
-            found = reading.read_series(
-                connection, self._root, method=method, metric=metric, since=since, until=until
+            found = list(
+                reading.read_series(
+                    connection, self._root, method=method, metric=metric, since=since, until=until
+                )
             )
-            return iter(list(found))  # so that no transaction stays open while they are used
+            urls = reading.read_urls(connection)
+        # Not a generator: no transaction stays open while they are used.
+        return iter(Ancestry(clones or {}, self._root).ordered(found, urls))
 
     def trials(self, selector: Selector | None = None) -> Iterator[Trial]:
         """The chosen trials by time, those that failed too."""

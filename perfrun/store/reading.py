@@ -132,6 +132,14 @@ def read_bad_files(connection: Connection, root: Path | None) -> tuple[BadFile, 
     return tuple(BadFile(path=_path(root, row), reason=row.reason) for row in rows)
 
 
+def read_urls(connection: Connection) -> dict[str, str]:
+    """Where the checkouts came from, by their folder; of several places, one."""
+    found: dict[str, str] = {}
+    for row in connection.execute(select(contexts.c.urls).distinct()):
+        found.update(json.loads(row.urls))
+    return found
+
+
 def read_counts(connection: Connection) -> Counts:
     """How much there is."""
     used = {row[0] for row in connection.execute(select(trials.c.subject_id).distinct())}

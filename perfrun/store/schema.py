@@ -55,9 +55,10 @@ contexts = Table(
     "contexts",
     TABLES,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("digest", String(64), nullable=False, unique=True),  # of the two that follow
+    Column("digest", String(64), nullable=False, unique=True),  # of the three that follow
     Column("document", Text, nullable=False),  # JSON
     Column("commits", Text, nullable=False),  # JSON: folder of the checkout to commit
+    Column("urls", Text, nullable=False),  # JSON: folder of the checkout to its repository
 )
 metrics = Table(
     "metrics",

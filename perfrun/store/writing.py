@@ -124,7 +124,7 @@ def _subject_row(record: Record) -> dict[str, str]:
 
 
 def _context_row(record: Record) -> dict[str, str]:
-    return {"document": record.context, "commits": record.commits}
+    return {"document": record.context, "commits": record.commits, "urls": record.urls}
 
 
 def _metric_row(figure: Any) -> dict[str, str]:

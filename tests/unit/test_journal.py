@@ -53,6 +53,7 @@ SAME: dict[str, Any] = {
     "fail_on_bounds": True,
     "allow_empty": True,
     "resume": True,
+    "store": "other.db",
     "names": ("m",),
     "flags": {"x": 1},
     "argv": ("--resume",),

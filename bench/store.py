@@ -1,0 +1,106 @@
+"""An index over many summaries: building it, finding nothing new, asking it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from bench.processes import NOOP, ROOT, BenchError, finish, perfrun
+from bench.settings import Settings
+from bench.table import Goal, Row, Rule
+from perfrun.store.address import parse_address
+from perfrun.store.index import open_store
+
+METHODS = 200
+WHOLE = 100_000  # summaries that the goals are for
+METRICS = 5  # a report's own, beside wall time and memory
+
+
+def store_rows(settings: Settings) -> list[Row]:
+    """All figures are scaled to 100,000 summaries, by their number."""
+    workspace = settings.scratch / "store"
+    template = perfrun(settings.scratch / "one", [NOOP]).summaries[0]
+    sizes = [_write(workspace / "output", document) for document in _nights(template, settings)]
+    scale = WHOLE / len(sizes)
+    about = f"from {len(sizes)} of {statistics.mean(sizes) / 1024:.0f} KiB"
+    build, again = _index_s(workspace, len(sizes)), _index_s(workspace, 0)
+    asked = [_asked(workspace, one) for one in (_one_series, _one_metric, _everything)]
+    names = ("the history of one method", "one metric of all methods", "all metrics of all methods")
+    return [
+        _row(f"index of 100,000 summaries, whole process ({about})", build * scale, 60.0),
+        _row("the same again, nothing new, whole process", again * scale, 3.0),
+        *(_row(f"query: {n}", t * scale, 3.0) for n, t in zip(names, asked, strict=True)),
+    ]
+
+
+def _row(what: str, seconds: float, limit: float) -> Row:
+    goal = Goal(rule=Rule.VALUE_AT_MOST, limit=limit)
+    return Row(what=what, unit="s", values=(seconds,), goal=goal)
+
+
+def _nights(template: dict[str, Any], settings: Settings) -> Iterator[dict[str, Any]]:
+    """Trials of many methods, night after night, each night at another commit."""
+    result = template["benchmark_result"]
+    for number in range(settings.summaries):
+        night, method = divmod(number, METHODS)
+        own = {**template["perfrun"], "run_id": f"run-{night}"}
+        own["git"] = [{"directory": "models", "url": "https://host/r", "git_hash": f"{night:040x}"}]
+        metrics = [{"name": f"metric_{i}_s", "value": 1 + number / 1e6} for i in range(METRICS)]
+        yield {
+            **template,
+            "execution_id": f"{number:08}",
+            "execution_timestamp": 1.75e9 + night * 86400.0 + method,
+            "benchmark_result": {
+                **result,
+                "name": f"package.module.Class.method_{method:03}",
+                "wall_time": 1 + number / 1e6,
+                "metrics": metrics,
+            },
+            "perfrun": own,
+        }
+
+
+def _write(output: Path, document: dict[str, Any]) -> int:
+    path = output / document["execution_id"] / "perfzero_summary.json"
+    path.parent.mkdir(parents=True)
+    return path.write_text(json.dumps(document, indent=2), encoding="utf-8")
+
+
+def _index_s(workspace: Path, expected: int) -> float:
+    entry = str(ROOT / "perfrun" / "benchmark.py")
+    argv = [sys.executable, entry, "index", f"--workspace={workspace}", "--format=json"]
+    done = finish(argv)
+    if json.loads(done.stdout)["read"] != expected:
+        raise BenchError(f"the index did not read what it should: {done.stdout}")
+    return done.wall_s
+
+
+def _asked(workspace: Path, question: Callable[[Any], int]) -> float:
+    """Open, ask, and go through all points; the module is imported already."""
+    address = parse_address(None, workspace)
+    begin = perf_counter()
+    with open_store(address) as store:
+        if not question(store):
+            raise BenchError("the index has no points")
+    return perf_counter() - begin
+
+
+def _one_series(store: Any) -> int:
+    return _points(store.series("package.module.Class.method_007"))
+
+
+def _one_metric(store: Any) -> int:
+    return _points(store.series(metric="wall_time"))
+
+
+def _everything(store: Any) -> int:
+    return _points(store.series())
+
+
+def _points(series: Any) -> int:
+    return sum(len(one.points) for one in series)

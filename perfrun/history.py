@@ -1,0 +1,112 @@
+"""`perfrun history METHOD`: the series of a method, point by point."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfrun.errors import UsageError
+from perfrun.indexing import Parser, bring_up_to_date, opened
+
+if TYPE_CHECKING:
+    from perfrun.store.query import Point, Series
+
+_EPILOG = """\
+Reads new summaries of the workspace first. Names may be patterns: `*` stands for anything.
+
+Exit status: 0, or 1 when there is nothing to show. All of it is in docs/store.md.
+"""
+_SHORT_HASH = 10
+
+
+def history_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun history`: 1 when there is nothing to show."""
+    parser = Parser("history", description=__doc__, epilog=_EPILOG)
+    parser.add_argument("method", metavar="METHOD", help="package.module.Class.method")
+    parser.add_argument("--metric", metavar="NAME", help="which figure (default wall_time)")
+    parser.add_argument(
+        "--clone",
+        metavar="NAME=DIR",
+        action="append",
+        default=[],
+        help="full clone of the checkout NAME: points in the order of its commits",
+    )
+    given = parser.parse(argv)
+    clones = dict(_clone(word) for word in given.clone)
+    with opened(given) as store:
+        bring_up_to_date(store, given)
+        found = tuple(store.series(given.method, given.metric or "wall_time", clones=clones))
+    if given.format == "json":
+        sys.stdout.write(json.dumps(document(found)) + "\n")
+    else:
+        sys.stdout.write("\n".join(text(one) for one in found))
+    if not found:
+        sys.stderr.write(
+            f"perfrun: no {given.metric or 'wall_time'} of {given.method} in the index\n"
+        )
+    return 0 if found else 1
+
+
+def _clone(word: str) -> tuple[str, Path]:
+    name, _, folder = word.partition("=")
+    if not name or not Path(folder).is_dir() or not folder:
+        raise UsageError(f"--clone={word}: must be NAME=DIR, the folder of a git repository")
+    return name, Path(folder).absolute()
+
+
+def document(series: Sequence[Series]) -> dict[str, Any]:
+    """What `--format=json` prints."""
+    return {
+        "series": [
+            {
+                **asdict(one.key),
+                "unit": one.unit or None,
+                "direction": one.direction,
+                "points": [_point(point) for point in one.points],
+            }
+            for one in series
+        ]
+    }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    values = asdict(point)
+    return {key: None if value == "" else value for key, value in values.items()}
+
+
+def text(series: Series) -> str:
+    """The key of a series, and a line for each point."""
+    key = series.key
+    unit = f" ({series.unit})" if series.unit else ""
+    facts = [key.environment, key.hardware, key.settings]
+    facts += [f"driver {key.driver}"] if key.driver else []
+    facts += [f"source {key.source[:_SHORT_HASH]}"] if key.source else []
+    heads = ("time", key.metric + unit, "outcome", "grade", "commits", "label", "folder")
+    rows = [heads, *(_cells(point) for point in series.points)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if column == 1 else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join([key.method, "; ".join(fact for fact in facts if fact), *lines]) + "\n"
+
+
+def _cells(point: Point) -> tuple[str, ...]:
+    commits = " ".join(f"{name}@{c[:_SHORT_HASH]}" for name, c in sorted(point.commits.items()))
+    return (
+        datetime.fromtimestamp(point.timestamp).strftime("%Y-%m-%d %H:%M:%S"),
+        f"{point.value:.6g}",
+        f"{point.status}, disturbed" if point.disturbed else point.status,
+        point.grade,
+        commits,
+        point.label,
+        Path(point.summary_path).parent.name,
+    )

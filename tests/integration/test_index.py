@@ -1,0 +1,232 @@
+"""`perfrun index` and `perfrun history`, and runs that add their results as they go."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trial_documents import perfrun_summary, perfzero_summary, write_nights
+from trial_documents import write_summary as put
+from worlds import PATIENCE_S, ROOT, World, strict, wait_until
+
+from perfrun.store.address import parse_address
+from perfrun.store.index import open_store
+
+CASES = """
+class Cases(Benchmark):
+    def ok(self):
+        self.report_benchmark(wall_time=0.5, metrics=[{"name": "accuracy", "value": 0.9}])
+
+    def fails(self):
+        raise ValueError("no")
+
+    def waits(self):
+        time.sleep(600)
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.write(CASES)
+    return made
+
+
+def perfrun(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, str(ROOT / "perfrun" / "benchmark.py"), *map(str, words)]
+    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+def held(store: str | None, workspace: Path) -> list[tuple[str, str]]:
+    """Method and outcome of each trial in an index, as it is."""
+    with open_store(parse_address(store, workspace)) as opened:
+        return [(trial.method.rpartition(".")[2], trial.status) for trial in opened.trials()]
+
+
+def test_index_reads_the_workspace_and_folders_from_elsewhere(tmp_path: Path) -> None:
+    workspace = tmp_path / "work space"
+    write_nights(workspace / "output", 3)
+    put(tmp_path / "from perfzero", perfzero_summary(4))
+    done = perfrun("index", f"--workspace={workspace}", tmp_path / "from perfzero", "--format=json")
+    assert done.returncode == 0, done.stderr
+    assert strict(done.stdout) == {
+        "store": str(workspace / "perfrun.db"),
+        "found": 4,
+        "read": 4,
+        "gone": 0,
+        "trials": 4,
+        "methods": 1,
+        "bad_files": [],
+    }
+    again = perfrun("index", f"--workspace={workspace}")
+    assert again.stdout.splitlines() == [
+        "found 3 summaries, 0 new or changed",
+        f"{workspace / 'perfrun.db'}: 4 trials of 1 methods",
+    ]
+
+
+def test_a_bad_file_is_named_and_costs_nothing_else(tmp_path: Path) -> None:
+    paths = write_nights(tmp_path / "output", 3)
+    os.truncate(paths[1], 100)
+    done = perfrun("index", f"--workspace={tmp_path}")
+    assert done.returncode == 0
+    assert f"perfrun: {paths[1]} is left out: it is not JSON, or cut short" in done.stderr
+    assert "2 trials" in done.stdout
+    for path in paths:
+        os.truncate(path, 0)
+    done = perfrun("index", f"--workspace={tmp_path}")
+    assert done.returncode == 1
+    assert done.stderr.count("it is empty") == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--workspace=nowhere"], "--workspace="),
+        (["nowhere"], "nowhere: No such file"),
+        (["--store=mysql://u:secret@h/d"], "--store=mysql://***@h/d: must be"),
+        (["--store=postgresql://u:secret@127.0.0.1:1/d"], "postgresql://***@127.0.0.1:1/d: "),
+        (["--format=yaml"], "--format=yaml"),
+        (["--frobnicate"], "--frobnicate"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_status_2(
+    tmp_path: Path, words: list[str], reason: str
+) -> None:
+    (tmp_path / "workspace").mkdir()
+    done = perfrun("index", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "secret" not in done.stderr
+
+
+def test_a_store_may_be_filled_from_folders_without_any_workspace(tmp_path: Path) -> None:
+    write_nights(tmp_path / "results", 2)
+    done = perfrun("index", "--store=team.db", "results", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert held(str(tmp_path / "team.db"), tmp_path) == [("ok", "passed")] * 2
+
+
+def test_history_shows_what_a_run_has_just_measured(world: World) -> None:
+    ran = world.run("--benchmark_num_trials=2", "--quiet", methods="pkg.cases.Cases.ok")
+    assert ran.code == 0, ran.stderr
+    assert not (world.workspace / "perfrun.db").exists()  # nobody has asked for an index yet
+    place = f"--workspace={world.workspace}"
+    done = perfrun("history", "pkg.cases.*", place, "--metric=acc*", "--format=json")
+    (series,) = strict(done.stdout)["series"]
+    assert (series["metric"], series["direction"]) == ("accuracy", "higher")
+    assert [point["value"] for point in series["points"]] == [0.9, 0.9]
+    shown = perfrun("history", "pkg.cases.Cases.ok", place).stdout
+    assert "wall_time (s)" in shown
+    assert all(path.parent.name in shown for path in world.summary_files())
+    nothing = perfrun("history", "pkg.cases.Cases.other", place)
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+
+
+def test_a_run_adds_its_results_to_the_index_that_its_workspace_has(world: World) -> None:
+    world.workspace.mkdir()
+    perfrun("index", f"--workspace={world.workspace}")
+    ran = world.run("--quiet", "--format=json", methods="pkg.cases.Cases.ok,pkg.cases.Cases.fails")
+    assert ran.code == 1
+    assert held(None, world.workspace) == [("ok", "passed"), ("fails", "failed")]
+
+
+def test_a_run_without_an_index_imports_no_sqlalchemy(world: World) -> None:
+    source = """
+import runpy, sys
+sys.argv = sys.argv[1:]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as end:
+    assert not end.code, end.code
+assert "sqlalchemy" not in sys.modules
+"""
+    python, *words = world.words("--quiet", methods="pkg.cases.Cases.ok")
+    done = subprocess.run(
+        [python, "-c", source, *words],
+        cwd=world.folder,
+        env=world.environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(params=["file", pytest.param("server", marks=pytest.mark.postgresql)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """What `--store` may be."""
+    if request.param == "file":
+        return str(tmp_path / "team.db")
+    return str(request.getfixturevalue("postgresql").new_database())
+
+
+def test_results_are_in_the_team_s_store_as_soon_as_each_trial_is_over(
+    world: World, store: str
+) -> None:
+    running = world.start(f"--store={store}", methods="pkg.cases.Cases.ok,pkg.cases.Cases.waits")
+    try:
+        wait_until(lambda: bool(_held_if_any(store, world)))
+        assert held(store, world.workspace) == [("ok", "passed")]
+    finally:
+        running.send_signal(signal.SIGKILL)
+        running.communicate(timeout=PATIENCE_S)
+    resumed = world.start(
+        f"--store={store}", "--resume", methods="pkg.cases.Cases.ok,pkg.cases.Cases.waits"
+    )
+    wait_until(lambda: len(list(world.workspace.glob("output/*"))) > 1)
+    resumed.send_signal(signal.SIGINT)
+    resumed.communicate(timeout=PATIENCE_S)
+    methods = {method for method, _ in held(store, world.workspace)}
+    assert "ok" in methods
+    assert [m for m, _ in held(store, world.workspace)].count("ok") == 1
+
+
+def _held_if_any(store: str, world: World) -> list[Any]:
+    if "://" not in store and not Path(store).exists():
+        return []
+    return held(store, world.workspace)
+
+
+def test_a_store_that_is_away_costs_a_note_and_no_result(world: World) -> None:
+    store = "postgresql+psycopg://me:secret@127.0.0.1:1/perf"
+    ran = world.run(
+        f"--store={store}",
+        "--benchmark_num_trials=3",
+        "--quiet",
+        "--format=json",
+        methods="pkg.cases.Cases.ok",
+    )
+    assert ran.code == 0
+    assert ran.statuses == ["passed"] * 3
+    notes = [line for line in ran.stderr.splitlines() if "127.0.0.1" in line]
+    assert len(notes) == 2, ran.stderr
+    assert "3 results are not in postgresql+psycopg://***@127.0.0.1:1/perf" in notes[1]
+    assert "perfrun index --store=" in notes[1]
+    everything = ran.stdout + ran.stderr + json.dumps(ran.summaries())
+    assert "secret" not in everything
+
+
+def test_a_wrong_store_is_found_before_anything_runs(world: World) -> None:
+    ran = world.run("--store=ftp://host/x", methods="pkg.cases.Cases.ok")
+    assert ran.code == 2
+    assert "--store=ftp://host/x: must be" in ran.stderr
+    assert not world.summary_files()
+
+
+def test_an_index_in_a_copied_workspace_goes_on(tmp_path: Path) -> None:
+    write_nights(tmp_path / "one" / "output", 2)
+    perfrun("index", f"--workspace={tmp_path / 'one'}")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    put(tmp_path / "two" / "output", perfrun_summary(9))
+    done = perfrun("index", f"--workspace={tmp_path / 'two'}", "--format=json")
+    assert strict(done.stdout)["trials"] == 3
