@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -14,7 +14,8 @@ from bench.processes import NOOP, ROOT, BenchError, finish, perfrun
 from bench.settings import Settings
 from bench.table import Goal, Row, Rule
 from perfrun.store.address import parse_address
-from perfrun.store.index import open_store
+from perfrun.store.index import Store, open_store
+from perfrun.store.query import Series
 
 METHODS = 200
 WHOLE = 100_000  # summaries that the goals are for
@@ -66,7 +67,7 @@ def _nights(template: dict[str, Any], settings: Settings) -> Iterator[dict[str, 
 
 
 def _write(output: Path, document: dict[str, Any]) -> int:
-    path = output / document["execution_id"] / "perfzero_summary.json"
+    path = output / str(document["execution_id"]) / "perfzero_summary.json"
     path.parent.mkdir(parents=True)
     return path.write_text(json.dumps(document, indent=2), encoding="utf-8")
 
@@ -80,7 +81,7 @@ def _index_s(workspace: Path, expected: int) -> float:
     return done.wall_s
 
 
-def _asked(workspace: Path, question: Callable[[Any], int]) -> float:
+def _asked(workspace: Path, question: Callable[[Store], int]) -> float:
     """Open, ask, and go through all points; the module is imported already."""
     address = parse_address(None, workspace)
     begin = perf_counter()
@@ -90,17 +91,17 @@ def _asked(workspace: Path, question: Callable[[Any], int]) -> float:
     return perf_counter() - begin
 
 
-def _one_series(store: Any) -> int:
+def _one_series(store: Store) -> int:
     return _points(store.series("package.module.Class.method_007"))
 
 
-def _one_metric(store: Any) -> int:
+def _one_metric(store: Store) -> int:
     return _points(store.series(metric="wall_time"))
 
 
-def _everything(store: Any) -> int:
+def _everything(store: Store) -> int:
     return _points(store.series())
 
 
-def _points(series: Any) -> int:
-    return sum(len(one.points) for one in series)
+def _points(series: Iterable[Series]) -> int:
+    return sum([len(one.points) for one in series])

@@ -85,11 +85,7 @@ def _varying(points: Iterable[Point]) -> dict[str, set[str]]:
     """The commits of each checkout that changed within the series and is in all of its points."""
     found: dict[str, set[str]] = {}
     everywhere: set[str] | None = None
-    seen = None
-    for point in points:
-        if point.commits is seen:
-            continue  # the trials of a run share theirs
-        seen = point.commits
+    for seen in {id(point.commits): point.commits for point in points}.values():
         everywhere = set(seen) if everywhere is None else everywhere & set(seen)
         for name, commit in seen.items():
             found.setdefault(name, set()).add(commit)

@@ -75,7 +75,7 @@ def document(series: Sequence[Series]) -> dict[str, Any]:
 
 
 def _point(point: Point) -> dict[str, Any]:
-    values = asdict(point)
+    values = point._asdict()
     return {key: None if value == "" else value for key, value in values.items()}
 
 

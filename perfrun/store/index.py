@@ -8,6 +8,7 @@ with open_store(parse_address(None, workspace)) as store:
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,7 +84,7 @@ class Store:
         hand: in `clones` (by the checkout's folder) or where `Ancestry` looks; else by time.
         `since` (inclusive) and `until` (exclusive) are seconds since the epoch.
         """
-        with self._database.reading() as connection:
+        with _no_collection(), self._database.reading() as connection:
             found = list(
                 reading.read_series(
                     connection, self._root, method=method, metric=metric, since=since, until=until
@@ -95,7 +96,7 @@ class Store:
 
     def trials(self, selector: Selector | None = None) -> Iterator[Trial]:
         """The chosen trials by time, those that failed too."""
-        with self._database.reading() as connection:
+        with _no_collection(), self._database.reading() as connection:
             return iter(list(reading.read_trials(connection, self._root, selector or Selector())))
 
     def bad_files(self) -> tuple[BadFile, ...]:
@@ -161,6 +162,18 @@ class Store:
             if key not in there
             and would_be_found(key.path if key.host else f"{start}{key.path}", folders)
         ]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Do not look for garbage: a million points are none, and looking takes a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _hosts() -> tuple[str, str]:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,9 @@ from perfrun.store.query import (
 )
 from perfrun.store.schema import bad_files, contexts, files, measurements, metrics, subjects, trials
 
+_STATED: Mapping[str, Direction] = {"lower": "lower", "higher": "higher", "none": "none"}
+_BY_TIME = attrgetter("timestamp", "execution_id")
+_direction_of, _unit_of = lru_cache(4096)(direction_of), lru_cache(4096)(unit_of)
 _MOST_IDS = 5000  # subjects named in a query; with more, all are read and sorted out here
 
 
@@ -50,38 +55,54 @@ def read_series(
     selector = Selector(methods=(method,) if method else (), since=since, until=until)
     loaded = _load(connection, selector, root)
     names = [row for row in connection.execute(select(metrics)) if _fits(row.name, metric)]
-    figures: dict[tuple[int, str], list[Point]] = {}
-    # Who states unit and direction later in the table stated it later in time.
     stated = {row.id: row for row in names}
-    units: dict[tuple[int, str], tuple[str, str]] = {}
-    for trial_id, metric_id, value in _figures(connection, loaded, selector, list(stated)):
-        row, named = loaded.rows.get(trial_id), stated.get(metric_id)
-        if row is None or named is None:
-            continue
-        key = (row.subject_id, named.name)
-        figures.setdefault(key, []).append(
-            Point(
-                row.execution_id,
-                row.run_id,
-                row.timestamp,
-                value,
+    figures: dict[tuple[int, int], list[Point]] = {}
+    # What the points of a trial share is looked up once.
+    shared: dict[int, tuple[int, Any, Any]] = {
+        row.id: (
+            row.subject_id,
+            (row.execution_id, row.run_id, row.timestamp),
+            (
                 row.status,
                 row.grade,
                 row.disturbed,
                 loaded.commits[row.context_id],
                 row.label,
-                loaded.paths.get(trial_id, ""),
-            )
+                loaded.paths.get(row.id, ""),
+            ),
         )
-        if named.unit or named.direction or key not in units:
-            units[key] = (named.unit, named.direction)
-    for key in sorted(figures, key=lambda key: (loaded.subjects[key[0]].method, key[1], key[0])):
-        unit, direction = units[key]
+        for row in loaded.rows.values()
+    }
+    for trial_id, metric_id, value in _figures(connection, loaded, selector, list(stated)):
+        of_trial = shared.get(trial_id)
+        if of_trial is not None:
+            about, head, tail = of_trial
+            figures.setdefault((about, metric_id), []).append(Point._make((*head, value, *tail)))
+    yield from _made(figures, loaded, stated)
+
+
+def _made(
+    figures: Mapping[tuple[int, int], list[Point]], loaded: Loaded, stated: Mapping[int, Any]
+) -> Iterator[Series]:
+    """Bring together what is one series: a metric is stored once for each unit that was stated.
+
+    What the latest trial states counts.
+    """
+    together: dict[tuple[int, str], list[tuple[Point, Any, list[Point]]]] = {}
+    for (about, metric_id), points in figures.items():
+        points.sort(key=_BY_TIME)
+        named = stated[metric_id]
+        together.setdefault((about, named.name), []).append((points[-1], named, points))
+    for key in sorted(together, key=lambda key: (loaded.subjects[key[0]].method, key[1], key[0])):
+        parts = sorted(together[key], key=lambda part: _BY_TIME(part[0]))
+        said = [named for _, named, _ in parts if named.unit or named.direction]
+        unit, direction = (said[-1].unit, said[-1].direction) if said else ("", "")
+        points = [point for _, _, own in parts for point in own]
         yield Series(
             key=_key(loaded.subjects[key[0]], key[1]),
-            unit=unit or unit_of(key[1]),
+            unit=unit or _unit_of(key[1]),
             direction=_direction(key[1], direction),
-            points=tuple(sorted(figures[key], key=lambda p: (p.timestamp, p.execution_id))),
+            points=tuple(points if len(parts) == 1 else sorted(points, key=_BY_TIME)),
         )
 
 
@@ -95,7 +116,7 @@ def read_trials(connection: Connection, root: Path | None, selector: Selector) -
             named = stated[metric_id]
             values.setdefault(trial_id, {})[named.name] = Value(
                 value=value,
-                unit=named.unit or unit_of(named.name),
+                unit=named.unit or _unit_of(named.name),
                 direction=_direction(named.name, named.direction),
             )
     documents = _documents(connection, {row.context_id for row in loaded.rows.values()})
@@ -206,7 +227,7 @@ def _figures(
         query = _where(query.join(trials), selector, loaded.subjects)
     if len(metric_ids) <= _MOST_IDS:
         query = query.where(measurements.c.metric_id.in_(metric_ids))
-    return connection.execute(query.order_by(measurements.c.trial_id, measurements.c.metric_id))
+    return connection.execute(query).all()
 
 
 def _paths(connection: Connection, root: Path | None) -> dict[int, str]:
@@ -252,5 +273,4 @@ def _key(about: Any, metric: str) -> SeriesKey:
 
 
 def _direction(metric: str, stated: str) -> Direction:
-    known: dict[str, Direction] = {"lower": "lower", "higher": "higher", "none": "none"}
-    return known.get(stated) or direction_of(metric)
+    return _STATED.get(stated) or _direction_of(metric)

@@ -10,9 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
-from perfrun.store.extraction import Record
+from perfrun.store.extraction import Measurement, Record
 from perfrun.store.schema import bad_files, contexts, files, measurements, metrics, subjects, trials
 
+Row = tuple[str, ...]  # the columns of a table after its id and digest
 _MOST_VALUES = 500  # in an IN list; SQLite takes 32766 parameters
 
 
@@ -88,8 +89,8 @@ def _write_trials(connection: Connection, records: Sequence[Record]) -> dict[str
         {
             "id": ids[uid],
             "uid": uid,
-            "subject_id": subject_ids[_digest(_subject_row(record))],
-            "context_id": context_ids[_digest(_context_row(record))],
+            "subject_id": subject_ids[_subject_row(record)],
+            "context_id": context_ids[_context_row(record)],
             "execution_id": record.execution_id,
             "run_id": record.run_id,
             "trial_id": record.trial_id,
@@ -109,7 +110,7 @@ def _write_trials(connection: Connection, records: Sequence[Record]) -> dict[str
     figures = [
         {
             "trial_id": ids[uid],
-            "metric_id": metric_ids[_digest(_metric_row(figure))],
+            "metric_id": metric_ids[_metric_row(figure)],
             "value": figure.value,
         }
         for uid, record in by_uid.items()
@@ -119,36 +120,44 @@ def _write_trials(connection: Connection, records: Sequence[Record]) -> dict[str
     return ids
 
 
-def _subject_row(record: Record) -> dict[str, str]:
-    return dict(vars(record.subject))
+def _subject_row(record: Record) -> Row:
+    return tuple(vars(record.subject).values())
 
 
-def _context_row(record: Record) -> dict[str, str]:
-    return {"document": record.context, "commits": record.commits, "urls": record.urls}
+def _context_row(record: Record) -> Row:
+    return (record.context, record.commits, record.urls)
 
 
-def _metric_row(figure: Any) -> dict[str, str]:
-    return {"name": figure.name, "unit": figure.unit, "direction": figure.direction}
+def _metric_row(figure: Measurement) -> Row:
+    return (figure.name, figure.unit, figure.direction)
 
 
-def _metric_rows(records: Iterable[Record]) -> list[dict[str, str]]:
+def _metric_rows(records: Iterable[Record]) -> list[Row]:
     return [_metric_row(figure) for record in records for figure in record.measurements]
 
 
-def _digest(row: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(list(row.values())).encode()).hexdigest()
+def _ids_of(connection: Connection, table: Table, rows: Iterable[Row]) -> dict[Row, int]:
+    """Ids of rows, those that were not there yet added. They are never changed.
 
-
-def _ids_of(connection: Connection, table: Table, rows: Iterable[dict[str, str]]) -> dict[str, int]:
-    """Ids of rows by digest, those that were not there yet added. They are never changed."""
-    wanted = {_digest(row): row for row in rows}
+    A row is told by its digest: an index over long texts has its limits.
+    """
+    wanted = {_digest(row): row for row in set(rows)}
     ids = _known(connection, table, table.c.digest, list(wanted))
     fresh = _next_id(connection, table)
-    new = [digest for digest in wanted if digest not in ids]
+    new = sorted(digest for digest in wanted if digest not in ids)
     for number, digest in enumerate(new, fresh):
         ids[digest] = number
-    _insert(connection, table, [{"id": ids[d], "digest": d, **wanted[d]} for d in new])
-    return ids
+    columns = [column.name for column in table.columns][2:]  # after id and digest
+    _insert(
+        connection,
+        table,
+        [{"id": ids[d], "digest": d, **dict(zip(columns, wanted[d], strict=True))} for d in new],
+    )
+    return {row: ids[digest] for digest, row in wanted.items()}
+
+
+def _digest(row: Row) -> str:
+    return hashlib.sha256(json.dumps(row).encode()).hexdigest()
 
 
 def _known(connection: Connection, table: Table, key: Any, values: list[str]) -> dict[str, int]:

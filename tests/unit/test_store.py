@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def everything(store: Store) -> Any:
     trials = [{**asdict(trial), "summary_path": ""} for trial in store.trials()]
     series = []
     for one in store.series():
-        points = [asdict(replace(point, summary_path="")) for point in one.points]
+        points = [point._replace(summary_path="") for point in one.points]
         series.append((one.key, one.unit, one.direction, points))
     return trials, series
 
