@@ -54,7 +54,7 @@ RUN --mount=type=bind,source=scripts/site,target=/run/build/site \
     if [ -f $lock ]; then export PIP_CONSTRAINT=$lock; fi; \
     touch /opt/perfrun/src/README.md && mkdir /opt/perfrun/src/benchmarks && \
     "$(readlink /opt/python/perfrun)" -m venv /opt/perfrun && \
-    /opt/perfrun/bin/python -m pip install --editable /opt/perfrun/src
+    /opt/perfrun/bin/python -m pip install --editable '/opt/perfrun/src[postgresql]'
 
 # The name `perfrun` on the path is the entry point, which first becomes the owner of the results.
 COPY scripts/container/entrypoint.py /usr/local/bin/perfrun

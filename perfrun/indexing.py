@@ -68,6 +68,8 @@ def index_command(argv: Sequence[str]) -> int:
         text = json.dumps(document(store.address, refreshed, counts, bad)) + "\n"
     else:
         text = summary(store.address, refreshed, counts)
+    for folder in refreshed.empty:
+        _say(f"{folder}: there is no perfzero_summary.json in it; a file may be named by itself")
     for one in bad:
         _say(f"{one.path} is left out: it {one.reason}")
     sys.stdout.write(text)

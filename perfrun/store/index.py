@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlalchemy import select
@@ -40,6 +40,7 @@ class Refreshed:
     read: int  # new or changed ones
     gone: int  # not there any more
     bad: int  # cannot be read; `Store.bad_files` names them
+    empty: tuple[Path, ...] = ()  # of the folders named, those without any summary
 
 
 @contextmanager
@@ -64,7 +65,9 @@ class Store:
         Raises UsageError for a folder that is not there, before anything is read.
         """
         own = [] if self._root is None else [scan(self._root / "output", must_be_there=False)]
-        return self._take([*own, *map(scan, folders)])
+        named = [scan(folder) for folder in folders]
+        empty = [folder for folder, one in zip(folders, named, strict=True) if not one.found]
+        return replace(self._take([*own, *named]), empty=tuple(empty))
 
     def add(self, paths: Iterable[Path]) -> Refreshed:
         """Read single summaries, whether they changed or not seem to have."""

@@ -72,6 +72,14 @@ def test_index_reads_the_workspace_and_folders_from_elsewhere(tmp_path: Path) ->
     ]
 
 
+def test_a_folder_without_summaries_is_named(tmp_path: Path) -> None:
+    write_nights(tmp_path / "output", 1)
+    (tmp_path / "empty").mkdir()
+    done = perfrun("index", f"--workspace={tmp_path}", tmp_path / "empty")
+    assert done.returncode == 0
+    assert f"{tmp_path / 'empty'}: there is no perfzero_summary.json in it" in done.stderr
+
+
 def test_a_bad_file_is_named_and_costs_nothing_else(tmp_path: Path) -> None:
     paths = write_nights(tmp_path / "output", 3)
     os.truncate(paths[1], 100)

@@ -28,6 +28,7 @@ OWN = (
     "fail_on_bounds",
     "allow_empty",
     "resume",
+    "store",
     "flagfile",
     "precision",
     "max_trials",
