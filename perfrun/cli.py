@@ -16,8 +16,8 @@ from perfrun.flags import PERFZERO, PYTHON_VARIABLE, expanded, parser, unknown_f
 from perfrun.plan import RunPlan
 from perfrun.redaction import redact
 from perfrun.repetition import parse_repetition
-from perfrun.variables import parse_variables
 from perfrun.store.address import parse_address
+from perfrun.variables import parse_variables
 
 DEFAULT_TIMEOUT_S = 24 * 3600.0
 

@@ -28,6 +28,7 @@ OWN = (
     "fail_on_bounds",
     "allow_empty",
     "resume",
+    "env",
     "store",
     "flagfile",
     "precision",
