@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -120,9 +121,12 @@ def keys(value: Any, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
 
 
 def metrics(document: dict[str, Any]) -> dict[str, Any]:
-    """By name, without percentiles: how many a series has depends on its length, so on time."""
+    """By name, without what a series has only from some length on, so if there was time for it:
+    percentiles and the interval of the median.
+    """
     found = {metric["name"]: metric for metric in document["benchmark_result"]["metrics"]}
-    return {name: each for name, each in found.items() if not name.startswith("latency_p")}
+    of_length = re.compile(r"latency_(p\d+|median_(low|high))_s")
+    return {name: each for name, each in found.items() if not of_length.fullmatch(name)}
 
 
 def reports(document: dict[str, Any]) -> list[set[str]]:
