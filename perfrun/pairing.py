@@ -49,6 +49,8 @@ class Pair:
 
 # Whether pairs have decided, given the ratios' logarithms and the direction; asked after each pair.
 Decided = Callable[[Sequence[float], Direction], bool]
+# Makes that for so many methods; may raise UsageError.
+Decider = Callable[[int], Decided]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +95,7 @@ def side_plan(plan: RunPlan, name: Name, workspace: Path, max_pairs: int) -> Run
 def run_pairs(
     plans: Mapping[Name, RunPlan],
     screen: Screen,
-    decided: Decided,
+    decider: Decider,
     limits: Limits,
     *,
     metric: str = WALL_TIME,
@@ -101,8 +103,8 @@ def run_pairs(
 ) -> PairResult:
     """Run pairs of both plans until each method is decided, or the limits are reached.
 
-    `decided` is asked about `metric`. Raises PerfrunError for what stops it before the first
-    trial: both sides are in place before. Interrupted, it gives back the pairs that are whole.
+    What `decider` makes is asked about `metric`. Raises PerfrunError for what stops it before the
+    first trial: both sides are in place before. Interrupted, it gives back the whole pairs.
     """
     adopt_orphans()
     interruption = Interruption()
@@ -123,6 +125,7 @@ def run_pairs(
                 f"a and b have different methods: {', '.join(sides['a'].methods) or 'none'} and "
                 f"{', '.join(sides['b'].methods) or 'none'}"
             )
+        decided = decider(len(sides["a"].methods))
         return _Pairs(sides, decided, limits, metric).run()
 
 

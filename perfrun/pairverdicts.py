@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perfrun.document import Status
-from perfrun.pairing import Decided, Pair, PairResult, log_ratios
+from perfrun.errors import UsageError
+from perfrun.pairing import Decided, Decider, Pair, PairResult, log_ratios
 from perfrun.readings import Reading
 
 if TYPE_CHECKING:
@@ -15,23 +17,47 @@ if TYPE_CHECKING:
     from perfrun.analysis.pairs import Rule
 
 
-def decider(rule: Rule) -> Decided:
+def decider(rule: Rule) -> Decider:
     """What `run_pairs` asks after each pair: answers at the rule's looks, which keeps its level."""
     from perfrun.analysis import pairs  # numpy
 
     looks = frozenset(pairs.looks(rule.max_pairs))
 
-    def decided(found: Sequence[float], direction: Direction) -> bool:
-        if len(found) not in looks:
-            return False
-        return pairs.judge(found, direction, rule).verdict != "undecided"
+    def make(methods: int) -> Decided:
+        shared = shared_rule(rule, methods)
 
-    return decided
+        def decided(found: Sequence[float], direction: Direction) -> bool:
+            if len(found) not in looks:
+                return False
+            return pairs.judge(found, direction, shared).verdict != "undecided"
+
+        return decided
+
+    return make
+
+
+def shared_rule(rule: Rule, methods: int) -> Rule:
+    """The rule of methods that are decided together. Raises UsageError for too few pairs."""
+    from perfrun.analysis import pairs
+
+    shared = replace(rule, methods=max(1, methods))
+    if not pairs.can_decide(shared):
+        enough = next(
+            count
+            for count in range(rule.max_pairs, 10_000)
+            if pairs.can_decide(replace(shared, max_pairs=count))
+        )
+        raise UsageError(
+            f"--max_pairs={rule.max_pairs}: cannot decide {methods} methods, whose chances of a "
+            f"false alarm add up; give {enough} or more"
+        )
+    return shared
 
 
 def comparisons(result: PairResult, rule: Rule, metric: str) -> tuple[Comparison, ...]:
     """Judge each metric of each method; the one that decided comes first."""
     found = []
+    rule = shared_rule(rule, len(result.pairs))
     for method, pairs in result.pairs.items():
         names = sorted({name for pair in pairs for name in (*pair.a.values, *pair.b.values)})
         for name in (metric, *(name for name in names if name != metric)):

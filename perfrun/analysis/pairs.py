@@ -44,6 +44,7 @@ class Rule:
 
     max_pairs: int = MAX_PAIRS
     min_effect: float = MIN_EFFECT  # relative: 0.02 for 2 %
+    methods: int = 1  # decided together, which share the 5 %
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +71,17 @@ def looks(max_pairs: int) -> tuple[int, ...]:
     return (*found, max_pairs)
 
 
-def level(max_pairs: int) -> float:
-    """The level of each look."""
-    count = len(looks(max_pairs))
+def level(max_pairs: int, methods: int = 1) -> float:
+    """The level of each look at one of so many methods (Bonferroni's correction for these)."""
+    return _level(len(looks(max_pairs))) / methods
+
+
+def can_decide(rule: Rule) -> bool:
+    """Whether all pairs in one direction would be rare enough at the last look."""
+    return rank_depth(rule.max_pairs, level(rule.max_pairs, rule.methods)) > 0
+
+
+def _level(count: int) -> float:
     if count == 1:
         return FALSE_ALARMS
     return _SPACING * _POCOCK[count - 1] if count <= len(_POCOCK) else FALSE_ALARMS / count
@@ -84,7 +93,7 @@ def judge(log_ratios: Sequence[float] | Floats, direction: Direction, rule: Rule
         return Judgement(verdict="undecided", pairs=0, ratio=None, interval=None, p_value=None)
     numbers = numbers_of(log_ratios)
     walsh = walsh_averages(numbers)
-    depth = rank_depth(len(numbers), level(rule.max_pairs))
+    depth = rank_depth(len(numbers), level(rule.max_pairs, rule.methods))
     interval = None
     if depth:
         low, high = math.exp(walsh[depth - 1]), math.exp(walsh[-depth])

@@ -98,7 +98,7 @@ def test_a_side_that_dies_is_named_and_ends_its_method_alone(world: World) -> No
     done = world.run(
         "ab",
         "--b=--env=LOOPS=1",
-        "--max_pairs=6",
+        "--max_pairs=8",
         "--min_effect=90%",
         "--format=json",
         methods=f"pkg.cases.Cases.dies,{SPIN}",
@@ -107,8 +107,15 @@ def test_a_side_that_dies_is_named_and_ends_its_method_alone(world: World) -> No
     rows = {row["method"]: row for row in found["comparisons"] if row["metric"] == "wall_time"}
     assert rows["pkg.cases.Cases.dies"]["reason"] == "b crashed in 3 of 3 trials"
     assert rows["pkg.cases.Cases.dies"]["stopped_by"] == "failed"
-    assert rows[SPIN]["n_base"] == 6
+    assert rows[SPIN]["n_base"] == 8
     assert (found["failed"], done.code) == ({"a": 0, "b": 3}, 1)
+
+
+def test_too_few_pairs_for_so_many_methods_are_refused_before_any_is_run(world: World) -> None:
+    done = world.run("ab", "--max_pairs=6", methods=f"{SPIN},pkg.cases.Cases.dies")
+    assert done.code == 2
+    assert "cannot decide 2 methods" in done.stderr
+    assert not list(world.workspace.glob("ab/*/output/*/*"))
 
 
 def test_a_method_without_a_figure_is_given_up(world: World) -> None:

@@ -115,8 +115,16 @@ def test_failures_are_the_reason_that_is_given() -> None:
 
 
 def test_the_engine_is_told_to_stop_at_looks_only() -> None:
-    decided = decider(Rule(max_pairs=30))
+    decided = decider(Rule(max_pairs=30))(1)
     clear = [0.3 + at / 1000 for at in range(30)]
     answers = [count for count in range(1, 31) if decided(clear[:count], "lower")]
     assert answers == [8, 10, 13, 17, 22, 30]
     assert not decided([0.0, 0.5, -0.5, 0.3, -0.3, 0.2, -0.2, 0.1], "lower")
+
+
+def test_methods_that_are_decided_together_share_the_false_alarms() -> None:
+    clear = [0.3 + at / 1000 for at in range(30)]
+    decided = decider(Rule(max_pairs=30))(50)
+    assert [count for count in range(1, 31) if decided(clear[:count], "lower")] == [17, 22, 30]
+    with pytest.raises(UsageError, match="give 13 or more"):
+        decider(Rule(max_pairs=10))(50)
