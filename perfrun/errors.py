@@ -6,11 +6,12 @@
     ├── StoreError          2  an index of results that cannot be opened, read or written
     ├── Interrupted       130  Ctrl-C or a termination signal
     ├── EngineError         2  setup.py: no engine, or one that does not answer (perfrun.engine)
-    ├── BuildError          1  setup.py: the image could not be built (perfrun.image_build)
-    └── LoadError           1  setup.py: a saved image could not be loaded (perfrun.image_saved)
+    ├── BuildError          1  setup.py: the image could not be built (perfrun.image.build)
+    └── LoadError           1  setup.py: a saved image could not be loaded (perfrun.image.saved)
 
 A benchmark that fails is not an error of perfrun's: it is an `Outcome`.
-The one place that catches these is `perfrun.benchmark.main`, and for setup.py `perfrun.image.main`.
+The one place that catches these is `main` of `perfrun.benchmark`, and for setup.py of
+`perfrun.image.main`.
 """
 
 

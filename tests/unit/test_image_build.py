@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfrun.engine import Builder
-from perfrun.image_build import (
+from perfrun.image.build import (
     ENGINES_WORDS,
     LAST_WORDS,
     Command,
@@ -21,7 +21,7 @@ from perfrun.image_build import (
     label_command,
     render_script,
 )
-from perfrun.image_spec import ImageSpec, SiteFile
+from perfrun.image.spec import ImageSpec, SiteFile
 
 DEFAULT = ImageSpec(framework="torch", docker_tag="perfrun/torch")
 HOSTILE = ImageSpec(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from perfrun import image_dotenv
 from perfrun.gpu_support import Access, GpuSupport, Vendor
-from perfrun.image_dotenv import BEGIN, END, merge_block, new_settings, write_settings
-from perfrun.image_spec import ImageSpec
+from perfrun.image import dotenv
+from perfrun.image.dotenv import BEGIN, END, merge_block, new_settings, write_settings
+from perfrun.image.spec import ImageSpec
 
 TORCH = ImageSpec(framework="torch", docker_tag="mine/torch")
 CUDA = ImageSpec(framework="torch", docker_tag="mine/torch", device="cuda")
@@ -34,7 +34,7 @@ def gpu(access: Access) -> GpuSupport:
 
 @pytest.fixture
 def caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_dotenv, "this_caller", lambda: (1000, 100))
+    monkeypatch.setattr(dotenv, "this_caller", lambda: (1000, 100))
 
 
 def test_compose_learns_the_images_and_the_user() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.image_flags import SETUPTOOLS_COMMANDS, TEXT_FLAGS, Request, parse_arguments
-from perfrun.image_spec import CA_BUNDLE, ImageSpec, build_args
+from perfrun.image.flags import SETUPTOOLS_COMMANDS, TEXT_FLAGS, Request, parse_arguments
+from perfrun.image.spec import CA_BUNDLE, ImageSpec, build_args
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DEFAULT = ImageSpec(framework="torch", docker_tag="perfrun/torch")

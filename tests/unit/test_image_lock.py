@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfrun.image_lock import Lock, differences
+from perfrun.image.lock import Lock, differences
 
 WANTED = {
     "framework": {"torch": "2.13.0+cpu", "numpy": "2.4.6", "pip": "23.0"},

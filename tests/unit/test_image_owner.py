@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.image_owner import find_caller, give_to_caller
+from perfrun.image.owner import find_caller, give_to_caller
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.image_saved import LOADED, LoadError, find_local, load_image, render_load
+from perfrun.image.saved import LOADED, LoadError, find_local, load_image, render_load
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.image_site_packages import copy_site_packages
+from perfrun.image.site_packages import copy_site_packages
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from perfrun.errors import UsageError
-from perfrun.image_owner import give_to_caller
+from perfrun.image.owner import give_to_caller
 
 
 def copy_site_packages(pairs: tuple[tuple[Path, str], ...], workspace: Path) -> list[str]:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from perfrun.gpu_support import Access, GpuSupport, Vendor
-from perfrun.image import gpu_notes, harness_arguments, notes
-from perfrun.image_flags import LIST_FLAGS, TEXT_FLAGS
-from perfrun.image_spec import NAMED_BUILD_ARGS, ImageSpec
+from perfrun.image.flags import LIST_FLAGS, TEXT_FLAGS
+from perfrun.image.main import gpu_notes, harness_arguments, notes
+from perfrun.image.spec import NAMED_BUILD_ARGS, ImageSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = GpuSupport(None, (), None, False, (), None, None)

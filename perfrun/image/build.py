@@ -20,9 +20,9 @@ from typing import Any, Mapping
 
 from perfrun.engine import Builder, query
 from perfrun.errors import PerfrunError
-from perfrun.image_lock import is_image_info
-from perfrun.image_site import CONTEXT, make_context
-from perfrun.image_spec import ImageSpec, build_args
+from perfrun.image.lock import is_image_info
+from perfrun.image.site import CONTEXT, make_context
+from perfrun.image.spec import ImageSpec, build_args
 
 IMAGE_INFO = "/opt/perfrun/image.json"
 LOCK_LABEL = "perfrun.lock"

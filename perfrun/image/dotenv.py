@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 from perfrun.gpu_support import Access, GpuSupport
-from perfrun.image_owner import give_to_caller, this_caller
-from perfrun.image_spec import ImageSpec
+from perfrun.image.owner import give_to_caller, this_caller
+from perfrun.image.spec import ImageSpec
 
 BEGIN = (
     "# >>> setup.py: this block is rewritten with every build; lines outside it are kept and win"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn, Sequence
 
 from perfrun.errors import UsageError
-from perfrun.image_inputs import (
+from perfrun.image.inputs import (
     DOCKERFILE,
     NO_GOOGLE_STORAGE,
     check_offline,
@@ -20,9 +20,9 @@ from perfrun.image_inputs import (
     parse_dockerfile,
     parse_site_packages,
 )
-from perfrun.image_lock import Lock, read_lock
-from perfrun.image_site import Site
-from perfrun.image_spec import (
+from perfrun.image.lock import Lock, read_lock
+from perfrun.image.site import Site
+from perfrun.image.spec import (
     DEVICES,
     FRAMEWORKS,
     ImageSpec,

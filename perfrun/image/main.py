@@ -24,13 +24,13 @@ from perfrun.engine import (
 )
 from perfrun.errors import PerfrunError
 from perfrun.gpu_support import GpuSupport, Vendor, read_gpu_support
-from perfrun.image_build import BuildError, build_command, render_script, run_build
-from perfrun.image_dotenv import write_settings
-from perfrun.image_flags import Request, parse_arguments
-from perfrun.image_lock import differences
-from perfrun.image_saved import load_image, render_load
-from perfrun.image_site_packages import copy_site_packages
-from perfrun.image_spec import ImageSpec
+from perfrun.image.build import BuildError, build_command, render_script, run_build
+from perfrun.image.dotenv import write_settings
+from perfrun.image.flags import Request, parse_arguments
+from perfrun.image.lock import differences
+from perfrun.image.saved import load_image, render_load
+from perfrun.image.site_packages import copy_site_packages
+from perfrun.image.spec import ImageSpec
 from perfrun.redaction import redact
 
 VENDORS = {"cuda": Vendor.NVIDIA, "rocm": Vendor.AMD}
@@ -155,7 +155,7 @@ def carry_out(request: Request, checkout: Path) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """One line for each result on standard output, the exit status returned."""
-    checkout = Path(__file__).resolve().parent.parent
+    checkout = Path(__file__).resolve().parent.parent.parent
     try:
         request = parse_arguments(argv, checkout)
         result = preview(request, checkout) if request.is_dry_run else carry_out(request, checkout)

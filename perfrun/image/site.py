@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from perfrun.errors import UsageError
-from perfrun.image_lock import Lock
-from perfrun.image_spec import SITE_IN_IMAGE, SiteFile, parse_line
+from perfrun.image.lock import Lock
+from perfrun.image.spec import SITE_IN_IMAGE, SiteFile, parse_line
 
 # What the Dockerfile reads; the rest of a checkout is not copied.
 CONTEXT = (".dockerignore", "Dockerfile", "pyproject.toml", "perfrun", "benchmarks", "scripts")
