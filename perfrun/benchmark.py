@@ -89,6 +89,10 @@ def _command(words: list[str]) -> int:
         from perfrun.history import history_command
 
         return history_command(words[1:])
+    if words[:1] == ["detect"]:
+        from perfrun.detecting import detect_command
+
+        return detect_command(words[1:])
     return _run(words)
 
 

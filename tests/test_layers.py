@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "perfrun"
 LAYERS = (
     {"errors", "analysis.directions", "worker.segments", "checks.check", "checks.sysfs"},
     {
+        "analysis.changepoint",
         "analysis.stats",
         "archives",
         "checks.distribution",
@@ -47,6 +48,7 @@ LAYERS = (
     {"worker.measuring"},
     {"worker.options"},
     {
+        "analysis.detection",
         "analysis.stopping",
         "analysis.two_samples",
         "readings",
@@ -119,6 +121,7 @@ LAYERS = (
     {"launchers.harness_mark", "launchers.engine_traits", "launchers.container"},
     {"store.schema", "store.folders", "store.identity"},
     {"store.connection", "store.extraction", "store.query"},
+    {"nights", "reports.changes"},
     {"store.reading", "store.writing"},
     {"ancestry"},
     {"store.index"},
@@ -138,7 +141,7 @@ LAYERS = (
     {"runner"},
     {"listing", "doctor", "selftest", "indexing"},
     {"history"},
-    {"comparison", "pairing"},
+    {"comparison", "detecting", "pairing"},
     {"pairverdicts"},
     {"ab"},
     {"nightly.planning", "nightly.gathering", "nightly.delivery"},

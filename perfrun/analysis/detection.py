@@ -1,0 +1,149 @@
+"""Changes of level in a whole suite: few false ones among many series, and which were the machine.
+
+A nightly job looks at hundreds of series every night. A change is taken up in a night when its own
+series raises an alarm and it is among that night's discoveries (Benjamini and Hochberg over all
+series of the night), so that the share of false ones stays bounded however large the suite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from perfrun.analysis.changepoint import ALARM, Change, Watch
+from perfrun.analysis.stats import benjamini_hochberg
+
+FALSE_DISCOVERIES = 0.05  # share of the changes taken up, at most
+MIN_EFFECT = 0.01  # a difference below this is none, however sure it is
+_SAME_TIME = 2  # nights between changes that are called simultaneous
+_CANARY = 0.01  # p-value from which a canary has moved too
+
+Verdict = Literal["worse", "better"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """One series: an observation a night, or several, in their order."""
+
+    values: Sequence[float]  # positive
+    nights: Sequence[int]  # numbers of days, not falling
+    direction: Literal["lower", "higher"]  # which way is better
+    is_canary: bool = False  # its code never changes: when it moves, the machine has
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detected:
+    """A change of level. Indices count the series given, and the observations of that series."""
+
+    series: int
+    first_after: int
+    alarm: int
+    ratio: float  # after over before
+    low: float  # of its 95 % interval
+    high: float
+    p_value: float
+    direction: Verdict
+    machine_suspect: bool  # a canary moved the same way in those nights
+
+
+def detect(
+    histories: Sequence[History],
+    *,
+    alarm: float = ALARM,
+    false_discoveries: float = FALSE_DISCOVERIES,
+    min_effect: float = MIN_EFFECT,
+) -> tuple[Detected, ...]:
+    """Go through all nights as if each were the last; what was found, in the order of its nights.
+
+    Raises ValueError for values that are not positive and finite.
+    """
+    watches = [Watch(history.values) for history in histories]
+    for when in _nights(histories).values():
+        _take_up(watches, when, alarm, false_discoveries, math.log1p(min_effect))
+    found = [
+        _detected(number, change, histories, watches)
+        for number, watch in enumerate(watches)
+        for change in watch.changes()
+    ]
+    return tuple(sorted(found, key=lambda one: (_begin(one, histories), one.series)))
+
+
+def _nights(histories: Sequence[History]) -> Mapping[int, list[tuple[int, int]]]:
+    """Which observations each night has, as numbers of series and observation."""
+    nights: dict[int, list[tuple[int, int]]] = {}
+    for number, history in enumerate(histories):
+        for place, night in enumerate(history.nights):
+            nights.setdefault(night, []).append((number, place))
+    return dict(sorted(nights.items()))
+
+
+def _take_up(
+    watches: Sequence[Watch],
+    when: Iterable[tuple[int, int]],
+    alarm: float,
+    false_discoveries: float,
+    least: float,
+) -> None:
+    best: dict[int, int] = {}  # the observation that says most, where a night has several
+    for number, place in when:
+        p_values = watches[number].p_values
+        if number not in best or p_values[place] < p_values[best[number]]:
+            best[number] = place
+    numbers = list(best)
+    suite = [float(watches[number].p_values[best[number]]) for number in numbers]
+    if not suite or min(suite) > alarm:
+        return
+    adjusted = benjamini_hochberg(suite)
+    for number, p_value, share in zip(numbers, suite, adjusted, strict=True):
+        watch, place = watches[number], best[number]
+        if p_value <= alarm and share <= false_discoveries and abs(watch.shift(place)) >= least:
+            watch.cut(place)
+
+
+def _detected(
+    number: int, change: Change, histories: Sequence[History], watches: Sequence[Watch]
+) -> Detected:
+    history = histories[number]
+    return Detected(
+        series=number,
+        first_after=change.first_after,
+        alarm=change.alarm,
+        ratio=math.exp(change.shift),
+        low=math.exp(change.shift - change.reach),
+        high=math.exp(change.shift + change.reach),
+        p_value=change.p_value,
+        direction=_verdict(change.shift, history),
+        machine_suspect=any(
+            other.is_canary and _moved_too(other, watch, history, change)
+            for other, watch in zip(histories, watches, strict=True)
+        ),
+    )
+
+
+def _verdict(shift: float, history: History) -> Verdict:
+    return "worse" if (shift > 0) == (history.direction == "lower") else "better"
+
+
+def _moved_too(canary: History, watch: Watch, history: History, change: Change) -> bool:
+    """Whether the canary moved the same way: by a change of its own, or asked about those nights.
+
+    It is asked a single question, so it answers to far less than would be an alarm.
+    """
+    verdict = _verdict(change.shift, history)
+    begin, end = history.nights[change.first_after], history.nights[change.alarm]
+    for own in watch.changes():
+        together = abs(canary.nights[own.first_after] - begin) <= _SAME_TIME
+        if together and _verdict(own.shift, canary) == verdict:
+            return True
+    places = [place for place, night in enumerate(canary.nights) if begin <= night <= end]
+    if not places:
+        return False
+    shift, p_value = watch.moved(places[0], places[-1])
+    same_way = _verdict(shift, canary) == verdict
+    return p_value <= _CANARY and same_way and abs(shift) >= math.log1p(MIN_EFFECT)
+
+
+def _begin(found: Detected, histories: Sequence[History]) -> int:
+    return histories[found.series].nights[found.first_after]

@@ -1,0 +1,262 @@
+"""`perfrun detect`: which figures of the store changed their level, when, and which way."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from perfrun.differences import differences
+from perfrun.errors import UsageError
+from perfrun.nights import Night, nights_of
+from perfrun.readings import read_summary
+from perfrun.reports.changes import Row, page
+
+if TYPE_CHECKING:
+    from perfrun.store.index import Store
+    from perfrun.store.query import Series
+
+_EPILOG = """\
+Exit status: 0 nothing got worse, 1 something did (within --since, and not together with a canary),
+2 wrong usage or an index without results. All of it is in docs/detecting.md.
+"""
+_SINCE = re.compile(r"(\d+)d")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"perfrun detect: {message}")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `perfrun detect`."""
+    made = _Parser(
+        prog="perfrun detect",
+        description="Find changes of level in the history of each metric of each method.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--workspace", metavar="DIR", help="whose results (default ./workspace)")
+    made.add_argument("--store", metavar="URL|FILE", help="an index other than the workspace's")
+    made.add_argument(
+        "--since", metavar="DATE|DAYSd", help="report changes from then on (2026-11-01, 14d)"
+    )
+    made.add_argument("--method", metavar="PATTERN", help="only these methods (* for any text)")
+    made.add_argument("--metric", metavar="PATTERN", help="only these metrics (* for any text)")
+    made.add_argument(
+        "--canary",
+        metavar="METHOD",
+        action="append",
+        help="a method whose code never changes: what moves with it was the machine (repeatable)",
+    )
+    made.add_argument("--format", metavar="table|json", help="what to print on stdout")
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A series that is looked at."""
+
+    method: str
+    metric: str
+    environment: str
+    hardware: str
+    direction: Literal["lower", "higher"]
+    nights: tuple[Night, ...]
+    is_canary: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """All that came out."""
+
+    series: int
+    left_out: Mapping[str, int]  # why: short, no_direction, not_positive
+    rows: tuple[Row, ...]
+
+
+def detect_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun detect`: 1 when something got worse."""
+    given = parser().parse_args(list(argv))
+    if given.format not in (None, "", "table", "json"):
+        raise UsageError(f"--format={given.format}: must be table or json")
+    since = parse_since(given.since, date.today())
+    with _open(given.store, given.workspace) as store:
+        chosen = _chosen(store, given.method, given.metric, given.canary or ())
+    found = find_changes(*chosen, since=since)
+    if given.format == "json":
+        sys.stdout.write(json.dumps(document(found)) + "\n")
+    else:
+        sys.stdout.write(page(found.series, found.left_out, found.rows))
+    return 1 if any(r.direction == "worse" and not r.machine_suspect for r in found.rows) else 0
+
+
+def parse_since(text: str | None, today: date) -> date | None:
+    """`2026-11-01` or `14d`, so many days before today; None when not given."""
+    if not text:
+        return None
+    days = _SINCE.fullmatch(text)
+    try:
+        return today - timedelta(days=int(days[1])) if days else date.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise UsageError(f"--since={text}: write a date as 2026-11-01, or 14d") from None
+
+
+def _open(store: str | None, workspace: str | None) -> Any:
+    from perfrun.store.address import parse_address
+    from perfrun.store.index import open_store
+
+    folder = Path(workspace or "workspace").absolute()
+    if not store and not folder.is_dir():
+        raise UsageError(f"--workspace={folder}: there is no such folder")
+    address = parse_address(store, folder)
+    if store and address.file is not None and not address.file.is_file():
+        raise UsageError(f"--store={store}: there is no such file; `perfrun index` makes one")
+    return open_store(address)
+
+
+def _chosen(
+    store: Store, method: str | None, metric: str | None, canaries: Iterable[str]
+) -> tuple[list[Watched], Counter[str]]:
+    """The series to look at, canaries in any case, and why others are left out."""
+    if store.address.workspace is not None:
+        store.refresh()
+    patterns = tuple(canaries)
+    watched: list[Watched] = []
+    left_out: Counter[str] = Counter()
+    methods = set()
+    for series in store.series(metric=metric):
+        is_canary = any(fnmatchcase(series.key.method, pattern) for pattern in patterns)
+        methods.add(series.key.method)
+        if is_canary or not method or fnmatchcase(series.key.method, method):
+            one = _watched(series, is_canary)
+            if isinstance(one, str):
+                left_out[one] += 1
+            else:
+                watched.append(one)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in methods):
+            raise UsageError(f"--canary={pattern}: no such method in {store.address.shown}")
+    if not watched and not left_out:
+        raise UsageError(f"{store.address.shown} holds no results of that kind")
+    return watched, left_out
+
+
+def _watched(series: Series, is_canary: bool) -> Watched | str:
+    from perfrun.analysis.changepoint import FEWEST_AFTER, FEWEST_BEFORE
+
+    direction = series.direction
+    if direction == "none":
+        return "no_direction"
+    nights = nights_of(series.points)
+    if any(night.value <= 0 for night in nights):
+        return "not_positive"
+    if len(nights) < FEWEST_BEFORE + FEWEST_AFTER:
+        return "short"
+    return Watched(
+        method=series.key.method,
+        metric=series.key.metric,
+        environment=series.key.environment,
+        hardware=series.key.hardware,
+        direction=direction,
+        nights=nights,
+        is_canary=is_canary,
+    )
+
+
+def find_changes(
+    watched: Sequence[Watched], left_out: Mapping[str, int], *, since: date | None = None
+) -> Found:
+    """Look at all series together; rows are the changes that began on `since` or later."""
+    from perfrun.analysis.detection import History, detect  # numpy and scipy
+
+    histories = [
+        History(
+            values=[night.value for night in one.nights],
+            nights=[night.day for night in one.nights],
+            direction=one.direction,
+            is_canary=one.is_canary,
+        )
+        for one in watched
+    ]
+    rows = []
+    for change in detect(histories):
+        one = watched[change.series]
+        before, after = one.nights[change.first_after - 1], one.nights[change.first_after]
+        if since and date.fromordinal(after.day) < since:
+            continue
+        rows.append(
+            Row(
+                method=one.method,
+                metric=one.metric,
+                environment=one.environment,
+                hardware=one.hardware,
+                before_execution_id=before.point.execution_id,
+                after_execution_id=after.point.execution_id,
+                night=date.fromordinal(after.day).isoformat(),
+                alarm_night=date.fromordinal(one.nights[change.alarm].day).isoformat(),
+                ratio=change.ratio,
+                low=change.low,
+                high=change.high,
+                p_value=change.p_value,
+                direction=change.direction,
+                machine_suspect=change.machine_suspect,
+                commits_before=before.point.commits,
+                commits_after=after.point.commits,
+                environment_differences=_differences(before, after),
+            )
+        )
+    return Found(series=len(watched), left_out=left_out, rows=tuple(rows))
+
+
+def _differences(before: Night, after: Night) -> tuple[str, ...] | None:
+    """What else differs, commits too; None where a summary is not there any more."""
+    try:
+        base, new = (read_summary(Path(night.point.summary_path)) for night in (before, after))
+    except (OSError, ValueError):
+        return None
+    return tuple(difference.text for difference in differences([base], [new]))
+
+
+def document(found: Found) -> dict[str, Any]:
+    """What `--format=json` prints."""
+    return {
+        "series": found.series,
+        "left_out": dict(found.left_out),
+        "changes": [
+            {
+                "method": row.method,
+                "metric": row.metric,
+                "before_execution_id": row.before_execution_id,
+                "after_execution_id": row.after_execution_id,
+                "ratio": row.ratio,
+                "direction": row.direction,
+                "status": "candidate",
+                "low": row.low,
+                "high": row.high,
+                "p_value": row.p_value,
+                "night": row.night,
+                "alarm_night": row.alarm_night,
+                "machine_suspect": row.machine_suspect,
+                "commits_before": dict(row.commits_before),
+                "commits_after": dict(row.commits_after),
+                "environment_differences": (
+                    None
+                    if row.environment_differences is None
+                    else list(row.environment_differences)
+                ),
+                "environment": row.environment,
+                "hardware": row.hardware,
+            }
+            for row in found.rows
+        ],
+    }

@@ -1,0 +1,100 @@
+"""The page of `perfrun detect`: changes by night and commits. Values in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_REASONS = {
+    "short": "too few nights",
+    "no_direction": "no direction is better",
+    "not_positive": "values that are not positive",
+}
+_MOST_DIFFERENCES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One change of one series."""
+
+    method: str
+    metric: str
+    environment: str
+    hardware: str
+    before_execution_id: str  # last trial at the level before
+    after_execution_id: str  # first trial at the new level
+    night: str  # first at the new level, date of its evening
+    alarm_night: str  # with which the evidence was enough
+    ratio: float
+    low: float
+    high: float
+    p_value: float
+    direction: str
+    machine_suspect: bool
+    commits_before: Mapping[str, str]
+    commits_after: Mapping[str, str]
+    environment_differences: tuple[str, ...] | None
+
+
+def page(series: int, left_out: Mapping[str, int], rows: Sequence[Row]) -> str:
+    """All changes, those of the same night and commits together, and what was looked at."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.night, _commits(row)), []).append(row)
+    lines = []
+    for (night, commits), own in groups.items():
+        lines += [f"{night}  {commits}", *_table(own), *_environment(own), ""]
+    counts = [f"{left_out[why]} {text}" for why, text in _REASONS.items() if left_out.get(why)]
+    more = f"; left out: {', '.join(counts)}" if counts else ""
+    worse = sum(row.direction == "worse" for row in rows)
+    lines.append(
+        f"{series} series, {len(rows)} changes, {worse} of them for the worse{more}. "
+        "Candidates: no paired run has confirmed them."
+        if rows
+        else f"{series} series, no change{more}."
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    cells = [
+        (
+            row.direction + (", with the canary" if row.machine_suspect else ""),
+            f"{row.ratio:.3f}",
+            f"{row.low:.3f}..{row.high:.3f}",
+            row.metric,
+            row.method,
+            f"seen {row.alarm_night}",
+        )
+        for row in rows
+    ]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(cells[0]))]
+    return [
+        "  " + "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]
+
+
+def _commits(row: Row) -> str:
+    """`models 1a2b3c4d5e -> 6f7a8b9c0d`; what did not change is not named."""
+    names = sorted(row.commits_before.keys() | row.commits_after.keys())
+    if not names:
+        return "no checkout recorded"
+    moved = [
+        f"{name} {row.commits_before.get(name, 'none')[:10]} -> "
+        f"{row.commits_after.get(name, 'none')[:10]}"
+        for name in names
+        if row.commits_before.get(name) != row.commits_after.get(name)
+    ]
+    return "; ".join(moved) or "no commit changed"
+
+
+def _environment(rows: Sequence[Row]) -> list[str]:
+    found = {row.environment_differences for row in rows}
+    if len(found) > 1 or None in found:
+        return []
+    (texts,) = found
+    if not texts:
+        return ["  environment: no difference found"]
+    more = f"; and {len(texts) - _MOST_DIFFERENCES} more" if len(texts) > _MOST_DIFFERENCES else ""
+    return [f"  environment: {'; '.join(texts[:_MOST_DIFFERENCES])}{more}"]

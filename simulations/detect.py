@@ -1,0 +1,254 @@
+"""False alarms and missed changes of `perfrun detect` and of what else is in use, as Markdown.
+
+    python -m simulations.detect                         # the tables of docs/detecting.md
+    python -m simulations.detect --series=200 --seed=2
+    python -m simulations.detect --otava=/envs/otava/bin/python
+
+Series of nights with noise of 2 %. Every detector is asked each night, as a nightly job asks it,
+from the twelfth night on; its first alarm is what counts. `--otava` names an interpreter that has
+apache-otava, which cannot be installed beside perfrun; ruptures is used where it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from perfrun.analysis.changepoint import ALARM, FEWEST_BEFORE, MOST_AFTER, Watch
+from simulations.noises import Floats, Noise, drifting
+
+SPREAD = 0.02
+NIGHTS = 100
+BEFORE, WITHIN, LATER = 60, 7, 21
+STEPS = (0.03, 0.05, 0.10)
+# Twelve nights and two: the least for a verdict of perfrun; all begin with the same night.
+_FIRST = FEWEST_BEFORE + 1
+Detector = Callable[[Floats], list[int]]
+"""From a table of series to the night of the first alarm of each, -1 where there is none."""
+
+_OTAVA = """
+import json, sys
+from otava.series import AnalysisOptions, Metric, Series
+first, p_value = float(sys.argv[1]), float(sys.argv[2])
+options = AnalysisOptions()
+options.max_pvalue = p_value
+options.min_magnitude = 0.0
+found = []
+for values in json.load(sys.stdin):
+    alarm = -1
+    for night in range(int(first), len(values)):
+        part = values[: night + 1]
+        times = list(range(len(part)))
+        series = Series("t", None, times, {"m": Metric(-1, 1.0)}, {"m": part}, {})
+        if series.analyze(options).change_points["m"]:
+            alarm = night
+            break
+    found.append(alarm)
+print(json.dumps(found))
+"""
+
+
+def log_normal(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> Floats:
+    """A fixed part, and one that is log-normal and varies by half of itself: skewed as times are.
+
+    `spread` is the standard deviation of the whole.
+    """
+    return _skewed(generator, shape, spread, 0.5)
+
+
+def _skewed(
+    generator: np.random.Generator, shape: tuple[int, ...], spread: float, width: float
+) -> Floats:
+    values = np.exp(width * generator.standard_normal(shape))
+    mean = math.exp(width**2 / 2)
+    series: Floats = 1 + spread * (values - mean) / (mean * math.sqrt(math.expm1(width**2)))
+    return series
+
+
+def gaussian(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> Floats:
+    """Neither skewed nor with a memory."""
+    series: Floats = 1 + spread * generator.standard_normal(shape)
+    return series
+
+
+def outliers(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> Floats:
+    """Five nights in a hundred are 15 % slower."""
+    slow = np.where(generator.random(shape) < 0.05, 1.15, 1.0)
+    return gaussian(generator, shape, spread) * slow
+
+
+def very_skewed(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> Floats:
+    """A floor, and a long tail above it."""
+    return _skewed(generator, shape, spread, 0.8)
+
+
+KINDS: dict[str, Noise] = {
+    "Gaussian": gaussian,
+    "log-normal": log_normal,
+    "5 % outliers of +15 %": outliers,
+    "AR(1) 0.5": drifting,
+    "very skewed": very_skewed,
+}
+
+
+def ours(table: Floats) -> list[int]:
+    """`perfrun detect` with a single series: the verdicts of all nights are made in one go."""
+    return [_first(Watch(values).p_values <= ALARM) for values in table]
+
+
+def threshold(share: float, window: int) -> Detector:
+    """An alarm when a night is so much off the median of the `window` nights before."""
+
+    def look(table: Floats) -> list[int]:
+        medians = [
+            np.median(table[:, max(0, night - window) : night], axis=1)
+            for night in range(_FIRST, table.shape[1])
+        ]
+        off = np.abs(table[:, _FIRST:] / np.transpose(medians) - 1) > share
+        return [_first(row, _FIRST) for row in off]
+
+    return look
+
+
+def pelt(table: Floats) -> list[int]:
+    """ruptures' PELT: least squares, the usual penalty 2 s^2 log n, s from neighbours."""
+    import ruptures
+
+    return [_first_night(values, lambda part: _pelt_finds(ruptures, part)) for values in table]
+
+
+def _pelt_finds(ruptures: object, part: Floats) -> bool:
+    steps = np.abs(np.diff(part))
+    variance = (1.4826 * float(np.median(steps))) ** 2 / 2
+    search = ruptures.Pelt(model="l2", min_size=2, jump=1)  # type: ignore[attr-defined]
+    return len(search.fit_predict(part.reshape(-1, 1), 2 * variance * math.log(len(part)))) > 1
+
+
+def otava(python: str, p_value: float) -> Detector:
+    """Otava as it is installed for another interpreter, asked each night."""
+
+    def look(table: Floats) -> list[int]:
+        done = subprocess.run(
+            [python, "-c", _OTAVA, str(_FIRST), str(p_value)],
+            input=json.dumps(table.tolist()),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [int(night) for night in json.loads(done.stdout)]
+
+    return look
+
+
+def _first_night(values: Floats, finds: Callable[[Floats], bool]) -> int:
+    return next((n for n in range(_FIRST, len(values)) if finds(values[: n + 1])), -1)
+
+
+def _first(alarms: np.ndarray[tuple[int], np.dtype[np.bool_]], offset: int = 0) -> int:
+    places = np.flatnonzero(alarms)
+    return int(places[0]) + offset if len(places) else -1
+
+
+def false_alarms(detector: Detector, noise: Noise, series: int, seed: int) -> float:
+    """Share of series of pure noise in which any of 100 nights raises an alarm."""
+    table = noise(np.random.default_rng([seed, 0]), (series, NIGHTS), SPREAD)
+    return float(np.mean([night >= 0 for night in detector(table)]))
+
+
+def found(
+    detector: Detector, noise: Noise, step: float, series: int, seed: int
+) -> tuple[float, float, float]:
+    """Shares of steps up that are found within 7 nights, within 21, and of alarms before the step.
+
+    Series that raise an alarm before the step are left out, and are the third figure.
+    """
+    table = noise(np.random.default_rng([seed, 1]), (series, BEFORE + LATER), SPREAD)
+    table[:, BEFORE:] *= 1 + step
+    nights = detector(table)
+    counted = [night for night in nights if night < 0 or night >= BEFORE]
+    if not counted:
+        return math.nan, math.nan, 1.0
+    within = np.mean([BEFORE <= night < BEFORE + WITHIN for night in counted])
+    later = np.mean([night >= BEFORE for night in counted])
+    return float(within), float(later), 1 - len(counted) / len(nights)
+
+
+def where(noise: Noise, step: float, series: int, seed: int) -> tuple[float, float]:
+    """Share of the changes that perfrun puts on the right night, and at most one night off."""
+    table = noise(np.random.default_rng([seed, 2]), (series, BEFORE + MOST_AFTER), SPREAD)
+    table[:, BEFORE:] *= 1 + step
+    off = []
+    for values in table:
+        watch = Watch(values)
+        alarm = _first(watch.p_values <= ALARM)
+        if alarm >= BEFORE:
+            watch.cut(alarm)
+            off.append(abs(watch.changes()[0].first_after - BEFORE))
+    if not off:
+        return math.nan, math.nan
+    return float(np.mean([o == 0 for o in off])), float(np.mean([o <= 1 for o in off]))
+
+
+def detectors(python: str | None) -> dict[str, tuple[Detector, int]]:
+    """All that can be had here; those that must look again each night get a share of the series."""
+    all_of_them: dict[str, tuple[Detector, int]] = {
+        "perfrun": (ours, 1),
+        "5 % off the night before": (threshold(0.05, 1), 1),
+        "7 % off the night before": (threshold(0.07, 1), 1),
+        "5 % off the median of 10": (threshold(0.05, 10), 1),
+        "7 % off the median of 10": (threshold(0.07, 10), 1),
+    }
+    if importlib.util.find_spec("ruptures"):
+        all_of_them["ruptures PELT"] = (pelt, 20)
+    if python:
+        all_of_them["Otava, p 1e-3"] = (otava(python, 1e-3), 20)
+        all_of_them["Otava, p 1e-5"] = (otava(python, 1e-5), 20)
+    return all_of_them
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{100 * share:.1f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--series", type=int, default=2000, help="series of each kind (2000)")
+    parser.add_argument("--seed", type=int, default=20261121, help="of all random numbers")
+    parser.add_argument("--otava", metavar="PYTHON", help="an interpreter that has apache-otava")
+    given = parser.parse_args(arguments)
+    write = sys.stdout.write
+    write(f"Seed {given.seed}, {given.series} series a cell; percent of the series.\n\n")
+    heads = [f"{step:.0%} {when}" for step in STEPS for when in (f"<= {WITHIN}", f"<= {LATER}")]
+    head = ["noise", "detector", f"false, {NIGHTS} nights", *heads]
+    write(_line(head) + "|---" * len(head) + "|\n")
+    for kind, noise in KINDS.items():
+        for name, (detector, costs) in detectors(given.otava).items():
+            series = max(1, given.series // costs)
+            cells = [kind, name, _percent(false_alarms(detector, noise, series, given.seed))]
+            for step in STEPS:
+                cells += map(_percent, found(detector, noise, step, series, given.seed)[:2])
+            write(_line(cells))
+            sys.stdout.flush()
+    write("\nWhere perfrun puts the change:\n\n")
+    write(_line(["noise", "step", "right night", "at most one off"]) + "|---" * 4 + "|\n")
+    for kind, noise in KINDS.items():
+        for step in STEPS[1:]:
+            shares = where(noise, step, given.series // 4, given.seed)
+            write(_line([kind, f"{step:.0%}", *map(_percent, shares)]))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
