@@ -112,17 +112,21 @@ class Watch:
         rows = zip(self._starts, self._starts[1:], ends, self._cuts, strict=False)
         return tuple(self._change(*row) for row in rows)
 
-    def moved(self, first_after: int, last_after: int) -> tuple[float, float]:
-        """One question, asked once: shift and p-value of these nights against those before.
+    def moved(self, since: int, first_after: int, last_after: int) -> tuple[float, float]:
+        """One question, asked once: shift and p-value of these nights against those since `since`.
 
         (0, 1) where too few nights are known.
         """
-        start = max(s for s in self._starts if s <= max(first_after - _FEWEST_LEVEL, 0))
+        begin = max(s for s in self._starts if s <= max(first_after - _FEWEST_LEVEL, 0))
+        start = max(begin, since)
         after = min(last_after - first_after + 1, MOST_AFTER)
         if first_after - start < _FEWEST_LEVEL or first_after < FEWEST_BEFORE or after < 1:
             return 0.0, 1.0
+        levels = self._levels.copy()
+        if start > begin:
+            levels[begin:start] = np.median(self._logs[begin:start])
         ends = np.array([first_after])
-        past = _past(self._logs, self._levels, ends, start)
+        past = _past(self._logs, levels, ends, start)
         score = _scores(self._logs, past, ends)[0, after - 1]
         p_value = 2 * special.stdtr(float(past.noise_nights[0]) - 2, -score)
         rows = self._logs[first_after : first_after + after]

@@ -8,6 +8,7 @@ series of the night), so that the share of false ones stays bounded however larg
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -18,7 +19,7 @@ from perfrun.analysis.stats import benjamini_hochberg
 FALSE_DISCOVERIES = 0.05  # share of the changes taken up, at most
 MIN_EFFECT = 0.01  # a difference below this is none, however sure it is
 _SAME_TIME = 2  # nights between changes that are called simultaneous
-_CANARY = 0.01  # p-value from which a canary has moved too
+_CANARY = 0.05  # p-value from which a canary has moved too
 
 Verdict = Literal["worse", "better"]
 
@@ -106,6 +107,8 @@ def _detected(
     number: int, change: Change, histories: Sequence[History], watches: Sequence[Watch]
 ) -> Detected:
     history = histories[number]
+    earlier = [c.first_after for c in watches[number].changes() if c.alarm < change.alarm]
+    level_since = history.nights[max(earlier, default=0)]
     return Detected(
         series=number,
         first_after=change.first_after,
@@ -116,7 +119,7 @@ def _detected(
         p_value=change.p_value,
         direction=_verdict(change.shift, history),
         machine_suspect=any(
-            other.is_canary and _moved_too(other, watch, history, change)
+            other.is_canary and _moved_too(other, watch, history, change, level_since)
             for other, watch in zip(histories, watches, strict=True)
         ),
     )
@@ -126,10 +129,13 @@ def _verdict(shift: float, history: History) -> Verdict:
     return "worse" if (shift > 0) == (history.direction == "lower") else "better"
 
 
-def _moved_too(canary: History, watch: Watch, history: History, change: Change) -> bool:
+def _moved_too(
+    canary: History, watch: Watch, history: History, change: Change, level_since: int
+) -> bool:
     """Whether the canary moved the same way: by a change of its own, or asked about those nights.
 
-    It is asked a single question, so it answers to far less than would be an alarm.
+    It is asked a single question, so it answers to far less than would be an alarm. Its nights
+    before are those that the other series had at its level before.
     """
     verdict = _verdict(change.shift, history)
     begin, end = history.nights[change.first_after], history.nights[change.alarm]
@@ -140,7 +146,8 @@ def _moved_too(canary: History, watch: Watch, history: History, change: Change) 
     places = [place for place, night in enumerate(canary.nights) if begin <= night <= end]
     if not places:
         return False
-    shift, p_value = watch.moved(places[0], places[-1])
+    since = bisect_left(canary.nights, level_since)
+    shift, p_value = watch.moved(since, places[0], places[-1])
     same_way = _verdict(shift, canary) == verdict
     return p_value <= _CANARY and same_way and abs(shift) >= math.log1p(MIN_EFFECT)
 

@@ -1,0 +1,215 @@
+"""A year of nights of a whole suite, and what `perfrun detect` makes of it: recall and precision.
+
+    python -m simulations.year                       # the table of docs/detecting.md
+    python -m simulations.year --series=50 --nights=120 --changes=5 --years=2
+
+Every series has a noise of its own: one of four kinds, of 0.5 to 3 %. Twenty series change once,
+by 3 to 15 %, up or down. The machine is swapped after 60 % of the year, which begins new series as
+the index does it, is down for a week, misses single nights, and is slow for six nights, with a
+canary in the suite. All nights go through `perfrun.analysis.detection.detect`, as from the index.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfrun.analysis.changepoint import FEWEST_BEFORE
+from perfrun.analysis.detection import FALSE_DISCOVERIES, Detected, History, detect
+from simulations.detect import gaussian, log_normal, outliers
+from simulations.noises import Floats, drifting
+
+NOISES = (gaussian, log_normal, outliers, drifting)
+SPREADS = (0.005, 0.01, 0.02, 0.03)
+SIZES = (0.03, 0.05, 0.07, 0.10, 0.15)
+SLOW = 1.05  # what the machine does to every series in its bad nights
+SLOW_NIGHTS = 6
+_NEAR = 5  # nights between a change and where it is found
+_AROUND = 16  # the same for the machine's bad nights, which are few for noisy series
+_MISSING = 0.02  # of the nights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """One change that was made."""
+
+    series: int  # of the suite
+    night: int
+    size: float
+    spread: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Year:
+    """A suite, and what was done to it."""
+
+    histories: tuple[History, ...]
+    owners: tuple[int, ...]  # series of the suite that each history is a part of
+    truths: tuple[Truth, ...]
+    slow: range  # the machine's bad nights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """What came out."""
+
+    found: int
+    made: int
+    false: int
+    machine: int  # alarms in the machine's bad nights, marked as such
+    machine_unmarked: int
+    delays: tuple[int, ...]  # nights to the alarm of what was found
+    seconds: float
+
+
+def make(series: int, nights: int, changes: int, seed: int) -> Year:
+    """Draw a year."""
+    generator = np.random.default_rng([seed, series, nights])
+    swap, down = round(0.6 * nights), range(round(0.4 * nights), round(0.4 * nights) + 7)
+    slow = range(round(0.85 * nights), round(0.85 * nights) + SLOW_NIGHTS)
+    truths = _truths(generator, series, nights, changes, swap)
+    made = {truth.series: truth for truth in truths}
+    histories, owners = [], []
+    for number in range(series):
+        truth = made.get(number)
+        spread = truth.spread if truth else float(generator.choice(SPREADS))
+        is_canary = number == series - 1
+        if is_canary:
+            spread = 0.005
+        noise = NOISES[number % len(NOISES)] if not is_canary else gaussian
+        values = noise(generator, (nights,), spread)
+        if truth:
+            values[truth.night :] *= 1 + truth.size
+        values[slow.start : slow.stop] *= SLOW
+        kept = generator.random(nights) >= _MISSING
+        kept[down.start : down.stop] = False
+        for part in (np.arange(swap), np.arange(swap, nights)):
+            histories.append(_history(values, part[kept[part]], is_canary))
+            owners.append(number)
+    return Year(histories=tuple(histories), owners=tuple(owners), truths=truths, slow=slow)
+
+
+def _history(
+    values: Floats, nights: np.ndarray[tuple[int], np.dtype[np.int64]], is_canary: bool
+) -> History:
+    return History(
+        values=values[nights].tolist(),
+        nights=nights.tolist(),
+        direction="lower",
+        is_canary=is_canary,
+    )
+
+
+def _truths(
+    generator: np.random.Generator, series: int, nights: int, changes: int, swap: int
+) -> tuple[Truth, ...]:
+    """Changes of different series, each with a month before it and ten nights after it."""
+    least = FEWEST_BEFORE + 18
+    slow = round(0.85 * nights)
+    places = [*range(least, swap - 10), *range(swap + least, slow - 10)]
+    chosen = generator.choice(series - 1, changes, replace=False)
+    return tuple(
+        Truth(
+            series=int(number),
+            night=int(generator.choice(places)),
+            size=float(generator.choice(SIZES)) * (1 if at % 2 else -1),
+            spread=float(generator.choice(SPREADS)),
+        )
+        for at, number in enumerate(chosen)
+    )
+
+
+def score(year: Year, false_discoveries: float = FALSE_DISCOVERIES) -> Score:
+    """Detect, and hold what was found against what was made."""
+    begin = time.process_time()
+    found = detect(year.histories, false_discoveries=false_discoveries)
+    seconds = time.process_time() - begin
+    left = {truth.series: truth for truth in year.truths}
+    false, marked, unmarked, delays = 0, 0, 0, []
+    for one in found:
+        nights = year.histories[one.series].nights
+        truth = left.get(year.owners[one.series])
+        if truth and _fits(one, truth, nights):
+            delays.append(nights[one.alarm] - truth.night + 1)
+            del left[truth.series]
+        elif _is_of_machine(nights[one.first_after], nights[one.alarm], year.slow):
+            marked += one.machine_suspect
+            unmarked += not one.machine_suspect
+        else:
+            false += 1
+    return Score(
+        found=len(delays),
+        made=len(year.truths),
+        false=false,
+        machine=marked,
+        machine_unmarked=unmarked,
+        delays=tuple(delays),
+        seconds=seconds,
+    )
+
+
+def _fits(one: Detected, truth: Truth, nights: Sequence[int]) -> bool:
+    """Whether it is that change: at most five nights off, those missing left aside."""
+    is_up = one.ratio > 1
+    return abs(one.first_after - bisect_left(nights, truth.night)) <= _NEAR and is_up == (
+        truth.size > 0
+    )
+
+
+def _is_of_machine(first_after: int, alarm: int, slow: range) -> bool:
+    """Whether the bad nights, or the return from them, raised the alarm."""
+    near = slow.start - _AROUND <= first_after <= slow.stop + _AROUND
+    return near and slow.start <= alarm <= slow.stop + 2 * _AROUND
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--series", type=int, default=200, help="in the suite (200)")
+    parser.add_argument("--nights", type=int, default=365, help="of a year (365)")
+    parser.add_argument("--changes", type=int, default=20, help="that are made (20)")
+    parser.add_argument("--years", type=int, default=5, help="drawn anew (5)")
+    parser.add_argument("--seed", type=int, default=1, help="of the first year (1)")
+    given = parser.parse_args(arguments)
+    head = (
+        "false discoveries, at most",
+        "found",
+        "false",
+        "false a month",
+        "precision",
+        "median nights to the alarm",
+        "machine's bad nights: marked / not",
+        "CPU seconds a year",
+    )
+    years = [
+        make(given.series, given.nights, given.changes, given.seed + number)
+        for number in range(given.years)
+    ]
+    sys.stdout.write(f"| {' | '.join(head)} |\n{'|---' * len(head)}|\n")
+    for share in (0.01, FALSE_DISCOVERIES, 0.2):
+        scores = [score(year, share) for year in years]
+        found, false = sum(s.found for s in scores), sum(s.false for s in scores)
+        delays = [delay for s in scores for delay in s.delays]
+        cells = (
+            f"{share:.0%}",
+            f"{found} of {sum(s.made for s in scores)}",
+            str(false),
+            f"{false / given.years / given.nights * 30.4:.2f}",
+            f"{100 * found / max(1, found + false):.0f} %",
+            f"{np.median(delays) if delays else float('nan'):.0f}",
+            f"{sum(s.machine for s in scores)} / {sum(s.machine_unmarked for s in scores)}",
+            f"{np.mean([s.seconds for s in scores]):.1f}",
+        )
+        sys.stdout.write(f"| {' | '.join(cells)} |\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
