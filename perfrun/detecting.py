@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -11,17 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 from perfrun.differences import differences
 from perfrun.errors import UsageError
+from perfrun.history import parse_clone
+from perfrun.indexing import Parser, bring_up_to_date, opened
 from perfrun.nights import Night, nights_of
 from perfrun.readings import read_summary
 from perfrun.reports.changes import Row, page
 
 if TYPE_CHECKING:
-    from perfrun.store.index import Store
     from perfrun.store.query import Series
 
 _EPILOG = """\
@@ -31,22 +32,9 @@ Exit status: 0 nothing got worse, 1 something did (within --since, and not toget
 _SINCE = re.compile(r"(\d+)d")
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"perfrun detect: {message}")
-
-
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The flags of `perfrun detect`."""
-    made = _Parser(
-        prog="perfrun detect",
-        description="Find changes of level in the history of each metric of each method.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    made.add_argument("--workspace", metavar="DIR", help="whose results (default ./workspace)")
-    made.add_argument("--store", metavar="URL|FILE", help="an index other than the workspace's")
+    made = Parser("detect", description=__doc__, epilog=_EPILOG)
     made.add_argument(
         "--since", metavar="DATE|DAYSd", help="report changes from then on (2026-11-01, 14d)"
     )
@@ -56,9 +44,16 @@ def parser() -> argparse.ArgumentParser:
         "--canary",
         metavar="METHOD",
         action="append",
+        default=[],
         help="a method whose code never changes: what moves with it was the machine (repeatable)",
     )
-    made.add_argument("--format", metavar="table|json", help="what to print on stdout")
+    made.add_argument(
+        "--clone",
+        metavar="NAME=DIR",
+        action="append",
+        default=[],
+        help="full clone of the checkout NAME: points in the order of its commits",
+    )
     return made
 
 
@@ -86,12 +81,13 @@ class Found:
 
 def detect_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun detect`: 1 when something got worse."""
-    given = parser().parse_args(list(argv))
-    if given.format not in (None, "", "table", "json"):
-        raise UsageError(f"--format={given.format}: must be table or json")
+    given = parser().parse(argv)
     since = parse_since(given.since, date.today())
-    with _open(given.store, given.workspace) as store:
-        chosen = _chosen(store, given.method, given.metric, given.canary or ())
+    clones = dict(parse_clone(word) for word in given.clone)
+    with opened(given) as store:
+        bring_up_to_date(store, given)
+        series = store.series(metric=given.metric or None, clones=clones)
+        chosen = _chosen(series, given.method, given.canary, store.address.shown)
     found = find_changes(*chosen, since=since)
     if given.format == "json":
         sys.stdout.write(json.dumps(document(found)) + "\n")
@@ -111,30 +107,15 @@ def parse_since(text: str | None, today: date) -> date | None:
         raise UsageError(f"--since={text}: write a date as 2026-11-01, or 14d") from None
 
 
-def _open(store: str | None, workspace: str | None) -> Any:
-    from perfrun.store.address import parse_address
-    from perfrun.store.index import open_store
-
-    folder = Path(workspace or "workspace").absolute()
-    if not store and not folder.is_dir():
-        raise UsageError(f"--workspace={folder}: there is no such folder")
-    address = parse_address(store, folder)
-    if store and address.file is not None and not address.file.is_file():
-        raise UsageError(f"--store={store}: there is no such file; `perfrun index` makes one")
-    return open_store(address)
-
-
 def _chosen(
-    store: Store, method: str | None, metric: str | None, canaries: Iterable[str]
+    found: Iterable[Series], method: str | None, canaries: Iterable[str], index: str
 ) -> tuple[list[Watched], Counter[str]]:
     """The series to look at, canaries in any case, and why others are left out."""
-    if store.address.workspace is not None:
-        store.refresh()
     patterns = tuple(canaries)
     watched: list[Watched] = []
     left_out: Counter[str] = Counter()
     methods = set()
-    for series in store.series(metric=metric):
+    for series in found:
         is_canary = any(fnmatchcase(series.key.method, pattern) for pattern in patterns)
         methods.add(series.key.method)
         if is_canary or not method or fnmatchcase(series.key.method, method):
@@ -145,9 +126,9 @@ def _chosen(
                 watched.append(one)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in methods):
-            raise UsageError(f"--canary={pattern}: no such method in {store.address.shown}")
+            raise UsageError(f"--canary={pattern}: no such method in {index}")
     if not watched and not left_out:
-        raise UsageError(f"{store.address.shown} holds no results of that kind")
+        raise UsageError(f"{index} holds no results of that kind")
     return watched, left_out
 
 
@@ -182,7 +163,7 @@ def find_changes(
     histories = [
         History(
             values=[night.value for night in one.nights],
-            nights=[night.day for night in one.nights],
+            nights=list(accumulate((night.day for night in one.nights), max)),
             direction=one.direction,
             is_canary=one.is_canary,
         )

@@ -37,7 +37,7 @@ def history_command(argv: Sequence[str]) -> int:
         help="full clone of the checkout NAME: points in the order of its commits",
     )
     given = parser.parse(argv)
-    clones = dict(_clone(word) for word in given.clone)
+    clones = dict(parse_clone(word) for word in given.clone)
     with opened(given) as store:
         bring_up_to_date(store, given)
         found = tuple(store.series(given.method, given.metric or "wall_time", clones=clones))
@@ -52,7 +52,8 @@ def history_command(argv: Sequence[str]) -> int:
     return 0 if found else 1
 
 
-def _clone(word: str) -> tuple[str, Path]:
+def parse_clone(word: str) -> tuple[str, Path]:
+    """`NAME=DIR` of --clone. Raises UsageError."""
     name, _, folder = word.partition("=")
     if not name or not Path(folder).is_dir() or not folder:
         raise UsageError(f"--clone={word}: must be NAME=DIR, the folder of a git repository")
