@@ -42,7 +42,7 @@ _MOST_MEMORY = 0.8
 _FLOOR = 5e-4  # relative; clocks make noise look smaller than it is
 _TO_SIGMA = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
 _INNER = 0.6  # weight of the bulk in the spread
-_LOOKS = 5.5  # independent tests that all the numbers of nights after amount to
+_LOOKS = 5.0  # independent tests that all the numbers of nights after amount to
 _OF_MEDIANS = 1.2533  # standard error of a median, in those of a mean
 _CONFIDENCE = 0.95
 

@@ -48,7 +48,7 @@ def page(series: int, left_out: Mapping[str, int], rows: Sequence[Row]) -> str:
     more = f"; left out: {', '.join(counts)}" if counts else ""
     worse = sum(row.direction == "worse" for row in rows)
     lines.append(
-        f"{series} series, {len(rows)} changes, {worse} of them for the worse{more}. "
+        f"{series} series, changes: {len(rows)}, for the worse: {worse}{more}. "
         "Candidates: no paired run has confirmed them."
         if rows
         else f"{series} series, no change{more}."

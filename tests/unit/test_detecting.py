@@ -100,7 +100,7 @@ def test_the_page_groups_changes_by_night_and_commit(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "2026-07-01  models aaaaaaaaaa -> bbbbbbbbbb"
     assert [line.split()[:2] for line in lines[1:3]] == [["worse", "0.909"], ["worse", "1.101"]]
-    assert lines[-1].startswith("3 series, 2 changes, 2 of them for the worse")
+    assert lines[-1].startswith("3 series, changes: 2, for the worse: 2")
 
 
 def test_a_quiet_history_is_exit_status_zero(
