@@ -7,7 +7,8 @@ Every night is compared, for each number of last nights that may lie after a cha
 nights before those, in logarithms:
 
 * against an M-estimate of the level before (Huber, Annals of Mathematical Statistics 35, 1964); a
-  night far out counts as two standard deviations, so no single night raises an alarm;
+  night far out counts as two standard deviations, so no single night raises an alarm unless
+  others have all but raised it;
 * by the series' own noise, its memory included: nights are taken as AR(1) and compared by
   generalised least squares, in which the night of the step itself weighs most. The memory is taken
   larger than it looks, because in short series it looks too small.
