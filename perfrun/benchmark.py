@@ -93,6 +93,10 @@ def _command(words: list[str]) -> int:
         from perfrun.detecting import detect_command
 
         return detect_command(words[1:])
+    if words[:1] == ["bisect"]:
+        from perfrun.bisection import bisect_command
+
+        return bisect_command(words[1:])
     return _run(words)
 
 

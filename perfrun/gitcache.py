@@ -112,6 +112,17 @@ class GitCache:
         except GitFailed as error:
             raise self._error(f"cannot be fetched: {error}") from None
 
+    def fetch_history(self) -> None:
+        """Have all branches and tags with all their commits. Raises WorkspaceError."""
+        self._notify(f"fetching the history of {self._repo.shown_url}")
+        try:
+            with self._lock:
+                self._lock.own(self._on_wait)
+                self._make()
+                self._fetch_all()
+        except GitFailed as error:
+            raise self._error(f"its history cannot be fetched: {error}") from None
+
     # What is in the cache
 
     def _commit_of(self, name: str) -> str | None:

@@ -114,7 +114,7 @@ def run_pairs(
         with interruption.allowed():
             sides: dict[Name, Rounds] = {}
             for name in SIDES:
-                shown = _SideScreen(name, screen)
+                shown = SideScreen(name, screen)
                 # A run that goes on has its seed, which then is that of the other side as well.
                 sides[name] = prepare(plans[name], shown, interruption, stack, proposed)
                 proposed = sides[name].seed
@@ -206,10 +206,10 @@ def log_ratios(pairs: Sequence[Pair], metric: str) -> tuple[float, ...]:
     return tuple(math.log(both[1] / both[0]) for both in values if both)
 
 
-class _SideScreen:
+class SideScreen:
     """Says of which side a trial is."""
 
-    def __init__(self, name: Name, screen: Screen) -> None:
+    def __init__(self, name: str, screen: Screen) -> None:
         self._name, self._screen = name, screen
         self.prepare, self.note = screen.prepare, screen.note
         self.stdout, self.stderr = screen.stdout, screen.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrun import ab, comparison
+from perfrun import ab, bisection, comparison
 from perfrun.cpu import Cpu, Work
 from perfrun.document import Outcome, Status, Usage
 from perfrun.flags import parser
@@ -33,6 +33,12 @@ def test_every_flag_is_explained(option: str) -> None:
 def test_every_flag_of_a_comparison_is_explained(made: argparse.ArgumentParser) -> None:
     text = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
     for option in made._option_string_actions:
+        assert f"`{option}`" in text or option in ("-h", "--help"), option
+
+
+def test_every_flag_of_a_search_is_explained() -> None:
+    text = (ROOT / "docs" / "bisecting.md").read_text(encoding="utf-8")
+    for option in bisection.parser()._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
 
 

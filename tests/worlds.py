@@ -109,8 +109,12 @@ class World:
 
     def start(self, *words: str, methods: str | None = None) -> subprocess.Popen[bytes]:
         """Start and return at once; `finish` waits for it."""
+        return self.start_words(self.words(*words, methods=methods))
+
+    def start_words(self, words: list[str]) -> subprocess.Popen[bytes]:
+        """Start a whole command line and return at once."""
         return subprocess.Popen(
-            self.words(*words, methods=methods),
+            words,
             cwd=self.folder,
             env=self.environment(),
             stdout=subprocess.PIPE,

@@ -1,0 +1,140 @@
+"""How often `perfrun bisect` names the right revision, and what it costs: simulated, as Markdown.
+
+    python -m simulations.bisect               # the table of docs/bisecting.md
+    python -m simulations.bisect --searches=20
+
+Each search has its own culprit and its own noise; every trial is one draw. In the rows with broken
+revisions a tenth of them do not run, which the search finds when it tries one; the right answer is
+then the culprit, or the smallest range of revisions that can be told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from perfrun.analysis.bisecting import End, Pair, Rule, next_move
+
+COUNTS = (30, 1000)
+EFFECTS = (0.10, 0.05)
+SPREADS = (0.02, 0.05)
+BETWEEN = 0.005  # standard deviation of neutral revisions among themselves
+BROKEN = 0.1
+
+Draw = Callable[[np.random.Generator, float], float]
+
+
+@dataclass
+class Tally:
+    """What came out of some searches."""
+
+    answers: Counter[str] = field(default_factory=Counter)
+    trials: list[int] = field(default_factory=list)
+
+
+def gaussian(random: np.random.Generator, spread: float) -> float:
+    """One trial's noise, as a logarithm."""
+    return float(random.normal(0, spread))
+
+
+def outliers(random: np.random.Generator, spread: float) -> float:
+    """Log-normal noise of which every twentieth trial is up to twice as slow."""
+    late = random.uniform(0, np.log(2)) if random.random() < 0.05 else 0.0
+    return gaussian(random, spread) + float(late)
+
+
+NOISES: dict[str, Draw] = {"log-normal": gaussian, "5 % outliers": outliers}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--searches", type=int, default=200, help="searches of each kind")
+    searches = parser.parse_args(arguments).searches
+    header = (
+        *("revisions", "effect", "noise of a trial", "broken", "right", "wrong"),
+        *("undecided", "not reproduced", "trials: mean", "95 of 100"),
+    )
+    sys.stdout.write(f"| {' | '.join(header)} |\n|{'---|' * len(header)}\n")
+    for count in COUNTS:
+        for effect in EFFECTS:
+            for spread in SPREADS:
+                for kind, draw in NOISES.items():
+                    for broken in (0.0, BROKEN) if kind == "log-normal" else (0.0,):
+                        tally = simulate(count, effect, spread, draw, broken, searches)
+                        name = f"{spread:.0%} {kind}"
+                        sys.stdout.write(row(count, effect, name, broken, tally) + "\n")
+                        sys.stdout.flush()
+    return 0
+
+
+def row(count: int, effect: float, noise: str, broken: float, tally: Tally) -> str:
+    """One line of the table."""
+    total = tally.answers.total()
+    shares = [
+        f"{tally.answers[answer] / total:.1%}"
+        for answer in ("right", "wrong", "undecided", "not_reproduced")
+    ]
+    trials = [f"{np.mean(tally.trials):.0f}", f"{np.percentile(tally.trials, 95):.0f}"]
+    cells = [str(count), f"{effect:.0%}", noise, f"{broken:.0%}", *shares, *trials]
+    return f"| {' | '.join(cells)} |"
+
+
+def simulate(
+    count: int, effect: float, spread: float, draw: Draw, broken: float, searches: int
+) -> Tally:
+    """Search `searches` times among `count` revisions after the good one."""
+    tally = Tally()
+    random = np.random.default_rng(20260101)
+    for _ in range(searches):
+        answer, trials = search(random, count, effect, spread, draw, broken)
+        tally.answers[answer] += 1
+        tally.trials.append(trials)
+    return tally
+
+
+def search(
+    random: np.random.Generator,
+    count: int,
+    effect: float,
+    spread: float,
+    draw: Draw,
+    broken: float,
+) -> tuple[str, int]:
+    """One search. The revisions are good, and `count` after it."""
+    culprit = int(random.integers(1, count + 1))
+    levels = random.normal(0, BETWEEN, count + 1)
+    levels[culprit:] += np.log1p(effect)
+    bad = {int(index) for index in np.flatnonzero(random.random(count + 1) < broken)} - {0, count}
+    measured: list[Pair] = []
+    found_broken: set[int] = set()
+    tried = 0
+    while True:
+        move = next_move(count + 1, measured, found_broken, Rule())
+        if isinstance(move, End):
+            return _grade(move, culprit, bad), 2 * len(measured) + tried
+        fails = {move.a, move.b} & bad
+        if fails:
+            found_broken |= fails
+            tried += 1
+            continue
+        ratio = levels[move.b] + draw(random, spread) - levels[move.a] - draw(random, spread)
+        measured.append(Pair(a=move.a, b=move.b, log_ratio=float(ratio)))
+
+
+def _grade(end: End, culprit: int, bad: set[int]) -> str:
+    if end.status in ("undecided", "not_reproduced"):
+        return end.status
+    if not end.after < culprit <= end.last:
+        return "wrong"
+    between = set(range(end.after + 1, end.last))
+    return "right" if between <= bad and (end.status == "found" or between) else "wrong"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

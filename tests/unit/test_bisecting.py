@@ -1,0 +1,155 @@
+"""The search for a revision, with figures that are made up: no clock, no process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from perfrun.analysis.bisecting import Ask, End, Pair, Rule, next_move, probabilities
+from simulations.bisect import gaussian, outliers, row, simulate
+
+Ratio = Callable[[int, int], float]
+
+
+def run(
+    count: int,
+    ratio: Ratio,
+    broken: frozenset[int] = frozenset(),
+    rule: Rule | None = None,
+    measured: list[Pair] | None = None,
+) -> tuple[End, list[Pair]]:
+    """Search among revisions of which some do not run."""
+    pairs = [] if measured is None else measured
+    known: set[int] = set()
+    while True:
+        move = next_move(count, pairs, known, rule or Rule())
+        if isinstance(move, End):
+            return move, pairs
+        fails = {move.a, move.b} & broken
+        known |= fails
+        if not fails:
+            pairs.append(Pair(a=move.a, b=move.b, log_ratio=ratio(move.a, move.b)))
+
+
+def step(culprit: int, effect: float = 0.1, noise: float = 0.0, seed: int = 1) -> Ratio:
+    """Every revision from `culprit` on takes longer."""
+    random = np.random.default_rng(seed)
+
+    def ratio(a: int, b: int) -> float:
+        moved = math.log1p(effect) * ((b >= culprit) - (a >= culprit))
+        return moved + float(random.normal(0, noise))
+
+    return ratio
+
+
+@pytest.mark.parametrize("culprit", [1, 2, 8, 15, 16, 29, 30])
+def test_without_noise_every_culprit_is_found_in_few_pairs(culprit: int) -> None:
+    end, pairs = run(31, step(culprit))
+    assert (end.status, end.after, end.last) == ("found", culprit - 1, culprit)
+    assert end.change is not None
+    assert end.change.ratio == pytest.approx(1.1)
+    assert len(pairs) <= 30  # two tests of eight, and about a pair a halving
+
+
+def test_two_revisions_need_the_comparison_of_good_and_bad_alone() -> None:
+    end, pairs = run(2, step(1, noise=0.01))
+    assert (end.status, end.last, len(pairs)) == ("found", 1, 8)
+    assert end.probability == pytest.approx(1.0)
+
+
+def test_a_gain_is_found_like_a_loss() -> None:
+    end, _ = run(31, step(7, effect=-0.1, noise=0.01))
+    assert (end.status, end.last) == ("found", 7)
+    assert end.change is not None
+    assert end.change.verdict == "faster"
+
+
+def test_good_and_bad_that_are_the_same_are_not_searched() -> None:
+    end, pairs = run(31, step(40, noise=0.005))
+    assert end.status == "not_reproduced"
+    assert {(pair.a, pair.b) for pair in pairs} == {(0, 30)}
+
+
+def test_good_and_bad_that_noise_hides_are_undecided() -> None:
+    end, pairs = run(31, step(9, effect=0.001, noise=0.5))
+    assert (end.status, end.probability) == ("undecided", None)
+    assert (end.after, end.last, len(pairs)) == (0, 30, Rule().max_test_pairs)
+
+
+def test_a_culprit_beside_revisions_that_do_not_run_is_a_range() -> None:
+    end, _ = run(31, step(12, noise=0.01), broken=frozenset({10, 11, 12, 20}))
+    assert (end.status, end.after, end.last) == ("range", 9, 13)
+    end, _ = run(31, step(14, noise=0.01), broken=frozenset({10, 11, 12, 20}))
+    assert (end.status, end.after, end.last) == ("found", 13, 14)
+
+
+def test_nothing_between_good_and_bad_runs() -> None:
+    end, pairs = run(5, step(2, noise=0.01), broken=frozenset({1, 2, 3}))
+    assert (end.status, end.after, end.last) == ("range", 0, 4)
+    assert len(pairs) == 8
+
+
+def test_short_of_pairs_the_range_holds_the_culprit() -> None:
+    end, pairs = run(101, step(33, noise=0.02), rule=Rule(max_pairs=12))
+    assert end.status == "undecided"
+    assert end.after < 33 <= end.last
+    assert end.last - end.after < 60
+    assert end.probability is not None
+    assert end.probability >= 0.95
+    assert len(pairs) == 12
+
+
+def test_a_search_goes_on_from_its_pairs_as_if_never_interrupted() -> None:
+    whole, pairs = run(31, step(22, noise=0.03, seed=5))
+    for cut in (0, 3, 9, len(pairs) - 1):
+        replay = iter(pairs[cut:])
+
+        def recorded(a: int, b: int) -> float:
+            pair = next(replay)  # noqa: B023
+            assert (pair.a, pair.b) == (a, b)
+            return pair.log_ratio
+
+        end, _ = run(31, recorded, measured=pairs[:cut])
+        assert end == whole
+
+
+def test_more_pairs_go_where_the_answer_is_less_clear() -> None:
+    costs = [
+        np.mean([len(run(31, step(17, noise=noise, seed=seed))[1]) for seed in range(5)])
+        for noise in (0.005, 0.03, 0.06)
+    ]
+    assert costs[0] < 30
+    assert costs[0] < costs[1] < costs[2]
+
+
+def test_a_pair_that_was_disturbed_costs_pairs_and_not_the_answer() -> None:
+    calm = step(11, noise=0.01)
+    count = 0
+
+    def ratio(a: int, b: int) -> float:
+        nonlocal count
+        count += 1
+        return calm(a, b) + (0.7 if count in (9, 14) else 0.0)  # the first two of the search
+
+    end, _ = run(31, ratio)
+    assert (end.status, end.last) == ("found", 11)
+
+
+def test_before_anything_else_is_measured_every_revision_is_as_likely() -> None:
+    pairs = [Pair(a=0, b=4, log_ratio=0.1 + i / 1000) for i in range(8)]
+    assert probabilities([0, 1, 2, 3, 4], pairs) == pytest.approx([0.25] * 4)
+    assert probabilities([0, 3, 4], pairs) == pytest.approx([0.75, 0.25])
+    move = next_move(5, pairs, frozenset(), Rule())
+    assert move == Ask(a=0, b=2, why="search")
+
+
+@pytest.mark.parametrize(("draw", "spread"), [(gaussian, 0.02), (outliers, 0.02), (gaussian, 0.05)])
+def test_the_simulation_in_small(
+    draw: Callable[[np.random.Generator, float], float], spread: float
+) -> None:
+    tally = simulate(30, 0.1, spread, draw, 0.1, 20)
+    assert tally.answers["right"] >= 19
+    assert row(30, 0.1, "x", 0.1, tally).startswith("| 30 | 10% | x | 10% |")
