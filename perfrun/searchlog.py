@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from perfrun.errors import UsageError
+from perfrun.errors import PerfrunError, UsageError
 from perfrun.locks import FileLock
 
 NAME = "search.jsonl"
@@ -69,6 +69,14 @@ class SearchLog:
         self._append({"event": "end", "status": status})
 
     def _append(self, event: Mapping[str, Any]) -> None:
+        try:
+            self._write(event)
+        except OSError as error:
+            raise PerfrunError(
+                f"{self.path} cannot be written: {error.strerror}; --resume goes on from before"
+            ) from None
+
+    def _write(self, event: Mapping[str, Any]) -> None:
         with self.path.open("ab+") as file:
             # A line that was cut off is ended first, or it would take this one along.
             if file.tell():
@@ -84,7 +92,7 @@ def begin(searches: Path, fingerprint: str, revisions: Sequence[str], seed: int)
     first = {"schema": _SCHEMA, "fingerprint": fingerprint, "seed": seed}
     try:
         folder.mkdir(parents=True)
-        log._append({"event": "begin", **first, "revisions": list(revisions)})
+        log._write({"event": "begin", **first, "revisions": list(revisions)})
     except OSError as error:
         raise UsageError(f"--workspace: {error.filename}: {error.strerror}") from None
     return log
