@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--pythons", metavar="A,B,...", help="interpreters, the good one first")
     made.add_argument("--method", metavar="METHOD", help="the same as --benchmark_methods")
     made.add_argument("--metric", metavar="NAME", help="what changed (default wall_time)")
-    made.add_argument("--max_pairs", metavar="N", help="most pairs of the search (default 400)")
+    made.add_argument("--max_pairs", metavar="N", help="most pairs of the search (default 600)")
     made.add_argument(
         "--min_effect", metavar="PERCENT", help="changes surely below this are none (default 2%%)"
     )

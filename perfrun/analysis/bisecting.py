@@ -35,14 +35,16 @@ from perfrun.analysis.stats import Floats
 
 Status = Literal["found", "range", "not_reproduced", "undecided"]
 
-MAX_PAIRS = 400  # of a whole search
+MAX_PAIRS = 600  # of a whole search
 MAX_TEST_PAIRS = 60  # of good with bad, and of a candidate with the one before it
 _LIKELY = 0.85  # of the probability: then the candidate is paired with the revision before it
 _ENOUGH = 0.95  # of the probability after that: then it is named
 _CREDIBLE = 0.95  # of the probability is in the range that is named without a culprit
 _OPEN = 0.15  # a revision is stayed at while it is good, or bad, with no less than this
 _STAY_PAIRS = 8  # so many of one revision; more tell ever less, since revisions differ (_BETWEEN)
-_DEGREES = 4.0  # of Student's t: single pairs that are far off tell little
+# Of Student's t: what is far off tells little. More of them for the location of many pairs made
+# searches cheaper, and more of them wrong (simulations/bisect.py).
+_DEGREES = 4.0
 # Revisions differ a little without a cause, by the layout of their code for one.
 _BETWEEN = 0.15  # as a share of the effect
 _LEAST_NOISE = 1e-4  # figures that repeat exactly have some all the same
