@@ -10,11 +10,26 @@ if __name__ == "__main__":
     # `trial` would hide other people's modules. The folder above it is the right one.
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+import importlib
 import os
 from collections.abc import Sequence
 
 from perfrun import __version__
 from perfrun.errors import Interrupted, PerfrunError, UsageError
+
+# What a command's name stands for: only its own module is imported.
+_COMMANDS = {
+    "list": ("perfrun.listing", "list_command"),
+    "doctor": ("perfrun.doctor", "doctor_command"),
+    "selftest": ("perfrun.selftest", "selftest_command"),
+    "compare": ("perfrun.comparison", "compare_command"),
+    "ab": ("perfrun.ab", "ab_command"),
+    "nightly": ("perfrun.nightly.command", "nightly_command"),
+    "index": ("perfrun.indexing", "index_command"),
+    "history": ("perfrun.history", "history_command"),
+    "detect": ("perfrun.detecting", "detect_command"),
+    "bisect": ("perfrun.bisection", "bisect_command"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,47 +72,11 @@ def _open_closed_streams() -> None:
 
 
 def _command(words: list[str]) -> int:
-    if words[:1] == ["list"]:
-        from perfrun.listing import list_command
-
-        return list_command(words[1:])
-    if words[:1] == ["doctor"]:
-        from perfrun.doctor import doctor_command
-
-        return doctor_command(words[1:])
-    if words[:1] == ["selftest"]:
-        from perfrun.selftest import selftest_command
-
-        return selftest_command(words[1:])
-    if words[:1] == ["compare"]:
-        from perfrun.comparison import compare_command
-
-        return compare_command(words[1:])
-    if words[:1] == ["ab"]:
-        from perfrun.ab import ab_command
-
-        return ab_command(words[1:])
-    if words[:1] == ["nightly"]:
-        from perfrun.nightly.command import nightly_command
-
-        return nightly_command(words[1:])
-    if words[:1] == ["index"]:
-        from perfrun.indexing import index_command
-
-        return index_command(words[1:])
-    if words[:1] == ["history"]:
-        from perfrun.history import history_command
-
-        return history_command(words[1:])
-    if words[:1] == ["detect"]:
-        from perfrun.detecting import detect_command
-
-        return detect_command(words[1:])
-    if words[:1] == ["bisect"]:
-        from perfrun.bisection import bisect_command
-
-        return bisect_command(words[1:])
-    return _run(words)
+    if not words or words[0] not in _COMMANDS:
+        return _run(words)
+    module, function = _COMMANDS[words[0]]
+    status: int = getattr(importlib.import_module(module), function)(words[1:])
+    return status
 
 
 def _run(words: list[str]) -> int:
