@@ -25,6 +25,7 @@ _COMMANDS = {
     "compare": ("perfrun.comparison", "compare_command"),
     "ab": ("perfrun.ab", "ab_command"),
     "nightly": ("perfrun.nightly.command", "nightly_command"),
+    "prune": ("perfrun.pruning", "prune_command"),
     "index": ("perfrun.indexing", "index_command"),
     "history": ("perfrun.history", "history_command"),
     "detect": ("perfrun.detecting", "detect_command"),

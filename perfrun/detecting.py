@@ -87,7 +87,7 @@ def detect_command(argv: Sequence[str]) -> int:
     with opened(given) as store:
         bring_up_to_date(store, given)
         series = store.series(metric=given.metric or None, clones=clones)
-        chosen = _chosen(series, given.method, given.canary, store.address.shown)
+        chosen = watch_series(series, given.method, given.canary, store.address.shown)
     found = find_changes(*chosen, since=since)
     if given.format == "json":
         sys.stdout.write(json.dumps(document(found)) + "\n")
@@ -107,8 +107,11 @@ def parse_since(text: str | None, today: date) -> date | None:
         raise UsageError(f"--since={text}: write a date as 2026-11-01, or 14d") from None
 
 
-def _chosen(
-    found: Iterable[Series], method: str | None, canaries: Iterable[str], index: str
+def watch_series(
+    found: Iterable[Series],
+    method: str | None = None,
+    canaries: Iterable[str] = (),
+    index: str = "the index",
 ) -> tuple[list[Watched], Counter[str]]:
     """The series to look at, canaries in any case, and why others are left out."""
     patterns = tuple(canaries)

@@ -156,6 +156,15 @@ def complete(runs: Path, plan: RunPlan) -> Path | None:
     return None
 
 
+def going_on(runs: Path) -> set[str]:
+    """Return the ids of the runs that did not come to their end: they go on, or can be resumed."""
+    return {
+        path.stem
+        for path in runs.glob("*.jsonl")
+        if (events := _events(path)) and events[-1]["event"] != "end"
+    }
+
+
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
     """Hold a journal's lock; False when another process has it.

@@ -120,9 +120,8 @@ def _begin(
 def _finish(
     suite: Suite, nights: Nights, night: Night, screen: Terminal, notes: list[str]
 ) -> NightReport:
-    errors = _index(suite)
     ended = time.time()
-    report = gather(suite, night, ended, errors, notes)
+    report = _with_changes(suite, gather(suite, night, ended, (), notes))
     folder = nights.folder_of(night)
     troubles = list(write_reports(report, folder, suite.outputs))
     if suite.webhook:
@@ -134,20 +133,39 @@ def _finish(
         report = replace(report, notes=(*report.notes, *troubles))
         write_reports(report, folder, suite.outputs)
     nights.save(replace(night, ended=ended))
+    _prune(suite, screen)
     return report
 
 
-def _index(suite: Suite) -> list[str]:
-    """Bring the index up to date; what is wrong with it is an error of the night."""
+def _prune(suite: Suite, screen: Terminal) -> None:
+    """Remove what the suite lets go. Failing to is no failure of a night that is over."""
+    if suite.retention.is_empty:
+        return
+    from perfrun.pruning import prune
+
     try:
+        done = prune(suite.workspace, suite.retention)
+    except PerfrunError as error:
+        screen.note(f"nothing was pruned: {error}")
+        return
+    screen.note(f"{len(done.removed)} old trials removed ({done.bytes / 2**20:.1f} MiB)")
+    for text in done.failures:
+        screen.note(f"not removed: {text}")
+
+
+def _with_changes(suite: Suite, report: NightReport) -> NightReport:
+    """Bring the index up to date and look for changes; what is wrong there is the night's error."""
+    try:
+        from perfrun.nightly.changes import changes_of
         from perfrun.store.address import parse_address
         from perfrun.store.index import open_store  # SQLAlchemy: after the trials
 
         with open_store(parse_address(suite.store, suite.workspace)) as store:
             store.refresh([suite.workspace] if suite.store else [])
+            return replace(report, changes=changes_of(store, report.methods, report.begun))
     except (PerfrunError, ImportError) as error:
-        return [f"the index could not be brought up to date: {error}"]
-    return []
+        text = f"the index could not be brought up to date or searched: {error}"
+        return replace(report, errors=(*report.errors, text))
 
 
 def _show(suite: Suite, *, as_json: bool) -> int:

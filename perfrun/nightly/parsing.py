@@ -23,6 +23,8 @@ from perfrun.nightly.suite import (
 )
 from perfrun.nightly.values import Keys, Values
 from perfrun.plan import RepoSpec, parse_repos, parse_selector
+from perfrun.retention import Policy, parse_age
+from perfrun.variables import parse_variables
 
 # Key of the file -> flag of a run, kinds of value.
 _RULES: Keys = {
@@ -69,6 +71,7 @@ _OWN = {
     "fail_on_bounds",
     "webhook",
     "output",
+    "retention",
     "repos",
     "environments",
     "methods",
@@ -111,6 +114,7 @@ class _Reader(Values):
             fail_on_bounds=bool(self.take((), "fail_on_bounds", bool)),
             outputs=self._outputs(),
             webhook=self._webhook(),
+            retention=self._retention(),
         )
 
     def _every_run(self) -> tuple[tuple[str, str], ...]:
@@ -123,14 +127,23 @@ class _Reader(Values):
         found: dict[str, EnvironmentSpec] = {}
         for number in range(self.tables("environments", needed=False)):
             where: Where = ("environments", number)
-            self.source.refuse_unknown(where, {"name", *_ENVIRONMENT})
+            self.source.refuse_unknown(where, {"name", "env", *_ENVIRONMENT})
             name = self.needed(where, "name")
             if not _NAME.fullmatch(name):
                 raise self.source.error((*where, "name"), f"name = {name!r}: letters, digits, _.-")
             if name in found:
                 raise self.source.error((*where, "name"), f"there are two environments {name!r}")
-            found[name] = EnvironmentSpec(name=name, flags=self._place(where))
+            found[name] = EnvironmentSpec(
+                name=name, flags=self._place(where), variables=self._variables(where)
+            )
         return tuple(found.values()) or (EnvironmentSpec(name="default"),)
+
+    def _variables(self, where: Where) -> tuple[str, ...]:
+        table = self.take(where, "env", dict) or {}
+        place: Where = (*where, "env")
+        variables = tuple(f"{name}={self.take(place, name, str)}" for name in table)
+        self.judged(place, partial(parse_variables, variables))
+        return variables
 
     def _place(self, where: Where) -> tuple[tuple[str, str], ...]:
         flags = dict(self.flags(where, _ENVIRONMENT))
@@ -249,6 +262,25 @@ class _Reader(Values):
             return Outputs()
         self.source.refuse_unknown(("output",), _OUTPUTS)
         return Outputs(**{key: self.path(("output",), key) for key in _OUTPUTS})
+
+    def _retention(self) -> Policy:
+        if self.take((), "retention", dict) is None:
+            return Policy()
+        where: Where = ("retention",)
+        self.source.refuse_unknown(where, ("keep_nights", "keep_per_series", "older_than"))
+        numbers = {}
+        for key in ("keep_nights", "keep_per_series"):
+            numbers[key] = self.take(where, key, int)
+            if numbers[key] is not None and numbers[key] < 1:
+                raise self.source.error((*where, key), f"{key}: must be 1 or more")
+        age = self.take(where, "older_than", str)
+        place = (*where, "older_than")
+        return Policy(
+            **numbers,
+            older_than_s=self.judged(place, partial(parse_age, age, "--older_than"))
+            if age
+            else None,
+        )
 
     def _webhook(self) -> str | None:
         url: str | None = self.expanded("webhook")

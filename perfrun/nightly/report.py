@@ -56,6 +56,34 @@ class MethodReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChangeReport:
+    """A change of level that the nights up to this one show (`perfrun detect`)."""
+
+    method: str
+    metric: str
+    environment: str
+    owner: str | None
+    before_execution_id: str
+    after_execution_id: str
+    ratio: float  # after over before
+    direction: str  # worse or better
+    status: str  # candidate, confirmed or not_reproduced
+    night: str  # date at whose noon the first night of the new level began
+    alarm_night: str  # and the night that made it sure
+    is_new: bool  # that is this night
+    machine_suspect: bool  # a canary moved too
+    commits_before: Mapping[str, str]
+    commits_after: Mapping[str, str]
+    environment_differences: tuple[str, ...]
+
+    @property
+    def is_regression(self) -> bool:
+        """Somebody should look at it, and has not been told before."""
+        suspect = self.machine_suspect or self.status == "not_reproduced"
+        return self.is_new and self.direction == "worse" and not suspect
+
+
+@dataclass(frozen=True, kw_only=True)
 class NightReport:
     """The whole night."""
 
@@ -69,6 +97,12 @@ class NightReport:
     methods: tuple[MethodReport, ...]
     errors: tuple[str, ...]  # what went wrong besides the methods; a night with one is not ok
     notes: tuple[str, ...]
+    changes: tuple[ChangeReport, ...] = ()  # of the last nights
+
+    @property
+    def regressions(self) -> tuple[ChangeReport, ...]:
+        """The changes for the worse that this night has made sure."""
+        return tuple(change for change in self.changes if change.is_regression)
 
     @property
     def bad(self) -> tuple[MethodReport, ...]:
@@ -77,8 +111,8 @@ class NightReport:
 
     @property
     def is_ok(self) -> bool:
-        """Nothing failed, and nothing is missing altogether."""
-        return not self.bad and not self.errors
+        """Nothing failed, nothing is missing altogether, and nothing has become slower."""
+        return not self.bad and not self.errors and not self.regressions
 
 
 def report_method(

@@ -65,6 +65,10 @@ class Nights:
         last = max(going, key=lambda night: night.begun, default=None)
         return last.night if last else None
 
+    def over(self) -> set[str]:
+        """The ids of the nights that do not go on."""
+        return {night.night for night in self._all() if night.ended is not None}
+
     def unfinished(self, suite: Suite) -> Night | None:
         """The last night of the suite, if it did not come to its end."""
         found = [night for night in self._all() if night.suite == suite.name]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perfrun.plan import MethodSelector
+from perfrun.retention import Policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,7 @@ class EnvironmentSpec:
 
     name: str
     flags: tuple[tuple[str, str], ...] = ()
+    variables: tuple[str, ...] = ()  # NAME=VALUE of the trials
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,7 @@ class Suite:
     fail_on_bounds: bool = False  # for the bounds that benchmarks report themselves
     outputs: Outputs = field(default_factory=Outputs)
     webhook: str | None = None
+    retention: Policy = field(default_factory=Policy)  # applied when the night is over
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +170,7 @@ def words(suite: Suite, unit: Unit, night: Night) -> tuple[str, ...]:
     if repos:
         flags["git_repos"] = repos
     own = [f"--{name}={value}" for name, value in flags.items()]
+    own += [f"--env={variable}" for variable in unit.environment.variables]
     own += [f"--benchmark_methods={method.selector.text}" for method in unit.methods]
     rest = unit.rules.benchmark_flags
     return (*own, "--", *rest) if rest else tuple(own)

@@ -23,6 +23,7 @@ def junit(report: NightReport) -> str:
         suite = _suite(root, report, unit, own, 0)
         for method in own:
             _case(suite, method)
+    _regressions(root, report)
     if report.errors:
         suite = _suite(root, report, "night", (), len(report.errors))
         for number, text in enumerate(report.errors, start=1):
@@ -33,6 +34,23 @@ def junit(report: NightReport) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False).join(
         ('<?xml version="1.0" encoding="UTF-8"?>\n', "\n")
     )
+
+
+def _regressions(root: ElementTree.Element, report: NightReport) -> None:
+    """Test cases of their own: a method that ran well may have become slower."""
+    if not report.regressions:
+        return
+    count = str(len(report.regressions))
+    suite = _suite(root, report, "changes", (), 0)
+    suite.attrib.update(tests=count, failures=count)
+    for key in ("tests", "failures"):
+        root.set(key, str(int(root.get(key, "0")) + len(report.regressions)))
+    for change in report.regressions:
+        name = f"{change.method} {change.metric}"
+        about = {"classname": _clean(change.environment), "name": _clean(name)}
+        case = ElementTree.SubElement(suite, "testcase", about)
+        text = f"{(change.ratio - 1) * 100:+.1f} % since the night of {change.night}"
+        ElementTree.SubElement(case, "failure", {"message": _clean(text), "type": "regression"})
 
 
 def _suite(

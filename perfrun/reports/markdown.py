@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from perfrun.nightly.report import MethodReport, NightReport
+from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
 from perfrun.readings import THROUGHPUT, WALL_TIME
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
@@ -17,8 +17,12 @@ def markdown(report: NightReport) -> str:
     """Draw the night: what is wrong first, then every method, then notes."""
     parts = [f"# {_plain(report.suite)}: {_verdict(report)}", _head(report)]
     wrong = [*(f"- {_plain(error)}" for error in report.errors), *map(_bad_line, report.bad)]
+    wrong += map(_change_line, report.regressions)
     if wrong:
         parts += ["## To be looked at", "\n".join(wrong)]
+    known = [change for change in report.changes if not change.is_regression]
+    if known:
+        parts += ["## Other changes of the last nights", "\n".join(map(_change_line, known))]
     if report.methods:
         parts += ["## Methods", _table(report.methods)]
     if report.notes:
@@ -37,6 +41,7 @@ def _verdict(report: NightReport) -> str:
     ):
         number = sum(method.state == state for method in report.methods)
         counts += [f"{number} {text}"] if number else []
+    counts += [f"{len(report.regressions)} regressions"] if report.regressions else []
     counts += [f"{len(report.errors)} errors"] if report.errors else []
     return ", ".join(counts)
 
@@ -56,6 +61,23 @@ def _bad_line(method: MethodReport) -> str:
     return (
         f"- {_plain(method.method)} in {_plain(method.environment)}{owner}: "
         f"{state}: {_plain(method.why or '')}"
+    )
+
+
+def _change_line(change: ChangeReport) -> str:
+    owner = f" ({_plain(change.owner)})" if change.owner else ""
+    commits = [
+        f"{_plain(name)} `{change.commits_before.get(name, '')[:12]}..{after[:12]}`"
+        for name, after in change.commits_after.items()
+        if change.commits_before.get(name, after) != after
+    ]
+    others = [_plain(text) for text in change.environment_differences]
+    why = "; ".join([*commits, *others]) or "nothing else is known to differ"
+    doubt = ", a canary moved too" if change.machine_suspect else ""
+    return (
+        f"- {_plain(change.method)} in {_plain(change.environment)}{owner}: "
+        f"{_plain(change.metric)} {change.direction}, {(change.ratio - 1) * 100:+.1f} % "
+        f"since the night of {change.night} ({_plain(change.status)}{doubt}): {why}"
     )
 
 

@@ -47,6 +47,11 @@ def openmetrics(report: NightReport) -> str:
             "Median of a metric over the trials of the night, in the unit of the label.",
             _medians(report),
         ),
+        *_family(
+            "perfrun_night_regressions",
+            "Changes for the worse that the last night has made sure.",
+            [(who, float(len(report.regressions)))],
+        ),
         "# EOF",
     ]
     return "\n".join(lines) + "\n"

@@ -240,6 +240,15 @@ def test_an_environment_that_fails_costs_only_itself(place: Place) -> None:
     assert "broken" in report["errors"][0]
 
 
+def test_a_night_ends_with_what_retention_says(place: Place) -> None:
+    place.write("[retention]\nkeep_per_series = 1\n")
+    for _ in range(2):
+        done = place.run()
+        assert done.code == 0, done.stderr
+    assert "5 old trials removed" in done.stderr  # the first night has removed three
+    assert len(place.world.summary_files()) == 2  # one of each method
+
+
 def test_a_night_tells_by_its_exit_status_and_on_stdout_only_its_report(place: Place) -> None:
     place.write("webhook = 'http://127.0.0.1:9/hook'")
     done = place.world.run_words(place.words("--quiet"))

@@ -13,6 +13,7 @@ from perfrun.nightly.parsing import read_suite
 from perfrun.nightly.planning import check, plan_of
 from perfrun.nightly.source import Source
 from perfrun.nightly.suite import Bound, Night, Suite, units
+from perfrun.retention import Policy
 
 METHOD = '\n[[methods]]\nname = "pkg.cases.Cases.spin"\n'
 
@@ -90,6 +91,17 @@ def test_a_method_with_a_number_of_trials_has_that_number(tmp_path: Path) -> Non
     assert suite.methods[0].rules.trials == 2
 
 
+def test_retention_and_variables_are_read(tmp_path: Path) -> None:
+    suite = suite_of(
+        tmp_path,
+        "[retention]\nkeep_nights = 9\nolder_than = '2d'\n"
+        f"[[environments]]\nname = 'e'\nenv = {{ OMP_NUM_THREADS = '4', B = 'x y' }}\n{METHOD}",
+    )
+    assert suite.retention == Policy(keep_nights=9, older_than_s=2 * 86400.0)
+    plan = plan_of(suite, units(suite)[0], Night(night="n"))
+    assert dict(plan.env) == {"OMP_NUM_THREADS": "4", "B": "x y"}
+
+
 def test_secrets_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_TOKEN", "s3cret")
     suite = suite_of(tmp_path, f'webhook = "https://example.com/${{HOOK_TOKEN}}"\n{METHOD}')
@@ -139,6 +151,9 @@ WRONG = (
     (METHOD + "bounds.wall_time = { min = 2, max = 1 }\n", 4, "min is more than max"),
     (METHOD + "flags = ['--a', 3]\n", 4, "flags: 3 is not text"),
     (METHOD + "constructor_args = { when = 2026-01-01 }\n", 4, "not JSON"),
+    ("[retention]\nkeep_nights = 0\n" + METHOD, 2, "keep_nights: must be 1 or more"),
+    ("[retention]\nolder_than = '1y'\n" + METHOD, 2, "write 90d"),
+    ("[[environments]]\nname='e'\nenv = { A = 1 }\n" + METHOD, 3, "A: must be text, not 1"),
     ("[[methods]]\nname = 'spin'\n", 2, "is not module.Class.method"),
     ("[[methods]]\n\nowner = 'x'\n", 1, "[[methods]] needs name"),
     ("[[methods]]\nname = 'a.B.filter:('\n", 2, "is not a regular expression"),

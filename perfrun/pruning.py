@@ -1,0 +1,212 @@
+"""`perfrun prune`: remove results by policy; never a change's neighbours or an unfinished run's."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from perfrun.detecting import find_changes, watch_series
+from perfrun.errors import UsageError
+from perfrun.journal import going_on
+from perfrun.nightly.state import Nights
+from perfrun.retention import Kept, Policy, parse_age, to_be_removed
+from perfrun.store.address import parse_address
+from perfrun.store.index import Store, open_store
+
+_EPILOG = """\
+A trial is removed when every policy that is given lets it go. Trials next to a change of level, and
+those of a run that can be resumed, always stay. All of it is in docs/nightly.md.
+"""
+_ASIDE = ".pruned"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"perfrun prune: {message}")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `perfrun prune`."""
+    made = _Parser(
+        prog="perfrun prune",
+        description="Remove the folders of old trials.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--workspace", metavar="DIR", help="whose results (default ./workspace)")
+    made.add_argument("--keep_nights", metavar="N", help="keep the last N nights that had any")
+    made.add_argument("--keep_per_series", metavar="N", help="keep the newest N of each series")
+    made.add_argument("--older_than", metavar="AGE", help="keep what is younger (90d, 12w, 48h)")
+    made.add_argument("--dry_run", action="store_true", help="only show what would be removed")
+    made.add_argument("--format", metavar="table|json", help="what to print on stdout")
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruned:
+    """What was removed, or would be."""
+
+    removed: tuple[Path, ...]
+    bytes: int
+    kept: int
+    neighbours: int  # kept for being next to a change
+    failures: tuple[str, ...] = ()
+
+
+def prune_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun prune`: 1 when something could not be removed."""
+    given = parser().parse_args(list(argv))
+    if given.format not in (None, "", "table", "json"):
+        raise UsageError(f"--format={given.format}: must be table or json")
+    policy = Policy(
+        keep_nights=_whole(given.keep_nights, "--keep_nights"),
+        keep_per_series=_whole(given.keep_per_series, "--keep_per_series"),
+        older_than_s=parse_age(given.older_than, "--older_than") if given.older_than else None,
+    )
+    if policy.is_empty:
+        raise UsageError("say what to keep: --keep_nights, --keep_per_series or --older_than")
+    workspace = Path(given.workspace or "workspace").absolute()
+    if not workspace.is_dir():
+        raise UsageError(f"--workspace={workspace}: there is no such folder")
+    done = prune(workspace, policy, dry_run=given.dry_run)
+    if given.format == "json":
+        sys.stdout.write(json.dumps(_document(done, dry_run=given.dry_run)) + "\n")
+    else:
+        _show(done, dry_run=given.dry_run)
+    return 1 if done.failures else 0
+
+
+def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
+    """Remove what the policy lets go, and take it out of the workspace's index."""
+    with open_store(parse_address(None, workspace)) as store:
+        store.refresh()
+        trials, over = _trials(store, workspace)
+        neighbours = _neighbours(store)
+        chosen = to_be_removed(
+            trials,
+            policy,
+            now=time.time(),
+            neighbours=neighbours,
+            unfinished=going_on(workspace / "runs") - over,
+        )
+        size = sum(map(_size, (trial.folder for trial in chosen)))
+        removed, failures = [trial.folder for trial in chosen], list[str]()
+        if not dry_run:
+            removed, failures = _remove(workspace, removed)
+            store.refresh()
+    return Pruned(
+        removed=tuple(removed),
+        bytes=size,
+        kept=len(trials) - len(removed),
+        neighbours=sum(trial.execution_id in neighbours for trial in trials),
+        failures=tuple(failures),
+    )
+
+
+def _trials(store: Store, workspace: Path) -> tuple[list[Kept], set[str]]:
+    """The trials whose folders are the workspace's own: what is linked or elsewhere is not ours.
+
+    And the runs of nights that are over: one that a deadline cut short is not resumed.
+    """
+    output = (workspace / "output").resolve()
+    nights = Nights(workspace).over()
+    found, over = [], set()
+    for trial in store.trials():
+        if trial.label in nights:
+            over.add(trial.run_id)
+        folder = Path(trial.summary_path).parent
+        if folder.parent.resolve() == output and folder.is_dir() and not folder.is_symlink():
+            found.append(
+                Kept(
+                    folder=folder,
+                    timestamp=trial.timestamp,
+                    series=(
+                        trial.method,
+                        trial.environment,
+                        trial.hardware,
+                        trial.driver,
+                        trial.source,
+                        trial.settings,
+                    ),
+                    method=trial.method,
+                    execution_id=trial.execution_id,
+                    run_id=trial.run_id,
+                )
+            )
+    return found, over
+
+
+def _neighbours(store: Store) -> set[str]:
+    try:
+        watched, left_out = watch_series(store.series())
+    except UsageError:  # no trial has a figure
+        return set()
+    changes = find_changes(watched, left_out).rows
+    return {one for row in changes for one in (row.before_execution_id, row.after_execution_id)}
+
+
+def _remove(workspace: Path, folders: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """Move each aside and remove it there, so that a kill leaves no half of a result."""
+    aside = workspace / _ASIDE
+    shutil.rmtree(aside, ignore_errors=True)  # what a killed prune left
+    removed, failures = [], []
+    for folder in folders:
+        try:
+            aside.mkdir(exist_ok=True)
+            folder.replace(aside / folder.name)
+        except OSError as error:
+            failures.append(f"{folder}: {error.strerror or error}")
+            continue
+        shutil.rmtree(aside / folder.name, ignore_errors=True)
+        removed.append(folder)
+    with suppress(OSError):
+        aside.rmdir()
+    return removed, failures
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            total += path.lstat().st_size
+    return total
+
+
+def _document(done: Pruned, *, dry_run: bool) -> dict[str, object]:
+    return {
+        "dry_run": dry_run,
+        "removed": [str(folder) for folder in done.removed],
+        "bytes": done.bytes,
+        "kept": done.kept,
+        "neighbours_of_changes": done.neighbours,
+        "failures": list(done.failures),
+    }
+
+
+def _show(done: Pruned, *, dry_run: bool) -> None:
+    for folder in done.removed:
+        sys.stdout.write(f"{folder}\n")
+    what = "would be removed" if dry_run else "removed"
+    sys.stdout.write(
+        f"{len(done.removed)} trials {what} ({done.bytes / 2**20:.1f} MiB), {done.kept} kept, "
+        f"{done.neighbours} of them next to a change of level\n"
+    )
+    for text in done.failures:
+        sys.stderr.write(f"perfrun: {text}\n")
+
+
+def _whole(text: str | None, flag: str) -> int | None:
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
+        raise UsageError(f"{flag}={text}: must be a whole number, 1 or more")
+    return int(text)

@@ -1,0 +1,100 @@
+"""Which results may go: by age, by nights, by trials of a series. Pure; docs/nightly.md."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from perfrun.errors import UsageError
+
+_AGE = re.compile(r"(\d+(?:\.\d+)?)(d|w|h)")
+_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_NOON = timedelta(hours=12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What is kept. A trial goes only when each part that is given lets it go."""
+
+    keep_nights: int | None = None  # of the last nights in which there was anything
+    keep_per_series: int | None = None  # the newest trials of each
+    older_than_s: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is asked for, so nothing may go."""
+        return self == Policy()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """One trial and what is known of it."""
+
+    folder: Path
+    timestamp: float  # seconds since the epoch
+    series: Hashable  # what its method, environment, hardware, ... are
+    method: str
+    execution_id: str
+    run_id: str  # '' where none is known
+
+
+def parse_age(text: str, flag: str) -> float:
+    """Parse `90d`, `12w` or `48h` into seconds. Raises UsageError."""
+    found = _AGE.fullmatch(text.strip())
+    if not found:
+        raise UsageError(f"{flag}={text}: write 90d, 12w or 48h")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def to_be_removed(
+    trials: Sequence[Kept],
+    policy: Policy,
+    *,
+    now: float,
+    neighbours: Collection[str] = (),
+    unfinished: Collection[str] = (),
+) -> tuple[Kept, ...]:
+    """Choose what goes, oldest first.
+
+    `neighbours` are the execution ids on both sides of a change of level: they stay, and with them
+    the other trials of the method in their runs. `unfinished` are ids of runs that may go on.
+    """
+    if policy.is_empty:
+        return ()
+    near = {(trial.method, trial.run_id) for trial in trials if trial.execution_id in neighbours}
+    late = _late(trials, policy)
+    return tuple(
+        trial
+        for trial in sorted(trials, key=lambda trial: (trial.timestamp, trial.execution_id))
+        if trial.folder not in late
+        and (policy.older_than_s is None or now - trial.timestamp > policy.older_than_s)
+        and trial.execution_id not in neighbours
+        and not (trial.run_id and (trial.method, trial.run_id) in near)
+        and not (trial.run_id and trial.run_id in unfinished)
+    )
+
+
+def _late(trials: Sequence[Kept], policy: Policy) -> set[Path]:
+    """The folders of the last nights, and of the newest trials of each series."""
+    late: set[Path] = set()
+    if policy.keep_nights is not None:
+        nights = sorted({_night(trial.timestamp) for trial in trials}, reverse=True)
+        last = set(nights[: policy.keep_nights])
+        late |= {trial.folder for trial in trials if _night(trial.timestamp) in last}
+    if policy.keep_per_series is not None:
+        series: dict[Hashable, list[Kept]] = defaultdict(list)
+        for trial in trials:
+            series[trial.series].append(trial)
+        for own in series.values():
+            own.sort(key=lambda trial: (trial.timestamp, trial.execution_id), reverse=True)
+            late |= {trial.folder for trial in own[: policy.keep_per_series]}
+    return late
+
+
+def _night(timestamp: float) -> int:
+    """The day at whose noon a night began, as a number; local time."""
+    return (datetime.fromtimestamp(timestamp) - _NOON).toordinal()

@@ -1,0 +1,146 @@
+"""`perfrun prune`: folders on disk, before and after."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfrun.benchmark import main
+from perfrun.journal import Journal
+from perfrun.plan import RunPlan
+from perfrun.store.address import parse_address
+from perfrun.store.index import open_store
+from tests.summaries import summary, write
+
+BEGIN = 1780347600.0  # 2026-06-01, in the evening
+
+
+def nights(count: int, slower_from: int = 10**9) -> list[dict[str, Any]]:
+    noise = np.exp(0.005 * np.random.default_rng(1).standard_normal(count))
+    return [
+        summary(
+            wall_time=float(noise[number] * (1.2 if number >= slower_from else 1.0)),
+            name=f"t-{number:03}",
+            run_id=f"run-{number:03}",
+            timestamp=BEGIN + number * 86400,
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path / "work 'space'"
+
+
+def prune(
+    workspace: Path, capsys: pytest.CaptureFixture[str], *flags: str
+) -> tuple[int, dict[str, Any]]:
+    status = main(["prune", f"--workspace={workspace}", "--format=json", *flags])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def left(workspace: Path) -> list[int]:
+    return sorted(int(path.name[2:5]) for path in (workspace / "output").iterdir())
+
+
+def indexed(workspace: Path) -> int:
+    with open_store(parse_address(None, workspace)) as store:
+        return store.counts().trials
+
+
+def test_a_dry_run_lists_and_removes_nothing(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights(5))
+    status, found = prune(workspace, capsys, "--keep_nights=2", "--dry_run")
+    assert (status, found["dry_run"], found["kept"]) == (0, True, 2)
+    assert [Path(folder).name[:5] for folder in found["removed"]] == ["t-000", "t-001", "t-002"]
+    assert found["bytes"] > 1000
+    assert left(workspace) == [0, 1, 2, 3, 4]
+
+
+def test_old_results_go_from_disk_and_index(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights(5))
+    status, found = prune(workspace, capsys, "--keep_nights=2")
+    assert (status, found["kept"]) == (0, 2)
+    assert left(workspace) == [3, 4]
+    assert indexed(workspace) == 2
+    assert not (workspace / ".pruned").exists()
+    assert prune(workspace, capsys, "--keep_nights=2")[1]["removed"] == []
+
+
+def test_the_neighbours_of_a_change_stay(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights(40, slower_from=25))
+    _, found = prune(workspace, capsys, "--keep_nights=3")
+    assert found["neighbours_of_changes"] == 2
+    assert left(workspace) == [24, 25, 37, 38, 39]
+
+
+def test_runs_that_can_be_resumed_stay(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(workspace / "output", *nights(4))
+    for number in (0, 1):
+        journal = Journal(workspace / "runs" / f"run-{number:03}.jsonl")
+        journal.begin(RunPlan(selectors=()), {}, 1)
+    journal.end()
+    prune(workspace, capsys, "--keep_nights=1")
+    assert left(workspace) == [0, 3]
+
+
+def test_what_is_not_the_workspaces_own_is_not_touched(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights(3))
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(workspace / "output" / "t-000-0", elsewhere)
+    (workspace / "output" / "t-000-0").symlink_to(elsewhere)
+    (workspace / "output" / "t-999-running").mkdir()
+    prune(workspace, capsys, "--keep_nights=1")
+    assert (elsewhere / "perfzero_summary.json").exists()
+    assert left(workspace) == [0, 2, 999]
+
+
+def test_an_empty_workspace_has_nothing_to_remove(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace.mkdir()
+    assert prune(workspace, capsys, "--older_than=1d")[1]["removed"] == []
+
+
+def test_what_a_killed_prune_left_is_removed(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights(2))
+    (workspace / ".pruned" / "t-000").mkdir(parents=True)
+    prune(workspace, capsys, "--keep_nights=1")
+    assert not (workspace / ".pruned").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ((), "say what to keep"),
+        (("--keep_nights=0",), "must be a whole number, 1 or more"),
+        (("--older_than=1y",), "write 90d"),
+        (("--keep_nights=1", "--workspace=/gone"), "there is no such folder"),
+        (("--keep_nights=1", "--format=xml"), "must be table or json"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_one_line(
+    workspace: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], says: str
+) -> None:
+    write(workspace / "output", *nights(1))
+    assert main(["prune", f"--workspace={workspace}", *flags]) == 2
+    err = capsys.readouterr().err
+    assert says in err
+    assert err.count("\n") == 1
+    assert left(workspace) == [0]
