@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from perfrun.confirming import (
+    INTERRUPTED,
+    Budget,
+    Suspect,
+    confirm,
+    confirmation_row,
+    parse_budget,
+)
 from perfrun.differences import differences
-from perfrun.errors import UsageError
+from perfrun.errors import Interrupted, UsageError
 from perfrun.history import parse_clone
 from perfrun.indexing import Parser, bring_up_to_date, opened
 from perfrun.nights import Night, nights_of
@@ -54,6 +63,13 @@ def parser() -> Parser:
         default=[],
         help="full clone of the checkout NAME: points in the order of its commits",
     )
+    made.add_argument(
+        "--confirm",
+        action="store_true",
+        help="run the trials before and after each change against each other on this machine",
+    )
+    made.add_argument("--max_pairs", metavar="N", help="most pairs of each change (default 30)")
+    made.add_argument("--time_budget", metavar="SECONDS", help="of each change's pairs (20m, 1h)")
     return made
 
 
@@ -83,17 +99,60 @@ def detect_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun detect`: 1 when something got worse."""
     given = parser().parse(argv)
     since = parse_since(given.since, date.today())
+    budget = _budget(given)
     clones = dict(parse_clone(word) for word in given.clone)
     with opened(given) as store:
         bring_up_to_date(store, given)
         series = store.series(metric=given.metric or None, clones=clones)
         chosen = watch_series(series, given.method, given.canary, store.address.shown)
     found = find_changes(*chosen, since=since)
+    if budget is not None:
+        found = replace(found, rows=_confirmed(found.rows, budget, given))
+    cut_short = any((r.confirmation or {}).get("reason") == INTERRUPTED for r in found.rows)
     if given.format == "json":
         sys.stdout.write(json.dumps(document(found)) + "\n")
     else:
         sys.stdout.write(page(found.series, found.left_out, found.rows))
-    return 1 if any(r.direction == "worse" and not r.machine_suspect for r in found.rows) else 0
+    if cut_short:
+        return Interrupted.exit_code
+    return 1 if any(_alarms(row) for row in found.rows) else 0
+
+
+def _alarms(row: Row) -> bool:
+    if row.status != "candidate":
+        return row.direction == "worse" and row.status == "confirmed"
+    return row.direction == "worse" and not row.machine_suspect
+
+
+def _budget(given: argparse.Namespace) -> Budget | None:
+    if not given.confirm:
+        for flag in ("max_pairs", "time_budget"):
+            if getattr(given, flag):
+                raise UsageError(f"--{flag} is about --confirm")
+        return None
+    return parse_budget(given.max_pairs, given.time_budget)
+
+
+def _confirmed(rows: Iterable[Row], budget: Budget, given: argparse.Namespace) -> tuple[Row, ...]:
+    from perfrun.reports.terminal import Terminal
+
+    stream = sys.stderr  # standard output is for the page
+    screen = Terminal(stream, stream, quiet=True)
+    workspace = Path(given.workspace or "workspace").absolute()
+    done: list[Row] = []
+    told = None
+    for row in rows:
+        suspect = Suspect(
+            method=row.method,
+            metric=row.metric,
+            direction=row.direction,
+            before=Path(row.before_summary),
+            after=Path(row.after_summary),
+        )
+        if told is None or told.reason != INTERRUPTED:  # else so are all that follow
+            told = confirm(suspect, workspace, budget, screen)
+        done.append(replace(row, status=told.status, confirmation=confirmation_row(told)))
+    return tuple(done)
 
 
 def parse_since(text: str | None, today: date) -> date | None:
@@ -197,6 +256,8 @@ def find_changes(
                 commits_before=before.point.commits,
                 commits_after=after.point.commits,
                 environment_differences=_differences(before, after),
+                before_summary=before.point.summary_path,
+                after_summary=after.point.summary_path,
             )
         )
     return Found(series=len(watched), left_out=left_out, rows=tuple(rows))
@@ -224,7 +285,7 @@ def document(found: Found) -> dict[str, Any]:
                 "after_execution_id": row.after_execution_id,
                 "ratio": row.ratio,
                 "direction": row.direction,
-                "status": "candidate",
+                "status": row.status,
                 "low": row.low,
                 "high": row.high,
                 "p_value": row.p_value,
@@ -240,6 +301,7 @@ def document(found: Found) -> dict[str, Any]:
                 ),
                 "environment": row.environment,
                 "hardware": row.hardware,
+                "confirmation": row.confirmation,
             }
             for row in found.rows
         ],

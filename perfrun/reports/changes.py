@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 _REASONS = {
     "short": "too few nights",
@@ -34,6 +36,10 @@ class Row:
     commits_before: Mapping[str, str]
     commits_after: Mapping[str, str]
     environment_differences: tuple[str, ...] | None
+    before_summary: str = ""  # path
+    after_summary: str = ""
+    status: str = "candidate"
+    confirmation: Mapping[str, Any] | None = None  # what pairs said; None: not asked
 
 
 def page(series: int, left_out: Mapping[str, int], rows: Sequence[Row]) -> str:
@@ -43,17 +49,39 @@ def page(series: int, left_out: Mapping[str, int], rows: Sequence[Row]) -> str:
         groups.setdefault((row.night, _commits(row)), []).append(row)
     lines = []
     for (night, commits), own in groups.items():
-        lines += [f"{night}  {commits}", *_table(own), *_environment(own), ""]
+        lines += [f"{night}  {commits}", *_table(own), *_confirmations(own), *_environment(own), ""]
     counts = [f"{left_out[why]} {text}" for why, text in _REASONS.items() if left_out.get(why)]
     more = f"; left out: {', '.join(counts)}" if counts else ""
     worse = sum(row.direction == "worse" for row in rows)
     lines.append(
-        f"{series} series, changes: {len(rows)}, for the worse: {worse}{more}. "
-        "Candidates: no paired run has confirmed them."
+        f"{series} series, changes: {len(rows)}, for the worse: {worse}{more}. {_asked(rows)}"
         if rows
         else f"{series} series, no change{more}."
     )
     return "\n".join(lines) + "\n"
+
+
+def _asked(rows: Sequence[Row]) -> str:
+    if all(row.confirmation is None for row in rows):
+        return "Candidates: no paired run has confirmed them."
+    names = {"confirmed": "confirmed", "not_reproduced": "not reproduced", "candidate": "open"}
+    counts = Counter(row.status for row in rows)
+    return "By paired runs: " + ", ".join(f"{counts[key]} {name}" for key, name in names.items())
+
+
+def _confirmations(rows: Sequence[Row]) -> list[str]:
+    lines = []
+    for row in rows:
+        told = row.confirmation
+        if told is None:
+            continue
+        figures = f", {told['ratio']:.3f} times in {told['pairs']} pairs" if told["ratio"] else ""
+        interval = f" ({told['low']:.3f}..{told['high']:.3f})" if told["low"] else ""
+        reason = f": {told['reason']}" if told["reason"] else ""
+        name = row.status.replace("_", " ")
+        lines.append(f"    {row.metric} {row.method}: {name}{figures}{interval}{reason}")
+        lines += [f"      not as recorded, {text}" for text in told["not_reconstructed"]]
+    return lines
 
 
 def _table(rows: Sequence[Row]) -> list[str]:
