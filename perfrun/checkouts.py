@@ -94,6 +94,7 @@ def update(
         under_way = replace(note, git_hash=state.git_hash, updating_to=target.git_hash)
         write_note(folder, under_way)
         _switch(folder, target, keep_open, force=state.seeming_changes)
+        _forget_bytecode(folder)
     write_note(folder, note)
 
 
@@ -113,6 +114,7 @@ def finish_update(folder: Path, note: Note, keep_open: list[int]) -> None:
         )
     target = Target(git_hash=note.updating_to, branch=note.branch, fetched=False)
     _switch(folder, target, keep_open, force=True)
+    _forget_bytecode(folder)
     write_note(folder, replace(note, git_hash=note.updating_to, updating_to=None))
 
 
@@ -196,6 +198,24 @@ def _switch(folder: Path, target: Target, keep_open: list[int], *, force: bool) 
         *(*on, target.git_hash, "--"),
         keep_open=keep_open,
     )
+
+
+def _forget_bytecode(folder: Path) -> None:
+    """Remove what Python compiled from the old commit, except for what a commit holds.
+
+    Python takes a compiled file for current when its source has the same size and the same second
+    of change: two commits that are checked out within a second would both run the first one's code.
+    """
+    answer = ask(checkout_at(folder), "ls-files", "-z", "--", "*.pyc")
+    tracked = {folder / os.fsdecode(name) for name in answer.split(b"\0") if name}
+    for where, folders, names in os.walk(folder):
+        if ".git" in folders:
+            folders.remove(".git")
+        here = Path(where)
+        compiled = [name for name in names if name.endswith(".pyc")]
+        for path in (here / name for name in compiled if here.name == "__pycache__"):
+            if path not in tracked:
+                path.unlink()
 
 
 def _borrow_objects(folder: Path, cache: GitCache) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(scope: str, tmp_path: Path) 
     for kind in ("service", "timer"):
         text = (folder / f"perfrun-nightly@.{kind}").read_text(encoding="utf-8")
         # Where the program is differs; that it is somewhere is all that can be checked here.
-        text = re.sub(r"(ExecStart=)\S+", rf"\g<1>{sys.executable}", text)
+        text = re.sub(r"(ExecStart=)\S+", r"\g<1>/bin/true", text)
         names.append(f"perfrun-nightly@models.{kind}")
         (tmp_path / names[-1]).write_text(text, encoding="utf-8")
     done = subprocess.run(

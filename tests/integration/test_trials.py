@@ -190,7 +190,8 @@ def test_an_interrupted_run_reports_what_there_is(world: World) -> None:
 
 def test_a_person_reads_what_the_trials_say(world: World) -> None:
     done = world.run("--benchmark_num_trials=6", methods=methods("quiet", "noisy"))
-    [line] = [line for line in done.stdout.splitlines() if "Noisy.noisy: 6 trials" in line]
+    [line] = [line for line in done.stdout.splitlines() if "Noisy.noisy: " in line]
+    assert "6 trials" in line  # of which some were disturbed, on a busy machine
     assert "median" in line
     assert "95 % in" in line
     assert "shows changes from" in line
@@ -200,7 +201,8 @@ def test_a_person_reads_what_the_trials_say(world: World) -> None:
 
 def test_statistics_are_not_imported_for_a_single_trial(world: World) -> None:
     """PYTHONPROFILEIMPORTTIME lists every import on standard error; the workers have their own."""
-    for trials, imported in (("1", False), ("2", True)):
+    # Of four trials at least two count, however busy the machine is.
+    for trials, imported in (("1", False), ("4", True)):
         done = world.run(
             "--quiet",
             "--format=json",
@@ -234,7 +236,7 @@ def test_a_report_that_cannot_be_written_is_said_and_loses_nothing(world: World)
     done = world.run("--format=json", "--benchmark_num_trials=2", methods=methods("quiet"))
     assert (done.code, done.statuses) == (0, ["passed", "passed"])
     assert ".report.json could not be written" in done.stderr
-    assert estimates(done)["quiet"]["used"] == 2
+    assert estimates(done)["quiet"]["trials"] == 2
 
 
 def test_the_place_of_a_trial_that_was_recovered_is_recorded(world: World) -> None:

@@ -238,7 +238,9 @@ def test_killing_at_once_reaches_children_too(folder: Path) -> None:
 
 def test_the_kernels_accounting_is_the_workers(folder: Path) -> None:
     end = start(folder, "allocates").wait(60)
-    assert 400 * MIB < end.max_rss_bytes < 450 * MIB
+    own_peak = procfs.memory_marks()["peak_rss_bytes"] or 0
+    # The mark survives exec: below the peak of whoever starts it, it says nothing of the worker.
+    assert 400 * MIB < end.max_rss_bytes < max(450 * MIB, 1.1 * own_peak)
     end = start(folder, "computes").wait(60)
     assert 0.25 < end.user_cpu_s + end.system_cpu_s < 5
     assert end.elapsed_s > 0.25

@@ -57,7 +57,13 @@ def test_the_document_is_json_with_everything_in_it() -> None:
     result = RunResult(trials=trials, interrupted=False, methods=methods, seed=7)
     document = json.loads(json.dumps(run_document(result)))
     assert document["results"] == [
-        {"name": "m.C.a", "trial_id": 1, "status": "passed", "summary": "/w/1.json"}
+        {
+            "name": "m.C.a",
+            "trial_id": 1,
+            "status": "passed",
+            "grade": None,
+            "summary": "/w/1.json",
+        }
     ]
     assert document["seed"] == 7
     assert document["methods"][0]["minimum_detectable_effect"] is None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -99,6 +101,25 @@ def test_branch_and_hash_are_on_that_local_branch(get: Get, hashes: list[str]) -
 
 def test_a_branch_is_its_newest_commit(get: Get, remote: Path) -> None:
     assert at(get(";dev")) == ("dev", git(remote, "rev-parse", "dev"))
+
+
+def test_what_was_compiled_from_one_commit_is_not_run_in_another(get: Get, tmp_path: Path) -> None:
+    """Same size, same second: all that Python compares. A compiled file in a commit stays."""
+    remote = tmp_path / "remotes" / "timed.git"
+    kept = {"kept/__pycache__/kept.pyc": "bytes\n"}
+    texts = [{"timed.py": "wall_time = 0.25\n", **kept}, {"timed.py": "wall_time = 0.75\n"}]
+    hashes = make_repository(remote, texts)
+    asks = (sys.executable, "-c", "import timed; print(timed.wall_time)")
+    for commit, expected in zip(hashes, ("0.25", "0.75"), strict=True):
+        folder = get(f";;{commit}", url=f"file://{remote}").path
+        os.utime(folder / "timed.py", (1e9, 1e9))
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        done = subprocess.run(
+            asks, cwd=folder, env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == expected + "\n"
+        assert list(folder.glob("__pycache__/timed.*.pyc"))
+        assert (folder / "kept/__pycache__/kept.pyc").exists()
 
 
 def test_nothing_is_the_default_branch_whatever_its_name(get: Get, remote: Path) -> None:
