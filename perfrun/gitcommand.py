@@ -7,12 +7,17 @@ changes something or talks to a remote and goes through GitPython.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from perfrun.errors import WorkspaceError
 from perfrun.redaction import redact
@@ -139,28 +144,50 @@ def command(
         import git  # slow, and itself an ImportError when there is no git
     except ImportError:
         raise WorkspaceError(_NO_GIT) from None
+    process = None
     try:
-        child = git.Git(str(repository.folder)).execute(
-            [*_without_inherited(repository), "git", *_OPTIONS, *arguments],
-            env=_settings() | _variables(repository),
-            as_process=True,
-            pass_fds=tuple(keep_open),
-        )
+        with _signals_deferred():  # or a child that has just begun would be nobody's
+            child = git.Git(str(repository.folder)).execute(
+                [*_without_inherited(repository), "git", *_OPTIONS, *arguments],
+                env=_settings() | _variables(repository),
+                as_process=True,
+                pass_fds=tuple(keep_open),
+            )
+            process = child.proc
+        assert process is not None
+        output, errors = process.communicate(timeout=timeout_s)
     except git.GitCommandNotFound:
         raise WorkspaceError(_NO_GIT) from None
-    process = child.proc
-    assert process is not None
-    try:
-        output, errors = process.communicate(timeout=timeout_s)
     except BaseException as error:
-        process.terminate()
-        process.communicate()
+        if process is not None:
+            process.terminate()
+            process.communicate()
         if isinstance(error, subprocess.TimeoutExpired):
             raise GitFailed(-1, f"fatal: no answer within {timeout_s:g} s") from None
         raise
     if process.returncode:
         raise GitFailed(process.returncode, os.fsdecode(errors))
     return os.fsdecode(output)
+
+
+@contextlib.contextmanager
+def _signals_deferred() -> Iterator[None]:
+    """Let what handles SIGINT and SIGTERM run at the end of the block instead of inside it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread only
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    before: dict[int, Any] = {}
+    for wanted in (signal.SIGINT, signal.SIGTERM):
+        if callable(signal.getsignal(wanted)):
+            before[wanted] = signal.signal(wanted, lambda *what: came.append(what))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number, frame in came:
+        before[number](number, frame)
 
 
 def telling_line(stderr: str) -> str:
