@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from perfrun.arguments import CommandParser
 from perfrun.cli import parse
 from perfrun.comparison import comparison_row, difference_row, parse_share
 from perfrun.differences import Difference, differences
@@ -40,14 +41,9 @@ interrupted. All of it is in docs/comparing.md.
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"perfrun ab: {message}")
-
-
 def parser() -> argparse.ArgumentParser:
     """The flags of `perfrun ab` that are not a run's."""
-    made = _Parser(
+    made = CommandParser(
         prog="perfrun ab",
         usage="perfrun ab --a=FLAGS --b=FLAGS [flags of a run] [-- flags of the benchmark]",
         description="Run A and B in randomised pairs until it is clear which is slower.",

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from perfrun.arguments import CommandParser
 from perfrun.comparison import difference_row, parse_share
 from perfrun.differences import Difference, differences
 from perfrun.document import to_json
@@ -43,14 +44,9 @@ All of it is in docs/bisecting.md.
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"perfrun bisect: {message}")
-
-
 def parser() -> argparse.ArgumentParser:
     """The flags of `perfrun bisect` that are not a run's."""
-    made = _Parser(
+    made = CommandParser(
         prog="perfrun bisect",
         usage="perfrun bisect (--good=HASH --bad=HASH | --images=A,B,... | --pythons=A,B,...) "
         "[flags of a run] [-- flags of the benchmark]",

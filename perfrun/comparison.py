@@ -8,8 +8,9 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from perfrun.arguments import CommandParser
 from perfrun.differences import GUARDED, Difference
 from perfrun.errors import UsageError
 from perfrun.reports.comparison import drawn_comparisons, environment_line, plain_comparisons
@@ -30,14 +31,9 @@ All of it is in docs/comparing.md.
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"perfrun compare: {message}")
-
-
 def parser() -> argparse.ArgumentParser:
     """The flags of `perfrun compare`."""
-    made = _Parser(
+    made = CommandParser(
         prog="perfrun compare",
         description="Compare two sets of results: ratio, interval, verdict, and what else differs.",
         epilog=_EPILOG,

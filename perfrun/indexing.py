@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from perfrun.arguments import CommandParser
 from perfrun.errors import UsageError
 from perfrun.store.address import Address, parse_address
 
@@ -25,7 +26,7 @@ Exit status: 0, or 1 when there is no summary that can be read. All of it is in 
 """
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(CommandParser):
     """argparse for commands that read an index: their common flags, errors in one line."""
 
     def __init__(self, command: str, **options: Any) -> None:
@@ -44,9 +45,6 @@ class Parser(argparse.ArgumentParser):
             help="index to use instead of WORKSPACE/perfrun.db: a file or postgresql+psycopg://...",
         )
         self.add_argument("--format", metavar="table|json", help="what to print on stdout")
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}")
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse, empty meaning unset. Raises UsageError."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
+from perfrun.arguments import CommandParser
 from perfrun.detecting import find_changes, watch_series
 from perfrun.errors import UsageError
 from perfrun.journal import going_on
@@ -28,14 +28,9 @@ those of a run that can be resumed, always stay. All of it is in docs/nightly.md
 _ASIDE = ".pruned"
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"perfrun prune: {message}")
-
-
 def parser() -> argparse.ArgumentParser:
     """The flags of `perfrun prune`."""
-    made = _Parser(
+    made = CommandParser(
         prog="perfrun prune",
         description="Remove the folders of old trials.",
         epilog=_EPILOG,

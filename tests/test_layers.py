@@ -15,6 +15,7 @@ LAYERS = (
         "analysis.changepoint",
         "analysis.stats",
         "archives",
+        "arguments",
         "checks.distribution",
         "checks.readings",
         "engine",

@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
+from perfrun.arguments import CommandParser
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.locks import FileLock
 from perfrun.nightly.delivery import post, write_reports
@@ -33,14 +33,9 @@ or a night that still goes on, 3 internal error, 130 interrupted. All of it is i
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"perfrun nightly: {message}")
-
-
 def parser() -> argparse.ArgumentParser:
     """The flags of `perfrun nightly`."""
-    made = _Parser(
+    made = CommandParser(
         prog="perfrun nightly",
         description="Run the benchmarks of a suite file, and report.",
         epilog=_EPILOG,
