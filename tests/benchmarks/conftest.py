@@ -31,11 +31,11 @@ def interpreter_with(framework: str) -> str:
     return python
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def torch_python() -> str:
     return interpreter_with("torch")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tensorflow_python() -> str:
     return interpreter_with("tensorflow")

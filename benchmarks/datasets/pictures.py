@@ -1,0 +1,40 @@
+"""Decoding of images with Pillow."""
+
+from __future__ import annotations
+
+import importlib
+from typing import IO, Any
+
+from benchmarks.datasets.defect import DataError
+
+
+def library() -> Any:
+    """Return the module `PIL.Image`; DataError names the package where it is missing."""
+    try:
+        return importlib.import_module("PIL.Image")
+    except ImportError as error:
+        raise DataError(f"images need Pillow (pip install pillow): {error}") from None
+
+
+def decoded(file: str | IO[bytes], what: str) -> Any:
+    """Return the `PIL.Image`, all its pixels read; DataError names `what` when it is broken."""
+    try:
+        with library().open(file) as image:
+            return image.copy() if image.mode in ("RGB", "L") else image.convert("RGB")
+    # Pillow's decoders raise all of these for bytes that are no image.
+    except (OSError, SyntaxError, ValueError, EOFError, IndexError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{what}: not a whole image ({_one_line(error)})") from None
+
+
+def fitted(image: Any, channels: int, height: int, width: int) -> Any:
+    """Return the image in this many channels (1 or 3) and pixels, resized as a whole."""
+    image = image.convert("RGB" if channels == 3 else "L")
+    if image.size == (width, height):
+        return image
+    return image.resize((width, height), library().Resampling.BILINEAR)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
