@@ -1,35 +1,34 @@
 """Randomised pairs of fresh processes: side A and side B in turns, until a rule has seen enough.
 
-The engine of `perfrun ab`, for whoever has to know whether one thing is slower than another. Both
-sides go the way of every run: own workspace, own journal, a summary on disk after each trial.
+For whoever has to know whether one thing is slower than another, as `perfrun ab`. Both sides go the
+way of every run: own workspace, own journal, a summary on disk after each trial. The loop is that
+of `perfrun.blocks`.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from perfrun.analysis.directions import Direction
+from perfrun.blocks import MOST_FAILURES, Block, Blocks, Reason, Trial
 from perfrun.document import TrialResult
 from perfrun.errors import UsageError
 from perfrun.interruption import Interruption
 from perfrun.plan import RunPlan
-from perfrun.readings import WALL_TIME, Reading, reading_of
+from perfrun.readings import WALL_TIME, Reading
 from perfrun.rounds import Rounds, Screen
 from perfrun.runner import prepare
 from perfrun.worker.procfs import adopt_orphans
 
 Name = Literal["a", "b"]
-Reason = Literal["decided", "max_pairs", "time_budget", "failed", "no_figure", "interrupted"]
 SIDES: tuple[Name, Name] = ("a", "b")
-MOST_FAILURES = 3  # pairs in a row of which no figure came
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +69,6 @@ class PairResult:
     seed: int
     run_ids: Mapping[Name, str]
     interrupted: bool
-
-
-@dataclass
-class _Method:
-    pairs: list[Pair] = field(default_factory=list)
-    without_figure: int = 0  # the last so many pairs had none
-    stopped_by: Reason | None = None
-    cost_s: float = 0.0  # of the last pair
 
 
 def side_plan(plan: RunPlan, name: Name, workspace: Path, max_pairs: int) -> RunPlan:
@@ -126,78 +117,46 @@ def run_pairs(
                 f"{', '.join(sides['b'].methods) or 'none'}"
             )
         decided = decider(len(sides["a"].methods))
-        return _Pairs(sides, decided, limits, metric).run()
+        return _run(sides, decided, limits, metric)
 
 
-class _Pairs:
-    """The loop over pairs and methods."""
+def _run(sides: Mapping[Name, Rounds], decided: Decided, limits: Limits, metric: str) -> PairResult:
+    seed = sides["a"].seed
+    cases: dict[str, dict[str, Trial]] = {
+        method: {name: partial(side.run_one, method) for name, side in sides.items()}
+        for method in sides["a"].methods
+    }
 
-    def __init__(
-        self, sides: Mapping[Name, Rounds], decided: Decided, limits: Limits, metric: str
-    ) -> None:
-        self._sides, self._decided, self._limits = sides, decided, limits
-        self._metric = metric
-        self._seed = sides["a"].seed
-        self._methods = {name: _Method() for name in sides["a"].methods}
-        self._begun_s = time.monotonic()
+    def asked(_: str, blocks: Sequence[Block]) -> Reason | None:
+        return _verdict([_pair(block) for block in blocks], metric, decided)
 
-    def run(self) -> PairResult:
-        interrupted = not all(
-            self._round(number) for number in range(1, self._limits.max_pairs + 1)
-        )
-        for method in self._methods.values():
-            if method.stopped_by is None:
-                method.stopped_by = "interrupted" if interrupted else "max_pairs"
-        for side in self._sides.values():
-            side.finish(ended=not interrupted)
-        return PairResult(
-            pairs={name: tuple(method.pairs) for name, method in self._methods.items()},
-            stopped_by={name: m.stopped_by for name, m in self._methods.items() if m.stopped_by},
-            seed=self._seed,
-            run_ids={name: side.run_id for name, side in self._sides.items()},
-            interrupted=interrupted,
-        )
+    done = Blocks(cases, asked, most=limits.max_pairs, time_s=limits.time_s, seed=seed).run()
+    for side in sides.values():
+        side.finish(ended=not done.interrupted)
+    return PairResult(
+        pairs={
+            name: tuple(_pair(block) for block in blocks) for name, blocks in done.blocks.items()
+        },
+        stopped_by=done.stopped_by,
+        seed=seed,
+        run_ids={name: side.run_id for name, side in sides.items()},
+        interrupted=done.interrupted,
+    )
 
-    def _round(self, number: int) -> bool:
-        """One pair of each method that is still open; False when interrupted."""
-        names = [name for name, method in self._methods.items() if method.stopped_by is None]
-        random.Random(f"{self._seed}/{number}").shuffle(names)  # noqa: S311
-        return all(self._pair(name, number) for name in names)
 
-    def _pair(self, name: str, number: int) -> bool:
-        method = self._methods[name]
-        if self._out_of_time(method):
-            method.stopped_by = "time_budget"
-            return True
-        first: Name = random.Random(f"{self._seed}/{number}/{name}").choice(SIDES)  # noqa: S311
-        begun_s = time.monotonic()
-        readings: dict[Name, Reading] = {}
-        for side in (first, "b" if first == "a" else "a"):
-            result = self._sides[side].run_one(name, number)
-            if result is None:
-                return False
-            readings[side] = reading_of(Path(result.summary), result.document)
-        method.cost_s = time.monotonic() - begun_s
-        method.pairs.append(Pair(number=number, first=first, a=readings["a"], b=readings["b"]))
-        method.stopped_by = self._verdict(method)
-        return True
+def _pair(block: Block) -> Pair:
+    first: Name = "a" if block.order[0] == "a" else "b"
+    return Pair(number=block.number, first=first, a=block.readings["a"], b=block.readings["b"])
 
-    def _out_of_time(self, method: _Method) -> bool:
-        """The first pair of a method is run whatever the time."""
-        if self._limits.time_s is None or not method.pairs:
-            return False
-        return time.monotonic() - self._begun_s + method.cost_s > self._limits.time_s
 
-    def _verdict(self, method: _Method) -> Reason | None:
-        last = method.pairs[-1]
-        if last.values(self._metric) is None:
-            method.without_figure += 1
-            if method.without_figure < MOST_FAILURES:
-                return None
-            return "no_figure" if last.a.ran and last.b.ran else "failed"
-        method.without_figure = 0
-        found = log_ratios(method.pairs, self._metric)
-        return "decided" if self._decided(found, last.b.directions[self._metric]) else None
+def _verdict(pairs: Sequence[Pair], metric: str, decided: Decided) -> Reason | None:
+    last = pairs[-1]
+    if last.values(metric) is None:
+        if len(pairs) < MOST_FAILURES or any(p.values(metric) for p in pairs[-MOST_FAILURES:]):
+            return None
+        return "no_figure" if last.a.ran and last.b.ran else "failed"
+    found = log_ratios(pairs, metric)
+    return "decided" if decided(found, last.b.directions[metric]) else None
 
 
 def log_ratios(pairs: Sequence[Pair], metric: str) -> tuple[float, ...]:

@@ -140,7 +140,7 @@ LAYERS = (
     {"trial", "flags", "workspace"},
     {"cli", "recorder"},
     {"rounds"},
-    {"runner"},
+    {"runner", "blocks"},
     {"listing", "doctor", "selftest", "indexing"},
     {"history"},
     {"comparison", "pairing"},
