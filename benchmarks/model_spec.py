@@ -1,0 +1,36 @@
+"""What a benchmark has to know of a model before it builds it; the same for every framework."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """A model that can be built, and what is published about it; None is unknown."""
+
+    name: str  # as in `library:name`, or the plain one
+    library: str  # whose code it is: a package, or `perfrun` for this folder's
+    input_kind: Literal["image", "tokens", "features"]
+    input_shape: Shape  # one example, channels first; of tokens their number
+    classes: int | None  # of the last axis; for text the vocabulary
+    build: Callable[[Shape], Any]  # from the shape of one example; random weights, no download
+    target: Literal["class", "next_token", "none"] = "class"  # what training compares with
+    parameters: int | None = None  # published, all; holds for `input_shape`
+    trainable_parameters: int | None = None  # published, trainable; holds for `input_shape`
+
+
+def unknown_model(name: str, names: Iterable[str], framework: str) -> ValueError:
+    """Return the error of a name that nothing has: one line with the nearest names."""
+    known = sorted(names)
+    spellings = {known_name.lower(): known_name for known_name in known}
+    near = difflib.get_close_matches(name.lower(), spellings, n=3)
+    hint = f"did you mean {' or '.join(spellings[word] for word in near)}?" if near else ""
+    return ValueError(
+        f"there is no model {name} for {framework}; {hint or 'known are ' + ', '.join(known)}"
+    )

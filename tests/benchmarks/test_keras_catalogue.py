@@ -1,0 +1,125 @@
+"""Models of the TensorFlow side by name, their parameters as published."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+from shipped_run import ROOT
+
+# One process for all: importing TensorFlow takes longer than most of these models.
+BUILD = """
+import json, math, sys
+from benchmarks.tensorflow import catalogue
+from benchmarks.tensorflow.framework import IMPORT_S, tf
+
+def described(name):
+    spec = catalogue.find(name)
+    model = spec.build(spec.input_shape)
+    output = model.outputs[-1]
+    return {
+        "library": spec.library,
+        "published": [spec.parameters, spec.trainable_parameters],
+        "parameters": model.count_params(),
+        "trainable": sum(math.prod(weight.shape) for weight in model.trainable_variables),
+        "input": list(model.input_shape),
+        "output": list(output.shape),
+        "output_type": output.dtype,
+    }
+
+def refused(name):
+    try:
+        catalogue.find(name)
+    except ValueError as error:
+        return str(error)
+
+wanted = json.loads(sys.argv[1])
+models = {name: described(name) for name in wanted}
+tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+answer = {
+    "models": models,
+    "half": described("keras:MobileNet"),
+    "refused": {name: refused(name) for name in ("resnet51", "keras:Resnet50", "timm:resnet50")},
+    "names": catalogue.names(),
+    "constructors": [name for name in dir(tf.keras.applications) if name[0].isupper()],
+    "import_s": IMPORT_S,
+}
+print(json.dumps(answer))
+"""
+
+# Parameters and, of these, trainable ones: torchvision's documentation, keras.io/api/applications,
+# DLBS' list of models, and Hugging Face's BertModel and GPT2LMHeadModel.
+PUBLISHED = {
+    "efficientnet_b0": (5_330_571, 5_288_548),
+    "mobilenet_v2": (3_538_984, 3_504_872),
+    "mobilenet_v3_large": (5_507_432, 5_483_032),
+    "inception_v3": (23_851_784, 23_817_352),
+    "densenet121": (8_062_504, 7_978_856),
+    "resnet18": (11_699_112, 11_689_512),
+    "resnet34": (21_814_696, 21_797_672),
+    "resnet50": (25_610_152, 25_557_032),
+    "keras:ResNet50": (25_636_712, 25_583_592),
+    "keras:MobileNet": (4_253_864, 4_231_976),
+    "vit_b_16": (86_567_656, 86_567_656),
+    "bert_base": (109_482_240, 109_482_240),
+    "gpt2": (124_439_808, 124_439_808),
+    "deep_mnist": (11_972_510, 11_972_510),
+    "acoustic_model": (34_678_784, 34_678_784),
+    "sensor_net": (2_919_440, 2_919_440),
+    "alexnet": (62_378_344, 62_378_344),
+    "alexnet_owt": (61_100_840, 61_100_840),
+    "overfeat": (145_920_872, 145_920_872),
+}
+
+
+@pytest.fixture(scope="module")
+def built(tensorflow_python: str) -> Any:
+    done = subprocess.run(
+        [tensorflow_python, "-c", BUILD, json.dumps(list(PUBLISHED))],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.tensorflow
+def test_a_keras_model_has_the_published_parameters(built: Any) -> None:
+    found = {
+        name: (model["parameters"], model["trainable"]) for name, model in built["models"].items()
+    }
+    assert found == PUBLISHED
+    assert {name: tuple(model["published"]) for name, model in built["models"].items()} == PUBLISHED
+
+
+@pytest.mark.tensorflow
+def test_a_keras_model_takes_its_own_input_and_gives_logits_in_float32(built: Any) -> None:
+    models = built["models"]
+    assert models["efficientnet_b0"]["input"] == [None, 224, 224, 3]
+    assert models["inception_v3"]["input"] == [None, 299, 299, 3]
+    assert models["overfeat"]["output"] == [None, 1000]
+    assert models["acoustic_model"]["output"] == [None, 8192]
+    assert models["gpt2"]["output"] == [None, 128, 50_257]
+    assert built["half"]["output_type"] == "float32"  # under a policy of mixed_bfloat16
+    assert models["resnet50"]["library"] == "perfrun"
+    assert models["efficientnet_b0"]["library"] == "keras.applications"
+
+
+@pytest.mark.tensorflow
+def test_every_application_of_keras_has_a_name(built: Any) -> None:
+    assert {f"keras:{name}" for name in built["constructors"]} <= set(built["names"])
+    assert built["import_s"] > 0
+
+
+@pytest.mark.tensorflow
+def test_an_unknown_keras_model_is_one_line_with_the_nearest_names(built: Any) -> None:
+    refused = built["refused"]
+    assert refused["resnet51"].startswith(
+        "there is no model resnet51 for TensorFlow; did you mean resnet50"
+    )
+    assert "did you mean keras:ResNet50" in refused["keras:Resnet50"]
+    assert "there is no model timm:resnet50 for TensorFlow" in refused["timm:resnet50"]
+    assert not any("\n" in said for said in refused.values())
