@@ -6,6 +6,10 @@ VENV := .venv
 METHODS ?= benchmarks.torch.efficientnet.EfficientNetB0.inference
 TRIALS ?= 3
 JOBS ?= 2
+# What the tests of benchmarks/ use beside the framework; pinned, so that a red test is ours.
+MEASURED_WITH := scikit-learn==1.9.1;lmdb==3.0.0;pyinstrument==5.1.3;memray==1.20.0
+TEST_LIBRARIES_torch := timm==1.0.31;transformers==5.23.0;tensorboard==2.21.0;$(MEASURED_WITH)
+TEST_LIBRARIES_tensorflow := pillow==13.0.0;$(MEASURED_WITH)
 
 .PHONY: help
 help: ## Print the targets
@@ -17,7 +21,7 @@ run: $(VENV)/ready .envs/torch/ready ## Run EfficientNet-B0 inference in PyTorch
 	  --benchmark_num_trials=$(TRIALS)
 
 .PHONY: test
-test: $(VENV)/test-ready .envs/torch/ready .envs/tensorflow/ready ## Install what the tests need and run them
+test: $(VENV)/test-ready .envs/torch/test-ready .envs/tensorflow/test-ready ## Install what the tests need and run them
 	PERFRUN_TEST_TORCH_PYTHON="$(CURDIR)/.envs/torch/bin/python" \
 	PERFRUN_TEST_TENSORFLOW_PYTHON="$(CURDIR)/.envs/tensorflow/bin/python" \
 	$(VENV)/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
@@ -57,4 +61,8 @@ $(VENV)/test-ready: pyproject.toml | $(VENV)/bin/python
 .envs/%/ready: scripts/install_framework.py
 	test -x .envs/$*/bin/python || $(PYTHON) -m venv .envs/$*
 	.envs/$*/bin/python scripts/install_framework.py --framework $*
+	@touch $@
+
+.envs/%/test-ready: .envs/%/ready Makefile
+	.envs/$*/bin/python scripts/install_framework.py --framework $* --extra '$(TEST_LIBRARIES_$*)'
 	@touch $@

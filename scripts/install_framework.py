@@ -243,7 +243,7 @@ def install(options: argparse.Namespace, device: str) -> str:
     missing = tuple(extra for extra in extras if not is_satisfied(extra))
     if missing:
         complete = False
-        _install_extras(missing, dry_run)
+        _install_extras(missing, device, dry_run)
     done = "would be installed" if dry_run else "installed"
     return f"{'nothing to do, there already' if complete else done}: {_present(specs, extras)}"
 
@@ -375,14 +375,24 @@ def _pip(arguments: tuple[str, ...], dry_run: bool) -> None:
         raise InstallError(f"pip could not install {' '.join(arguments)}; its output is above")
 
 
-def _install_extras(specs: tuple[str, ...], dry_run: bool) -> None:
-    """Install extras beside the framework, whose version they must leave alone."""
+def _install_extras(specs: tuple[str, ...], device: str, dry_run: bool) -> None:
+    """Install extras beside the framework, whose version and build they must leave alone."""
     with tempfile.TemporaryDirectory() as folder:
         fixed = Path(folder, "framework.txt")
-        found = {name: installed_version(name) for name in ("torch", *TENSORFLOW_NAMES)}
+        pinned = ("torch", "torchvision", *TENSORFLOW_NAMES)
+        found = {name: installed_version(name) for name in pinned}
         lines = [f"{name}=={version}\n" for name, version in found.items() if version]
         fixed.write_text("".join(lines), encoding="utf-8")
-        _pip(("--constraint", str(fixed), *specs), dry_run)
+        wanted = ("--constraint", str(fixed), *specs)
+        if device == "cpu" and not dry_run:
+            plan = Path(folder, "plan.json")
+            argv = (*PIP, "install", "--dry-run", "--quiet", "--report", str(plan), *wanted)
+            # A plan that cannot be made is left to the installation, which shows why.
+            failure = _quietly(argv)
+            refusal = None if failure else objection(json.loads(plan.read_text("utf-8")), device)
+            if refusal:
+                raise InstallError(f"{' '.join(specs)} would bring {refusal}; leave them out")
+        _pip(wanted, dry_run)
 
 
 def _present(specs: tuple[str, ...], extras: tuple[str, ...]) -> str:

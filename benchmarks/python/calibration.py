@@ -22,8 +22,12 @@ SLEEP_S = 0.05
 # that is not overloaded the median one ends well within 10 ms.
 SLEEP_ERROR_LIMITS_S = (-0.001, 0.010)
 
-_MEGABYTES = Knob("megabytes", 1, None, "size of `allocate`, in units of 1,000,000 bytes")
-_CHILD_MEGABYTES = Knob("child_megabytes", 1, None, "the same for `child_allocation`")
+_MEGABYTES = Knob(
+    name="megabytes", minimum=1, meaning="size of `allocate`, in units of 1,000,000 bytes"
+)
+_CHILD_MEGABYTES = Knob(
+    name="child_megabytes", minimum=1, meaning="the same for `child_allocation`"
+)
 
 
 class Calibration(Benchmark):

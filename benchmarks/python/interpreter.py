@@ -7,26 +7,16 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.knobs import Settings
-from perfrun import Benchmark
+from benchmarks.configured import Configured
 
 OPERATIONS = 100_000  # attribute reads or list items in one step: a few milliseconds
 ROUND_TRIPS = 20
 
 
-class Interpreter(Benchmark):
+class Interpreter(Configured):
     """Everyday operations of pure Python, each repeated many times within one timed step."""
 
-    def __init__(
-        self,
-        output_dir: str | None = None,
-        root_data_dir: str | None = None,
-        tpu: str | None = None,
-        iterations: int | None = None,
-        warmup: int | None = None,
-    ) -> None:
-        super().__init__(output_dir=output_dir, root_data_dir=root_data_dir, tpu=tpu)
-        self._settings = Settings(iterations=iterations, warmup=warmup)
+    takes = ("iterations", "warmup")
 
     def attribute_access(self) -> None:
         """Read an instance attribute in a loop."""
@@ -65,13 +55,13 @@ class Interpreter(Benchmark):
             raise RuntimeError("the document came back changed")
 
     def _run(self, step: Callable[[], None], operations: int) -> None:
-        warmup = self._settings.value("warmup", 3)
+        warmup = self.settings.value("warmup", 3)
         timed = self.measure(
             step,
             items_per_step=operations,
             item="operation",
             warmup=warmup,
-            iterations=self._settings.value("iterations", 50),
+            iterations=self.settings.value("iterations", 50),
             block_size=1,
             report=False,
         )

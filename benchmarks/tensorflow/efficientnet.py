@@ -9,9 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from benchmarks.knobs import Settings
+from benchmarks.configured import Configured
 from benchmarks.known import known_value
-from perfrun import Benchmark
 
 IMAGE_SIZE = 224  # pixels: the resolution EfficientNet-B0 was designed for
 CLASSES = 1000
@@ -19,27 +18,14 @@ PARAMETERS = 5_330_571  # keras.applications' figure: weights, batch statistics,
 TRAINABLE_PARAMETERS = 5_288_548  # the weights alone; torchvision's model has the same number
 
 
-class EfficientNetB0(Benchmark):
+class EfficientNetB0(Configured):
     """keras.applications.EfficientNetB0 in float32, random weights, tf.function, no data set."""
 
-    def __init__(
-        self,
-        output_dir: str | None = None,
-        root_data_dir: str | None = None,
-        tpu: str | None = None,
-        batch_size: int | None = None,
-        iterations: int | None = None,
-        warmup: int | None = None,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(output_dir=output_dir, root_data_dir=root_data_dir, tpu=tpu)
-        self._settings = Settings(
-            batch_size=batch_size, iterations=iterations, warmup=warmup, seed=seed
-        )
+    takes = ("batch_size", "iterations", "warmup", "seed")
 
     def inference(self) -> None:
         """Forward passes, batch 1 unless batch_size says otherwise."""
-        self._inference(self._settings.value("batch_size", 1), iterations=30)
+        self._inference(self.settings.value("batch_size", 1), iterations=30)
 
     def inference_batch8(self) -> None:
         """Forward passes, always batch 8."""
@@ -48,7 +34,7 @@ class EfficientNetB0(Benchmark):
     def training(self) -> None:
         """Training steps (forward, backward, SGD), batch 8 unless batch_size says otherwise."""
         model = self._model()
-        batch_size = self._settings.value("batch_size", 8)
+        batch_size = self.settings.value("batch_size", 8)
         images = _images(batch_size)
         labels = tf.random.uniform((batch_size,), maxval=CLASSES, dtype=tf.int32)
         optimizer = tf.keras.optimizers.SGD(learning_rate=0.01, momentum=0.9)
@@ -89,7 +75,7 @@ class EfficientNetB0(Benchmark):
         self._report(timed, model, batch_size)
 
     def _model(self) -> Any:
-        tf.keras.utils.set_random_seed(self._settings.value("seed", 0))
+        tf.keras.utils.set_random_seed(self.settings.value("seed", 0))
         return tf.keras.applications.EfficientNetB0(weights=None)
 
     def _measure(self, step: Callable[[], None], batch_size: int, iterations: int) -> Any:
@@ -98,8 +84,8 @@ class EfficientNetB0(Benchmark):
         return self.measure(
             step,
             items_per_step=batch_size,
-            warmup=self._settings.value("warmup", 3),
-            iterations=self._settings.value("iterations", iterations),
+            warmup=self.settings.value("warmup", 3),
+            iterations=self.settings.value("iterations", iterations),
             block_size=1,  # each step alone: its latency, not that of steps that overlap
             report=False,
         )
@@ -117,8 +103,8 @@ class EfficientNetB0(Benchmark):
                 "threads": _threads(),
                 "batch_size": batch_size,
                 "dtype": "float32",
-                "warmup": self._settings.value("warmup", 3),
-                "seed": self._settings.value("seed", 0),
+                "warmup": self.settings.value("warmup", 3),
+                "seed": self.settings.value("seed", 0),
                 "tensorflow_version": tf.__version__,
                 "keras_version": tf.keras.__version__,
             },

@@ -8,38 +8,24 @@ from typing import Any
 
 import torch
 
-from benchmarks.knobs import Settings
+from benchmarks.configured import Configured
 from benchmarks.known import known_value
 from benchmarks.torch import device as devices
 from benchmarks.torch import vision
-from perfrun import Benchmark
 
 IMAGE_SIZE = 224  # pixels: the resolution EfficientNet-B0 was designed for
 CLASSES = 1000
 PARAMETERS = 5_288_548  # torchvision's figure for efficientnet_b0, all of them trainable
 
 
-class EfficientNetB0(Benchmark):
+class EfficientNetB0(Configured):
     """torchvision's efficientnet_b0 in float32, random weights, eager mode, no data set."""
 
-    def __init__(
-        self,
-        output_dir: str | None = None,
-        root_data_dir: str | None = None,
-        tpu: str | None = None,
-        batch_size: int | None = None,
-        iterations: int | None = None,
-        warmup: int | None = None,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(output_dir=output_dir, root_data_dir=root_data_dir, tpu=tpu)
-        self._settings = Settings(
-            batch_size=batch_size, iterations=iterations, warmup=warmup, seed=seed
-        )
+    takes = ("batch_size", "iterations", "warmup", "seed")
 
     def inference(self) -> None:
         """Forward passes, batch 1 unless batch_size says otherwise."""
-        self._inference(self._settings.value("batch_size", 1), iterations=30)
+        self._inference(self.settings.value("batch_size", 1), iterations=30)
 
     def inference_batch8(self) -> None:
         """Forward passes, always batch 8."""
@@ -48,7 +34,7 @@ class EfficientNetB0(Benchmark):
     def training(self) -> None:
         """Training steps (forward, backward, SGD), batch 8 unless batch_size says otherwise."""
         device, model = self._device_and_model()
-        batch_size = self._settings.value("batch_size", 8)
+        batch_size = self.settings.value("batch_size", 8)
         images = _images(batch_size, device)
         labels = torch.randint(CLASSES, (batch_size,), device=device)
         model.train()
@@ -84,7 +70,7 @@ class EfficientNetB0(Benchmark):
         self._report(timed, device, model, batch_size)
 
     def _device_and_model(self) -> tuple[torch.device, torch.nn.Module]:
-        torch.manual_seed(self._settings.value("seed", 0))
+        torch.manual_seed(self.settings.value("seed", 0))
         device = devices.current()
         model: torch.nn.Module = vision.load().models.efficientnet_b0(weights=None)
         return device, model.to(device)
@@ -93,8 +79,8 @@ class EfficientNetB0(Benchmark):
         return self.measure(
             step,
             items_per_step=batch_size,
-            warmup=self._settings.value("warmup", 3),
-            iterations=self._settings.value("iterations", iterations),
+            warmup=self.settings.value("warmup", 3),
+            iterations=self.settings.value("iterations", iterations),
             block_size=1,  # each step alone: its latency, not that of steps that overlap
             report=False,
         )
@@ -116,8 +102,8 @@ class EfficientNetB0(Benchmark):
                 "threads": torch.get_num_threads(),
                 "batch_size": batch_size,
                 "dtype": "float32",
-                "warmup": self._settings.value("warmup", 3),
-                "seed": self._settings.value("seed", 0),
+                "warmup": self.settings.value("warmup", 3),
+                "seed": self.settings.value("seed", 0),
                 "torch_version": torch.__version__,
                 "torchvision_version": vision.load().__version__,
                 "torchvision_operators": "declared only" if vision.is_repaired() else "compiled",

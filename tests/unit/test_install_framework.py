@@ -231,6 +231,20 @@ def test_extras_are_installed_beside_the_framework_and_cannot_replace_it(machine
     assert machine.installed()["torch"] == "2.13.0+cpu"
 
 
+def test_an_extra_that_would_bring_cuda_to_a_cpu_is_refused_before_it_is_installed(
+    machine: Machine,
+) -> None:
+    machine.offers("torch", "2.13.0+cpu")
+    machine.offers("torchvision", "0.28.0")
+    machine.offers("friend", "1.0", "nvidia-fakelib")
+    machine.offers("nvidia-fakelib", "1.0")
+    base = ("--framework", "torch", "--extra", "friend", "--device")
+    refused = machine.install(*base, "cpu")
+    assert refused.returncode == 1
+    assert "friend would bring 1 CUDA packages, nvidia-fakelib first; leave" in last_line(refused)
+    assert "friend" not in machine.installed()
+
+
 def test_a_dry_run_prints_every_command_and_changes_nothing(machine: Machine) -> None:
     done = machine.install("--framework", "torch", "--device", "cpu", "--dry_run", "--extra", "a;b")
     assert done.returncode == 0, done.stderr
