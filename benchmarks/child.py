@@ -1,0 +1,96 @@
+"""A process of a benchmark's own: what it is told, and how it ends with its parent.
+
+It runs in the same interpreter and with the same import path as the benchmark. `import perfrun`
+works in it as it does in the benchmark, wherever the runner has that package from.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def write_order(path: Path, order: Mapping[str, Any]) -> None:
+    """Write what a child has to do, and where it imports from."""
+    perfrun = sys.modules.get("perfrun")
+    known = {
+        "parent": os.getpid(),
+        "import_path": [os.path.abspath(entry) for entry in sys.path],  # noqa: PTH100 ("" is ".")
+        "perfrun": getattr(perfrun, "__file__", None),
+    }
+    path.write_text(json.dumps({**order, "child": known}), encoding="utf-8")
+
+
+def read_order(path: Path) -> dict[str, Any]:
+    """Read it in the child, and make this process a child of that kind."""
+    order: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    known = order.pop("child")
+    sys.path[:] = known["import_path"]
+    if known["perfrun"] and "perfrun" not in sys.modules:
+        _adopt("perfrun", Path(known["perfrun"]))
+    return order
+
+
+def end_with_parent() -> None:
+    """Let the kernel kill this process when the one that started it ends (Linux only)."""
+    parent = os.getppid()
+    if not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it has ended in the meantime
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def write_answer(path: Path, answer: Mapping[str, Any]) -> None:
+    """Write a child's answer: all of it or nothing."""
+    aside = path.with_suffix(".part")
+    aside.write_text(json.dumps(answer), encoding="utf-8")
+    aside.rename(path)
+
+
+def read_answer(path: Path) -> dict[str, Any] | None:
+    """Return a child's answer, or None when it has given none."""
+    try:
+        answer: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return answer
+
+
+def ending(returncode: int) -> str:
+    """Say how a process ended, from its exit status as `subprocess` gives it."""
+    if returncode >= 0:
+        return f"exit status {returncode}"
+    try:
+        return f"killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"killed by signal {-returncode}"
+
+
+def last_line(path: Path) -> str:
+    """Return the last line of a log that is not blank."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 4096))
+        lines = file.read().decode("utf-8", errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _adopt(name: str, file: Path) -> None:
+    """Import a package from a file whose folder is not on the import path, as the runner does."""
+    spec = importlib.util.spec_from_file_location(
+        name, file, submodule_search_locations=[str(file.parent)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
