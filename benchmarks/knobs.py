@@ -123,6 +123,12 @@ _DECLARED = (
     ),
     Knob(name="max_batch_limit", minimum=1, meaning="where that search ends"),
     Knob(
+        name="max_batch_memory",
+        minimum=1,
+        meaning="bytes of memory that a batch may take in that search",
+    ),
+    Knob(name="size", minimum=1, meaning="the side of an operator's tensors"),
+    Knob(
         name="dist_backend",
         kind="choice",
         choices=("auto", "gloo", "nccl"),

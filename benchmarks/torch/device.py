@@ -19,3 +19,34 @@ def description(device: torch.device) -> str:
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
     return str(device.type)
+
+
+def chosen(name: str) -> torch.device:
+    """Return the device that the knob `device` names; ValueError where PyTorch does not see it."""
+    if name == "auto":
+        return current()
+    kind, _, index = name.partition(":")
+    if kind == "gpu":  # whichever accelerator there is
+        kind = current().type if current().type != "cpu" else "cuda"
+    if kind != "cpu" and (kind != current().type or int(index or 0) >= count()):
+        raise ValueError(f"device is {name!r}; PyTorch {torch.__version__} sees {_seen()} here")
+    return torch.device(f"{kind}:{index}" if index else kind)
+
+
+def count() -> int:
+    """Return how many accelerators PyTorch sees."""
+    if not hasattr(torch, "accelerator"):
+        return int(torch.cuda.device_count())
+    return int(torch.accelerator.device_count())
+
+
+def _seen() -> str:
+    return "no accelerator" if not count() else f"{count()} of the type {current().type}"
+
+
+def wait(device: torch.device) -> None:
+    """Return when the device has done all that was queued for it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type != "cpu":
+        torch.accelerator.synchronize(device)
