@@ -27,10 +27,8 @@ class CaffeLmdb:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._environment: Any = None
-        self._process = -1
-        _check_whole(folder, self._open())
-        with self._open().begin() as transaction:
+        _check_whole(folder, _environment(folder))
+        with _environment(folder).begin() as transaction:
             # Keys alone: the images lie in pages of their own, which this does not read.
             self._keys = list(transaction.cursor().iternext(keys=True, values=False))
         if not self._keys:
@@ -39,12 +37,9 @@ class CaffeLmdb:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_environment": None, "_process": -1}
-
     def datum(self, number: int) -> datums.Datum:
         """Return the record as it is stored; DataError names the key of one that is broken."""
-        with self._open().begin() as transaction:
+        with _environment(self.folder).begin() as transaction:
             record = transaction.get(self._keys[number])
         try:
             return datums.decode(record)
@@ -56,17 +51,17 @@ class CaffeLmdb:
         datum = self.datum(number)
         if datum.encoded:
             return pictures.decoded(io.BytesIO(datum.data), self.name(number)), datum.label
-        planes = self._planes(number, datum)
         image = pictures.library()
-        bands = [image.frombytes("L", (datum.width, datum.height), plane) for plane in planes]
-        merged = bands[0] if len(bands) == 1 else image.merge("RGB", bands[::-1])
-        return merged, datum.label
+        size = (datum.width, datum.height)
+        bands = [image.frombytes("L", size, plane) for plane in self.planes(number, datum)]
+        return bands[0] if len(bands) == 1 else image.merge("RGB", bands), datum.label
 
     def name(self, number: int) -> str:
         """Say which record this is."""
         return f"{self.folder}, record {self._keys[number].decode(errors='backslashreplace')!r}"
 
-    def _planes(self, number: int, datum: datums.Datum) -> list[bytes]:
+    def planes(self, number: int, datum: datums.Datum) -> list[bytes]:
+        """Return the pixels of a record that is not encoded: grey, or red, green and blue."""
         pixels = datum.data or bytes(min(255, max(0, round(v))) for v in datum.float_data)
         size = datum.height * datum.width
         if datum.channels not in (1, 3) or len(pixels) != datum.channels * size or not pixels:
@@ -74,14 +69,8 @@ class CaffeLmdb:
                 f"{self.name(number)}: {len(pixels)} bytes of pixels do not make an image of "
                 f"{datum.channels} x {datum.height} x {datum.width}"
             )
-        return [pixels[begin : begin + size] for begin in range(0, len(pixels), size)]
-
-    def _open(self) -> Any:
-        # An environment must not be used in a process that was forked after it was opened.
-        if self._process != os.getpid():
-            self._environment = _opened(self.folder)
-            self._process = os.getpid()
-        return self._environment
+        planes = [pixels[begin : begin + size] for begin in range(0, len(pixels), size)]
+        return planes[::-1]  # Caffe's first one is blue
 
 
 def library() -> Any:
@@ -92,7 +81,21 @@ def library() -> Any:
         raise DataError(f"caffe_lmdb needs lmdb (pip install lmdb): {error}") from None
 
 
-def _opened(folder: Path) -> Any:
+# LMDB forbids opening a folder twice in a process, and using what was opened before a fork.
+_opened: dict[Path, tuple[int, Any]] = {}
+
+
+def _environment(folder: Path) -> Any:
+    process, environment = _opened.get(folder, (-1, None))
+    if process != os.getpid():
+        if environment is not None:
+            environment.close()
+        environment = _open(folder)
+        _opened[folder] = (os.getpid(), environment)
+    return environment
+
+
+def _open(folder: Path) -> Any:
     lmdb = library()
     try:
         # No lock: it would write into the user's folder, and nobody writes records meanwhile.
@@ -100,7 +103,8 @@ def _opened(folder: Path) -> Any:
     except lmdb.Error as error:
         size = (folder / FILE).stat().st_size
         raise DataError(
-            f"{folder / FILE}: not a whole LMDB of {size} bytes ({error}); make or copy it again"
+            f"{folder / FILE}: {size} bytes, but no LMDB that can be read ({error}); "
+            "make or copy it again"
         ) from None
 
 

@@ -7,6 +7,10 @@ from typing import IO, Any
 
 from benchmarks.datasets.defect import DataError
 
+# Of ImageNet's training set, colour by colour from 0 to 1, and the mean of these for grey images.
+MEAN = {3: (0.485, 0.456, 0.406), 1: (0.449,)}
+DEVIATION = {3: (0.229, 0.224, 0.225), 1: (0.226,)}
+
 
 def library() -> Any:
     """Return the module `PIL.Image`; DataError names the package where it is missing."""
@@ -34,6 +38,15 @@ def fitted(image: Any, channels: int, height: int, width: int) -> Any:
     if image.size == (width, height):
         return image
     return image.resize((width, height), library().Resampling.BILINEAR)
+
+
+def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return channels, height and width; DataError for a shape that no image has."""
+    if len(shape) != 3 or shape[0] not in MEAN:
+        sizes = "x".join(map(str, shape))
+        raise DataError(f"input {sizes} is no image (1xHxW or 3xHxW); data_dir holds images")
+    channels, height, width = shape
+    return channels, height, width
 
 
 def _one_line(error: Exception) -> str:

@@ -27,7 +27,9 @@ class Source(Protocol):
         """Return the decoded image, a `PIL.Image`, and its label."""
 
 
-def open_source(data_dir: str | None, backend: str | None, root: str | None = None) -> Source:
+def open_source(
+    data_dir: str | None, backend: str | None, root: str | None = None
+) -> ImageFolder | CaffeLmdb:
     """Open the data set in a folder; a relative one is looked for below `root` first.
 
     `backend` is `image_folder` or `caffe_lmdb`; None takes what is there. DataError, one line, for
@@ -49,11 +51,20 @@ def open_source(data_dir: str | None, backend: str | None, root: str | None = No
     return CaffeLmdb(folder)
 
 
+def check_label(images: Source, number: int, label: int, classes: int | None) -> None:
+    """Raise DataError for a label that a model of so many classes does not have."""
+    if classes is not None and not 0 <= label < classes:
+        raise DataError(
+            f"{images.folder}: image {number} has label {label}, "
+            f"but the model has {classes} classes"
+        )
+
+
 def _folder(data_dir: str | None, root: str | None) -> Path:
     if not data_dir:
         raise DataError(f"data_dir is not given; it names a data set ('{MAKER} FOLDER' makes one)")
     below = Path(root or "", data_dir)
-    folder = below if below.exists() else Path(data_dir)
+    folder = (below if below.exists() else Path(data_dir)).resolve()
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
         raise DataError(f"{folder}: {what}; data_dir names the folder of a data set")

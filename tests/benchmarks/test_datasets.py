@@ -186,7 +186,7 @@ with lmdb.open(sys.argv[1]) as environment, environment.begin(write=True) as tra
         (str(hollow), None): f"{hollow}/a: a class folder without images",
         (str(broken), None): f"{image}: not a whole image",
         (str(cut), None): "truncated",
-        (str(torn), None): "not a whole LMDB of 20000 bytes",
+        (str(torn), None): "20000 bytes, but no LMDB that can be read",
         (str(odd), None): "record 'key': not a Datum, it ends in the middle of a field",
         (str(tmp_path / "absent"), None): "does not exist",
         (str(image), None): "is not a folder",
