@@ -24,6 +24,7 @@ _COMMANDS = {
     "selftest": ("perfrun.selftest", "selftest_command"),
     "compare": ("perfrun.comparison", "compare_command"),
     "ab": ("perfrun.ab", "ab_command"),
+    "versus": ("perfrun.versus.command", "versus_command"),
     "nightly": ("perfrun.nightly.command", "nightly_command"),
     "prune": ("perfrun.pruning", "prune_command"),
     "index": ("perfrun.indexing", "index_command"),

@@ -85,6 +85,11 @@ class Rounds:
         """What `run_one` takes: one asked for twice is told apart."""
         return tuple(self._methods)
 
+    @property
+    def commits(self) -> Mapping[str, str]:
+        """The commit of each checkout."""
+        return {one["directory"]: one["git_hash"] for one in self._facts.checkouts}
+
     def run(self) -> RunResult:
         """Run what is not finished yet. A signal ends the loop, not what was measured."""
         self._begun_s = time.monotonic()

@@ -54,10 +54,12 @@ def prepare(
     interruption: Interruption,
     stack: ExitStack,
     seed: int | None = None,
+    pinned: Mapping[str, str] | None = None,
 ) -> Rounds:
     """Put everything in place for the first trial; `stack` holds it there.
 
-    `seed` is for who orders the trials of several plans together. A run that goes on has its own.
+    `seed` is for who orders the trials of several plans together, `pinned` (checkout to commit) for
+    who runs several in one workspace. A run that goes on has its own.
     """
     past = _past(plan, screen)
     run_id = past.run_id if past else _new_run_id()
@@ -74,7 +76,7 @@ def prepare(
     if not harness_info and plan.container is None:  # then we are in that image ourselves
         harness_info = environment.image_harness_info(setup_info)
     data = _with_data(plan, screen)
-    checkouts = stack.enter_context(_checkouts(plan, past, screen)) if plan.repos else ()
+    checkouts = stack.enter_context(_checkouts(plan, past, pinned, screen)) if plan.repos else ()
     facts = RunFacts(
         plan=plan,
         run_id=run_id,
@@ -155,7 +157,7 @@ def _with_data(plan: RunPlan, screen: Screen) -> tuple[Mapping[str, Any], ...]:
 
 
 def _checkouts(
-    plan: RunPlan, past: Past | None, screen: Screen
+    plan: RunPlan, past: Past | None, pinned: Mapping[str, str] | None, screen: Screen
 ) -> AbstractContextManager[tuple[Checkout, ...]]:
     from perfrun.workspace import checked_out  # most runs of one machine's own code need no git
 
@@ -163,7 +165,7 @@ def _checkouts(
         plan.repos,
         workspace=plan.workspace,
         use_cached=plan.use_cached_site_packages,
-        pinned=past.pinned if past else {},
+        pinned=past.pinned if past else pinned or {},
         notify=screen.note,
     )
 

@@ -1,0 +1,162 @@
+"""`perfrun versus --combine`: comparisons made on several machines, in one table by platform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from perfrun.errors import UsageError
+from perfrun.versus.answer import Ratio
+from perfrun.versus.cells import Cell
+from perfrun.versus.document import Saved, read_saved
+from perfrun.versus.notes import count_notes
+from perfrun.versus.prices import Prices
+
+_WITHIN = (
+    "Ratios and verdicts hold within a platform. Between platforms there is no verdict: their "
+    "trials were not run in turns, and all that differs between the machines is in the figures."
+)
+Key = tuple[str, str, str]  # platform, case, contender
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combined:
+    """Several comparisons as one."""
+
+    cells: tuple[Cell, ...]  # by case, then contender, then platform
+    ratios: tuple[Ratio, ...]
+    notes: tuple[str, ...]
+    sources: tuple[Saved, ...]
+
+
+def find_saved(sources: Sequence[Path]) -> tuple[Saved, ...]:
+    """Read files, and of folders (a workspace, or where files were copied to) those in it."""
+    found: dict[Path, Saved] = {}
+    for source in sources:
+        paths = _in_folder(source) if source.is_dir() else [source]
+        for path in paths:
+            found.setdefault(path.resolve(), read_saved(path))
+    return tuple(sorted(found.values(), key=lambda one: one.begun))
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    places = (folder / "versus", folder)
+    paths = [path for place in places for path in sorted(place.glob("*.json"))]
+    if not paths:
+        raise UsageError(
+            f"--combine: {folder}: has no saved comparison (*.json, or those of a workspace)"
+        )
+    return paths
+
+
+def combine(saved: Sequence[Saved], prices: Prices) -> Combined:
+    """One table of all; of a platform's rows that are there more than once, the newest."""
+    models = {one.model for one in saved}
+    if len(models) > 1:
+        names = ", ".join(sorted(str(model) for model in models))
+        raise UsageError(f"--combine: these compare different models: {names}")
+    known = {name for s in saved for c in s.cells for name in (c.label, c.framework)}
+    prices.refuse_unknown(known | {one.platform_name for one in saved})
+    newest: dict[Key, tuple[Cell, Saved]] = {}
+    for one in saved:  # oldest first
+        for cell in one.cells:
+            newest[one.platform_name, cell.case.name, cell.label] = (cell, one)
+    cells = [_priced(cell, prices) for cell, _ in newest.values()]
+    kept = {id(source) for _, source in newest.values()}
+    used = [one for one in saved if id(one) in kept]
+    ratios = [
+        ratio
+        for one in used
+        for ratio in one.ratios
+        if all(
+            newest.get((ratio.platform_name, ratio.case.name, label), (None, None))[1] is one
+            for label in (ratio.base, ratio.label)
+        )
+    ]
+    return Combined(
+        cells=tuple(sorted(cells, key=_place(cells))),
+        ratios=tuple(ratios),
+        notes=tuple(_notes(used, cells, len(saved) - len(used))),
+        sources=tuple(used),
+    )
+
+
+def _priced(cell: Cell, prices: Prices) -> Cell:
+    """With the price that is given now, else the one of the time."""
+    from perfrun.analysis.costs import cost_per_million
+
+    price = prices.of(cell.label, cell.framework, cell.platform_name)
+    throughput = cell.figures.get("throughput_per_s")
+    if price is None or throughput is None:
+        return cell
+    return replace(cell, price_per_hour=price, cost_per_million=cost_per_million(price, throughput))
+
+
+def _place(cells: Sequence[Cell]) -> Any:
+    """Order: phase, batch size, contenders and platforms as they came."""
+    labels = list(dict.fromkeys(cell.label for cell in cells))
+    platforms = list(dict.fromkeys(cell.platform_name for cell in cells))
+
+    def place(cell: Cell) -> tuple[str, int, int, int]:
+        case = cell.case
+        where = platforms.index(cell.platform_name)
+        return case.phase, case.batch_size, labels.index(cell.label), where
+
+    return place
+
+
+def _notes(used: Sequence[Saved], cells: Sequence[Cell], older: int) -> list[str]:
+    lines = [_platform_line(one) for one in used]
+    if len({one.platform_name for one in used}) > 1:
+        lines.append(_WITHIN)
+    if older:
+        lines.append(f"{older} older comparisons of the same platforms are left out.")
+    lines += _several_machines(used)
+    lines += count_notes(cells)
+    lines += _software_notes(cells)
+    for one in used:
+        lines += [f"{one.platform_name}: {n}" for n in one.notes if n.startswith("Environment")]
+    return lines
+
+
+def _platform_line(one: Saved) -> str:
+    machine = one.machine
+    parts = [str(machine.get("cpu_model") or "processor not known")]
+    if machine.get("logical_cpu_count"):
+        parts.append(f"{machine['logical_cpu_count']} CPUs")
+    if machine.get("accelerator_model"):
+        parts.append(f"{machine.get('accelerator_count', 1)} x {machine['accelerator_model']}")
+    when = f"{datetime.fromtimestamp(one.begun).astimezone():%Y-%m-%d %H:%M}"
+    return f"{one.platform_name}: {', '.join(parts)}; {when}, {one.path}."
+
+
+def _several_machines(used: Sequence[Saved]) -> list[str]:
+    """A platform whose comparisons come from unlike machines is not one platform."""
+    found: dict[str, dict[str, None]] = {}
+    for one in used:
+        found.setdefault(one.platform_name, {})[str(one.machine.get("cpu_model"))] = None
+    return [
+        f"{platform}: rows of different processors ({' | '.join(models)}) share this name."
+        for platform, models in found.items()
+        if len(models) > 1
+    ]
+
+
+def _software_notes(cells: Iterable[Cell]) -> list[str]:
+    """Versions that are not the same on all platforms."""
+    seen: dict[tuple[str, str], dict[str, str]] = {}
+    for cell in cells:
+        for name, version in cell.software.items():
+            seen.setdefault((cell.label, name), {})[cell.platform_name] = version
+    return [
+        f"Software: {label}: {name} {_texts(versions)}."
+        for (label, name), versions in seen.items()
+        if len(set(versions.values())) > 1
+    ]
+
+
+def _texts(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{version} on {platform}" for platform, version in versions.items())

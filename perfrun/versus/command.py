@@ -1,0 +1,102 @@
+"""`perfrun versus`: frameworks side by side, in one table."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from perfrun.document import to_json
+from perfrun.errors import Interrupted
+from perfrun.reports.terminal import Terminal
+from perfrun.reports.versus import VersusTable, failure_lines, markdown_page, software_lines
+from perfrun.storage import write_whole
+from perfrun.versus.answer import Answer, answer_of
+from perfrun.versus.combining import Combined, combine, find_saved
+from perfrun.versus.document import cell_row, document, ratio_row
+from perfrun.versus.parsing import Asked, Combine, parse_versus
+from perfrun.versus.trials import Trials, run_trials
+
+
+def versus_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun versus`: 1 when something failed."""
+    asked = parse_versus(argv)
+    if isinstance(asked, Combine):
+        return _combine(asked)
+    begun = time.time()
+    progress = sys.stdout if asked.output_format == "table" else sys.stderr
+    screen = Terminal(progress, sys.stderr, quiet=asked.quiet)
+    trials = run_trials(asked, screen)
+    answer = answer_of(asked, trials)
+    whole = document(asked, trials, answer, begun)
+    record = _write(asked, trials, whole, screen)
+    if asked.output_format == "json":
+        sys.stdout.write(json.dumps({**whole, "record": record}) + "\n")
+    else:
+        lines = [*_lines(asked, trials, answer), *([f"All of it: {record}"] if record else [])]
+        _show(_title(asked.model), answer, lines, asked.output_format)
+    if trials.interrupted:
+        sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
+        return Interrupted.exit_code
+    return 1 if any(cell.failure for cell in answer.cells) else 0
+
+
+def _write(asked: Asked, trials: Trials, whole: dict[str, Any], screen: Terminal) -> str | None:
+    """Keep the answer beside the workspaces of the contenders."""
+    first = next(run for runs in trials.run_ids.values() for run in runs.values())
+    path = asked.workspace / "versus" / f"{first}.json"
+    try:
+        write_whole(path, to_json(whole))
+    except OSError as error:
+        screen.note(f"{path} could not be written: {error.strerror}")
+        return None
+    return str(path)
+
+
+def _lines(asked: Asked, trials: Trials, answer: Answer) -> list[str]:
+    """What stands below the table."""
+    cases = ", ".join(
+        f"{name}: {len(blocks)} rounds, {trials.stopped_by[name]}"
+        for name, blocks in trials.blocks.items()
+    )
+    ratio = f"Ratio: latency over that of {asked.contenders[0].label}." if answer.ratios else ""
+    failed = [f"Failed: {line}" for line in failure_lines(answer.cells)]
+    versions = software_lines(answer.cells)
+    seed = f"{cases}. Seed {trials.seed}."
+    return [line for line in (*failed, ratio, seed, *versions, *answer.notes) if line]
+
+
+def _combine(asked: Combine) -> int:
+    combined = combine(find_saved(asked.sources), asked.prices)
+    failed = [f"Failed: {line}" for line in failure_lines(combined.cells)]
+    if asked.output_format == "json":
+        sys.stdout.write(json.dumps(_combined_document(combined)) + "\n")
+    else:
+        title = _title(combined.sources[0].model)
+        _show(title, combined, [*failed, *combined.notes], asked.output_format)
+    return 1 if failed else 0
+
+
+def _combined_document(combined: Combined) -> dict[str, Any]:
+    return {
+        "sources": [str(one.path) for one in combined.sources],
+        "machines": {one.platform_name: dict(one.machine) for one in combined.sources},
+        "cells": [cell_row(one) for one in combined.cells],
+        "comparisons": [ratio_row(one) for one in combined.ratios],
+        "notes": list(combined.notes),
+    }
+
+
+def _title(model: str | None) -> str:
+    return f"perfrun versus: {model}" if model else "perfrun versus"
+
+
+def _show(title: str, found: Answer | Combined, lines: Sequence[str], output_format: str) -> None:
+    table = VersusTable(found.cells, found.ratios)
+    if output_format == "markdown":
+        sys.stdout.write(markdown_page(title, table, lines))
+        return
+    Terminal(sys.stdout, sys.stderr, quiet=True).table(table.plain(), table.drawn)
+    sys.stdout.write("\n" + "\n".join(lines) + "\n")

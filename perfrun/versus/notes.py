@@ -1,0 +1,84 @@
+"""What must not be overlooked under the table: what else differs between the contenders. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from perfrun.differences import Difference, differences
+from perfrun.readings import Reading
+from perfrun.versus.cells import Cell
+
+# Of `perfrun.differences`: what two frameworks have in common and should have alike. What is
+# installed in their environments differs by design, and labels and flags say who is who.
+_SHARED = ("hardware", "driver", "machine", "container", "python", "variable", "perfrun")
+_SAID_ELSEWHERE = ("flops_counted_by", "compile", "model_library", "seed")
+# As the median over trials jitters in no way, any difference of these is one of the models.
+_COUNTS = {
+    "parameters": "Parameters",
+    "trainable_parameters": "Trainable parameters",
+    "flops_per_example": "FLOPs per example",
+}
+
+
+def shared_differences(base: Sequence[Reading], other: Sequence[Reading]) -> tuple[Difference, ...]:
+    """What differs around two contenders and is not their software."""
+    return tuple(one for one in differences(base, other) if one.kind in _SHARED)
+
+
+def count_notes(cells: Iterable[Cell]) -> list[str]:
+    """Parameters and FLOPs that are not the same for all contenders; said once, not per batch."""
+    found: dict[str, None] = {}
+    for group in _by_case(cells):
+        for name, title in _COUNTS.items():
+            counts = {c.label: c.counts[name] for c in group if name in c.counts}
+            if len(set(counts.values())) > 1:
+                found[_count_note(name, title, counts, group)] = None
+    return list(found)
+
+
+def _count_note(name: str, title: str, counts: dict[str, float], group: Sequence[Cell]) -> str:
+    texts = [f"{label} {_whole(value)}" for label, value in counts.items()]
+    note = f"{title} differ: {', '.join(texts)}"
+    if name == "parameters":
+        trainable = {c.counts.get("trainable_parameters", c.counts[name]) for c in group
+                     if name in c.counts}  # fmt: skip
+        if len(trainable) == 1:
+            note += (
+                f"; trainable are {_whole(trainable.pop())} in each (Keras counts the statistics "
+                "of batch normalisation as parameters, PyTorch does not)"
+            )
+    if name == "flops_per_example":
+        tools = {
+            c.label: c.described["flops_counted_by"]
+            for c in group
+            if "flops_counted_by" in c.described
+        }
+        counted = [f"{label}: {tool}" for label, tool in tools.items()]
+        note += f" (counted by {'; '.join(counted)})" if counted else ""
+    return f"{note}."
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def described_notes(cells: Iterable[Cell]) -> list[str]:
+    """Settings that are not the same for all contenders, as `dtype: a float32, b bfloat16`."""
+    found: dict[str, None] = {}
+    for group in _by_case(cells):
+        names = {name for c in group for name in c.described} - set(_SAID_ELSEWHERE)
+        for name in sorted(names):
+            values = {c.label: c.described.get(name) for c in group if c.ran}
+            if len({str(value) for value in values.values()}) > 1:
+                texts = [
+                    f"{label} {'(not said)' if v is None else v}" for label, v in values.items()
+                ]
+                found[f"{name.replace('_', ' ')}: {', '.join(texts)}"] = None
+    return list(found)
+
+
+def _by_case(cells: Iterable[Cell]) -> list[list[Cell]]:
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for one in cells:
+        groups.setdefault((one.platform_name, one.case.name), []).append(one)
+    return list(groups.values())

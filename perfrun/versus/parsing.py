@@ -1,0 +1,291 @@
+"""The command line of `perfrun versus`, as values. Nothing is touched; errors are said here."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perfrun.arguments import CommandParser
+from perfrun.cli import parse
+from perfrun.comparison import parse_share
+from perfrun.errors import UsageError
+from perfrun.plan import RunPlan
+from perfrun.redaction import redact
+from perfrun.repetition import parse_duration
+from perfrun.versus.contenders import (
+    Contender,
+    folder_of,
+    named_values,
+    parse_contenders,
+    usual_python,
+)
+from perfrun.versus.prices import Prices, parse_prices
+
+PHASES = {
+    "inference": ("inference",),
+    "training": ("training",),
+    "both": ("inference", "training"),
+}
+FORMATS = ("table", "markdown", "json")
+MIN_EFFECT = 0.02  # as `perfrun ab`
+ROUNDS = 30
+FEWEST_FOR_INTERVAL = 6  # a side whose rivals are gone goes on to so many trials
+_EPILOG = """\
+Flags of a run (--workspace, --git_repos, --timeout, --env, --resume, --platform_name, ...) are for
+all; those of the benchmarks follow --:
+  perfrun versus --model=efficientnet_b0 --frameworks=torch,tensorflow --batch_sizes=1,8,32 \\
+      -- --dtype=bfloat16
+
+Exit status: 0 everything ran, 1 something failed, 2 wrong usage, 130 interrupted; being slower
+is no failure. All of it is in docs/versus.md.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is compared with each other: the same phase at the same batch size."""
+
+    phase: str
+    batch_size: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.phase}, batch {self.batch_size}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is to be run."""
+
+    contenders: tuple[Contender, ...]  # the first one is the base
+    cases: tuple[Case, ...]
+    # A run for each contender and batch size, with the methods of all phases.
+    plans: Mapping[tuple[str, int], RunPlan]
+    workspace: Path
+    model: str | None
+    rounds: int
+    min_effect: float
+    time_s: float | None
+    seed: int | None
+    prices: Prices
+    platform_name: str | None
+    output_format: str
+    quiet: bool
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combine:
+    """Which saved comparisons are to be one table."""
+
+    sources: tuple[Path, ...]
+    prices: Prices
+    output_format: str
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of `perfrun versus` that are not a run's."""
+    made = CommandParser(
+        prog="perfrun versus",
+        usage="perfrun versus --frameworks=NAME,... [--model=NAME] [flags of a run] "
+        "[-- flags of the benchmarks]\n       perfrun versus --combine FILE|DIR ...",
+        description="Compare frameworks, each in its own environment, on the same model.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("--frameworks", metavar="LIST", help="NAME[=FRAMEWORK|CLASS][:MODE],...; first is the base")
+    add("--model", metavar="NAME", help="model that all run, as efficientnet_b0")
+    add("--batch_sizes", metavar="LIST", help="examples a step, as 1,8,32 (default 1)")
+    add("--phase", metavar="WHICH", help="inference (default), training or both")
+    for name, metavar, text in (
+        ("--python", "[NAME=]FILE", "interpreter of a framework; repeatable"),
+        ("--image", "[NAME=]IMAGE", "container image of a framework; repeatable"),
+        ("--flags", "NAME=FLAGS", "more flags for one of them, as for a shell; repeatable"),
+        ("--price_per_hour", "[NAME=]N", "what an hour costs of a framework or platform"),
+    ):
+        add(name, metavar=metavar, action="append", help=text)
+    add("--rounds", "--max_pairs", metavar="N", help="most trials of each (default 30)")
+    add("--min_effect", metavar="PERCENT", help="ratios surely closer to 1 are 1 (default 2%%)")
+    add("--time_budget", metavar="SECONDS", help="begin no round beyond (20m, 1h)")
+    add("--seed", metavar="N", help="of the order (default: random, recorded)")
+    add("--format", metavar="WHICH", help="table (default), markdown or json")
+    add("--combine", metavar="FILE|DIR", nargs="+", help="one table of saved comparisons")
+    return made
+
+
+def parse_versus(argv: Sequence[str]) -> Asked | Combine:
+    """Parse the command line. Raises UsageError."""
+    words, after = _split(argv)
+    given, common = parser().parse_known_args(words)
+    if given.format not in (None, "", *FORMATS):
+        raise UsageError(f"--format={given.format}: must be one of {', '.join(FORMATS)}")
+    given.format = given.format or "table"
+    prices = parse_prices(given.price_per_hour)
+    if given.combine:
+        return _combine(given, [*common, *after], prices)
+    if not given.frameworks:
+        raise UsageError("perfrun versus: say what to compare: --frameworks=torch,tensorflow")
+    contenders = parse_contenders(given.frameworks)
+    batch_sizes = _batch_sizes(given.batch_sizes)
+    phases = _phases(given.phase)
+    usual = ROUNDS if len(contenders) > 1 else FEWEST_FOR_INTERVAL
+    rounds = _whole(given.rounds, "--rounds", 1) or usual
+    plans = _plans(given, common, after, contenders, batch_sizes, phases, rounds)
+    first = next(iter(plans.values()))
+    named = (name for one in contenders for name in (one.label, one.framework))
+    prices.refuse_unknown({*named, *([first.platform_name] if first.platform_name else ())})
+    effect = parse_share(given.min_effect, "--min_effect")
+    return Asked(
+        contenders=contenders,
+        cases=tuple(Case(phase=phase, batch_size=size) for phase in phases for size in batch_sizes),
+        plans=plans,
+        workspace=first.workspace.parents[1],
+        model=given.model or None,
+        rounds=rounds,
+        min_effect=MIN_EFFECT if effect is None else effect,
+        time_s=parse_duration(given.time_budget, "--time_budget"),
+        seed=_whole(given.seed, "--seed", 0),
+        prices=prices,
+        platform_name=first.platform_name,
+        output_format=given.format,
+        quiet=first.quiet,
+        argv=tuple(redact(word) for word in argv),
+    )
+
+
+def _plans(
+    given: argparse.Namespace,
+    common: Sequence[str],
+    after: Sequence[str],
+    contenders: Sequence[Contender],
+    batch_sizes: Sequence[int],
+    phases: Sequence[str],
+    rounds: int,
+) -> dict[tuple[str, int], RunPlan]:
+    """Make the runs; each contender has a folder of its own in the workspace."""
+    _refuse_taken(after, given.model)
+    pythons = named_values(given.python, "--python", contenders)
+    images = named_values(given.image, "--image", contenders)
+    own = named_values(given.flags, "--flags", contenders)
+    workspaces = set()
+    plans = {}
+    for one in contenders:
+        methods = ",".join(one.method(phase) for phase in phases)
+        words = [*common, f"--benchmark_methods={methods}", *_place(one, pythons, images)]
+        own_words, own_after = _split(_shell_words(one.label, own.get(one.label, "")))
+        for size in batch_sizes:
+            model = [f"--model={given.model}"] if given.model else []
+            flags = [*model, f"--batch_size={size}", *after, *own_after]
+            try:
+                plan = parse([*words, *own_words, "--", *flags])
+                _refuse(plan, phases)
+            except UsageError as error:
+                raise UsageError(f"{one.label}: {error}") from None
+            workspaces.add(plan.workspace)
+            plans[one.label, size] = _side_plan(plan, one.label, rounds)
+    if len(workspaces) > 1:
+        raise UsageError("--workspace: is that of all; each gets a folder of its own there")
+    return plans
+
+
+def _place(one: Contender, pythons: Mapping[str, str], images: Mapping[str, str]) -> list[str]:
+    """Flags of a run that name the environment."""
+    if one.label in images:
+        if one.label in pythons:
+            raise UsageError(
+                f"{one.label}: both --python and --image are given; an interpreter within the "
+                f"image is --flags={one.label}='--image_python=FILE'"
+            )
+        return [f"--image={images[one.label]}"]
+    python = pythons.get(one.label) or usual_python(one.framework)
+    return [f"--python={python}"] if python else []
+
+
+def _side_plan(plan: RunPlan, label: str, rounds: int) -> RunPlan:
+    labelled = f"{plan.execution_label}/{label}" if plan.execution_label else label
+    return replace(
+        plan,
+        workspace=plan.workspace / "versus" / folder_of(label),
+        execution_label=labelled,
+        num_trials=rounds,
+        flags={**plan.flags, "execution_label": labelled},
+    )
+
+
+def _refuse(plan: RunPlan, phases: Sequence[str]) -> None:
+    """Flags of a run that say what is run and how often: here versus does."""
+    if len(plan.selectors) != len(phases):
+        raise UsageError("perfrun versus: --frameworks says what is run, not --benchmark_methods")
+    if plan.repetition.precision is not None or plan.num_trials != 1:
+        raise UsageError(
+            "perfrun versus: rounds are run until it is decided; --rounds and --time_budget are "
+            "the limits, not --benchmark_num_trials or --precision"
+        )
+    if plan.repetition.max_reruns or plan.execution_id:
+        raise UsageError("perfrun versus: takes neither --max_reruns nor --execution_id")
+
+
+def _refuse_taken(after: Sequence[str], model: str | None) -> None:
+    taken = {"batch_size": "--batch_sizes", **({"model": "--model"} if model else {})}
+    for word in after:
+        name = word.lstrip("-").partition("=")[0]
+        if word.startswith("-") and name in taken:
+            raise UsageError(f"-- --{name}: is said with {taken[name]} before the --")
+
+
+def _combine(given: argparse.Namespace, others: Sequence[str], prices: Prices) -> Combine:
+    named = (*("frameworks", "model", "batch_sizes", "phase", "python", "image"), "flags")
+    asked = [f"--{name}" for name in (*named, "rounds", "seed") if getattr(given, name)]
+    if others or asked:
+        raise UsageError(
+            f"--combine: runs nothing, so it does not take {[*asked, *others][0]}; only "
+            "--price_per_hour and --format"
+        )
+    return Combine(
+        sources=tuple(Path(name) for name in given.combine),
+        prices=prices,
+        output_format=given.format,
+    )
+
+
+def _batch_sizes(text: str | None) -> tuple[int, ...]:
+    found = []
+    for item in (text or "1").split(","):
+        size = _whole(item.strip(), "--batch_sizes", 1)
+        if size is None:
+            raise UsageError(f"--batch_sizes={text}: write whole numbers, as 1,8,32")
+        if size in found:
+            raise UsageError(f"--batch_sizes={text}: {size} is in it twice")
+        found.append(size)
+    return tuple(found)
+
+
+def _phases(text: str | None) -> tuple[str, ...]:
+    if text and text not in PHASES:
+        raise UsageError(f"--phase={text}: must be one of {', '.join(PHASES)}")
+    return PHASES[text or "inference"]
+
+
+def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    at = list(words).index("--") if "--" in words else len(words)
+    return list(words[:at]), list(words[at + 1 :])
+
+
+def _shell_words(label: str, text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--flags={label}={text!r}: {str(error).lower()}") from None
+
+
+def _whole(text: str | None, flag: str, least: int) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()) or not least <= int(text) < 10**9:
+        raise UsageError(f"{flag}={text}: must be a whole number, {least} or more")
+    return int(text)

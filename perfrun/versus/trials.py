@@ -1,0 +1,187 @@
+"""The trials of a comparison: every contender prepared, then randomised blocks until a verdict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from perfrun.blocks import Block, Blocks, Reason, Trial
+from perfrun.errors import Interrupted, PerfrunError, UsageError
+from perfrun.interruption import Interruption
+from perfrun.journal import unfinished
+from perfrun.pairing import Pair, SideScreen, log_ratios
+from perfrun.readings import WALL_TIME, Reading
+from perfrun.rounds import Rounds, Screen
+from perfrun.runner import prepare
+from perfrun.versus.parsing import FEWEST_FOR_INTERVAL, Asked
+from perfrun.worker.procfs import adopt_orphans
+
+if TYPE_CHECKING:
+    from perfrun.analysis.pairs import Rule
+
+DECIDES = WALL_TIME  # the median latency of a step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    """What was run."""
+
+    blocks: Mapping[str, tuple[Block, ...]]  # by case
+    stopped_by: Mapping[str, Reason]  # by case
+    not_run: Mapping[str, str]  # contender -> why it could not be put in place
+    run_ids: Mapping[str, Mapping[int, str]]  # contender -> batch size -> run
+    seed: int
+    interrupted: bool
+
+
+def run_trials(asked: Asked, screen: Screen) -> Trials:
+    """Run blocks of all cases until each is decided, or the limits are reached.
+
+    A contender that cannot be put in place is left out. Raises UsageError when that is all of
+    them, and Interrupted before the first trial.
+    """
+    adopt_orphans()
+    interruption = Interruption()
+    interruption.install()
+    seed = _seed(asked)
+    with ExitStack() as stack:
+        prepared: dict[str, dict[int, Rounds]] = {}
+        not_run: dict[str, str] = {}
+        with interruption.allowed():
+            for contender in asked.contenders:
+                label = contender.label
+                try:
+                    prepared[label] = _prepared(asked, label, screen, interruption, stack, seed)
+                except Interrupted:
+                    raise
+                except PerfrunError as error:
+                    not_run[label] = str(error)
+                    screen.note(f"{label} is left out: {error}")
+        if not prepared:
+            reasons = "; ".join(f"{label}: {why}" for label, why in not_run.items())
+            raise UsageError(f"perfrun versus: nothing can be run: {reasons}")
+        return _run(asked, prepared, not_run, seed)
+
+
+def _seed(asked: Asked) -> int:
+    """That of the comparison that goes on, the one asked for, or a random one."""
+    if asked.seed is not None:
+        return asked.seed
+    for plan in asked.plans.values():
+        past = unfinished(plan.workspace / "runs", plan) if plan.resume else None
+        if past is not None and past.seed is not None:
+            return past.seed
+    return int.from_bytes(os.urandom(4), "big")
+
+
+def _prepared(
+    asked: Asked,
+    label: str,
+    screen: Screen,
+    interruption: Interruption,
+    stack: ExitStack,
+    seed: int,
+) -> dict[int, Rounds]:
+    """Put the runs of a contender in place; all of them have the commits of the first."""
+    found: dict[int, Rounds] = {}
+    commits: Mapping[str, str] | None = None
+    with ExitStack() as own:
+        for (name, size), plan in asked.plans.items():
+            if name == label:
+                shown = SideScreen(f"{label}, batch {size}", screen)
+                found[size] = prepare(plan, shown, interruption, own, seed, commits)
+                commits = found[size].commits
+        stack.push(own.pop_all())
+    return found
+
+
+def _run(
+    asked: Asked, prepared: Mapping[str, Mapping[int, Rounds]], not_run: dict[str, str], seed: int
+) -> Trials:
+    phases = list(dict.fromkeys(case.phase for case in asked.cases))
+    cases: dict[str, dict[str, Trial]] = {}
+    for case in asked.cases:
+        cases[case.name] = {}
+        for label, runs in prepared.items():
+            rounds = runs[case.batch_size]
+            method = rounds.methods[phases.index(case.phase)]
+            cases[case.name][label] = partial(rounds.run_one, method)
+    labels = tuple(contender.label for contender in asked.contenders)
+    decision = Decision(labels[0], labels, asked.rounds, rule_of(asked))
+    done = Blocks(
+        cases, decision, most=asked.rounds, time_s=asked.time_s, seed=seed, is_figure=has_figure
+    ).run()
+    for runs in prepared.values():
+        for rounds in runs.values():
+            rounds.finish(ended=not done.interrupted)
+    return Trials(
+        blocks=done.blocks,
+        stopped_by=done.stopped_by,
+        not_run=not_run,
+        run_ids={
+            label: {size: rounds.run_id for size, rounds in runs.items()}
+            for label, runs in prepared.items()
+        },
+        seed=seed,
+        interrupted=done.interrupted,
+    )
+
+
+def rule_of(asked: Asked) -> Rule:
+    """The rule of all ratios together, which share the 5 %: each rival, in each case."""
+    from perfrun.analysis.pairs import Rule  # numpy: the first look is after some trials
+
+    ratios = (len(asked.contenders) - 1) * len(asked.cases)
+    return Rule(max_pairs=asked.rounds, min_effect=asked.min_effect, methods=max(1, ratios))
+
+
+def has_figure(reading: Reading) -> bool:
+    """Whether the trial has the figure that decides."""
+    return (reading.values.get(DECIDES) or 0) > 0
+
+
+def pairs_of(blocks: Sequence[Block], base: str, rival: str) -> tuple[Pair, ...]:
+    """The blocks in which both were run, as pairs of base and rival."""
+    return tuple(
+        Pair(
+            number=block.number,
+            first="a" if block.order.index(base) < block.order.index(rival) else "b",
+            a=block.readings[base],
+            b=block.readings[rival],
+        )
+        for block in blocks
+        if base in block.readings and rival in block.readings
+    )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether a case has been decided: asked after each block, answered at the rule's looks."""
+
+    base: str
+    labels: tuple[str, ...]
+    rounds: int
+    rule: Rule
+
+    def __call__(self, case: str, blocks: Sequence[Block]) -> Reason | None:
+        del case  # the same rule for all
+        going = blocks[-1].readings.keys()
+        rivals = [label for label in going if label != self.base] if self.base in going else []
+        if not rivals:  # nothing to compare: an interval for each that is left
+            lost = len(going) < len(self.labels)
+            return "failed" if lost and len(blocks) >= FEWEST_FOR_INTERVAL else None
+        return "decided" if all(self._decided(blocks, rival) for rival in rivals) else None
+
+    def _decided(self, blocks: Sequence[Block], rival: str) -> bool:
+        from perfrun.analysis import pairs as rules
+
+        found = pairs_of(blocks, self.base, rival)
+        ratios = log_ratios(found, DECIDES)
+        if len(ratios) not in rules.looks(self.rounds):
+            return False
+        direction = found[-1].b.directions.get(DECIDES, "lower")
+        return rules.judge(ratios, direction, self.rule).verdict != "undecided"
