@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfrun import ab, bisection, comparison
+from perfrun.analysis.costs import Figure
 from perfrun.cpu import Cpu, Work
 from perfrun.document import Outcome, Status, Usage
 from perfrun.flags import parser
@@ -18,6 +19,9 @@ from perfrun.probes.devices import DevicesUsage, DeviceUsage
 from perfrun.probes.rapl import Meter
 from perfrun.probes.system import Counters
 from perfrun.probes.watch import Energy
+from perfrun.versus import parsing
+from perfrun.versus.answer import Ratio
+from perfrun.versus.cells import Cell
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -34,6 +38,15 @@ def test_every_flag_of_a_comparison_is_explained(made: argparse.ArgumentParser) 
     text = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
     for option in made._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
+
+
+def test_every_flag_of_frameworks_side_by_side_is_explained() -> None:
+    text = (ROOT / "docs" / "versus.md").read_text(encoding="utf-8")
+    for option in parsing.parser()._option_string_actions:
+        assert f"`{option}`" in text or option in ("-h", "--help"), option
+    for kind in (Cell, Ratio, Figure):
+        for field in fields(kind):  # type: ignore[arg-type]
+            assert f"`{field.name}`" in text or field.name == "case", field.name
 
 
 def test_every_flag_of_a_search_is_explained() -> None:

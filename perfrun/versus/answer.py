@@ -12,7 +12,12 @@ from perfrun.pairing import log_ratios
 from perfrun.readings import Reading
 from perfrun.versus.cells import MEASURED, Cell, cell
 from perfrun.versus.contenders import Contender
-from perfrun.versus.notes import count_notes, described_notes, shared_differences
+from perfrun.versus.notes import (
+    count_notes,
+    described_notes,
+    disturbance_note,
+    shared_differences,
+)
 from perfrun.versus.parsing import Asked, Case
 from perfrun.versus.trials import DECIDES, Trials, pairs_of, rule_of
 
@@ -79,7 +84,11 @@ def answer_of(asked: Asked, trials: Trials) -> Answer:
         cells=tuple(cells),
         ratios=tuple(_ratios(asked, trials, platform)),
         differences=differing,
-        notes=(*count_notes(cells), *_environment_notes(cells, asked.contenders, differing)),
+        notes=(
+            *count_notes(cells),
+            *_environment_notes(cells, asked.contenders, differing),
+            *disturbance_note(cells),
+        ),
     )
 
 
@@ -162,7 +171,7 @@ def _reason(pairs: int, rule: Rule, stopped_by: str) -> str:
     if pairs == 0:
         return "no pair has this figure"
     if not rules.can_decide(rule):
-        return f"{rule.max_pairs} rounds cannot decide {rule.methods} ratios; {enough(rule)} can"
+        return f"{rule.max_pairs} rounds are too few to decide; {enough(rule)} can"
     return {
         "max_pairs": "all rounds are spent",
         "time_budget": "the time is spent",

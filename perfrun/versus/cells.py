@@ -49,6 +49,7 @@ class Cell:
     method: str
     trials: int
     ran: int  # came to their end
+    disturbed: int  # of those
     failure: str | None  # what became of the others, or why there is none
     figures: Mapping[str, Figure] = field(default_factory=dict)
     counts: Mapping[str, float] = field(default_factory=dict)
@@ -88,6 +89,7 @@ def cell(
         method=contender.method(case.phase),
         trials=len(readings),
         ran=sum(reading.ran for reading in readings),
+        disturbed=sum(reading.ran and reading.disturbed for reading in readings),
         failure=why_not or failure_of(readings),
         figures=figures,
         counts=_counts(readings),

@@ -118,7 +118,8 @@ def _notes(used: Sequence[Saved], cells: Sequence[Cell], older: int) -> list[str
     lines += count_notes(cells)
     lines += _software_notes(cells)
     for one in used:
-        lines += [f"{one.platform_name}: {n}" for n in one.notes if n.startswith("Environment")]
+        said = ("Environment", "Disturbed")
+        lines += [f"{one.platform_name}: {note}" for note in one.notes if note.startswith(said)]
     return lines
 
 

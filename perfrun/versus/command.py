@@ -57,14 +57,14 @@ def _write(asked: Asked, trials: Trials, whole: dict[str, Any], screen: Terminal
 
 def _lines(asked: Asked, trials: Trials, answer: Answer) -> list[str]:
     """What stands below the table."""
-    cases = ", ".join(
-        f"{name}: {len(blocks)} rounds, {trials.stopped_by[name]}"
+    cases = "; ".join(
+        f"{name}: {len(blocks)} ({trials.stopped_by[name]})"
         for name, blocks in trials.blocks.items()
     )
     ratio = f"Ratio: latency over that of {asked.contenders[0].label}." if answer.ratios else ""
     failed = [f"Failed: {line}" for line in failure_lines(answer.cells)]
     versions = software_lines(answer.cells)
-    seed = f"{cases}. Seed {trials.seed}."
+    seed = f"Rounds: {cases}. Seed {trials.seed}."
     return [line for line in (*failed, ratio, seed, *versions, *answer.notes) if line]
 
 

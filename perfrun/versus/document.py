@@ -133,6 +133,8 @@ def read_saved(path: Path) -> Saved:
 
 
 def _saved(path: Path, whole: Mapping[str, Any]) -> Saved:
+    if not whole["cells"]:
+        raise ValueError("no cells")
     return Saved(
         path=path,
         begun=float(whole["begun"]),

@@ -77,6 +77,22 @@ def described_notes(cells: Iterable[Cell]) -> list[str]:
     return list(found)
 
 
+def disturbance_note(cells: Sequence[Cell]) -> list[str]:
+    """How many trials something else on the machine disturbed."""
+    counts: dict[str, tuple[int, int]] = {}
+    for one in cells:
+        disturbed, ran = counts.get(one.label, (0, 0))
+        counts[one.label] = (disturbed + one.disturbed, ran + one.ran)
+    texts = [f"{label} {count} of {ran}" for label, (count, ran) in counts.items() if count]
+    if not texts:
+        return []
+    note = (
+        f"Disturbed trials: {', '.join(texts)}. They count: those of a round were run in the same "
+        "minutes, so ratios bear it; latency, throughput and cost are those of a busy machine."
+    )
+    return [note]
+
+
 def _by_case(cells: Iterable[Cell]) -> list[list[Cell]]:
     groups: dict[tuple[str, str], list[Cell]] = {}
     for one in cells:
