@@ -14,6 +14,7 @@ from perfrun.containment import parse_containment
 from perfrun.errors import UsageError
 from perfrun.flags import PERFZERO, PYTHON_VARIABLE, expanded, parser, unknown_flag
 from perfrun.plan import RunPlan
+from perfrun.profiles import parse_profiler_windows, parse_profiles
 from perfrun.redaction import redact
 from perfrun.repetition import parse_repetition
 from perfrun.store.address import parse_address
@@ -61,7 +62,8 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         system_name=given["system_name"] or None,
         constructor_args=plan.parse_constructor_args(given["perfzero_constructor_args"]),
         class_type=given["benchmark_class_type"] or None,
-        profiler_windows=plan.parse_profiler_windows(given["profiler_enabled_time"]),
+        profiler_windows=parse_profiler_windows(given["profiler_enabled_time"]),
+        profiles=parse_profiles(given["profile"]),
         upload_methods=plan.parse_upload_methods(given["result_upload_methods"]),
         debug=given["debug"],
         env=parse_variables(given["env"]),

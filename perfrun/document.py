@@ -106,6 +106,7 @@ class Order:
     position: int = 1  # in the run, from 1
     round: int = 1  # from 1
     rerun_of: int | None = None  # id of the disturbed trial that this one stands in for
+    profile: str | None = None  # kind of profiler it ran under: then its figures do not count
 
 
 @dataclass(frozen=True, kw_only=True)

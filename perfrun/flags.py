@@ -203,6 +203,12 @@ def _add_own(group: argparse._ArgumentGroup) -> None:
         "the workspace, if there is one)",
     )
     group.add_argument(
+        "--profile",
+        metavar="KIND,...",
+        help="profile each method in one more trial a kind: cprofile, torch, tensorflow, memory, "
+        "sampling",
+    )
+    group.add_argument(
         "--flagfile", metavar="FILE", help="read flags from a file, one a line (absl's format)"
     )
 
@@ -211,7 +217,7 @@ def expanded(word: str) -> str:
     """Complete a prefix that only one of PerfZero's flags has."""
     name, equals, value = word.partition("=")
     own = ("--python", "--timeout", "--format", "--quiet", "--fail_on_bounds", "--allow_empty")
-    if not name.startswith("--") or name in (*own, "--resume", "--version", "--help"):
+    if not name.startswith("--") or name in (*own, "--resume", "--profile", "--version", "--help"):
         return word
     fits = [f"--{flag}" for flag, *_ in PERFZERO if f"--{flag}".startswith(name)]
     return f"{fits[0]}{equals}{value}" if len(fits) == 1 and len(name) > 2 else word

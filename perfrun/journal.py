@@ -62,6 +62,8 @@ def fingerprint(plan: RunPlan) -> str:
         "benchmark_flags": plan.benchmark_flags,
         "profiler_windows": [[w.begin_s, w.end_s] for w in plan.profiler_windows],
     }
+    if plan.profiles:  # only then: runs of before there were any can still go on
+        asked["profiles"] = plan.profiles
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 

@@ -73,6 +73,8 @@ class PairResult:
 
 def side_plan(plan: RunPlan, name: Name, workspace: Path, max_pairs: int) -> RunPlan:
     """Make a plan one side of pairs: a workspace of its own, its name as label, a trial a pair."""
+    if plan.profiles:
+        raise UsageError("--profile: pairs are not profiled; profile each side by a run of its own")
     label = f"{plan.execution_label}/{name}" if plan.execution_label else name
     return replace(
         plan,
@@ -172,6 +174,8 @@ class SideScreen:
         self._name, self._screen = name, screen
         self.prepare, self.note = screen.prepare, screen.note
         self.stdout, self.stderr = screen.stdout, screen.stderr
+        self.profile_started = screen.profile_started
+        self.profile_finished = screen.profile_finished
 
     def trial_started(self, number: int, total: int | None, method: str, trial_id: int) -> None:
         del total  # nobody knows: pairs end when they have decided

@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from perfrun.containment import Containment
 from perfrun.errors import UsageError
+from perfrun.profiles import ProfilerWindow
 from perfrun.redaction import redact
 from perfrun.repetition import Repetition
 
@@ -64,14 +65,6 @@ class MethodSelector:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfilerWindow:
-    """Seconds after the method's start between which the framework's profiler records."""
-
-    begin_s: int
-    end_s: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class RunPlan:
     """Everything one `perfrun` call is to do. Made by `perfrun.cli`, changed by nobody."""
 
@@ -92,6 +85,7 @@ class RunPlan:
     constructor_args: Mapping[str, Any] = field(default_factory=dict)
     class_type: str | None = None
     profiler_windows: tuple[ProfilerWindow, ...] = ()
+    profiles: tuple[str, ...] = ()  # kinds; one more trial of each method for each
     upload_methods: tuple[str, ...] = ()
     debug: bool = False
     env: tuple[tuple[str, str], ...] = ()  # variables that the workers get besides the inherited
@@ -272,21 +266,6 @@ def _check_regex(pattern: str, text: str) -> None:
     except re.error as error:
         wrong = f"{pattern!r} is not a regular expression: {error}"
         raise UsageError(f"--benchmark_methods: {text!r}: {wrong}") from None
-
-
-def parse_profiler_windows(text: str | None) -> tuple[ProfilerWindow, ...]:
-    """Parse `begin:end,begin2:end2` (whole seconds, increasing); `:end` may be left out."""
-    windows: list[ProfilerWindow] = []
-    for item in split_items(text):
-        begin, _, end = item.partition(":")
-        if not begin.isdigit() or (end and not end.isdigit()):
-            raise UsageError(f"--profiler_enabled_time: {item!r} is not begin:end in whole seconds")
-        # PerfZero's "until the method ends" is a year.
-        window = ProfilerWindow(begin_s=int(begin), end_s=int(end) if end else 365 * 24 * 3600)
-        if window.end_s <= window.begin_s or (windows and window.begin_s <= windows[-1].end_s):
-            raise UsageError(f"--profiler_enabled_time: {text!r}: must increase and not overlap")
-        windows.append(window)
-    return tuple(windows)
 
 
 def parse_constructor_args(text: str | None) -> dict[str, Any]:

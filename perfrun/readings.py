@@ -50,6 +50,8 @@ def reading_of(path: Path, document: Mapping[str, Any]) -> Reading:
     """Take from a summary what comparing needs."""
     result, info = document["benchmark_result"], document["benchmark_info"]
     own = document.get("perfrun") or {}
+    if (own.get("order") or {}).get("profile"):
+        raise ValueError("is of a trial under a profiler: its figures do not count")
     status = (own.get("outcome") or {}).get("status")
     ran = status in ("passed", "out_of_bounds") if status else not info["has_exception"]
     values = _values(document) if ran else {}

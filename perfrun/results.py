@@ -18,6 +18,7 @@ class RunResult:
     interrupted: bool
     methods: tuple[MethodEstimate, ...] = ()
     seed: int | None = None  # of the order; None when there was one round in the order given
+    profiles: tuple[TrialResult, ...] = ()  # of the trials under a profiler, which do not count
 
 
 def estimates(
@@ -55,4 +56,13 @@ def run_document(result: RunResult) -> dict[str, Any]:
         "methods": [asdict(method) for method in result.methods],
         "seed": result.seed,
         "interrupted": result.interrupted,
+        "profiles": [
+            {
+                "name": profile.name,
+                "kind": profile.document["perfrun"]["order"]["profile"],
+                "status": profile.status.value,
+                "summary": profile.summary,
+            }
+            for profile in result.profiles
+        ],
     }

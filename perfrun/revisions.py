@@ -39,8 +39,8 @@ def parse_plan(words: Sequence[str], ends: Ends) -> RunPlan:
             "perfrun bisect: pairs are run until it is decided; --max_pairs and --time_budget are "
             "the limits, not --benchmark_num_trials or --precision"
         )
-    if plan.repetition.max_reruns or plan.execution_id:
-        raise UsageError("perfrun bisect: takes neither --max_reruns nor --execution_id")
+    if plan.repetition.max_reruns or plan.execution_id or plan.profiles:
+        raise UsageError("perfrun bisect: takes no --max_reruns, --execution_id or --profile")
     if ends.good:
         _searched(plan, ends.repo)  # raises
     return plan

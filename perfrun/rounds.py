@@ -49,6 +49,12 @@ class Screen(Protocol):
     def trial_finished(self, result: TrialResult) -> None:
         """A trial has ended, and its summary is on disk."""
 
+    def profile_started(self, method: str, kind: str) -> None:
+        """An extra trial under a profiler begins."""
+
+    def profile_finished(self, result: TrialResult) -> None:
+        """An extra trial under a profiler has ended."""
+
 
 class Rounds:
     """The loop over trials and methods."""
@@ -69,6 +75,7 @@ class Rounds:
         self._journal, self._screen, self._recorder = journal, screen, recorder
         self._past = past
         self._results: dict[Key, TrialResult] = {}
+        self._profiles: tuple[TrialResult, ...] = ()
         self._schedule = Schedule(
             tuple(self._methods), facts.plan.num_trials, facts.plan.repetition, seed
         )
@@ -98,7 +105,7 @@ class Rounds:
         while ended and (steps := self._schedule.next_round(self._time_left_s())):
             self._journal.planned(steps)
             ended = self._round(steps)
-        return self.finish(ended=ended)
+        return self.finish(ended=ended and self._profile())
 
     def run_one(self, method: str, number: int) -> TrialResult | None:
         """Run one trial, for who has a schedule of his own; None when the run is interrupted.
@@ -117,6 +124,16 @@ class Rounds:
         if ended:
             self._journal.end()
         return result
+
+    def _profile(self) -> bool:
+        """Run what `--profile` asks for; False when the run was interrupted."""
+        if not self._facts.plan.profiles:
+            return True
+        from perfrun.profiling import run_profiles
+
+        done = run_profiles(self._facts, self._methods, self._results, self._around, self._screen)
+        self._results, self._profiles = dict(done.results), done.profiles
+        return done.ended
 
     def _round(self, steps: Sequence[Step]) -> bool:
         """Run the trials of one round; False when the run was interrupted."""
@@ -159,6 +176,7 @@ class Rounds:
             interrupted=interrupted,
             methods=self._estimates(trials, reasons),
             seed=self._schedule.seed,
+            profiles=self._profiles,
         )
 
     def _estimates(

@@ -92,6 +92,12 @@ class _Screen:
     def trial_finished(self, result: TrialResult) -> None:
         pass
 
+    def profile_started(self, method: str, kind: str) -> None:
+        pass
+
+    def profile_finished(self, result: TrialResult) -> None:
+        pass
+
 
 def _run(words: Sequence[str], names: Sequence[str], screen: _Screen) -> Documents:
     """Run workloads as a user would, and read their summaries from disk."""

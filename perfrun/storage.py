@@ -15,6 +15,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+SUMMARY = "perfzero_summary.json"
+# Another name: who reads all summaries of a folder must not take a profile for a result.
+PROFILE_SUMMARY = "profile_summary.json"
 RESERVED_BYTES = 1024 * 1024
 _TRIAL_BYTES = 512 * 1024  # what perfrun itself writes for a trial takes less
 
@@ -88,11 +91,11 @@ class Storage:
             return ResultFolder(path, rescued=parent == self._rescue)
         raise failure
 
-    def write_summary(self, folder: ResultFolder, text: str) -> Path:
-        """Write `perfzero_summary.json` where it can be written, and return where that was."""
+    def write_summary(self, folder: ResultFolder, text: str, name: str = SUMMARY) -> Path:
+        """Write the summary where it can be written, and return where that was."""
         places = (folder.path, folder.path, self._rescue / folder.path.name)
         for place in places:
-            path = place / "perfzero_summary.json"
+            path = place / name
             try:
                 place.mkdir(parents=True, exist_ok=True)  # the benchmark may have removed it
                 write_whole(path, text)

@@ -48,6 +48,7 @@ class TrialFacts:
     module_sha256: str | None = None
     notes: tuple[str, ...] = ()
     order: Order = field(default_factory=Order)
+    profiles: tuple[Mapping[str, Any], ...] = ()  # recorded in this trial
     container: Mapping[str, Any] | None = None  # of this trial; see RunFacts
     quality: Quality | None = None  # None when nothing was watched
 
@@ -181,6 +182,7 @@ def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "module_file": trial.module_file,
         "module_sha256": trial.module_sha256,
         "frameworks": [dict(framework) for framework in trial.frameworks],
+        "profiles": [dict(profile) for profile in trial.profiles],
         "notes": list(trial.notes),
         "quality": asdict(trial.quality) if trial.quality else None,
         "git": [dict(checkout) for checkout in run.checkouts],

@@ -23,7 +23,7 @@ from perfrun.plan import RunPlan
 from perfrun.probes.disturbance import machine_state
 from perfrun.probes.watch import Watch, Watched
 from perfrun.quality import judge_quality
-from perfrun.storage import ResultFolder, Storage
+from perfrun.storage import PROFILE_SUMMARY, SUMMARY, ResultFolder, Storage
 from perfrun.summary import RunFacts, TrialFacts, build_summary
 from perfrun.worker.procfs import memory_marks
 
@@ -38,6 +38,13 @@ class TrialSpec:
     trial_id: int
     folder: ResultFolder  # its name is the execution id
     order: Order = field(default_factory=Order)
+
+    @property
+    def execution_id(self) -> str:
+        """The name of its folder; a profile trial's lies in that of a trial that counts."""
+        if self.order.profile is None:
+            return self.folder.path.name
+        return f"{self.folder.path.parent.parent.name}/profiles/{self.folder.path.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,8 +196,12 @@ def _order(plan: RunPlan, spec: TrialSpec, paths: Paths) -> dict[str, Any]:
         "constructor": {**constructor, **plan.constructor_args},
         "first_paths": paths.first,
         "last_paths": paths.last,
-        "profiler_windows": [[w.begin_s, w.end_s] for w in plan.profiler_windows],
+        # Two profilers would record each other.
+        "profiler_windows": []
+        if spec.order.profile
+        else [[w.begin_s, w.end_s] for w in plan.profiler_windows],
         "benchmark_flags": plan.benchmark_flags,
+        "profile": spec.order.profile,
         "debug": plan.debug,
     }
 
@@ -206,7 +217,7 @@ def _facts(
     return TrialFacts(
         name=spec.method.text,
         trial_id=spec.trial_id,
-        execution_id=spec.folder.path.name,
+        execution_id=spec.execution_id,
         timestamp=record.get("timestamp", time.time()),
         outcome=outcome,
         measured=measured,
@@ -218,6 +229,7 @@ def _facts(
         frameworks=tuple(record.get("frameworks", ())),
         module_file=record.get("module_file"),
         module_sha256=_sha256(record.get("module_file")),
+        profiles=tuple(record.get("profiles", ())),
         notes=notes,
         order=spec.order,
     )
@@ -233,7 +245,8 @@ def _sha256(path: str | None) -> str | None:
 
 def _write(run: RunFacts, spec: TrialSpec, facts: TrialFacts, storage: Storage) -> TrialResult:
     document = build_summary(run, facts)
-    path = storage.write_summary(spec.folder, to_json(document))
+    name = PROFILE_SUMMARY if spec.order.profile else SUMMARY
+    path = storage.write_summary(spec.folder, to_json(document), name)
     return TrialResult(
         name=spec.method.text,
         trial_id=spec.trial_id,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from perfrun.document import Status, TrialResult
 from perfrun.estimates import MethodEstimate
+from perfrun.reports.profiles import profile_lines
 from perfrun.reports.statistics import statistics_lines
 from perfrun.reports.table import (
     HEADINGS,
@@ -101,6 +102,15 @@ class Terminal:
         doubts = quality_line(result)
         if doubts:
             self._line(f"  {doubts}", self._stream)
+
+    def profile_started(self, method: str, kind: str) -> None:
+        """Say which profile trial begins."""
+        self._line(f"profile {kind} of {method} ...", self._stream)
+
+    def profile_finished(self, result: TrialResult) -> None:
+        """Say what was recorded, where it is, and what took most."""
+        for line in profile_lines(result):
+            self._line(line, self._stream)
 
     def results(self, results: Sequence[TrialResult]) -> None:
         """Print the table of the run."""

@@ -77,6 +77,8 @@ def extract(document: Any) -> Record:
     result, own = section(document, "benchmark_result"), section(document, "perfrun")
     info = section(document, "benchmark_info")
     _refuse_newer(own)
+    if section(own, "order").get("profile"):
+        raise BadSummary("is of a trial under a profiler: its figures do not count")
     name, execution_id = text(result.get("name")), text(document.get("execution_id"))
     timestamp = document.get("execution_timestamp")
     if not name or not execution_id:

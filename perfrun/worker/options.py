@@ -9,6 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 from perfrun.worker.files import SERIES_VARIABLE
 from perfrun.worker.measurement import Measurement
 from perfrun.worker.measuring import Measuring
+from perfrun.worker.recording import observer
 from perfrun.worker.stopping import Limits
 from perfrun.worker.synchronise import Given
 
@@ -60,7 +61,7 @@ def measuring(
         "items_per_step": 1 if items_per_step is None else items_per_step,
         "item": what,
     }
-    return Measuring(
+    chosen: Dict[str, Any] = dict(  # noqa: C408 - the keywords of a call
         name=own,
         limits=Limits(
             precision=precision,
@@ -79,6 +80,12 @@ def measuring(
         devices=devices,
         report=make_report,
     )
+    watching = observer()
+    if watching is None:
+        return Measuring(**chosen)
+    from perfrun.worker.profiled import ProfiledMeasuring  # only in a profile trial
+
+    return ProfiledMeasuring(watching, **chosen)
 
 
 def check_step(step: Any) -> None:

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
-from typing import Any, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
+
+FRAMEWORKS = ("tensorflow", "torch")
 
 
 class WindowedProfiler:
-    """Starts and stops TensorFlow's profiler from a thread, at seconds after the method's start.
+    """Starts and stops the framework's profiler from a thread, at seconds after the method's start.
 
-    Source: `tf.profiler.experimental`. A profiler that cannot be started is a note, not a failure.
+    `framework` is the one that the benchmark is about, where several are loaded. A profiler that
+    cannot be started is a note, not a failure.
     """
 
-    def __init__(self, windows: Sequence[Sequence[float]], folder: str) -> None:
+    def __init__(
+        self, windows: Sequence[Sequence[float]], folder: str, framework: Optional[str] = None
+    ) -> None:
         self._windows = windows
         self._folder = folder
+        self._framework = framework
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._record, daemon=True)
+        self._recorder: Any = None
+        self._open: Optional[Dict[str, Any]] = None  # the window that is being recorded
+        self._recorded: List[Dict[str, Any]] = []
+        self._method_began_s = 0.0
         self.notes: List[str] = []
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is something to be said of a profile."""
+        return bool(self._recorded)
 
     def start(self) -> None:
         """Begin to count the seconds."""
@@ -27,19 +43,42 @@ class WindowedProfiler:
             self._thread.start()
 
     def stop(self) -> None:
-        """End a window that is still open, and forget those to come."""
+        """End a window that is still open, and forget those to come. In the main thread."""
         if self._windows:
             self._stopped.set()
             self._thread.join()
+            self._end_window()  # where the main thread had to do it, and had no time for it
+
+    def facts(self) -> Dict[str, Any]:
+        """What the summary says; paths are relative to the trial's folder.
+
+        Nothing is read of the files: their reading would count as the benchmark's memory.
+        """
+        from perfrun.worker.recording import files_below
+
+        base = os.path.basename(self._folder)
+        return {
+            "kind": self._kind(),
+            "tool": self._recorder.tool,
+            "version": self._recorder.version,
+            "scope": self._recorder.scope,
+            "windows": self._recorded,
+            "top": [],
+            "files": [
+                {**one, "path": "%s/%s" % (base, one["path"])} for one in files_below(self._folder)
+            ],
+            "notes": [],
+            "error": None,
+        }
 
     def _record(self) -> None:
-        method_began = time.monotonic()  # starting a profiler takes seconds: count from here
+        self._method_began_s = time.monotonic()  # starting a profiler takes seconds: from here
         for begin, end in self._windows:
-            if self._stopped_by(method_began + begin):
+            if self._stopped_by(self._method_began_s + begin) or not self._find_recorder():
                 return
-            profiler = self._start_one()
-            stopped = self._stopped_by(method_began + end)
-            self._stop_one(profiler)
+            self._in_its_thread(self._begin_window)
+            stopped = self._stopped_by(self._method_began_s + end)
+            self._in_its_thread(self._end_window)
             if stopped:
                 return
 
@@ -48,23 +87,66 @@ class WindowedProfiler:
         wait_s = max(0.0, moment - time.monotonic())
         return self._stopped.wait(min(wait_s, threading.TIMEOUT_MAX))
 
-    def _start_one(self) -> Any:
-        tensorflow = sys.modules.get("tensorflow")
-        if tensorflow is None:
-            self.notes.append("--profiler_enabled_time: TensorFlow was not loaded; no profile")
-            return None
+    def _in_its_thread(self, function: Any) -> None:
+        """TensorFlow's profiler looks at all threads, PyTorch's at the one that starts it."""
+        if self._kind() != "torch":
+            function()
+            return
+        from perfrun.worker.mainthread import MainThreadCall
+
+        MainThreadCall(function).run(self._stopped)
+
+    def _kind(self) -> Optional[str]:
+        """The framework whose profiler is used: the benchmark's own, else the first loaded."""
+        named = [self._framework] if self._framework in FRAMEWORKS else []
+        for name in (*named, *FRAMEWORKS):
+            if name in sys.modules:
+                return name
+        return None
+
+    def _find_recorder(self) -> bool:
+        if self._recorder is not None:
+            return True
+        kind = self._kind()
+        if kind is None:
+            self.notes.append(
+                "--profiler_enabled_time: neither TensorFlow nor PyTorch was loaded; no profile"
+            )
+            return False
         try:
-            profiler = tensorflow.profiler.experimental
-            profiler.start(self._folder)
-            return profiler
+            self._recorder = _recorder(kind, self._folder)
         except Exception as error:  # noqa: BLE001
             self.notes.append("the profiler did not start: %s" % error)
-            return None
+            return False
+        return True
 
-    def _stop_one(self, profiler: Any) -> None:
-        if profiler is None:
-            return
+    def _begin_window(self) -> None:
         try:
-            profiler.stop()
+            self._recorder.start()
+        except Exception as error:  # noqa: BLE001
+            self.notes.append("the profiler did not start: %s" % error)
+            return
+        begin_s = time.monotonic() - self._method_began_s
+        self._open = {"part": "method", "series": None, "steps": None, "begin_s": begin_s}
+
+    def _end_window(self) -> None:
+        window, self._open = self._open, None
+        if window is None:
+            return
+        window["end_s"] = time.monotonic() - self._method_began_s
+        try:
+            self._recorder.stop(True)
         except Exception as error:  # noqa: BLE001
             self.notes.append("the profiler did not stop: %s" % error)
+            return
+        self._recorded.append(window)
+
+
+def _recorder(kind: str, folder: str) -> Any:
+    if kind == "torch":
+        from perfrun.worker.record_torch import TorchRecorder
+
+        return TorchRecorder(folder)
+    from perfrun.worker.record_tensorflow import TensorflowRecorder
+
+    return TensorflowRecorder(folder, apart=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib
 import logging
@@ -11,7 +12,6 @@ import sys
 import time
 import traceback
 import types
-from contextlib import contextmanager
 from typing import Any, Dict, Iterator
 
 from perfrun.worker import procfs
@@ -20,6 +20,7 @@ from perfrun.worker.author import PREFIX_VARIABLE
 from perfrun.worker.files import SERIES_VARIABLE, STACK, OutcomeFile
 from perfrun.worker.frameworks import loaded_frameworks, main_framework
 from perfrun.worker.profiler import WindowedProfiler
+from perfrun.worker.recording import UnavailableError
 from perfrun.worker.reports import ReportKeeper
 from perfrun.worker.resolution import check_loaded, check_module
 
@@ -46,12 +47,13 @@ class Trial:
             "framework": None,
             "frameworks": [],
             "unsaved_reports": [],
+            "profiles": [],
             "notes": [],
         }
         self.file = OutcomeFile(order["private_dir"])
         self.keeper = ReportKeeper(os.path.join(order["output_dir"], "proto_"))
 
-    @contextmanager
+    @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Time one phase: seconds of wall clock and of CPU (all threads).
 
@@ -71,6 +73,7 @@ class Trial:
     def run(self) -> None:
         """Go through the phases; whatever the benchmark raises goes through."""
         method = self.order["method"]
+        profile = self._profile()
         with self.phase("import"):
             module = importlib.import_module(method["module"])
         self._note_module(module)
@@ -83,19 +86,30 @@ class Trial:
         os.environ[SERIES_VARIABLE] = self.order["private_dir"]
         self.keeper.watch(type(instance))
         self._before_method()
-        profiler = WindowedProfiler(
-            self.order["profiler_windows"], os.path.join(self.order["output_dir"], "profiler_data")
+        windows = WindowedProfiler(
+            self.order["profiler_windows"],
+            os.path.join(self.order["output_dir"], "profiler_data"),
+            (self.outcome["framework"] or {}).get("name"),
         )
-        profiler.start()
+        windows.start()
         self.outcome["resources"]["before"] = procfs.own_counts()
         try:
-            with self.phase("method"):
+            with profile, self.phase("method"):
                 returned = bound()
             refuse_unrun(returned)
         finally:
             self.outcome["resources"]["after"] = procfs.own_counts()
-            profiler.stop()
-            self.outcome["notes"] += profiler.notes
+            windows.stop()
+            self.outcome["notes"] += windows.notes
+            self.outcome["profiles"] += [one.facts() for one in (windows, profile) if one.is_used]
+
+    def _profile(self) -> Any:
+        """The profiler of a profile trial; one that does nothing in every other trial."""
+        if not self.order.get("profile"):
+            return NoProfile()
+        from perfrun.worker.profiling import Profile
+
+        return Profile(self.order["profile"], self.order["output_dir"])
 
     def _note_module(self, module: Any) -> None:
         path = getattr(module, "__file__", None)
@@ -120,6 +134,16 @@ class Trial:
         self.outcome["memory"]["end"] = procfs.memory_marks()
         self.outcome["allocators"] = allocator_peaks()
         self.file.finish(self.outcome)
+
+
+class NoProfile(contextlib.ExitStack):
+    """Stands for the profiler of a trial that has none."""
+
+    is_used = False
+
+    def facts(self) -> Dict[str, Any]:
+        """There are none."""
+        return {}
 
 
 def refuse_unrun(returned: Any) -> None:
@@ -174,7 +198,10 @@ def _outcome_of(trial: Trial) -> int:
         return code & 0xFF
     except BaseException as error:  # noqa: BLE001 - a benchmark may raise anything
         text = traceback.format_exc()
-        logging.getLogger().error("the benchmark failed\n%s", text)
+        if isinstance(error, UnavailableError):
+            logging.getLogger().error("%s", error)
+        else:
+            logging.getLogger().error("the benchmark failed\n%s", text)
         trial.outcome["error"] = {
             "kind": "exception",
             "type": type(error).__name__,

@@ -11,7 +11,8 @@ import pytest
 
 from perfrun.containment import Containment
 from perfrun.journal import Journal, complete, fingerprint, unfinished
-from perfrun.plan import DataSpec, ProfilerWindow, RepoSpec, RunPlan, parse_selectors
+from perfrun.plan import DataSpec, RepoSpec, RunPlan, parse_selectors
+from perfrun.profiles import ProfilerWindow
 from perfrun.repetition import Repetition
 from perfrun.schedule import Step
 
@@ -37,6 +38,7 @@ CHANGES: dict[str, Any] = {
     "env": (("OMP_NUM_THREADS", "1"),),
     "class_type": "tf_benchmark",
     "profiler_windows": (ProfilerWindow(begin_s=1, end_s=2),),
+    "profiles": ("cprofile",),
     "python": "/usr/bin/python3.12",
     "container": Containment(image="perfrun/torch"),
     "benchmark_flags": ("--batch=8",),

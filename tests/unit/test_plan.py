@@ -13,11 +13,9 @@ from perfrun.errors import UsageError
 from perfrun.plan import (
     DataSpec,
     MethodSelector,
-    ProfilerWindow,
     RepoSpec,
     parse_constructor_args,
     parse_data,
-    parse_profiler_windows,
     parse_python_path,
     parse_repos,
     parse_selector,
@@ -25,6 +23,7 @@ from perfrun.plan import (
     parse_upload_methods,
     split_items,
 )
+from perfrun.profiles import ProfilerWindow, parse_profiler_windows, parse_profiles
 
 FULL = "0123456789abcdef0123456789abcdef01234567"
 
@@ -395,3 +394,14 @@ def test_python_path_stays_in_the_workspace() -> None:
 def test_splitting_keeps_what_is_not_blank_in_order(items: list[str]) -> None:
     expected = [item.strip() for item in items if item.strip()]
     assert split_items(",".join(items)) == expected
+
+
+def test_kinds_of_profile_keep_their_order_and_count_once() -> None:
+    assert parse_profiles(" torch,cprofile,,torch ") == ("torch", "cprofile")
+    assert parse_profiles(None) == parse_profiles("") == ()
+
+
+def test_an_unknown_kind_of_profile_is_one_line_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean cprofile") as error:
+        parse_profiles("cprofiler")
+    assert "tensorflow" in one_line(error)
