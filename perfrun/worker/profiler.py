@@ -38,9 +38,20 @@ class WindowedProfiler:
         return bool(self._recorded)
 
     def start(self) -> None:
-        """Begin to count the seconds."""
-        if self._windows:
-            self._thread.start()
+        """Begin to count the seconds. To be called in the main thread, just before the method."""
+        if not self._windows:
+            return
+        if self._kind() == "torch" and self._find_recorder():
+            self._wake()
+        self._thread.start()
+
+    def _wake(self) -> None:
+        """Let PyTorch's profiler set itself up: the first start takes seconds of the method's."""
+        try:
+            self._recorder.start()
+            self._recorder.stop(False)
+        except Exception as error:  # noqa: BLE001 - it is tried again at the first window
+            self.notes.append("the profiler did not start: %s" % error)
 
     def stop(self) -> None:
         """End a window that is still open, and forget those to come. In the main thread."""

@@ -140,8 +140,9 @@ class ThreadRecorder(Recorder):
             now = time.perf_counter()
             names = {thread.ident: thread.name for thread in threading.enumerate()}
             for ident, frame in sys._current_frames().items():
-                if ident != threading.get_ident():
-                    key = (names.get(ident, "thread %d" % ident), _stack(frame))
+                stack = _stack(frame)
+                if ident != threading.get_ident() and stack:
+                    key = (names.get(ident, "thread %d" % ident), stack)
                     self._stacks[key] = self._stacks.get(key, 0.0) + now - before
             before = now
 
@@ -153,7 +154,10 @@ def _stack(frame: Optional[FrameType]) -> Tuple[Frame, ...]:
         # The line of the `def`: a function is one row, wherever in it a look found it.
         frames.append((code.co_name, "%s:%d" % (code.co_filename, code.co_firstlineno)))
         frame = frame.f_back
-    return tuple(reversed(frames))
+    found = tuple(reversed(frames))
+    # A look at a thread that is just ending the recording is time of what it did before.
+    own = [at for at, (_, where) in enumerate(found) if where.rpartition(":")[0] == __file__]
+    return found[: own[0]] if own else found
 
 
 class SpyRecorder(Recorder):
@@ -174,7 +178,7 @@ class SpyRecorder(Recorder):
     def start(self) -> None:
         log = os.path.join(self.folder, "py-spy.log")
         words = ["record", "--pid", str(os.getpid()), "--rate", str(_SPY_RATE_HZ)]
-        words += ["--format", "speedscope", "--output", self._file]
+        words += ["--format", "speedscope", "--function", "--output", self._file]
         with open(log, "wb") as file:
             self._process = subprocess.Popen([self._program, *words], stdout=file, stderr=file)
         _may_be_read_by(self._process.pid)

@@ -21,6 +21,7 @@ GCP = {
     "tpu_parameters",
 }
 OWN = (
+    "profile",
     "python",
     "timeout",
     "format",
