@@ -183,6 +183,8 @@ def _plans(
             flags = [*model, f"--batch_size={size}", *after, *own_after]
             try:
                 plan = parse([*words, *own_words, "--", *flags])
+                if plan.profiles:
+                    raise UsageError("--profile: frameworks compared are not profiled; use a run")
                 _refuse(plan, phases)
             except UsageError as error:
                 raise UsageError(f"{one.label}: {error}") from None

@@ -8,7 +8,6 @@ import pstats
 import sqlite3
 import tracemalloc
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -246,10 +245,10 @@ class Cases(Benchmark):
 
 
 @pytest.fixture(scope="module")
-def torch_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def torch_world(tmp_path_factory: pytest.TempPathFactory) -> World:
     made = World(tmp_path_factory.mktemp("torch"))
     made.write(TORCH)
-    yield made
+    return made
 
 
 def traced(path: Path) -> Counter[str]:
