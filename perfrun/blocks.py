@@ -65,14 +65,17 @@ class Blocks:
         time_s: float | None,
         seed: int,
         is_figure: Callable[[Reading], bool] | None = None,
+        taken_over_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """With `is_figure`, a side that has had none so often leaves its case and the others go on.
 
         `most` blocks of each case; no block is begun that would end after `time_s`, but the first.
+        `taken_over_s`: what those trials took that were run before and taken over so far.
         """
         self._cases = {name: _Case(dict(sides)) for name, sides in cases.items()}
         self._asked, self._most, self._time_s = asked, most, time_s
         self._seed, self._is_figure = seed, is_figure
+        self._taken_over_s = taken_over_s
         self._begun_s = time.monotonic()
 
     def run(self) -> BlocksResult:
@@ -98,14 +101,14 @@ class Blocks:
             return True
         order = list(case.sides)
         random.Random(f"{self._seed}/{number}/{name}").shuffle(order)  # noqa: S311
-        begun_s = time.monotonic()
+        begun_s = self._elapsed_s()
         readings: dict[str, Reading] = {}
         for side in order:
             result = case.sides[side](number)
             if result is None:
                 return False
             readings[side] = reading_of(Path(result.summary), result.document)
-        case.cost_s = time.monotonic() - begun_s
+        case.cost_s = self._elapsed_s() - begun_s
         case.blocks.append(Block(number=number, order=tuple(order), readings=readings))
         case.stopped_by = self._asked(name, case.blocks) or self._without_the_lost(case)
         return True
@@ -114,7 +117,11 @@ class Blocks:
         """The first block of a case is run whatever the time."""
         if self._time_s is None or not case.blocks:
             return False
-        return time.monotonic() - self._begun_s + case.cost_s > self._time_s
+        return self._elapsed_s() + case.cost_s > self._time_s
+
+    def _elapsed_s(self) -> float:
+        """Before a run was resumed, too."""
+        return time.monotonic() - self._begun_s + self._taken_over_s()
 
     def _without_the_lost(self, case: _Case) -> Reason | None:
         """Leave out sides that have no figure again and again; over when none is left."""

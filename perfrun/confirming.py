@@ -4,20 +4,20 @@ reconstructed on this machine and run against each other in pairs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from perfrun.budget import Budget
 from perfrun.cli import parse
 from perfrun.differences import differences
 from perfrun.errors import Interrupted, PerfrunError, UsageError
-from perfrun.pairing import Limits, Name, PairResult, run_pairs, side_plan
+from perfrun.pairing import Limits, Name, NotTogether, PairResult, run_pairs, side_plan
 from perfrun.pairverdicts import comparisons, decider
 from perfrun.plan import RunPlan
 from perfrun.readings import Reading, read_summary
 from perfrun.reconstruction import rebuilt
-from perfrun.repetition import parse_duration
 from perfrun.rounds import Screen
 
 Status = Literal["candidate", "confirmed", "not_reproduced"]
@@ -26,7 +26,7 @@ _NOT_TELLING = ("flag", "perfrun")
 
 
 INTERRUPTED = "interrupted"
-DEFAULT_PAIRS, FEWEST_PAIRS = 30, 8  # with fewer nothing can be decided
+Known = tuple[str, Path, Path]  # method, summaries: whose pairs have been run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,31 +54,35 @@ class Confirmation:
     not_reconstructed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """How much each change may cost."""
+def confirm(
+    suspect: Suspect,
+    workspace: Path,
+    budget: Budget,
+    screen: Screen,
+    *,
+    resume: bool = False,
+    known: MutableMapping[Known, PairResult] | None = None,
+) -> Confirmation:
+    """Run the A/B. What stands in its way, an interruption too, is the reason of a `candidate`.
 
-    max_pairs: int
-    time_s: float | None = None
-
-
-def parse_budget(max_pairs: str | None, time_budget: str | None) -> Budget:
-    """Parse `--max_pairs` and `--time_budget`. Raises UsageError."""
-    count = max_pairs or str(DEFAULT_PAIRS)
-    if not (count.isascii() and count.isdigit()) or int(count) < FEWEST_PAIRS:
-        raise UsageError(f"--max_pairs={count}: must be a whole number, {FEWEST_PAIRS} or more")
-    return Budget(max_pairs=int(count), time_s=parse_duration(time_budget, "--time_budget"))
-
-
-def confirm(suspect: Suspect, workspace: Path, budget: Budget, screen: Screen) -> Confirmation:
-    """Run the A/B. What stands in its way, an interruption too, is the reason of a `candidate`."""
+    With `resume`, pairs of this change that an interrupted call has left are gone on with. Pairs
+    in `known` are not run again for another metric, if they decide about that too.
+    """
+    of = (suspect.method, suspect.before, suspect.after)
     try:
         recorded = {"a": read_summary(suspect.before), "b": read_summary(suspect.after)}
     except (OSError, ValueError) as error:
         return Confirmation(status="candidate", reason=f"a summary cannot be read: {error}")
     try:
+        if known is not None and of in known:
+            found = _judged(suspect, recorded, known[of], budget)
+            if found.status != "candidate":
+                return found
         plans = _plans(suspect, recorded, workspace, budget)
-        return _judged(suspect, recorded, _run(suspect, plans, budget, screen), budget)
+        result = _run(suspect, plans, budget, screen, resume=resume)
+        if known is not None:
+            known[of] = result
+        return _judged(suspect, recorded, result, budget)
     except Interrupted:
         return Confirmation(status="candidate", reason=INTERRUPTED)
     except PerfrunError as error:
@@ -113,13 +117,22 @@ def _plans(
 
 
 def _run(
-    suspect: Suspect, plans: Mapping[Name, RunPlan], budget: Budget, screen: Screen
+    suspect: Suspect,
+    plans: Mapping[Name, RunPlan],
+    budget: Budget,
+    screen: Screen,
+    *,
+    resume: bool,
 ) -> PairResult:
     from perfrun.analysis.pairs import Rule
 
     limits = Limits(max_pairs=budget.max_pairs, time_s=budget.time_s)
     rule = Rule(max_pairs=budget.max_pairs)
-    result = run_pairs(plans, screen, decider(rule), limits, metric=suspect.metric)
+    asked = {name: replace(plan, resume=resume) for name, plan in plans.items()}
+    try:
+        result = run_pairs(asked, screen, decider(rule), limits, metric=suspect.metric)
+    except NotTogether:  # one side was left by another call
+        result = run_pairs(plans, screen, decider(rule), limits, metric=suspect.metric)
     if result.interrupted:
         raise Interrupted("interrupted")
     return result

@@ -15,14 +15,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from perfrun.confirming import (
-    INTERRUPTED,
-    Budget,
-    Suspect,
-    confirm,
-    confirmation_row,
-    parse_budget,
-)
+from perfrun.budget import DEFAULT_CHANGES, Budget, parse_budget
+from perfrun.confirmations import LEFT_OUT, confirm_rows
+from perfrun.confirming import INTERRUPTED
 from perfrun.differences import differences
 from perfrun.errors import Interrupted, UsageError
 from perfrun.history import parse_clone
@@ -30,6 +25,7 @@ from perfrun.indexing import Parser, bring_up_to_date, opened
 from perfrun.nights import Night, nights_of
 from perfrun.readings import read_summary
 from perfrun.reports.changes import Row, page
+from perfrun.reports.terminal import Terminal
 
 if TYPE_CHECKING:
     from perfrun.store.query import Series
@@ -70,6 +66,11 @@ def parser() -> Parser:
     )
     made.add_argument("--max_pairs", metavar="N", help="most pairs of each change (default 30)")
     made.add_argument("--time_budget", metavar="SECONDS", help="of each change's pairs (20m, 1h)")
+    made.add_argument(
+        "--max_changes",
+        metavar="N",
+        help=f"confirm so many, worse ones first (default {DEFAULT_CHANGES}; with --since all)",
+    )
     return made
 
 
@@ -107,13 +108,23 @@ def detect_command(argv: Sequence[str]) -> int:
         chosen = watch_series(series, given.method, given.canary, store.address.shown)
     found = find_changes(*chosen, since=since)
     if budget is not None:
-        found = replace(found, rows=_confirmed(found.rows, budget, given))
-    cut_short = any((r.confirmation or {}).get("reason") == INTERRUPTED for r in found.rows)
+        workspace = Path(given.workspace or "workspace").absolute()
+        # Standard output is for the page.
+        screen = Terminal(sys.stderr, sys.stderr, quiet=True)
+        found = replace(found, rows=confirm_rows(found.rows, workspace, budget, screen))
+    reasons = [str((row.confirmation or {}).get("reason")) for row in found.rows]
+    left_out = sum(reason.startswith(LEFT_OUT) for reason in reasons)
+    if left_out:
+        sys.stderr.write(
+            f"perfrun: {left_out} of {len(found.rows)} changes were left out and stay candidates: "
+            "--since=14d looks at the new ones, --max_changes at more\n"
+        )
     if given.format == "json":
         sys.stdout.write(json.dumps(document(found)) + "\n")
     else:
         sys.stdout.write(page(found.series, found.left_out, found.rows))
-    if cut_short:
+    if INTERRUPTED in reasons:
+        sys.stderr.write("perfrun: interrupted; the same command goes on from here\n")
         return Interrupted.exit_code
     return 1 if any(_alarms(row) for row in found.rows) else 0
 
@@ -126,33 +137,12 @@ def _alarms(row: Row) -> bool:
 
 def _budget(given: argparse.Namespace) -> Budget | None:
     if not given.confirm:
-        for flag in ("max_pairs", "time_budget"):
+        for flag in ("max_pairs", "time_budget", "max_changes"):
             if getattr(given, flag):
                 raise UsageError(f"--{flag} is about --confirm")
         return None
-    return parse_budget(given.max_pairs, given.time_budget)
-
-
-def _confirmed(rows: Iterable[Row], budget: Budget, given: argparse.Namespace) -> tuple[Row, ...]:
-    from perfrun.reports.terminal import Terminal
-
-    stream = sys.stderr  # standard output is for the page
-    screen = Terminal(stream, stream, quiet=True)
-    workspace = Path(given.workspace or "workspace").absolute()
-    done: list[Row] = []
-    told = None
-    for row in rows:
-        suspect = Suspect(
-            method=row.method,
-            metric=row.metric,
-            direction=row.direction,
-            before=Path(row.before_summary),
-            after=Path(row.after_summary),
-        )
-        if told is None or told.reason != INTERRUPTED:  # else so are all that follow
-            told = confirm(suspect, workspace, budget, screen)
-        done.append(replace(row, status=told.status, confirmation=confirmation_row(told)))
-    return tuple(done)
+    most = given.max_changes or (None if given.since else str(DEFAULT_CHANGES))
+    return parse_budget(given.max_pairs, given.time_budget, most)
 
 
 def parse_since(text: str | None, today: date) -> date | None:
@@ -258,6 +248,7 @@ def find_changes(
                 environment_differences=_differences(before, after),
                 before_summary=before.point.summary_path,
                 after_summary=after.point.summary_path,
+                evidence=frozenset(n.point.label for n in one.nights[: change.alarm + 1]),
             )
         )
     return Found(series=len(watched), left_out=left_out, rows=tuple(rows))

@@ -31,6 +31,10 @@ Name = Literal["a", "b"]
 SIDES: tuple[Name, Name] = ("a", "b")
 
 
+class NotTogether(UsageError):  # noqa: N818 - it is caught
+    """Two runs that are to be resumed are not the sides of the same pairs."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pair:
     """One trial of each side, run right after another."""
@@ -112,7 +116,7 @@ def run_pairs(
                 sides[name] = prepare(plans[name], shown, interruption, stack, proposed)
                 proposed = sides[name].seed
         if sides["a"].seed != sides["b"].seed:
-            raise UsageError("--resume: a and b were not run together; start anew without it")
+            raise NotTogether("--resume: a and b were not run together; start anew without it")
         if sides["a"].methods != sides["b"].methods:
             raise UsageError(
                 f"a and b have different methods: {', '.join(sides['a'].methods) or 'none'} and "
@@ -132,7 +136,14 @@ def _run(sides: Mapping[Name, Rounds], decided: Decided, limits: Limits, metric:
     def asked(_: str, blocks: Sequence[Block]) -> Reason | None:
         return _verdict([_pair(block) for block in blocks], metric, decided)
 
-    done = Blocks(cases, asked, most=limits.max_pairs, time_s=limits.time_s, seed=seed).run()
+    done = Blocks(
+        cases,
+        asked,
+        most=limits.max_pairs,
+        time_s=limits.time_s,
+        seed=seed,
+        taken_over_s=lambda: sum(side.spent_s for side in sides.values()),
+    ).run()
     for side in sides.values():
         side.finish(ended=not done.interrupted)
     return PairResult(

@@ -107,6 +107,11 @@ class Rounds:
             ended = self._round(steps)
         return self.finish(ended=ended and self._profile())
 
+    @property
+    def spent_s(self) -> float:
+        """What the trials took that were finished before this run was resumed."""
+        return self._spent_s
+
     def run_one(self, method: str, number: int) -> TrialResult | None:
         """Run one trial, for who has a schedule of his own; None when the run is interrupted.
 

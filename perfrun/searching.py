@@ -68,7 +68,7 @@ def search(
             raise UsageError(f"--resume: another perfrun is at the search {log.folder.name}")
         work = _Search(revisions, metric, rule, log, screen, interruption)
         try:
-            found = work.run(None if time_s is None else time.monotonic() + time_s)
+            found = work.run(time_s)
         except Interrupted:
             found = Found(end=None)
         finally:
@@ -103,9 +103,13 @@ class _Search:
         }
         self._failures: Counter[int] = Counter()  # in a row
         self._asked: tuple[int, int] | None = None
+        self._begun_s = 0.0  # the last pair
 
-    def run(self, until_s: float | None) -> Found:
+    def run(self, time_s: float | None) -> Found:
         from perfrun.analysis.bisecting import Ask, Pair, next_move  # numpy
+
+        # What was spent before it was resumed counts.
+        until_s = None if time_s is None else time.monotonic() + time_s - self._log.spent_s
 
         while True:
             pairs = [
@@ -138,6 +142,7 @@ class _Search:
             self._screen.note(f"{move.why}: {names[1]} against {names[0]}")
         done = len(self._log.pairs)
         order = ["a", "b"]
+        self._begun_s = time.monotonic()
         random.Random(f"{self._log.seed}/{done}/{self._log.trials}").shuffle(order)  # noqa: S311
         readings: dict[str, Reading] = {}
         for name in order:
@@ -152,7 +157,8 @@ class _Search:
                 b=move.b,
                 values=(a.values[self._metric], b.values[self._metric]),
                 summaries=(str(a.path), str(b.path)),
-            )
+            ),
+            time.monotonic() - self._begun_s,
         )
         return True
 
@@ -176,7 +182,7 @@ class _Search:
     def _note_failure(self, failure: _Failed) -> None:
         index = failure.revision
         if failure.trials:
-            self._log.failed(failure.trials)
+            self._log.failed(failure.trials, time.monotonic() - self._begun_s)
         self._failures[index] += 1
         is_end = index in (0, len(self._revisions) - 1)
         allowed = _TRIES_OF_ENDS if is_end else TRIES

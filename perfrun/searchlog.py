@@ -41,23 +41,26 @@ class SearchLog:
     pairs: list[Measured] = field(default_factory=list)
     broken: dict[int, str] = field(default_factory=dict)  # revision -> why it does not run
     trials: int = 0  # run, those that failed included
+    spent_s: float = 0.0  # on all of them
 
     @property
     def folder(self) -> Path:
         """Where the search keeps its files."""
         return self.path.parent
 
-    def pair(self, found: Measured) -> None:
+    def pair(self, found: Measured, seconds: float = 0.0) -> None:
         """Both trials of a pair have given a figure."""
         self.pairs.append(found)
         self.trials += 2
+        self.spent_s += seconds
         event = {"a": found.a, "b": found.b, "values": found.values, "summaries": found.summaries}
-        self._append({"event": "pair", **event})
+        self._append({"event": "pair", **event, "seconds": seconds})
 
-    def failed(self, trials: int) -> None:
+    def failed(self, trials: int, seconds: float = 0.0) -> None:
         """Trials were run that give no pair."""
         self.trials += trials
-        self._append({"event": "failed", "trials": trials})
+        self.spent_s += seconds
+        self._append({"event": "failed", "trials": trials, "seconds": seconds})
 
     def skip(self, revision: int, why: str) -> None:
         """A revision does not run."""
@@ -134,6 +137,7 @@ def _events(path: Path) -> list[dict[str, Any]]:
 def _read(path: Path, events: Sequence[Mapping[str, Any]]) -> SearchLog:
     log = SearchLog(path=path, seed=events[0]["seed"])
     for event in events:
+        log.spent_s += event.get("seconds", 0.0)
         if event["event"] == "pair":
             values, summaries = event["values"], event["summaries"]
             log.pairs.append(

@@ -2,36 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from perfrun.detecting import find_changes, watch_series
 from perfrun.nightly.report import ChangeReport, MethodReport
+from perfrun.nightly.state import RECENT_DAYS
+from perfrun.nights import nights_of
+from perfrun.reports.changes import Row
 
 if TYPE_CHECKING:
     from perfrun.store.index import Store
+    from perfrun.store.query import Series
 
-RECENT_DAYS = 14  # changes that were made sure in so many nights are reported again
 _NOON = timedelta(hours=12)
+# Method, metric, environment, direction and the night that made it sure: what stays of a change.
+Key = tuple[str, str, str, str, str]
 
 
-def changes_of(
-    store: Store, methods: Sequence[MethodReport], begun: float
-) -> tuple[ChangeReport, ...]:
-    """Look at the suite's methods together, its canaries as such."""
+@dataclass(frozen=True, kw_only=True)
+class Recent:
+    """The changes of the last nights, and how many series cannot show any yet."""
+
+    rows: tuple[Row, ...] = ()
+    young: int = 0  # series of tonight with too few nights
+    series: int = 0  # of tonight
+
+
+def recent_changes(
+    store: Store,
+    methods: Sequence[MethodReport],
+    night: str,
+    begun: float,
+    clones: Mapping[str, Path] | None = None,
+) -> Recent:
+    """Look at the suite's methods together, its canaries as such. `night` labels its trials."""
     if not any(method.figures for method in methods):
-        return ()
-    owners = {method.method: method.owner for method in methods}
+        return Recent()
+    names = {method.method for method in methods}
     canaries = {method.method for method in methods if method.canary and method.figures}
-    watched, left_out = watch_series(store.series(), canaries=sorted(canaries))
-    own = [one for one in watched if one.method in owners]
+    series = [one for one in store.series(clones=clones) if one.key.method in names]
+    watched, left_out = watch_series(series, canaries=sorted(canaries))
     tonight = (datetime.fromtimestamp(begun) - _NOON).date()
+    rows = find_changes(watched, left_out).rows
+    oldest = tonight - timedelta(days=RECENT_DAYS)
+    current = [one for one in series if any(point.label == night for point in one.points)]
+    return Recent(
+        rows=tuple(row for row in rows if date.fromisoformat(row.alarm_night) > oldest),
+        young=sum(_is_young(one) for one in current),
+        series=len(current),
+    )
+
+
+def _is_young(series: Series) -> bool:
+    from perfrun.analysis.changepoint import FEWEST_AFTER, FEWEST_BEFORE  # numpy
+
+    enough = FEWEST_BEFORE + FEWEST_AFTER
+    return series.direction != "none" and len(nights_of(series.points)) < enough
+
+
+def change_reports(
+    rows: Sequence[Row],
+    methods: Sequence[MethodReport],
+    night: str,
+    known: Mapping[Key, Mapping[str, Any]],
+) -> tuple[ChangeReport, ...]:
+    """The changes as the report has them; `known`: what earlier nights' pairs said of them."""
+    owners = {method.method: method.owner for method in methods}
     found = []
-    for row in find_changes(own, left_out).rows:
-        alarm = date.fromisoformat(row.alarm_night)
-        if alarm <= tonight - timedelta(days=RECENT_DAYS):
-            continue
+    for row in rows:
+        told = known.get(key_of(row), {}) if row.confirmation is None else {}
         found.append(
             ChangeReport(
                 method=row.method,
@@ -42,10 +85,11 @@ def changes_of(
                 after_execution_id=row.after_execution_id,
                 ratio=row.ratio,
                 direction=row.direction,
-                status="candidate",
+                status=told.get("status", row.status),
+                confirmation=told.get("confirmation", row.confirmation),
                 night=row.night,
                 alarm_night=row.alarm_night,
-                is_new=alarm >= tonight,
+                is_new=is_new(row, night),
                 machine_suspect=row.machine_suspect,
                 commits_before=row.commits_before,
                 commits_after=row.commits_after,
@@ -53,3 +97,12 @@ def changes_of(
             )
         )
     return tuple(found)
+
+
+def is_new(row: Row, night: str) -> bool:
+    """Whether it took this night to make it sure."""
+    return night in row.evidence
+
+
+def key_of(row: Row) -> Key:
+    return (row.method, row.metric, row.environment, row.direction, row.alarm_night)

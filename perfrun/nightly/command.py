@@ -11,15 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfrun.arguments import CommandParser
+from perfrun.budget import DEFAULT_CHANGES, Budget
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.locks import FileLock
 from perfrun.nightly.delivery import post, write_reports
+from perfrun.nightly.gaps import gaps
 from perfrun.nightly.gathering import gather
+from perfrun.nightly.judging import with_changes
 from perfrun.nightly.parsing import read_suite
 from perfrun.nightly.planning import check
 from perfrun.nightly.report import NightReport, document
 from perfrun.nightly.source import Source
-from perfrun.nightly.state import Nights, why_not_on
+from perfrun.nightly.state import Earlier, Nights, why_not_on
 from perfrun.nightly.suite import Night, Suite, units, words
 from perfrun.nightly.units import Units
 from perfrun.reports.markdown import markdown
@@ -47,6 +50,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--new_night", action="store_true", help="do not go on with a night that was killed"
     )
+    made.add_argument(
+        "--confirm",
+        action="store_true",
+        help="run what is before and after each new change against each other, as detect --confirm",
+    )
     made.add_argument("--format", metavar="markdown|json", help="what to print on stdout")
     made.add_argument("--quiet", action="store_true", help="do not show what benchmarks print")
     return made
@@ -60,6 +68,8 @@ def nightly_command(argv: Sequence[str]) -> int:
     source = Source(Path(given.suite))
     suite = read_suite(source)
     check(suite, source)
+    if given.confirm and suite.confirm is None:
+        suite = replace(suite, confirm=Budget(most=DEFAULT_CHANGES))
     as_json = given.format == "json"
     if given.check:
         return _show(suite, as_json=as_json)
@@ -86,11 +96,11 @@ def run_night(suite: Suite, screen: Terminal, *, new: bool = False) -> NightRepo
         running = Units(suite, nights, night, screen, resumed=resumed)
         try:
             running.run()
+            return _finish(suite, nights, running.night, screen, notes)
         except Interrupted:
             raise Interrupted(
                 f"{night.night} interrupted; the same command goes on with it"
             ) from None
-        return _finish(suite, nights, running.night, screen, notes)
 
 
 def _begin(
@@ -115,8 +125,11 @@ def _begin(
 def _finish(
     suite: Suite, nights: Nights, night: Night, screen: Terminal, notes: list[str]
 ) -> NightReport:
-    ended = time.time()
-    report = _with_changes(suite, gather(suite, night, ended, (), notes))
+    report = gather(suite, night, time.time(), (), notes)
+    earlier = nights.reports_before(night)
+    report = with_changes(suite, _with_gaps(report, night, earlier), earlier, screen)
+    ended = time.time()  # confirming takes its time
+    report = replace(report, ended=ended)
     folder = nights.folder_of(night)
     troubles = list(write_reports(report, folder, suite.outputs))
     if suite.webhook:
@@ -148,19 +161,16 @@ def _prune(suite: Suite, screen: Terminal) -> None:
         screen.note(f"not removed: {text}")
 
 
-def _with_changes(suite: Suite, report: NightReport) -> NightReport:
-    """Bring the index up to date and look for changes; what is wrong there is the night's error."""
+def _with_gaps(report: NightReport, night: Night, earlier: Earlier) -> NightReport:
+    """Say what the night before had and this one has not."""
+    if not earlier:
+        return report
+    last, document_of_last = earlier[0]
     try:
-        from perfrun.nightly.changes import changes_of
-        from perfrun.store.address import parse_address
-        from perfrun.store.index import open_store  # SQLAlchemy: after the trials
-
-        with open_store(parse_address(suite.store, suite.workspace)) as store:
-            store.refresh([suite.workspace] if suite.store else [])
-            return replace(report, changes=changes_of(store, report.methods, report.begun))
-    except (PerfrunError, ImportError) as error:
-        text = f"the index could not be brought up to date or searched: {error}"
-        return replace(report, errors=(*report.errors, text))
+        errors, notes = gaps(document_of_last, report, same_suite=last.digest == night.digest)
+    except (KeyError, TypeError, ValueError):
+        return report  # a report of another perfrun: what cannot be compared is no gap
+    return replace(report, errors=(*report.errors, *errors), notes=(*report.notes, *notes))
 
 
 def _show(suite: Suite, *, as_json: bool) -> int:

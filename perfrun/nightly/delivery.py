@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.nightly.report import NightReport, document
+from perfrun.nightly.state import REPORT
 from perfrun.nightly.suite import Outputs
 from perfrun.redaction import redact
 from perfrun.reports.junit import junit
@@ -26,7 +27,7 @@ def write_reports(report: NightReport, folder: Path, outputs: Outputs) -> tuple[
         "markdown": ("report.md", markdown(report)),
         "junit": ("junit.xml", junit(report)),
         "openmetrics": ("metrics.prom", openmetrics(report)),
-        "json": ("report.json", json.dumps(document(report), indent=1) + "\n"),
+        "json": (REPORT, json.dumps(document(report), indent=1) + "\n"),
     }
     notes = []
     for kind, (name, text) in texts.items():

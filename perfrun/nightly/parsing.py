@@ -10,20 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from perfrun.nightly.clock import parse_deadline
+from perfrun.nightly.around import Around
 from perfrun.nightly.source import Source, Where, near
 from perfrun.nightly.suite import (
     Bound,
     EnvironmentSpec,
     MethodSpec,
-    Outputs,
     RepoPin,
     Rules,
     Suite,
 )
-from perfrun.nightly.values import Keys, Values
+from perfrun.nightly.values import Keys
 from perfrun.plan import RepoSpec, parse_repos, parse_selector
-from perfrun.retention import Policy, parse_age
 from perfrun.variables import parse_variables
 
 # Key of the file -> flag of a run, kinds of value.
@@ -72,12 +70,12 @@ _OWN = {
     "webhook",
     "output",
     "retention",
+    "confirm",
     "repos",
     "environments",
     "methods",
 }
 _METHOD = {"name", "owner", "canary", "environments", "flags", "constructor_args", "bounds"}
-_OUTPUTS = ("junit", "markdown", "openmetrics", "json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -89,7 +87,7 @@ def read_suite(source: Source) -> Suite:
     return _Reader(source).suite()
 
 
-class _Reader(Values):
+class _Reader(Around):
     """Makes a suite of a source."""
 
     def suite(self) -> Suite:
@@ -115,6 +113,7 @@ class _Reader(Values):
             outputs=self._outputs(),
             webhook=self._webhook(),
             retention=self._retention(),
+            confirm=self._confirm(),
         )
 
     def _every_run(self) -> tuple[tuple[str, str], ...]:
@@ -227,7 +226,7 @@ class _Reader(Values):
         found: dict[str, RepoPin] = {}
         for number in range(self.tables("repos", needed=False)):
             where: Where = ("repos", number)
-            self.source.refuse_unknown(where, ("url", "branch", "commit"))
+            self.source.refuse_unknown(where, ("url", "branch", "commit", "clone"))
             url = self.needed(where, "url")
             fields = [self.take(where, key, str) or "" for key in ("branch", "commit")]
             if any("," in part or ";" in part for part in (url, *fields)):
@@ -239,7 +238,11 @@ class _Reader(Values):
                     (*where, "url"), f"two repositories would be checked out as {directory!r}"
                 )
             found[directory] = RepoPin(
-                url=url, directory=directory, branch=fields[0], commit=fields[1]
+                url=url,
+                directory=directory,
+                branch=fields[0],
+                commit=fields[1],
+                clone=self._clone(where),
             )
         return tuple(found.values())
 
@@ -251,39 +254,8 @@ class _Reader(Values):
             specs: tuple[RepoSpec, ...] = self.judged(place, partial(parse_repos, item))
         return specs
 
-    def _deadline(self) -> str | None:
-        text: str | None = self.take((), "deadline", str)
-        if text is not None:
-            self.judged(("deadline",), partial(parse_deadline, text, 0.0))
-        return text
-
-    def _outputs(self) -> Outputs:
-        if self.take((), "output", dict) is None:
-            return Outputs()
-        self.source.refuse_unknown(("output",), _OUTPUTS)
-        return Outputs(**{key: self.path(("output",), key) for key in _OUTPUTS})
-
-    def _retention(self) -> Policy:
-        if self.take((), "retention", dict) is None:
-            return Policy()
-        where: Where = ("retention",)
-        self.source.refuse_unknown(where, ("keep_nights", "keep_per_series", "older_than"))
-        numbers = {}
-        for key in ("keep_nights", "keep_per_series"):
-            numbers[key] = self.take(where, key, int)
-            if numbers[key] is not None and numbers[key] < 1:
-                raise self.source.error((*where, key), f"{key}: must be 1 or more")
-        age = self.take(where, "older_than", str)
-        place = (*where, "older_than")
-        return Policy(
-            **numbers,
-            older_than_s=self.judged(place, partial(parse_age, age, "--older_than"))
-            if age
-            else None,
-        )
-
-    def _webhook(self) -> str | None:
-        url: str | None = self.expanded("webhook")
-        if url and not url.startswith(("http://", "https://")):
-            raise self.source.error(("webhook",), "webhook: must be an http:// or https:// url")
-        return url
+    def _clone(self, where: Where) -> Path | None:
+        folder = self.path(where, "clone")
+        if folder is not None and not folder.is_dir():
+            raise self.source.error((*where, "clone"), f"clone = {folder}: is not a folder")
+        return folder

@@ -75,12 +75,16 @@ class ChangeReport:
     commits_before: Mapping[str, str]
     commits_after: Mapping[str, str]
     environment_differences: tuple[str, ...]
+    confirmation: Mapping[str, Any] | None = None  # as in `perfrun detect --confirm`
 
     @property
     def is_regression(self) -> bool:
         """Somebody should look at it, and has not been told before."""
-        suspect = self.machine_suspect or self.status == "not_reproduced"
-        return self.is_new and self.direction == "worse" and not suspect
+        if not self.is_new or self.direction != "worse":
+            return False
+        if self.status == "candidate":
+            return not self.machine_suspect
+        return self.status == "confirmed"
 
 
 @dataclass(frozen=True, kw_only=True)

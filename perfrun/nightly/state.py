@@ -6,7 +6,7 @@ Written whole after each run of the night, so that a night which was killed goes
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,9 @@ from perfrun.nightly.suite import Night, Suite, UnitDone
 from perfrun.storage import write_whole
 
 FILE = "night.json"
+REPORT = "report.json"
+RECENT_DAYS = 14  # changes that were made sure in so many nights are reported again
+Earlier = Sequence[tuple[Night, Mapping[str, Any]]]  # nights with their JSON reports
 OLDEST_S = 20 * 3600.0  # a night without a deadline that began earlier does not go on
 
 
@@ -74,6 +77,23 @@ class Nights:
         found = [night for night in self._all() if night.suite == suite.name]
         last = max(found, key=lambda night: night.begun, default=None)
         return last if last is not None and last.ended is None else None
+
+    def reports_before(self, night: Night) -> Earlier:
+        """The suite's earlier nights of the last days with their reports, the newest first."""
+        days = RECENT_DAYS + 1
+        ours = [
+            one
+            for one in self._all()
+            if one.suite == night.suite and night.begun - days * 86400 < one.begun < night.begun
+        ]
+        found = []
+        for one in sorted(ours, key=lambda one: one.begun, reverse=True):
+            try:
+                text = (self.folder_of(one) / REPORT).read_text(encoding="utf-8")
+                found.append((one, json.loads(text)))
+            except (OSError, ValueError):
+                continue  # it did not come to its end, or was removed
+        return found
 
     def _all(self) -> list[Night]:
         loaded = (_load(path) for path in self.folder.glob(f"*/{FILE}"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from perfrun.budget import Budget
 from perfrun.plan import MethodSelector
 from perfrun.retention import Policy
 
@@ -62,6 +63,7 @@ class RepoPin:
     directory: str  # name of the checkout
     branch: str = ""
     commit: str = ""
+    clone: Path | None = None  # a full one, whose history orders the nights
 
     def item(self, commit: str | None = None) -> str:
         """As `--git_repos` takes it."""
@@ -97,6 +99,7 @@ class Suite:
     outputs: Outputs = field(default_factory=Outputs)
     webhook: str | None = None
     retention: Policy = field(default_factory=Policy)  # applied when the night is over
+    confirm: Budget | None = None  # of tonight's changes by pairs; None: none is
 
 
 @dataclass(frozen=True, kw_only=True)

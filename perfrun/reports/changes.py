@@ -38,6 +38,7 @@ class Row:
     environment_differences: tuple[str, ...] | None
     before_summary: str = ""  # path
     after_summary: str = ""
+    evidence: frozenset[str] = frozenset()  # labels of the nights up to the alarm
     status: str = "candidate"
     confirmation: Mapping[str, Any] | None = None  # what pairs said; None: not asked
 

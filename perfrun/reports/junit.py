@@ -50,6 +50,7 @@ def _regressions(root: ElementTree.Element, report: NightReport) -> None:
         about = {"classname": _clean(change.environment), "name": _clean(name)}
         case = ElementTree.SubElement(suite, "testcase", about)
         text = f"{(change.ratio - 1) * 100:+.1f} % since the night of {change.night}"
+        text += f" ({change.status})"
         ElementTree.SubElement(case, "failure", {"message": _clean(text), "type": "regression"})
 
 

@@ -77,8 +77,20 @@ def _change_line(change: ChangeReport) -> str:
     return (
         f"- {_plain(change.method)} in {_plain(change.environment)}{owner}: "
         f"{_plain(change.metric)} {change.direction}, {(change.ratio - 1) * 100:+.1f} % "
-        f"since the night of {change.night} ({_plain(change.status)}{doubt}): {why}"
+        f"since the night of {change.night} ({_standing(change)}{doubt}): {why}"
     )
+
+
+def _standing(change: ChangeReport) -> str:
+    """The status, and what pairs of trials said, if there were any."""
+    status = _plain(change.status.replace("_", " "))
+    told = change.confirmation
+    if told is None:
+        return status
+    share = f" {(told['ratio'] - 1) * 100:+.1f} %" if told["ratio"] else ""
+    pairs = f" by {told['pairs']} pairs:{share}" if told["pairs"] else ""
+    reason = f", {_plain(told['reason'])}" if told["reason"] else ""
+    return f"{status}{pairs}{reason}"
 
 
 def _table(methods: Sequence[MethodReport]) -> str:

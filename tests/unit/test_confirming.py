@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from perfrun.confirming import Budget, Confirmation, Suspect, confirm, parse_budget
+from perfrun.budget import Budget, parse_budget
+from perfrun.confirming import Confirmation, Suspect, confirm
 from perfrun.errors import UsageError
 from perfrun.reports.terminal import Terminal
 from tests.unit.test_reconstruction import summary

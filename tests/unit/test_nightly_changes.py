@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from perfrun.nightly.changes import changes_of
+from perfrun.nightly.changes import change_reports, recent_changes
 from perfrun.nightly.report import ChangeReport, Figure, MethodReport, NightReport
 from perfrun.reports.junit import junit
 from perfrun.reports.markdown import markdown
@@ -34,6 +34,7 @@ def history(workspace: Path, method: str, factors: Sequence[float], seed: int) -
                 wall_time=float(factor * noise[number]),
                 name=f"{method}-{number:03}",
                 run_id=f"run-{number:03}",
+                label=f"n-{number}",
                 timestamp=BEGIN + number * 86400,
                 commits={"bench": ("a" if factor == 1 else "b") * 40},
             )
@@ -62,7 +63,8 @@ def method(name: str, *, canary: bool = False) -> MethodReport:
 def found(workspace: Path, night: int, *methods: MethodReport) -> tuple[ChangeReport, ...]:
     with open_store(parse_address(None, workspace)) as store:
         store.refresh()
-        found = changes_of(store, methods, BEGIN + night * 86400)
+        recent = recent_changes(store, methods, f"n-{night}", BEGIN + night * 86400)
+    found = change_reports(recent.rows, methods, f"n-{night}", {})
     return tuple(change for change in found if change.metric == "wall_time")
 
 
