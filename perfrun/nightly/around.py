@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from perfrun.budget import DEFAULT_CHANGES, Budget, parse_budget
+from perfrun.errors import UsageError
 from perfrun.nightly.clock import parse_deadline
 from perfrun.nightly.source import Where
 from perfrun.nightly.suite import Outputs
@@ -60,7 +61,11 @@ class Around(Values):
         texts = {"max_changes": str(DEFAULT_CHANGES)}
         for key in given:
             texts[key] = str(self.take(where, key, int, str))
-            self.judged((*where, key), partial(parse_budget, **{key: texts[key]}))
+            try:
+                parse_budget(**{key: texts[key]})
+            except UsageError as error:
+                text = str(error).removeprefix("--").replace("=", " = ", 1)
+                raise self.source.error((*where, key), text) from None
         return parse_budget(**texts)
 
     def _webhook(self) -> str | None:

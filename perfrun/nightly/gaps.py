@@ -36,7 +36,7 @@ def gaps(
             errors.append(f"{where} ran in {before['night']}, and is not there tonight")
         elif past["trials"] and not same_suite:
             notes.append(
-                f"{where} ran in {before['night']}; the suite does not ask for it any more"
+                f"{where} ran in {before['night']}; the suite no longer asks for it"
             )
     return errors, notes
 

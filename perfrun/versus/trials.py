@@ -112,12 +112,18 @@ def _run(
             cases[case.name][label] = partial(rounds.run_one, method)
     labels = tuple(contender.label for contender in asked.contenders)
     decision = Decision(labels[0], labels, asked.rounds, rule_of(asked))
+    every = [rounds for runs in prepared.values() for rounds in runs.values()]
     done = Blocks(
-        cases, decision, most=asked.rounds, time_s=asked.time_s, seed=seed, is_figure=has_figure
+        cases,
+        decision,
+        most=asked.rounds,
+        time_s=asked.time_s,
+        seed=seed,
+        is_figure=has_figure,
+        taken_over_s=lambda: sum(rounds.spent_s for rounds in every),
     ).run()
-    for runs in prepared.values():
-        for rounds in runs.values():
-            rounds.finish(ended=not done.interrupted)
+    for rounds in every:
+        rounds.finish(ended=not done.interrupted)
     return Trials(
         blocks=done.blocks,
         stopped_by=done.stopped_by,

@@ -153,6 +153,25 @@ def test_ctrl_c_says_what_there_is_and_resume_goes_on(world: World) -> None:
     assert not world.left_running()
 
 
+def test_what_was_spent_before_an_interruption_counts(world: World) -> None:
+    flags = ("ab", "--max_pairs=8", "--min_effect=90%", "--format=json")
+    process = world.start(*flags, methods=SPIN)
+    summaries = "ab/*/output/*/perfzero_summary.json"
+    wait_until(lambda: len(list(world.workspace.glob(summaries))) >= 5)
+    process.send_signal(signal.SIGINT)
+    before = strict(finish(process).stdout)
+    assert before["pairs"] >= 2
+    # Less than the pairs took that are there; the time since the second call began is less still.
+    elapsed_s = []
+    for path in world.workspace.glob(summaries):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        elapsed_s.append(document["perfrun"]["usage"]["elapsed_s"] or 0.0)
+    budget = f"--time_budget={sum(elapsed_s) / 2:f}"
+    after = strict(world.run(*flags, "--resume", budget, methods=SPIN).stdout)
+    assert after["stopped_by"] == "time_budget"
+    assert 1 <= after["pairs"] <= before["pairs"]
+
+
 def test_sides_with_different_methods_are_refused(world: World) -> None:
     done = world.run("ab", "--b=--benchmark_methods=pkg.cases.Cases.dies", methods=SPIN)
     assert done.code == 2

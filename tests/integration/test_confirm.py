@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.gitrepos import make_repository
-from tests.worlds import World, strict
+from tests.worlds import World, finish, strict, wait_until
 
 SOURCE = """
 import time
@@ -111,6 +112,31 @@ def test_a_change_that_was_the_machines_is_not_reproduced(
     assert status in ("not_reproduced", "candidate"), told
     assert told["pairs"] >= 8
     assert code == (0 if status == "not_reproduced" else 1)
+
+
+def test_a_confirmation_that_was_interrupted_goes_on(history: tuple[World, list[str]]) -> None:
+    world, hashes = history
+    workspace = replay(world, "cut", (hashes[0], hashes[1]), (0.010, 0.015))
+    words = [world.python, world.entry, "detect", f"--workspace={workspace}", "--metric=cpu_s"]
+    words += ["--confirm", "--format=json"]
+    process = world.start_words(words)
+    ran = "ab/*/output/*/perfzero_summary.json"
+    wait_until(lambda: len(list(workspace.glob(ran))) >= 4)
+    process.send_signal(signal.SIGINT)
+    stopped = finish(process)
+    assert stopped.code == 130
+    assert "the same command goes on from here" in stopped.stderr
+    (change,) = strict(stopped.stdout)["changes"]
+    assert (change["status"], change["confirmation"]["reason"]) == ("candidate", "interrupted")
+    before = len(list(workspace.glob(ran)))
+    done = world.run_words(words)
+    (change,) = strict(done.stdout)["changes"]
+    assert change["confirmation"]["pairs"] >= 8
+    # Nothing was run twice but the trial that was cut short: it is one run a side.
+    assert len(list(workspace.glob(ran))) <= 2 * change["confirmation"]["pairs"] + 1
+    assert [len(list(workspace.glob(f"ab/{side}/runs/*.jsonl"))) for side in "ab"] == [1, 1]
+    assert before < len(list(workspace.glob(ran)))
+    assert not (workspace / "confirming.json").exists()
 
 
 def test_what_cannot_be_reconstructed_is_said(history: tuple[World, list[str]]) -> None:

@@ -222,6 +222,25 @@ def test_what_the_deadline_leaves_undone_is_reported(place: Place) -> None:
     assert place.world.left_running() == []
 
 
+def test_a_method_that_has_gone_is_said(place: Place) -> None:
+    place.write()
+    text = place.suite.read_text().replace("Cases.one", "Cases.filter:.*e")
+    place.suite.write_text(text.replace("Cases.two", "Cases.filter:t.*"))
+    assert place.run().code == 0
+    source = (place.repository / "cases.py").read_text()
+    (place.repository / "cases.py").write_text(source.replace("def one", "def extra_one"))
+    git(place.repository, "commit", "-q", "-a", "-m", "renamed")
+    done = place.run()
+    report = strict(done.stdout)
+    assert done.code == 1
+    assert [m["state"] for m in report["methods"]] == ["ok", "ok"]
+    (error,) = report["errors"]
+    assert error.startswith("cases.Cases.one in default ran in models-")
+    assert error.endswith("and is not there tonight")
+    assert any("too few nights to show a change" in note for note in report["notes"])
+    assert place.run().code == 0  # it was said once
+
+
 def test_an_environment_that_fails_costs_only_itself(place: Place) -> None:
     broken = place.suite.parent / "python"
     broken.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perfrun.budget import Budget
 from perfrun.errors import UsageError
 from perfrun.nightly.parsing import read_suite
 from perfrun.nightly.planning import check, plan_of
@@ -102,6 +103,31 @@ def test_retention_and_variables_are_read(tmp_path: Path) -> None:
     assert dict(plan.env) == {"OMP_NUM_THREADS": "4", "B": "x y"}
 
 
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("", None),
+        ("confirm = false\n", None),
+        ("confirm = true\n", Budget(most=10)),
+        ("[confirm]\n", Budget(most=10)),
+        (
+            "[confirm]\nmax_pairs = 12\ntime_budget = '20m'\nmax_changes = 3\n",
+            Budget(max_pairs=12, time_s=1200.0, most=3),
+        ),
+    ],
+)
+def test_changes_are_confirmed_as_the_suite_says(
+    tmp_path: Path, text: str, budget: Budget | None
+) -> None:
+    assert suite_of(tmp_path, text + METHOD).confirm == budget
+
+
+def test_a_clone_is_a_folder_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    suite = suite_of(tmp_path, "[[repos]]\nurl = '/r.git'\nclone = 'full'\n" + METHOD)
+    assert suite.repos[0].clone == tmp_path / "full"
+
+
 def test_secrets_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_TOKEN", "s3cret")
     suite = suite_of(tmp_path, f'webhook = "https://example.com/${{HOOK_TOKEN}}"\n{METHOD}')
@@ -153,6 +179,11 @@ WRONG = (
     (METHOD + "constructor_args = { when = 2026-01-01 }\n", 4, "not JSON"),
     ("[retention]\nkeep_nights = 0\n" + METHOD, 2, "keep_nights: must be 1 or more"),
     ("[retention]\nolder_than = '1y'\n" + METHOD, 2, "write 90d"),
+    ("confirm = 3\n" + METHOD, 1, "confirm: must be true or false or a table, not 3"),
+    ("[confirm]\nmax_pairs = 7\n" + METHOD, 2, "max_pairs = 7: must be a whole number, 8 or more"),
+    ("[confirm]\ntime_budget = 'soon'\n" + METHOD, 2, "write seconds, or 20m"),
+    ("[confirm]\nmax_trials = 7\n" + METHOD, 2, "unknown key 'max_trials'"),
+    ("[[repos]]\nurl = '/r.git'\nclone = 'gone'\n" + METHOD, 3, "is not a folder"),
     ("[[environments]]\nname='e'\nenv = { A = 1 }\n" + METHOD, 3, "A: must be text, not 1"),
     ("[[methods]]\nname = 'spin'\n", 2, "is not module.Class.method"),
     ("[[methods]]\n\nowner = 'x'\n", 1, "[[methods]] needs name"),

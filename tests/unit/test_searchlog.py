@@ -19,11 +19,12 @@ def log(tmp_path: Path) -> SearchLog:
 
 
 def test_what_was_written_is_read_back(log: SearchLog, tmp_path: Path) -> None:
-    log.pair(PAIR)
-    log.failed(1)
+    log.pair(PAIR, 2.5)
+    log.failed(1, 0.5)
     log.skip(2, "failed (SyntaxError: 'x'\n)")
     assert unfinished(tmp_path, "mark") == log
     assert log.trials == 3
+    assert log.spent_s == 3.0
 
 
 def test_a_line_that_was_cut_off_costs_that_line_alone(log: SearchLog, tmp_path: Path) -> None:
