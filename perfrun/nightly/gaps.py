@@ -35,9 +35,7 @@ def gaps(
         elif past["trials"] and same_suite and past["unit"] not in excused:
             errors.append(f"{where} ran in {before['night']}, and is not there tonight")
         elif past["trials"] and not same_suite:
-            notes.append(
-                f"{where} ran in {before['night']}; the suite no longer asks for it"
-            )
+            notes.append(f"{where} ran in {before['night']}; the suite no longer asks for it")
     return errors, notes
 
 
