@@ -25,6 +25,8 @@ Fact = tuple[str, str]  # kind, name
 _Facts = dict[Fact, set[str | None]]
 # Kinds of which a summary has all or, if it is PerfZero's, nothing.
 _WHOLE = ("distribution",)
+# Hardware that one side may not have recorded, and be the same all the same.
+_MAY_BE_UNKNOWN = ("platform_name", "cpu_model", "physical_cpu_count", "memory")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,7 @@ def forbids(difference: Difference) -> bool:
         return False
     # PerfZero's summaries do not know of memory: no ground to refuse. No accelerator is one.
     unknown = difference.base is None or difference.new is None
-    return not (unknown and difference.name in ("cpu_model", "physical_cpu_count", "memory"))
+    return not (unknown and difference.name in _MAY_BE_UNKNOWN)
 
 
 def _facts(readings: Iterable[Reading]) -> _Facts:
@@ -111,13 +113,13 @@ def _of(reading: Reading) -> Iterator[tuple[Fact, str]]:
 def _hardware(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     system = document.get("system_info") or {}
     machine = (document.get("perfrun") or {}).get("machine") or {}
-    for name in ("cpu_model", "physical_cpu_count", "logical_cpu_count"):
+    # Who names platforms tells machines apart by them, as the index does.
+    for name in ("platform_name", "cpu_model", "physical_cpu_count", "logical_cpu_count"):
         yield "hardware", name, system.get(name)
     yield "hardware", "memory", _size_class(machine.get("memory_bytes"))
     yield "hardware", "accelerator_model", system.get("accelerator_model")
     yield "hardware", "accelerator_count", system.get("accelerator_count")
     yield "driver", "accelerator_driver_version", system.get("accelerator_driver_version")
-    yield "machine", "platform_name", system.get("platform_name")
     yield "machine", "hostname", system.get("hostname")
     for name in ("usable_cpu_count", "frequency_governor", "cgroup_cpu_limit", "kernel"):
         yield "machine", name, machine.get(name)

@@ -74,6 +74,18 @@ def test_other_hardware_driver_or_batch_size_forbids_a_comparison(
     assert not mixtures([base, base])
 
 
+def test_platforms_of_the_same_processor_are_told_apart_by_their_names(tmp_path: Path) -> None:
+    unnamed, one, other = (
+        reading(tmp_path, system={"platform_name": name} if name else None)
+        for name in (None, "cloud a", "cloud b")
+    )
+    (difference,) = differences([one], [other])
+    assert (difference.text, forbids(difference)) == ("platform name cloud a -> cloud b", True)
+    assert mixtures([one, other]) == (("hardware", "platform_name"),)
+    # Results of before anybody gave names stay comparable.
+    assert not any(forbids(d) for d in differences([unnamed], [one]))
+
+
 def test_a_few_megabytes_that_a_kernel_keeps_are_no_other_hardware(tmp_path: Path) -> None:
     base = reading(tmp_path, machine={"memory_bytes": 33_500_000_000})
     new = reading(tmp_path, machine={"memory_bytes": 33_300_000_000})
