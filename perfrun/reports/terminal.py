@@ -29,7 +29,7 @@ from perfrun.reports.table import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 _COLOURS = {
@@ -119,7 +119,7 @@ class Terminal:
         rows = table_rows(results)
         self.table(plain_table(rows), lambda: drawn(rows))
 
-    def table(self, plain: str, draw: Callable[[], Table]) -> None:
+    def table(self, plain: str, draw: Callable[[], RenderableType]) -> None:
         """Print a table: drawn on a terminal, as aligned text elsewhere."""
         if not self._live:
             with self._lock:

@@ -12,6 +12,7 @@ from perfrun.versus.answer import DECIDING, Ratio
 from perfrun.versus.cells import DEVICE_MEMORY, Cell
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
 
     from perfrun.analysis.costs import Figure
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 _COLOURS = {"slower": "red", "faster": "green", "undecided": "yellow", "failed": "red"}
 _LEFT = ("phase", "framework", "platform", "verdict")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
-_FLOPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _FIGURES = {  # of the table
     "latency": DECIDING,
-    "throughput": "throughput_per_s",
+    "per second": "throughput_per_s",
     "peak memory": "peak_memory_bytes",
     "device memory": DEVICE_MEMORY,
     "cold start": "cold_start_s",
@@ -41,7 +42,7 @@ class VersusTable:
         }
         self._bases = {(one.platform_name, one.case, one.base) for one in ratios}
         shown = [self._row(cell) for cell in cells]
-        always = ("batch", "framework", "latency", "throughput", "peak memory", "params", "FLOPs")
+        always = ("batch", "framework", "latency", "per second", "peak memory", "params", "FLOPs")
         self.headings = [
             name
             for name in shown[0]
@@ -58,6 +59,7 @@ class VersusTable:
         figures = {
             name: _median(cell.figures.get(figure), figure) for name, figure in _FIGURES.items()
         }
+        figures["per second"] = figures["per second"].removesuffix(" 1/s")
         interval = ratio and ratio.low is not None and f"{ratio.low:.3f}..{ratio.high:.3f}"
         return {
             "phase": cell.case.phase,
@@ -65,8 +67,8 @@ class VersusTable:
             "framework": cell.label,
             "platform": cell.platform_name,
             **figures,
-            "params": _count(cell.counts.get("parameters")),
-            "FLOPs": _flops(cell.counts.get("flops_per_example")),
+            "params": _scaled(cell.counts.get("parameters")),
+            "FLOPs": _scaled(cell.counts.get("flops_per_example")),
             "cost / million": _cost(cell.cost_per_million),
             "trials": f"{cell.ran}" if cell.ran == cell.trials else f"{cell.ran} of {cell.trials}",
             "ratio": f"{ratio.ratio:.3f}" if ratio and ratio.ratio is not None else "-",
@@ -82,17 +84,21 @@ class VersusTable:
             return "base" if is_base else "-"
         if ratio.verdict == "equivalent":
             return f"equivalent (within {percent(ratio.margin)})"
-        return f"undecided: {ratio.reason}" if ratio.verdict == "undecided" else ratio.verdict
+        return ratio.verdict
 
     def _style(self, cell: Cell) -> str:
         ratio = self._ratios.get((cell.platform_name, cell.case, cell.label))
         verdict = "failed" if not cell.figures else ratio.verdict if ratio else ""
         return _COLOURS.get(verdict, "")
 
+    def _widths(self) -> list[int]:
+        lines = [tuple(self.headings), *self.rows]
+        return [max(len(line[at]) for line in lines) for at in range(len(self.headings))]
+
     def plain(self) -> str:
         """Aligned text, as wide as it needs to be."""
         lines = [tuple(self.headings), *self.rows]
-        widths = [max(len(line[at]) for line in lines) for at in range(len(self.headings))]
+        widths = self._widths()
         texts = [
             "  ".join(
                 cell.ljust(width) if name in _LEFT else cell.rjust(width)
@@ -103,18 +109,30 @@ class VersusTable:
         texts.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
         return "\n".join(texts) + "\n"
 
-    def drawn(self) -> Table:
-        """For rich to draw."""
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw one table; where the terminal is too narrow, figures and verdicts one by one."""
+        if sum(self._widths()) + 3 * len(self.headings) <= options.max_width:
+            yield self._drawn(self.headings)
+            return
+        verdicts = ("cost / million", "trials", "ratio", "95 % interval", "verdict")
+        yield self._drawn([name for name in self.headings if name not in verdicts])
+        yield ""
+        named = ("phase", "batch", "framework", "platform", *verdicts)
+        yield self._drawn([name for name in self.headings if name in named])
+
+    def _drawn(self, headings: Sequence[str]) -> Table:
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for name in self.headings:
-            left = name in _LEFT
-            table.add_column(name, justify="left" if left else "right", overflow="fold")
+        for name in headings:
+            table.add_column(name, justify="left" if name in _LEFT else "right", overflow="fold")
         for cells, style in zip(self.rows, self.styles, strict=True):
-            table.add_row(*(Text(c, style=style if c is cells[-1] else "") for c in cells))
+            row = dict(zip(self.headings, cells, strict=True))
+            table.add_row(
+                *(Text(row[name], style=style if name == "verdict" else "") for name in headings)
+            )
         return table
 
     def markdown(self) -> str:
@@ -144,6 +162,17 @@ def failure_lines(cells: Sequence[Cell]) -> list[str]:
     ]
 
 
+def undecided_lines(ratios: Sequence[Ratio]) -> list[str]:
+    """Why ratios of the table were not decided."""
+    found: dict[tuple[str, str], list[str]] = {}
+    everywhere = len({one.platform_name for one in ratios}) < 2
+    for one in ratios:
+        if one.figure == DECIDING and one.reason and one.pairs:
+            label = one.label if everywhere else f"{one.platform_name}: {one.label}"
+            found.setdefault((label, one.reason), []).append(one.case.name)
+    return [f"{label} ({'; '.join(cases)}): {why}" for (label, why), cases in found.items()]
+
+
 def software_lines(cells: Sequence[Cell]) -> list[str]:
     """The versions of each contender."""
     found: dict[str, None] = {}
@@ -158,14 +187,10 @@ def _median(figure: Figure | None, name: str) -> str:
     return shown_value(figure.median if figure else None, name)
 
 
-def _count(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
-
-
-def _flops(value: float | None) -> str:
+def _scaled(value: float | None) -> str:
     if value is None:
         return "-"
-    scale, letter = next((each for each in _FLOPS if value >= each[0]), (1.0, ""))
+    scale, letter = next((each for each in _SCALES if value >= each[0]), (1.0, ""))
     return f"{value / scale:.4g} {letter}".rstrip()
 
 

@@ -11,7 +11,13 @@ from typing import Any
 from perfrun.document import to_json
 from perfrun.errors import Interrupted
 from perfrun.reports.terminal import Terminal
-from perfrun.reports.versus import VersusTable, failure_lines, markdown_page, software_lines
+from perfrun.reports.versus import (
+    VersusTable,
+    failure_lines,
+    markdown_page,
+    software_lines,
+    undecided_lines,
+)
 from perfrun.storage import write_whole
 from perfrun.versus.answer import Answer, answer_of
 from perfrun.versus.combining import Combined, combine, find_saved
@@ -64,8 +70,9 @@ def _lines(asked: Asked, trials: Trials, answer: Answer) -> list[str]:
     ratio = f"Ratio: latency over that of {asked.contenders[0].label}." if answer.ratios else ""
     failed = [f"Failed: {line}" for line in failure_lines(answer.cells)]
     versions = software_lines(answer.cells)
+    undecided = [f"Undecided: {line}." for line in undecided_lines(answer.ratios)]
     seed = f"Rounds: {cases}. Seed {trials.seed}."
-    return [line for line in (*failed, ratio, seed, *versions, *answer.notes) if line]
+    return [line for line in (*failed, ratio, *undecided, seed, *versions, *answer.notes) if line]
 
 
 def _combine(asked: Combine) -> int:
@@ -75,7 +82,8 @@ def _combine(asked: Combine) -> int:
         sys.stdout.write(json.dumps(_combined_document(combined)) + "\n")
     else:
         title = _title(combined.sources[0].model)
-        _show(title, combined, [*failed, *combined.notes], asked.output_format)
+        undecided = [f"Undecided: {line}." for line in undecided_lines(combined.ratios)]
+        _show(title, combined, [*failed, *undecided, *combined.notes], asked.output_format)
     return 1 if failed else 0
 
 
@@ -98,5 +106,5 @@ def _show(title: str, found: Answer | Combined, lines: Sequence[str], output_for
     if output_format == "markdown":
         sys.stdout.write(markdown_page(title, table, lines))
         return
-    Terminal(sys.stdout, sys.stderr, quiet=True).table(table.plain(), table.drawn)
+    Terminal(sys.stdout, sys.stderr, quiet=True).table(table.plain(), lambda: table)
     sys.stdout.write("\n" + "\n".join(lines) + "\n")

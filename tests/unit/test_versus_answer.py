@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -342,7 +343,7 @@ def test_columns_without_anything_are_left_out(tmp_path: Path) -> None:
     answer = answer_of(asked(tmp_path), trials(usual()))
     table = VersusTable(answer.cells, answer.ratios)
     assert table.headings == [
-        *("batch", "framework", "latency", "throughput", "peak memory", "cold start", "params"),
+        *("batch", "framework", "latency", "per second", "peak memory", "cold start", "params"),
         *("FLOPs", "trials", "ratio", "95 % interval", "verdict"),
     ]
     assert table.plain().splitlines()[2].split()[:2] == ["8", "torch"]
@@ -357,3 +358,19 @@ def test_a_label_means_nothing_to_markdown(tmp_path: Path) -> None:
     assert page.startswith("# a \\*title\\*\n\n| batch | framework |")
     assert "| a\\_b\\|c |" in page
     assert page.endswith("- note \\<b\\>\n")
+
+
+@pytest.mark.parametrize(("width", "tables"), [(200, 1), (90, 2)])
+def test_on_a_narrow_terminal_verdicts_are_a_table_of_their_own(
+    tmp_path: Path, width: int, tables: int
+) -> None:
+    from rich.console import Console
+
+    answer = answer_of(asked(tmp_path), trials(usual()))
+    console = Console(width=width, color_system=None, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(VersusTable(answer.cells, answer.ratios))
+    lines = captured.get().splitlines()
+    assert sum("framework" in line for line in lines) == tables
+    assert all(len(line) <= width for line in lines)
+    assert sum("slower" in line for line in lines) == 1
