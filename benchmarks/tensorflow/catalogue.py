@@ -16,7 +16,7 @@ from benchmarks.model_spec import ModelSpec, Shape, unknown_model
 from benchmarks.tensorflow.framework import tf
 from benchmarks.tensorflow.nets import dlbs, residual, transformer
 
-KERAS = "keras"  # the library prefix
+KERAS, DLBS = "keras", "dlbs"  # library prefixes
 
 # Of keras.applications: side of the image in pixels, parameters, trainable ones.
 _APPLICATIONS: dict[str, tuple[int, int, int]] = {
@@ -86,6 +86,15 @@ _RESIDUAL = {
 }
 
 
+# DLBS' names, for those that are here.
+_DLBS = {
+    **{name: name for name in ("deep_mnist", "acoustic_model", "sensor_net", "overfeat")},
+    **{name: name for name in ("alexnet", "alexnet_owt", "vgg16", "vgg19")},
+    **{f"resnet{depth}": f"resnet{depth}" for depth in _RESIDUAL},
+    "inception3": "inception_v3",
+}
+
+
 def find(name: str) -> ModelSpec:
     """Return the model of a name; ValueError names the nearest ones when there is none."""
     library, colon, rest = name.partition(":")
@@ -96,12 +105,15 @@ def find(name: str) -> ModelSpec:
             return _OWN[name]
     elif library == KERAS and rest in _application_names():
         return _application(rest, name)
+    elif library == DLBS and rest in _DLBS:
+        return find(_DLBS[rest])
     raise unknown_model(name, names(), "TensorFlow")
 
 
 def names() -> tuple[str, ...]:
     """Return all names that `find` knows."""
-    return (*_PLAIN, *_OWN, *(f"{KERAS}:{name}" for name in _application_names()))
+    applications = (f"{KERAS}:{name}" for name in _application_names())
+    return (*_PLAIN, *_OWN, *applications, *(f"{DLBS}:{name}" for name in _DLBS))
 
 
 def _application_names() -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from shipped_run import ROOT
 # One process for all: importing TensorFlow takes longer than most of these models.
 BUILD = """
 import json, math, sys
-from benchmarks.tensorflow import catalogue
+from benchmarks.tensorflow import arithmetic, catalogue, steps
 from benchmarks.tensorflow.framework import IMPORT_S, tf
 
 def described(name):
@@ -29,6 +29,14 @@ def described(name):
         "output_type": output.dtype,
     }
 
+def flops(name):
+    spec = catalogue.find(name)
+    model = spec.build(spec.input_shape)
+    inputs = steps.example_inputs(spec, model, 2)
+    function = tf.function(steps.forward(model))
+    work = arithmetic.count(function, (inputs,), batch_size=2, passes="forward")
+    return [work.flops_per_example, work.counted_by, work.why_unknown]
+
 def refused(name):
     try:
         catalogue.find(name)
@@ -36,9 +44,11 @@ def refused(name):
         return str(error)
 
 wanted = json.loads(sys.argv[1])
+counted = {name: flops(name) for name in json.loads(sys.argv[2])}
 models = {name: described(name) for name in wanted}
 tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
 answer = {
+    "flops": counted,
     "models": models,
     "half": described("keras:MobileNet"),
     "refused": {name: refused(name) for name in ("resnet51", "keras:Resnet50", "timm:resnet50")},
@@ -73,11 +83,21 @@ PUBLISHED = {
     "overfeat": (145_920_872, 145_920_872),
 }
 
+# Published multiply-adds of one image: arXiv:1905.11946 (0.39 billion), Table 1 of arXiv:1512.03385
+# (3.8 billion; its layers come to 3.86), and torchvision's documentation (4.09).
+MULTIPLY_ADDS = {"efficientnet_b0": 0.39e9, "keras:ResNet50": 3.86e9, "resnet50": 4.09e9}
+
 
 @pytest.fixture(scope="module")
 def built(tensorflow_python: str) -> Any:
     done = subprocess.run(
-        [tensorflow_python, "-c", BUILD, json.dumps(list(PUBLISHED))],
+        [
+            tensorflow_python,
+            "-c",
+            BUILD,
+            json.dumps(list(PUBLISHED)),
+            json.dumps(list(MULTIPLY_ADDS)),
+        ],
         capture_output=True,
         text=True,
         env={"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
@@ -106,6 +126,15 @@ def test_a_keras_model_takes_its_own_input_and_gives_logits_in_float32(built: An
     assert built["half"]["output_type"] == "float32"  # under a policy of mixed_bfloat16
     assert models["resnet50"]["library"] == "perfrun"
     assert models["efficientnet_b0"]["library"] == "keras.applications"
+
+
+@pytest.mark.tensorflow
+def test_flops_are_twice_the_published_multiply_adds(built: Any) -> None:
+    for name, published in MULTIPLY_ADDS.items():
+        flops, counted_by, why_unknown = built["flops"][name]
+        assert flops / 2 == pytest.approx(published, rel=0.02), name
+        assert counted_by.endswith("2 per multiply-add, forward")
+        assert not why_unknown
 
 
 @pytest.mark.tensorflow

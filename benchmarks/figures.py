@@ -1,0 +1,63 @@
+"""Metrics that both frameworks report of a model under the same names. Pure.
+
+What is not known has no metric; for the model's utilisation an extra says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Metric = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The arithmetic of one example, as far as it was counted."""
+
+    flops_per_example: float | None  # a multiply-add is two
+    counted_by: str  # tool, convention, and which passes
+    why_unknown: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak:
+    """The arithmetic that the device was seen to do, in products of large matrices."""
+
+    flops_per_second: float | None
+    measured_by: str
+    why_unknown: str = ""
+
+
+def metrics_of(values: Mapping[str, float | None]) -> list[Metric]:
+    """Return metrics of the values that are known."""
+    return [{"name": name, "value": value} for name, value in values.items() if value is not None]
+
+
+def arithmetic(
+    work: Work, peak: Peak, examples_per_second: float | None
+) -> tuple[list[Metric], dict[str, Any]]:
+    """Return what one example takes and how much of the device's arithmetic is put to use.
+
+    `examples_per_second` is one device's, as the peak is.
+    """
+    flops = work.flops_per_example
+    achieved = None if flops is None or not examples_per_second else flops * examples_per_second
+    share = None
+    if achieved is not None and peak.flops_per_second:
+        share = achieved / peak.flops_per_second
+    metrics = metrics_of(
+        {
+            "flops_per_example": flops,
+            "macs_per_example": None if flops is None else flops / 2,
+            "achieved_flops_per_second": achieved,
+            "peak_flops_per_second": peak.flops_per_second,
+            "model_flops_utilisation": share,
+        }
+    )
+    extras = {"flops_counted_by": work.counted_by, "peak_measured_by": peak.measured_by}
+    if share is None:
+        why = work.why_unknown or peak.why_unknown or "the steps are too short for the clock"
+        extras["mfu_absent"] = why
+    return metrics, {name: text for name, text in extras.items() if text}

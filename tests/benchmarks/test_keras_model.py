@@ -1,0 +1,196 @@
+"""A Keras model run for real: inference and training, eager, as a graph, and compiled by XLA."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shipped_run import ROOT, RunMethod, assert_plausible
+
+from perfrun.worker.test_log import decode_entries
+
+MODEL = "benchmarks.tensorflow.model.Model"
+
+# One process for many methods: importing TensorFlow takes longer than all of them.
+SEVERAL = """
+import importlib, json, sys, traceback
+folder, runs = sys.argv[1], json.loads(sys.argv[2])
+said = {}
+for name, (target, method, keywords) in runs.items():
+    module, class_name = target.rsplit(".", 1)
+    found = getattr(importlib.import_module(module), class_name)
+    try:
+        made = found(output_dir=folder, **keywords)
+        report = made.report_benchmark
+        made.report_benchmark = lambda name=name, report=report, **kw: report(name=name, **kw)
+        getattr(made, method)()
+    except (ValueError, RuntimeError) as error:
+        said[name] = f"{type(error).__name__}: {error}"
+print(json.dumps(said))
+"""
+
+TINY = {"iterations": 3, "warmup": 1}
+IMAGE = {**TINY, "input_shape": "3x32x32", "batch_size": 2}
+RUNS: dict[str, tuple[str, str, dict[str, object]]] = {
+    # The first one is the only one with a cold start.
+    "graph": (MODEL, "inference", {"model": "resnet18", **IMAGE}),
+    "eager": (MODEL, "inference_eager", {"model": "resnet18", **IMAGE}),
+    "compiled": (MODEL, "inference_compiled", {"model": "sensor_net", "batch_size": 4, **TINY}),
+    "half": (MODEL, "inference_bfloat16", {"model": "sensor_net", **TINY}),
+    "trained": (MODEL, "training", {"model": "resnet18", **IMAGE}),
+    "trained_eager": (MODEL, "training_eager", {"model": "sensor_net", **TINY}),
+    "trained_compiled": (MODEL, "training_compiled", {"model": "sensor_net", **TINY}),
+    "trained_half": (MODEL, "training", {"model": "sensor_net", "dtype": "float16", **TINY}),
+    "from_the_host": (
+        MODEL,
+        "inference",
+        {"model": "sensor_net", "data": "synthetic/pageable", **TINY},
+    ),
+    "run_forward": (MODEL, "run", {"model": "sensor_net", "forward_only": True, **TINY}),
+    "tokens": (
+        MODEL,
+        "inference",
+        {"model": "bert_base", "input_shape": 8, "iterations": 2, "warmup": 0},
+    ),
+    "named": ("benchmarks.tensorflow.dlbs.DeepMNIST", "inference", TINY),
+    # What is refused.
+    "no_gpu": (MODEL, "inference", {"model": "sensor_net", "device": "gpu"}),
+    "other_framework": (MODEL, "inference", {"model": "sensor_net", "compile": "max-autotune"}),
+    "contradiction": (MODEL, "inference_eager", {"model": "sensor_net", "compile": "xla"}),
+    "late_threads": (MODEL, "inference", {"model": "sensor_net", "intra_threads": 7}),
+    "shape": (MODEL, "inference", {"model": "sensor_net", "input_shape": "3x32x32"}),
+    "too_long": (MODEL, "inference", {"model": "bert_base", "input_shape": 600}),
+    "unknown": (MODEL, "inference", {"model": "resnet19"}),
+    "other_model": ("benchmarks.tensorflow.dlbs.DeepMNIST", "inference", {"model": "resnet18"}),
+}
+REFUSED = {
+    "no_gpu": "ValueError: device is 'gpu'; TensorFlow sees 0 GPUs",
+    "other_framework": "ValueError: compile is 'max-autotune'; here it must be one of eager, graph",
+    "contradiction": "ValueError: compile is 'xla'; this method is the one for eager",
+    "late_threads": "RuntimeError: intra_threads is 7, and TensorFlow has started its threads",
+    "shape": "ValueError: input_shape is 3x32x32; sensor_net takes features, such as 784",
+    "too_long": "ValueError: bert_base cannot be built for 600: ",
+    "unknown": "ValueError: there is no model resnet19 for TensorFlow; did you mean resnet18",
+    "other_model": "ValueError: DeepMNIST does not take model",
+}
+
+
+@pytest.fixture(scope="module")
+def several(tensorflow_python: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return each run's metrics and extras, and what the refused ones said."""
+    folder: Path = tmp_path_factory.mktemp("keras")
+    done = subprocess.run(
+        [tensorflow_python, "-c", SEVERAL, str(folder), json.dumps(RUNS)],
+        capture_output=True,
+        text=True,
+        env={
+            "PYTHONPATH": str(ROOT),
+            "TEST_REPORT_FILE_PREFIX": f"{folder}/proto_",
+            "CUDA_VISIBLE_DEVICES": "",
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for path in folder.glob("proto_*"):
+        (entry,) = decode_entries(path.read_bytes())
+        found[path.name.rpartition(".")[2]] = {
+            "metrics": {metric["name"]: metric["value"] for metric in entry["metrics"]},
+            "extras": {extra["name"]: extra["value"] for extra in entry["extras"]},
+        }
+    return {"runs": found, "said": json.loads(done.stdout.splitlines()[-1])}
+
+
+@pytest.mark.tensorflow
+def test_what_cannot_be_measured_is_refused_in_one_line(several: Any) -> None:
+    said = several["said"]
+    assert set(said) == set(REFUSED), said
+    for name, line in REFUSED.items():
+        assert said[name].startswith(line), said[name]
+        assert "\n" not in said[name]
+
+
+@pytest.mark.tensorflow
+def test_each_way_of_running_a_model_is_measured_and_named(several: Any) -> None:
+    runs = several["runs"]
+    assert set(runs) == set(RUNS) - set(REFUSED)
+    compiled = {name: run["extras"]["compile"] for name, run in runs.items()}
+    assert compiled["graph"] == compiled["run_forward"] == compiled["trained"] == "graph"
+    assert compiled["eager"] == compiled["trained_eager"] == "eager"
+    assert compiled["compiled"] == compiled["trained_compiled"] == "xla"
+    dtypes = {name: run["extras"]["dtype"] for name, run in runs.items()}
+    assert (dtypes["half"], dtypes["trained_half"], dtypes["graph"]) == (
+        *("bfloat16", "float16", "float32"),
+    )
+    for name, run in runs.items():
+        metrics = run["metrics"]
+        assert metrics["latency_median_s"] > 0, name
+        assert ("final_loss" in metrics) == name.startswith("trained"), name
+        assert ("compile_s" in metrics) == (run["extras"]["compile"] != "eager"), name
+        assert ("cold_start_s" in metrics) == (name == "graph"), name
+        assert metrics["model_build_s"] > 0, name
+
+
+@pytest.mark.tensorflow
+def test_arithmetic_is_counted_for_one_example_and_held_against_the_peak(several: Any) -> None:
+    runs = several["runs"]
+    # SensorNet's matrices by hand: 784, 1024, 1024, 1024, 16.
+    by_hand = 2 * (784 * 1024 + 2 * 1024 * 1024 + 1024 * 16)
+    for name in ("compiled", "half", "run_forward", "from_the_host"):
+        metrics = runs[name]["metrics"]
+        assert metrics["flops_per_example"] == by_hand, name
+        assert metrics["macs_per_example"] == by_hand / 2
+        achieved = by_hand * metrics["examples_per_second_per_device"]
+        assert metrics["achieved_flops_per_second"] == pytest.approx(achieved)
+        share = achieved / metrics["peak_flops_per_second"]
+        assert metrics["model_flops_utilisation"] == pytest.approx(share)
+    # Backward: once more for the weights, and for the inputs of all layers but the first.
+    trained = 3 * by_hand - 2 * 784 * 1024
+    for name in ("trained_eager", "trained_compiled", "trained_half"):
+        assert runs[name]["metrics"]["flops_per_example"] == trained, name
+    assert (
+        runs["graph"]["metrics"]["flops_per_example"]
+        == (runs["eager"]["metrics"]["flops_per_example"])
+    )
+    assert "forward and backward" in runs["trained"]["extras"]["flops_counted_by"]
+
+
+@pytest.mark.tensorflow
+def test_a_batch_from_the_host_shows_the_parts_of_its_way(several: Any) -> None:
+    metrics = several["runs"]["from_the_host"]["metrics"]
+    parts = ("transfer_in_median_s", "device_step_median_s", "transfer_out_median_s")
+    assert all(metrics[name] > 0 for name in parts)
+    assert metrics["end_to_end_median_s"] == metrics["latency_median_s"]
+    assert not set(parts) & set(several["runs"]["graph"]["metrics"])
+
+
+@pytest.mark.tensorflow
+def test_extras_say_what_was_measured(several: Any) -> None:
+    extras = several["runs"]["graph"]["extras"]
+    assert extras["model"] == "resnet18"
+    assert extras["model_library"] == "perfrun"
+    assert extras["input_shape"] == "3x32x32"
+    assert extras["batch_size"] == extras["global_batch_size"] == 2
+    assert extras["device"] == "cpu"
+    assert extras["threads"] >= 1
+    assert extras["data"] == "synthetic/device"
+    assert {"tensorflow_version", "keras_version", "seed", "channels_last"} <= set(extras)
+    assert several["runs"]["tokens"]["extras"]["input_shape"] == "8"
+
+
+@pytest.mark.tensorflow
+def test_a_cold_start_holds_import_build_and_first_step(
+    run_method: RunMethod, tensorflow_python: str
+) -> None:
+    run = run_method(
+        *(f"{MODEL}.inference", "--model=sensor_net", "--num_batches=4", "--intra_threads=1"),
+        python=tensorflow_python,
+    )
+    assert_plausible(run, examples_per_step=1, iterations=4)
+    metrics = run.metrics
+    parts = ("framework_import_s", "model_build_s", "first_call_s")
+    assert sum(metrics[name] for name in parts) < metrics["cold_start_s"] < run.process_s
+    assert run.extras["threads"] == 1
+    assert run.bounds("parameters") == (2_919_440, 2_919_440)
