@@ -134,6 +134,7 @@ LAYERS = (
     {"store.address"},
     {"results", "reports.statistics", "schedule", "measured"},
     {"launchers.harness_mark", "launchers.engine_traits", "launchers.container"},
+    {"store.migrations"},
     {"store.schema", "store.folders", "store.identity"},
     {"store.connection", "store.extraction", "store.query"},
     {"nights", "reports.changes"},

@@ -27,7 +27,7 @@ class Subject:
     hardware: str  # '' where a summary says nothing of it
     driver: str  # of the accelerators; '' without any
     source: str  # SHA-256 of the benchmark's module; '' when unknown
-    settings: str  # flags of the benchmark and constructor arguments; '' without any
+    settings: str  # variables, flags of the benchmark, constructor arguments; '' without any
 
 
 def subject(document: Mapping[str, Any], method: str) -> Subject:
@@ -138,9 +138,13 @@ def memory_class_gib(size_bytes: Any) -> float | None:
 
 
 def settings(document: Mapping[str, Any]) -> str:
-    """Flags of the benchmark and constructor arguments: another batch size is another series."""
-    flags = section(document, "perfrun").get("benchmark_flags")
-    words = [redact(shlex.join(map(str, flags)))] if isinstance(flags, list) and flags else []
+    """Variables, flags of the benchmark and constructor arguments: another batch size, or another
+    number of threads, is another series.
+    """
+    own = section(document, "perfrun")
+    env, flags = section(own, "env"), own.get("benchmark_flags")
+    words = [redact(shlex.join(f"{name}={text(env[name])}" for name in sorted(env)))] if env else []
+    words += [redact(shlex.join(map(str, flags)))] if isinstance(flags, list) and flags else []
     given = section(section(document, "benchmark_info"), "flags").get("perfzero_constructor_args")
     return " ".join([*words, *([_canonical(given)] if given else [])])
 

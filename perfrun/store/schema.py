@@ -2,7 +2,10 @@
 
 History:
     1   first version
+    2   subjects.settings begins with the variables of `--env`
 
+A change of tables, or of what `identity` and `extraction` make of a summary, is a new version: a
+test holds this file against the number.
 An index holds nothing that is not in the summaries; docs/store.md says what each column means.
 """
 
@@ -30,6 +33,7 @@ from sqlalchemy import (
 )
 
 from perfrun.errors import StoreError
+from perfrun.store import migrations
 
 TABLES = MetaData()
 
@@ -118,7 +122,7 @@ bad_files = Table(
 
 # Each takes an index from version n to n + 1; the first one from version 1. A step is part of one
 # transaction with all others and must not commit.
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = ()
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (migrations.with_variables,)
 
 
 def schema_version() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import sqlite3
@@ -20,8 +22,10 @@ from perfrun.errors import StoreError, UsageError
 from perfrun.store import connection as connections
 from perfrun.store import schema
 from perfrun.store.address import Address, parse_address
+from perfrun.store.extraction import extract
 from perfrun.store.index import Refreshed, Store, open_store
 from perfrun.store.query import Selector
+from perfrun.store.schema import TABLES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -307,6 +311,52 @@ def test_adding_single_files_reads_them_at_once(address: Address, output: Path) 
 
 # Versions.
 
+SHIPPED = schema.MIGRATIONS
+# Whoever changes a table or the key of a series changes this line, and adds a migration.
+VERSIONS = {2: "d57c5364a13f3adb"}
+
+
+def test_tables_and_keys_do_not_change_without_a_new_version() -> None:
+    tables = {name: [f"{c.name} {c.type}" for c in t.columns] for name, t in TABLES.tables.items()}
+    own = {"env": {"B": "1", "A": "x y"}, "benchmark_flags": ["--n=1"]}
+    key = asdict(extract(perfrun_summary(own=own)).subject)
+    found = hashlib.sha256(json.dumps([tables, key], sort_keys=True).encode()).hexdigest()[:16]
+    assert {schema.schema_version(): found} == VERSIONS
+
+
+def test_an_index_of_version_1_keeps_its_trials_and_learns_of_variables(
+    address: Address, output: Path
+) -> None:
+    for number, env in enumerate(({}, {"OMP_NUM_THREADS": "4"}, {"OMP_NUM_THREADS": "4"}), 1):
+        put(output, perfrun_summary(number, own={"env": env, "benchmark_flags": ["--n=1"]}))
+    fill(address, output)
+    with open_store(address) as store:
+        before = sorted(everything(store)[1], key=str)
+    assert {key.settings for key, *_ in before} == {"--n=1", "OMP_NUM_THREADS=4 --n=1"}
+    make_version_1(address)
+    moved = output.with_name("moved")
+    output.rename(moved)  # what is known must not come from the files
+    with open_store(address) as store:
+        assert sorted(everything(store)[1], key=str) == before
+    moved.rename(output)
+    assert fill(address, output).read == 3  # and what is there is read again
+    assert fill(address, output).read == 0
+    with open_store(address) as store:
+        assert sorted(everything(store)[1], key=str) == before
+
+
+def make_version_1(address: Address) -> None:
+    """As an early perfrun left it: no urls, and one series for all variables."""
+    with connections.Database(address) as database, database.writing() as connection:
+        for line in (
+            "UPDATE trials SET subject_id = (SELECT MIN(id) FROM subjects)",
+            "DELETE FROM subjects WHERE id <> (SELECT MIN(id) FROM subjects)",
+            "UPDATE subjects SET settings = '--n=1', digest = 'of version 1'",
+            "ALTER TABLE contexts DROP COLUMN urls",
+            "UPDATE perfrun_store SET value = '1'",
+        ):
+            connection.execute(sqlalchemy.text(line))
+
 
 def set_version(address: Address, version: str) -> None:
     with connections.Database(address) as database, database.writing() as connection:
@@ -331,14 +381,16 @@ def test_an_older_index_is_brought_up_to_date_with_all_it_holds(
 ) -> None:
     write_nights(output, 2)
     fill(address, output)
-    monkeypatch.setattr(schema, "MIGRATIONS", (add_column,))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*SHIPPED, add_column))
     with open_store(address) as store:
         assert len(list(store.trials())) == 2
     with connections.Database(address) as database, database.reading() as connection:
-        assert schema.stored_version(connection) == 2
+        assert schema.stored_version(connection) == len(SHIPPED) + 2
         assert connection.execute(sqlalchemy.text("SELECT more FROM trials")).all() == [(None,)] * 2
-    monkeypatch.setattr(schema, "MIGRATIONS", ())
-    with pytest.raises(StoreError, match="schema 2; this one knows 1"), open_store(address):
+    monkeypatch.setattr(schema, "MIGRATIONS", SHIPPED)
+    newer = len(SHIPPED) + 2
+    telling = f"schema {newer}; this one knows {newer - 1}"
+    with pytest.raises(StoreError, match=telling), open_store(address):
         pass
 
 
@@ -350,13 +402,13 @@ def test_a_migration_that_fails_leaves_the_index_as_it_was(
 
     write_nights(output, 2)
     fill(address, output)
-    monkeypatch.setattr(schema, "MIGRATIONS", (add_column, fail))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*SHIPPED, add_column, fail))
     with pytest.raises(StoreError, match="nowhere"), open_store(address):
         pass
-    monkeypatch.setattr(schema, "MIGRATIONS", ())
+    monkeypatch.setattr(schema, "MIGRATIONS", SHIPPED)
     with open_store(address) as store:
         assert len(list(store.trials())) == 2
-    monkeypatch.setattr(schema, "MIGRATIONS", (add_column,))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*SHIPPED, add_column))
     with open_store(address):  # the column is not there yet
         pass
 
