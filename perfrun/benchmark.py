@@ -30,6 +30,7 @@ _COMMANDS = {
     "index": ("perfrun.indexing", "index_command"),
     "history": ("perfrun.history", "history_command"),
     "detect": ("perfrun.detecting", "detect_command"),
+    "dlbs": ("perfrun.dlbs.command", "dlbs_command"),
     "bisect": ("perfrun.bisection", "bisect_command"),
 }
 

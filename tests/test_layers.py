@@ -158,6 +158,9 @@ LAYERS = (
     {"cli", "recorder", "profiling"},
     {"rounds"},
     {"runner", "blocks"},
+    {"dlbs.parsing"},
+    {"dlbs.lines"},
+    {"dlbs.command"},
     {"listing", "doctor", "selftest", "indexing"},
     {"history"},
     {"comparison", "pairing"},
@@ -181,7 +184,7 @@ LAYERS = (
     {"nightly.judging"},
     {"nightly.command"},
     {"benchmark"},
-    {"__main__"},
+    {"__main__", "dlbs.__main__"},
 )
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
 BARE = (

@@ -1,0 +1,190 @@
+"""DLBS' flags, spelt as there, turned into a run of `benchmarks.torch.model.Model.run`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfrun.arguments import CommandParser
+from perfrun.cli import parse
+from perfrun.errors import UsageError
+from perfrun.plan import RunPlan
+
+METHOD = "benchmarks.torch.model.Model.run"
+LOADER_METHOD = "benchmarks.torch.ingestion.Ingestion.loader_only"
+
+# DLBS' names of its PyTorch models, and their titles there.
+MODELS = {
+    "acoustic_model": "AcousticModel",
+    "alexnet": "AlexNet",
+    "alexnet_owt": "AlexNetOWT",
+    "deep_mnist": "DeepMNIST",
+    "googlenet": "GoogleNet",
+    "inception3": "InceptionV3",
+    "inception4": "InceptionV4",
+    "overfeat": "Overfeat",
+    "sensor_net": "SensorNet",
+    **{f"resnet{n}": f"ResNet{n}" for n in (18, 34, 50, 101, 152, 200, 269)},
+    **{f"vgg{n}": f"VGG{n}" for n in (11, 13, 16, 19)},
+}
+# DLBS took these for true, and every other word for false, "yes" included.
+_TRUE = ("true", "t", "1", "on", "yes", "y")
+_FALSE = ("false", "f", "0", "off", "no", "n")
+
+_EPILOG = """\
+All other flags are those of a run (perfrun --help): --python, --workspace, --image, ...; knobs of
+the benchmark that DLBS had not follow `--`. The flags are explained in docs/dlbs.md.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """What DLBS calls an experiment: the run, and what its log says of it beforehand."""
+
+    plan: RunPlan
+    model: str  # as it was asked for
+    title: str
+    forward_only: bool
+    batch_size: int  # per device
+    num_batches: int
+    num_warmup_batches: int
+    num_gpus: int
+    device: str
+    dtype: str
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags of DLBS' entry script, with its defaults."""
+    made = CommandParser(
+        prog="python3 -m perfrun.dlbs",
+        usage="python3 -m perfrun.dlbs --model=NAME --batch_size=N [flags] [-- knobs]",
+        description="Run a PyTorch model by the flags of DLBS' pytorch_benchmarks.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    texts = (
+        ("model", None, "NAME", "a model of DLBS' list (resnet50, alexnet_owt, ...) or any other"),
+        ("batch_size", None, "N", "examples per device and step"),
+        ("num_batches", "100", "N", "timed steps (default 100)"),
+        ("num_warmup_batches", "1", "N", "untimed steps before them (default 1)"),
+        ("num_gpus", "1", "N", "devices (default 1); on the CPU, processes"),
+        ("device", "cpu", "cpu|gpu", "where the model runs (default cpu)"),
+        ("dtype", "float", "TYPE", "float, float32, float16 or bfloat16 (default float)"),
+        ("data_dir", "", "DIR", "folder of a data set; none: synthetic input"),
+        ("data", "", "WHERE", "where synthetic input lives: synthetic/pinned, /pageable, /device"),
+        ("data_backend", "", "KIND", "caffe_lmdb (default) or image_folder"),
+        ("num_loader_threads", "", "N", "processes that load the data set (default 4)"),
+        ("dist_backend", "", "NAME", "nccl or gloo"),
+        ("local_rank", "0", "N", "0: perfrun starts the processes of a run itself"),
+    )
+    for name, default, metavar, text in texts:
+        made.add_argument(f"--{name}", default=default, metavar=metavar, help=text)
+    switches = (
+        ("forward_only", "false", "inference instead of training"),
+        ("cudnn_benchmark", "true", "let cuDNN look for its fastest algorithms (default true)"),
+        ("cudnn_fastest", "false", "without effect, as it was in DLBS"),
+        ("data_shuffle", "false", "read the data set in random order"),
+        ("data_loader_only", "false", "time the loader alone, without a model"),
+    )
+    for name, default, text in switches:
+        made.add_argument(
+            f"--{name}", nargs="?", const="true", default=default, metavar="BOOL", help=text
+        )
+    return made
+
+
+def parse_experiment(argv: Sequence[str]) -> Experiment:
+    """Parse the command line. Raises UsageError; touches nothing."""
+    words, after = _split(argv)
+    given, rest = parser().parse_known_args(words)
+    if not given.model or not given.batch_size:
+        raise UsageError("perfrun.dlbs: --model and --batch_size are needed")
+    if _whole("local_rank", given.local_rank, 0) != 0:
+        raise UsageError(
+            f"--local_rank={given.local_rank}: perfrun starts the processes itself; call it once, "
+            "without torch.distributed.launch, and say --num_gpus"
+        )
+    if any(word.startswith("--benchmark_methods") for word in rest):
+        raise UsageError("perfrun.dlbs: the method is fixed; run others with `perfrun`")
+    experiment_device = "gpu" if given.device == "cuda" else given.device
+    if experiment_device not in ("cpu", "gpu"):
+        raise UsageError(f"--device={given.device}: must be cpu or gpu")
+    loader_only = _switch("data_loader_only", given.data_loader_only)
+    if loader_only and not given.data_dir:
+        raise UsageError("--data_loader_only needs --data_dir: synthetic input has no loader")
+    method = LOADER_METHOD if loader_only else METHOD
+    knobs = _knobs(given, loader_only=loader_only)
+    plan = parse([*rest, f"--benchmark_methods={method}", "--", *knobs, *after])
+    return Experiment(
+        plan=plan,
+        model=given.model,
+        title=MODELS.get(given.model, given.model),
+        forward_only=_switch("forward_only", given.forward_only),
+        batch_size=_whole("batch_size", given.batch_size, 1),
+        num_batches=_whole("num_batches", given.num_batches, 1),
+        num_warmup_batches=_whole("num_warmup_batches", given.num_warmup_batches, 0),
+        num_gpus=_whole("num_gpus", given.num_gpus, 1),
+        device=experiment_device,
+        dtype="float32" if given.dtype == "float" else given.dtype,
+    )
+
+
+def _knobs(given: argparse.Namespace, *, loader_only: bool) -> list[str]:
+    """The flags of the benchmark. One that says what holds anyway is left out.
+
+    So a benchmark that does not know of data sets, say, takes a command line without one.
+    """
+    model = f"dlbs:{given.model}" if given.model in MODELS else given.model
+    knobs = {
+        "model": model,
+        "forward_only": _word(_switch("forward_only", given.forward_only)),
+        "batch_size": str(_whole("batch_size", given.batch_size, 1)),
+        "num_batches": str(_whole("num_batches", given.num_batches, 1)),
+        "num_warmup_batches": str(_whole("num_warmup_batches", given.num_warmup_batches, 0)),
+        "device": given.device,
+        "dtype": given.dtype,
+        "data": given.data,
+        "dist_backend": given.dist_backend,
+    }
+    if given.device != "cpu":
+        switched = _switch("cudnn_benchmark", given.cudnn_benchmark)
+        knobs["cudnn_benchmark"] = _word(switched)
+    if _switch("cudnn_fastest", given.cudnn_fastest):
+        knobs["cudnn_fastest"] = "true"
+    if _whole("num_gpus", given.num_gpus, 1) > 1:
+        knobs["num_gpus"] = given.num_gpus
+    shuffled = _switch("data_shuffle", given.data_shuffle)
+    if given.data_dir:
+        knobs["data_dir"] = given.data_dir
+        knobs["data_backend"] = given.data_backend or "caffe_lmdb"
+        knobs["num_loader_threads"] = given.num_loader_threads or "4"
+        knobs["data_shuffle"] = _word(shuffled)
+    if loader_only:
+        for name in ("forward_only", "device", "dtype", "cudnn_benchmark", "cudnn_fastest"):
+            knobs.pop(name, None)
+    return [f"--{name}={value}" for name, value in knobs.items() if value]
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    words = list(argv)
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at + 1 :]
+
+
+def _switch(name: str, text: str) -> bool:
+    word = text.strip().lower()
+    if word not in (*_TRUE, *_FALSE):
+        raise UsageError(f"--{name}={text}: must be true or false")
+    return word in _TRUE
+
+
+def _word(switched: bool) -> str:
+    return "true" if switched else "false"
+
+
+def _whole(name: str, text: str, least: int) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < least:
+        raise UsageError(f"--{name}={text}: must be a whole number, {least} or more")
+    return int(text)
