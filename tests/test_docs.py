@@ -13,6 +13,7 @@ from perfrun import ab, bisection, comparison
 from perfrun.analysis.costs import Figure
 from perfrun.cpu import Cpu, Work
 from perfrun.document import Outcome, Status, Usage
+from perfrun.dlbs import parsing
 from perfrun.flags import parser
 from perfrun.memory import CgroupMemory, DeviceMemory, Memory
 from perfrun.probes.devices import DevicesUsage, DeviceUsage
@@ -47,6 +48,12 @@ def test_every_flag_of_frameworks_side_by_side_is_explained() -> None:
     for kind in (Cell, Ratio, Figure):
         for field in fields(kind):  # type: ignore[arg-type]
             assert f"`{field.name}`" in text or field.name == "case", field.name
+
+
+def test_every_flag_of_dlbs_is_explained() -> None:
+    text = (ROOT / "docs" / "dlbs.md").read_text(encoding="utf-8")
+    for option in parsing.parser()._option_string_actions:
+        assert f"`{option}`" in text or option in ("-h", "--help"), option
 
 
 def test_every_flag_of_a_search_is_explained() -> None:

@@ -12,7 +12,6 @@ from perfrun.errors import UsageError
 from perfrun.plan import RunPlan
 
 METHOD = "benchmarks.torch.model.Model.run"
-LOADER_METHOD = "benchmarks.torch.ingestion.Ingestion.loader_only"
 
 # DLBS' names of its PyTorch models, and their titles there.
 MODELS = {
@@ -111,12 +110,9 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
     experiment_device = "gpu" if given.device == "cuda" else given.device
     if experiment_device not in ("cpu", "gpu"):
         raise UsageError(f"--device={given.device}: must be cpu or gpu")
-    loader_only = _switch("data_loader_only", given.data_loader_only)
-    if loader_only and not given.data_dir:
+    if _switch("data_loader_only", given.data_loader_only) and not given.data_dir:
         raise UsageError("--data_loader_only needs --data_dir: synthetic input has no loader")
-    method = LOADER_METHOD if loader_only else METHOD
-    knobs = _knobs(given, loader_only=loader_only)
-    plan = parse([*rest, f"--benchmark_methods={method}", "--", *knobs, *after])
+    plan = parse([*rest, f"--benchmark_methods={METHOD}", "--", *_knobs(given), *after])
     return Experiment(
         plan=plan,
         model=given.model,
@@ -131,7 +127,7 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
     )
 
 
-def _knobs(given: argparse.Namespace, *, loader_only: bool) -> list[str]:
+def _knobs(given: argparse.Namespace) -> list[str]:
     """The flags of the benchmark. One that says what holds anyway is left out.
 
     So a benchmark that does not know of data sets, say, takes a command line without one.
@@ -161,9 +157,8 @@ def _knobs(given: argparse.Namespace, *, loader_only: bool) -> list[str]:
         knobs["data_backend"] = given.data_backend or "caffe_lmdb"
         knobs["num_loader_threads"] = given.num_loader_threads or "4"
         knobs["data_shuffle"] = _word(shuffled)
-    if loader_only:
-        for name in ("forward_only", "device", "dtype", "cudnn_benchmark", "cudnn_fastest"):
-            knobs.pop(name, None)
+    if _switch("data_loader_only", given.data_loader_only):
+        knobs["data_loader_only"] = "true"
     return [f"--{name}={value}" for name, value in knobs.items() if value]
 
 

@@ -101,7 +101,7 @@ class SnapshotRecorder(Recorder):
         tracemalloc.stop()
         if not keep or self._snapshot is None:
             return
-        if self._seen_bytes < 0.9 * peak:
+        if self._seen_bytes < 0.9 * peak and peak > _LEAST_BYTES:
             self.notes.append(
                 "the snapshot shows %.1f MiB; for a moment there were %.1f MiB"
                 % (self._seen_bytes / 2**20, peak / 2**20)

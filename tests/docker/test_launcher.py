@@ -164,6 +164,28 @@ def test_a_trial_in_a_container_says_the_same_as_one_on_the_host(world: World, i
 
 
 @both_engines
+def test_a_profile_in_a_container_leaves_the_files_it_leaves_on_the_host(
+    world: World, image: str, site: Site
+) -> None:
+    done = world.run(
+        "--format=json", image, "--profile=cprofile,memory,sampling", methods=f"{CASES}.holds"
+    )
+    assert done.code == 0, done.stderr
+    (summary,) = done.summaries()
+    folder = Path(done.results[0]["summary"]).parent
+    found = {one["kind"]: one for one in summary["perfrun"]["profiles"]}
+    assert list(found) == ["cprofile", "memory", "sampling"]
+    for one in found.values():
+        assert (one["error"], one["trial"]["status"]) == (None, "passed")
+        for file in one["files"]:
+            path = folder / file["path"]
+            assert path.stat().st_size == file["bytes"]
+            assert path.stat().st_uid == site.user.uid
+    assert found["memory"]["top"][0]["bytes"] == pytest.approx(300 << 20, rel=0.02)
+    assert len(world.summary_files()) == 1
+
+
+@both_engines
 def test_the_summary_names_image_engine_and_limits(
     world: World, image: str, engine: str, site: Site
 ) -> None:
