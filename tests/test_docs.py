@@ -12,8 +12,8 @@ import pytest
 from perfrun import ab, bisection, comparison
 from perfrun.analysis.costs import Figure
 from perfrun.cpu import Cpu, Work
+from perfrun.dlbs import parsing as dlbs_parsing
 from perfrun.document import Outcome, Status, Usage
-from perfrun.dlbs import parsing
 from perfrun.flags import parser
 from perfrun.memory import CgroupMemory, DeviceMemory, Memory
 from perfrun.probes.devices import DevicesUsage, DeviceUsage
@@ -52,7 +52,7 @@ def test_every_flag_of_frameworks_side_by_side_is_explained() -> None:
 
 def test_every_flag_of_dlbs_is_explained() -> None:
     text = (ROOT / "docs" / "dlbs.md").read_text(encoding="utf-8")
-    for option in parsing.parser()._option_string_actions:
+    for option in dlbs_parsing.parser()._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
 
 
