@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+from benchmarks.torch.framework import torch
 
 
 def current() -> torch.device:

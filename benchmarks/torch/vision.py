@@ -14,7 +14,7 @@ import re
 import sys
 from types import ModuleType
 
-import torch
+from benchmarks.torch.framework import torch
 
 _MISSING = re.compile(r"operator torchvision::\w+ does not exist")
 
@@ -38,6 +38,11 @@ def load() -> ModuleType:
     _declare_operators()
     _forget_half_imported()
     return importlib.import_module("torchvision")
+
+
+def is_loaded() -> bool:
+    """Whether torchvision was imported in this process."""
+    return "torchvision" in sys.modules
 
 
 def is_repaired() -> bool:

@@ -1,0 +1,86 @@
+"""Models by name: `torchvision:NAME`, `timm:NAME`, `transformers:NAME`, `dlbs:NAME`, or plain ones.
+
+A plain name is torchvision's, with these exceptions: it is the same architecture as in
+`benchmarks.tensorflow.catalogue` where both have it, so `alexnet` is that of the paper and
+`inception_v3` has no auxiliary classifier. What torchvision lacks comes from DLBS' nets, from
+transformers (`bert_base`, `gpt2`), or from timm.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from importlib import metadata
+
+from benchmarks.model_spec import ModelSpec, unknown_model
+from benchmarks.torch.libraries import dlbs, timm, torchvision, transformers
+
+_LIBRARIES = (torchvision.PREFIX, timm.PREFIX, transformers.PREFIX, dlbs.PREFIX)
+
+
+def find(name: str) -> ModelSpec:
+    """Return the model of a name; ValueError names the nearest ones when there is none.
+
+    RuntimeError, one line, where the library of that name is not installed.
+    """
+    library, colon, rest = name.partition(":")
+    if colon and library not in _LIBRARIES:
+        raise ValueError(
+            f"model is {name!r}: PyTorch's models are in {', '.join(_LIBRARIES)}, not {library!r}"
+        )
+    found = _qualified(library, rest) if colon else _plain(name)
+    if found is None:
+        raise unknown_model(name, _near(library if colon else ""), "PyTorch")
+    return replace(found, name=name)
+
+
+def names() -> tuple[str, ...]:
+    """Return the plain names, timm's excepted."""
+    of_transformers = (name.replace("-", "_") for name in transformers.names())
+    return tuple(dict.fromkeys((*torchvision.names(), *dlbs.OWN, *of_transformers)))
+
+
+def _qualified(library: str, name: str) -> ModelSpec | None:
+    if library == torchvision.PREFIX:
+        return torchvision.find(name) if name in torchvision.names() else None
+    if library == timm.PREFIX:
+        return timm.find(name) if timm.is_one(name) else None
+    if library == transformers.PREFIX:
+        return transformers.find(name)
+    if library == dlbs.PREFIX:
+        if name in dlbs.ELSEWHERE:
+            return find(dlbs.ELSEWHERE[name])
+        return {**dlbs.OWN, dlbs.GOOGLENET.name: dlbs.GOOGLENET}.get(name)
+    return None
+
+
+def _plain(name: str) -> ModelSpec | None:
+    if name in dlbs.OWN:
+        return dlbs.OWN[name]
+    if name == "inception_v3":
+        return torchvision.inception_without_auxiliary()
+    if name in torchvision.names():
+        return torchvision.find(name)
+    if name.replace("_", "-") in transformers.names():
+        return transformers.find(name.replace("_", "-"))
+    if importlib.util.find_spec("timm") is not None and timm.is_one(name):
+        return timm.find(name)
+    return None
+
+
+def _near(library: str) -> tuple[str, ...]:
+    """Return names to look for near ones among: of the library that was named, else plain ones."""
+    listed = {
+        torchvision.PREFIX: torchvision.names,
+        timm.PREFIX: timm.names,
+        transformers.PREFIX: transformers.names,
+        dlbs.PREFIX: dlbs.names,
+    }
+    if library in listed:
+        return tuple(f"{library}:{name}" for name in listed[library]())
+    return names()
+
+
+def version(library: str) -> str:
+    """Return the installed version of a model library."""
+    return metadata.version(library)

@@ -1,0 +1,133 @@
+"""Where and how a PyTorch model runs: device, threads, type, compilation, all from the knobs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.knobs import TORCH_COMPILE, Settings
+from benchmarks.torch import device as devices
+from benchmarks.torch.framework import torch
+
+EAGER, COMPILED = "eager", "default"
+_CACHE = "TORCHINDUCTOR_CACHE_DIR"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How to run; made by `choose`."""
+
+    device: torch.device
+    dtype: str  # of the arithmetic: float32, float16, bfloat16
+    compile: str  # `eager`, or a mode of torch.compile
+    channels_last: bool
+    seed: int
+
+    def autocast(self) -> Any:
+        """Return the context in which a forward pass is computed in `dtype`."""
+        if self.dtype == "float32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=getattr(torch, self.dtype))
+
+    def compiled(self, function: Any) -> Any:
+        """Return the module or function as it is to be called."""
+        if self.compile == EAGER:
+            return function
+        mode = None if self.compile == COMPILED else self.compile
+        return torch.compile(function, mode=mode)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a report says about it."""
+        return {
+            "device": devices.description(self.device),
+            "threads": torch.get_num_threads(),
+            "inter_threads": torch.get_num_interop_threads(),
+            "dtype": self.dtype,
+            "compile": self.compile,
+            "channels_last": str(self.channels_last).lower(),
+            "seed": self.seed,
+            "torch_version": torch.__version__,
+            **_cudnn_facts(self.device),
+        }
+
+
+def choose(
+    settings: Settings, *, compile_default: str = EAGER, dtype_default: str = "float32"
+) -> Execution:
+    """Read the knobs and set what holds for the whole process: threads, cuDNN, caches.
+
+    ValueError or RuntimeError, one line, for what this machine or PyTorch does not have.
+    """
+    device = devices.chosen(settings.value("device", "auto"))
+    execution = Execution(
+        device=device,
+        dtype=settings.value("dtype", dtype_default),
+        compile=settings.one_of("compile", compile_default, TORCH_COMPILE),
+        channels_last=settings.value("channels_last", False),
+        seed=settings.value("seed", 0),
+    )
+    _set_threads(settings)
+    if execution.compile != EAGER:
+        _need_a_compiler(device)
+        _compile_afresh()
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = settings.value("cudnn_benchmark", True)
+    return execution
+
+
+def _set_threads(settings: Settings) -> None:
+    within, between = settings.value("intra_threads"), settings.value("inter_threads")
+    if within is not None:
+        torch.set_num_threads(within)
+    if between is None or between == torch.get_num_interop_threads():
+        return
+    try:
+        torch.set_num_interop_threads(between)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"inter_threads is {between}, and PyTorch has started its threads: their number "
+            "cannot be changed in this process any more"
+        ) from error
+
+
+def _need_a_compiler(device: torch.device) -> None:
+    """torch.compile writes C++ for the CPU, and finds out late that nobody can compile it."""
+    if device.type != "cpu":
+        return
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        raise RuntimeError(
+            f"torch.compile needs a C++ compiler for the CPU, and there is no {compiler}; install "
+            "one (Debian: g++), name another in CXX, or run with compile=eager"
+        )
+
+
+_caches: list[tempfile.TemporaryDirectory[str]] = []  # removed when the process ends
+
+
+def _compile_afresh() -> None:
+    """Use a cache of our own, empty: what an earlier process has compiled would be free here."""
+    if _CACHE not in os.environ:
+        _caches.append(tempfile.TemporaryDirectory(prefix="perfrun-inductor-"))
+        os.environ[_CACHE] = _caches[-1].name
+
+
+def compile_cache() -> str:
+    """Say where compiled code came from."""
+    own = bool(_caches) and os.environ.get(_CACHE) == _caches[-1].name
+    return "empty at the start" if own else f"the environment's, {_CACHE}"
+
+
+def _cudnn_facts(device: torch.device) -> dict[str, Any]:
+    if device.type != "cuda":
+        return {}
+    return {
+        "cudnn_version": torch.backends.cudnn.version() or "none",
+        "cudnn_benchmark": str(torch.backends.cudnn.benchmark).lower(),
+        "cudnn_allow_tf32": str(torch.backends.cudnn.allow_tf32).lower(),
+        "matmul_allow_tf32": str(torch.backends.cuda.matmul.allow_tf32).lower(),
+    }

@@ -1,0 +1,11 @@
+"""The base of classes for one model each."""
+
+from __future__ import annotations
+
+from benchmarks.torch.model import KNOBS, Model
+
+
+class Named(Model):
+    """`Model` with the model fixed: `model` is no knob of it."""
+
+    takes = tuple(name for name in KNOBS if name != "model")

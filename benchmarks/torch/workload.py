@@ -1,0 +1,183 @@
+"""A model on its device, and one step of inference or training with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.known import known_value
+from benchmarks.model_spec import ModelSpec, Shape
+from benchmarks.torch.execution import Execution
+from benchmarks.torch.framework import torch
+
+LEARNING_RATE, MOMENTUM = 0.01, 0.9
+_AUXILIARY = 0.4  # weight of an auxiliary classifier's loss, as in torchvision's training script
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """A model with random weights. `called` is it, or what torch.compile made of it."""
+
+    spec: ModelSpec
+    module: Any
+    called: Any
+    shape: Shape  # of one example
+    build_s: float
+
+    def parameter_metrics(self) -> list[dict[str, Any]]:
+        """Return the counts, which pass only when they are the published ones."""
+        own_shape = self.shape == self.spec.input_shape
+        every = tuple(self.module.parameters())
+        counts = (
+            ("parameters", every, self.spec.parameters),
+            (
+                "trainable_parameters",
+                [parameter for parameter in every if parameter.requires_grad],
+                self.spec.trainable_parameters,
+            ),
+        )
+        found = []
+        for name, parameters, published in counts:
+            count = sum(parameter.numel() for parameter in parameters)
+            if published is not None and own_shape:
+                found.append(known_value(name, count, published))
+            else:
+                found.append({"name": name, "value": count})
+        return found
+
+
+def build(spec: ModelSpec, execution: Execution, shape: Shape | None, *, training: bool) -> Network:
+    """Build a model with the seed's weights on its device; ValueError for a shape it has not."""
+    shape = _checked(spec, shape)
+    torch.manual_seed(execution.seed)
+    began = time.perf_counter()
+    module = spec.build(shape).to(execution.device)
+    if execution.channels_last:
+        if spec.input_kind != "image":
+            raise ValueError(f"channels_last is for images; {spec.name} takes {spec.input_kind}")
+        module = module.to(memory_format=torch.channels_last)
+    module.train(training)
+    built_s = time.perf_counter() - began
+    return Network(
+        spec=spec,
+        module=module,
+        called=execution.compiled(module),
+        shape=shape,
+        build_s=built_s,
+    )
+
+
+def _checked(spec: ModelSpec, shape: Shape | None) -> Shape:
+    if shape is None:
+        return spec.input_shape
+    if len(shape) != len(spec.input_shape):
+        raise ValueError(
+            f"input_shape is {'x'.join(map(str, shape))}; {spec.name} takes {spec.input_kind}, "
+            f"such as {'x'.join(map(str, spec.input_shape))}"
+        )
+    return shape
+
+
+def example_inputs(spec: ModelSpec, shape: Shape, batch_size: int, **where: Any) -> Any:
+    """Random inputs: tokens of the vocabulary, or normal numbers, as of images once normalised."""
+    if spec.input_kind == "tokens":
+        return torch.randint(spec.classes, (batch_size, *shape), **where)
+    return torch.randn(batch_size, *shape, **where)
+
+
+def example_labels(spec: ModelSpec, inputs: Any) -> Any:
+    """Random classes; for text the tokens: each is to be predicted from those before it."""
+    if spec.target != "class":
+        return inputs
+    return torch.randint(spec.classes, (inputs.shape[0],), device=inputs.device)
+
+
+def in_layout(execution: Execution, inputs: Any) -> Any:
+    """Return images with their channels innermost, where that is asked for."""
+    if execution.channels_last and inputs.dim() == 4:
+        return inputs.contiguous(memory_format=torch.channels_last)
+    return inputs
+
+
+class Forward:
+    """A step of inference: `step(inputs)` returns what the model gives. No gradients are kept."""
+
+    def __init__(self, network: Network, execution: Execution) -> None:
+        self._network = network
+        self._execution = execution
+        self._is_plain = execution.dtype == "float32"
+
+    def __call__(self, inputs: Any) -> Any:
+        with torch.inference_mode():
+            if self._is_plain:
+                return self._network.called(inputs)
+            with self._execution.autocast():
+                return self._network.called(inputs)
+
+    def check(self, output: Any, batch_size: int) -> None:
+        """RuntimeError for an output of the wrong shape, not finite, or with autograd on."""
+        spec = self._network.spec
+        for tensor in tensors_of(output):
+            shape = tuple(tensor.shape)
+            expected = batch_size if spec.target != "class" else (batch_size, spec.classes)
+            got = shape[0] if spec.target != "class" else shape
+            if got != expected or not bool(torch.isfinite(tensor).all()):
+                raise RuntimeError(
+                    f"{spec.name} gave {shape}; expected finite numbers, of shape {expected}"
+                )
+            if tensor.requires_grad:
+                raise RuntimeError("autograd was on: training's bookkeeping is in these times")
+
+
+class Training:
+    """A step of training: `step(inputs, labels)` is forward, loss, backward and update.
+
+    Stochastic gradient descent with momentum. Gradients of float16 are scaled, for its range.
+    """
+
+    def __init__(self, network: Network, execution: Execution) -> None:
+        self._network = network
+        self._execution = execution
+        self._optimizer = torch.optim.SGD(
+            network.module.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM
+        )
+        half = execution.dtype == "float16"
+        self._scaler = torch.amp.GradScaler(execution.device.type, enabled=half)
+
+    def __call__(self, inputs: Any, labels: Any) -> Any:
+        self._optimizer.zero_grad(set_to_none=True)
+        with self._execution.autocast():
+            loss = loss_of(self._network.spec, self._network.called(inputs), labels)
+        self._scaler.scale(loss).backward()
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        return loss.detach()
+
+
+def loss_of(spec: ModelSpec, output: Any, labels: Any) -> Any:
+    """Cross entropy of the class or the next token; without either, the mean of the squares."""
+    results = tuple(tensors_of(output))
+    if spec.target == "none":
+        return sum(result.float().square().mean() for result in results)
+    cross_entropy = torch.nn.functional.cross_entropy
+    if spec.target == "next_token":
+        logits = results[0][:, :-1].flatten(0, 1)
+        return cross_entropy(logits.float(), labels[:, 1:].flatten())
+    main, *auxiliary = (cross_entropy(result.float(), labels) for result in results)
+    return main + sum(_AUXILIARY * loss for loss in auxiliary)
+
+
+def tensors_of(output: Any) -> Iterator[Any]:
+    """Return the floating point tensors of what a model gives: a tensor, a tuple, or a mapping."""
+    if isinstance(output, torch.Tensor):
+        if output.is_floating_point():
+            yield output
+    elif output is not None:
+        parts = output.values() if isinstance(output, Mapping) else output
+        for part in parts if isinstance(output, (Mapping, tuple, list)) else ():
+            yield from tensors_of(part)
+
+
+Step = Callable[..., Any]
