@@ -133,6 +133,9 @@ class Model(Configured):
         dtype: str | None = None,
     ) -> None:
         """Measure one way of running the model, and report it."""
+        if self.settings.value("forward_only", not training) == training:
+            kind = "training" if training else "inference"
+            raise ValueError(f"forward_only is {training}; this method is the one for {kind}")
         job = self.job(training=training, batch_size=batch_size, mode=mode, dtype=dtype)
         data = self.settings.value("data", DEVICE)
         transfers = None if data == DEVICE else Transfers(job.arguments, data, job.how)

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from shipped_run import ROOT, Run, RunMethod, assert_plausible
+from shipped_run import ROOT, RunMethod, assert_plausible
 
 TORCH = "benchmarks.torch.efficientnet.EfficientNetB0"
 TENSORFLOW = "benchmarks.tensorflow.efficientnet.EfficientNetB0"
@@ -26,18 +26,13 @@ COMMON_METRICS = [
 LEARNED_LOSS = 6.0
 
 
-def without_interval(run: Run) -> list[str]:
-    """Names of the metrics; six iterations have an interval of their median or not."""
-    return [name for name in run.metrics if name[:15] != "latency_median_" or name[-3:] == "n_s"]
-
-
 @pytest.mark.torch
 def test_torch_inference_is_plausible_and_counts_its_parameters(
     run_method: RunMethod, torch_python: str
 ) -> None:
     run = run_method(f"{TORCH}.inference", python=torch_python, iterations=5, warmup=1)
     assert_plausible(run, examples_per_step=1, iterations=5)
-    assert list(run.metrics) == COMMON_METRICS
+    assert set(COMMON_METRICS) <= set(run.metrics)
     assert run.metrics["parameters"] == 5_288_548
     assert run.bounds("parameters") == (5_288_548, 5_288_548)
     assert run.extras["batch_size"] == 1
@@ -58,7 +53,7 @@ def test_torch_batch8_is_eight_whatever_batch_size_says(
 def test_torch_training_learns(run_method: RunMethod, torch_python: str) -> None:
     run = run_method(f"{TORCH}.training", python=torch_python)
     assert_plausible(run, examples_per_step=8, iterations=6)
-    assert without_interval(run) == [*COMMON_METRICS, "final_loss"]
+    assert {*COMMON_METRICS, "final_loss"} <= set(run.metrics)
     assert 0 < run.metrics["final_loss"] < LEARNED_LOSS
 
 
