@@ -24,7 +24,6 @@ from typing import Any
 from benchmarks import child
 from benchmarks.max_batch import Probe, Status
 
-_PROGRAM = Path(__file__).with_name("batch_probe_child.py")
 _INTERVAL_S = 0.01  # memory is filled at some GB/s: 10 ms are some tens of MB
 _MARK = re.compile(rb"^(VmHWM|VmRSS|VmSwap):\s+(\d+) kB", re.MULTILINE)
 _ABORTED = "std::bad_alloc"  # what a C++ library says last when its memory request was refused
@@ -102,8 +101,9 @@ class Prober:
         )
         target = self.target
         task = {
-            "module": target.module,
-            "function": target.function,
+            "module": "benchmarks.batch_probe_child",
+            "function": "answer",
+            "target": [target.module, target.function],
             "arguments": dict(target.arguments),
             "batch_size": batch_size,
             "steps": self.steps,
@@ -116,7 +116,7 @@ class Prober:
         """Return the exit status, why it was stopped, and the peak that was seen."""
         with files.log.open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, str(_PROGRAM), str(files.order)],
+                [sys.executable, str(child.PROGRAM), str(files.order)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,15 +1,16 @@
-"""The program of a probe: `python batch_probe_child.py ORDER`. See `benchmarks.batch_probe`."""
+"""A probe's own process: what `benchmarks.batch_probe` starts."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import resource
 import sys
 import traceback
 from pathlib import Path
 from typing import Any
+
+from benchmarks import child
 
 # By the name of the exception's class or one of its bases: no framework is imported for it.
 _CLASSES = {"MemoryError", "OutOfMemoryError", "ResourceExhaustedError"}
@@ -48,7 +49,8 @@ def _peak_rss_bytes() -> int:
 
 def _run(order: dict[str, Any]) -> dict[str, Any]:
     try:
-        function = getattr(importlib.import_module(order["module"]), order["function"])
+        module, name = order["target"]
+        function = getattr(importlib.import_module(module), name)
         found = function(order["arguments"], order["batch_size"], order["steps"])
         return {"status": "fits", **found}
     except Exception as error:  # whatever it is: its kind is the answer
@@ -58,29 +60,14 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
         return {"status": status, "reason": f"{type(error).__name__}: {said}"}
 
 
-def main() -> int:
-    """Carry out the order: the exit status is 0 whenever there is an answer."""
-    # This file's folder is the first of the import path, and `import torch` must not look there.
-    here = Path(__file__).resolve().parent
-    sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != here]
-    spec = importlib.util.spec_from_file_location("benchmarks_child", here / "child.py")
-    assert spec is not None
-    assert spec.loader is not None
-    child = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(child)
-    child.end_with_parent()
+def answer(order: dict[str, Any]) -> None:
+    """Run what the order says and write the answer."""
     _be_first_to_go()
-    order = child.read_order(Path(sys.argv[1]))
-    answer = _run(order)
-    child.write_answer(Path(order["answer"]), {**answer, "peak_rss_bytes": _peak_rss_bytes()})
-    return 0
+    found = _run(order)
+    child.write_answer(Path(order["answer"]), {**found, "peak_rss_bytes": _peak_rss_bytes()})
 
 
 def _be_first_to_go() -> None:
     """Ask the kernel to kill this process before others when memory is short."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,5 +1,6 @@
 """A process of a benchmark's own: what it is told, and how it ends with its parent.
 
+`python child.py ORDER` calls `function(order)` of `module`, both named by the order, a JSON file.
 It runs in the same interpreter and with the same import path as the benchmark. `import perfrun`
 works in it as it does in the benchmark, wherever the runner has that package from.
 """
@@ -7,6 +8,7 @@ works in it as it does in the benchmark, wherever the runner has that package fr
 from __future__ import annotations
 
 import ctypes
+import importlib
 import importlib.util
 import json
 import os
@@ -17,6 +19,9 @@ from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+PROGRAM = Path(__file__).resolve()
 
 
 def write_order(path: Path, order: Mapping[str, Any]) -> None:
@@ -31,7 +36,7 @@ def write_order(path: Path, order: Mapping[str, Any]) -> None:
 
 
 def read_order(path: Path) -> dict[str, Any]:
-    """Read it in the child, and make this process a child of that kind."""
+    """Read it in the child, and import from then on what the parent imports."""
     order: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     known = order.pop("child")
     sys.path[:] = known["import_path"]
@@ -48,6 +53,18 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it has ended in the meantime
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def new_folder(parent: Path, name: str) -> Path:
+    """Make a folder that was not there: `name`, else `name_2` and so on."""
+    for number in range(1, 1_000_000):
+        folder = parent / (name if number == 1 else f"{name}_{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder
+    raise FileExistsError(f"{parent}/{name} is taken a million times")
 
 
 def write_answer(path: Path, answer: Mapping[str, Any]) -> None:
@@ -94,3 +111,15 @@ def _adopt(name: str, file: Path) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+
+
+def main() -> int:
+    """Carry out an order."""
+    end_with_parent()
+    order = read_order(Path(sys.argv[1]))
+    getattr(importlib.import_module(order["module"]), order["function"])(order)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

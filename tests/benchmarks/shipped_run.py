@@ -46,7 +46,7 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        return {metric["name"]: metric["value"] for metric in self.entry["metrics"]}
+        return {metric["name"]: metric.get("value", 0.0) for metric in self.entry["metrics"]}
 
     @property
     def extras(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from shipped_run import ROOT
 
 from benchmarks import batch_probe
 from benchmarks.batch_probe import Prober, Target
@@ -207,7 +208,7 @@ def test_a_framework_that_gets_no_memory_says_so_in_its_own_words(
     (own_model / "own_model.py").write_text(FRAMEWORK)
     # The environment under test has its own interpreter and libraries.
     monkeypatch.setattr(batch_probe.sys, "executable", python)
-    monkeypatch.setattr(sys, "path", [str(own_model), *_library_path(python)])
+    monkeypatch.setattr(sys, "path", [str(own_model), str(ROOT), *_library_path(python)])
     found = prober(own_model, function)(1)
     assert found.status == "out_of_memory", found.reason
     assert said in (found.reason or "")
