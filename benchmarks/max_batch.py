@@ -41,20 +41,30 @@ class Found:
     best: Probe
     bound: Literal["memory", "limit"]
     probes: tuple[Probe, ...]
+    memory_bytes: int | None = None  # that each probe was allowed; None: as much as there was
+
+
+Try = Callable[[int], Probe]
 
 
 def search(
-    probe: Callable[[int], Probe], *, limit: int, on_probe: Callable[[Probe], None] | None = None
+    probe: Try,
+    *,
+    limit: int,
+    confirm: Try | None = None,
+    on_probe: Callable[[Probe], None] | None = None,
 ) -> Found:
     """Find the largest batch size up to `limit` that fits; it is confirmed by a second probe.
+
+    `confirm` makes that one, where it is to be another kind.
 
     Raises SearchError when a probe fails for another reason than memory, or when 1 does not fit.
     """
     done: list[Probe] = []
     fitting, too_large = 0, limit + 1
 
-    def tried(size: int) -> Probe:
-        found = probe(size)
+    def tried(size: int, how: Try = probe) -> Probe:
+        found = how(size)
         done.append(found)
         if on_probe is not None:
             on_probe(found)
@@ -73,7 +83,7 @@ def search(
                 size = (fitting + too_large) // 2
         if not fitting:
             raise SearchError(f"not even batch size 1 fits: {done[-1].reason}", tuple(done))
-        confirmed = tried(fitting)
+        confirmed = tried(fitting, confirm or probe)
         if confirmed.status == "fits":
             bound: Literal["memory", "limit"] = "limit" if too_large > limit else "memory"
             return Found(best=confirmed, bound=bound, probes=tuple(done))

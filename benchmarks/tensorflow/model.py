@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchmarks import figures, process_start
-from benchmarks.configured import Configured
+from benchmarks import batch_search, figures, process_start
+from benchmarks.batch_search import BatchSearch
 from benchmarks.knobs import TENSORFLOW_COMPILE
 from benchmarks.tensorflow import arithmetic, placement, steps
 from benchmarks.tensorflow.building import Built, build
@@ -31,24 +31,28 @@ class _Job:
     iterations: int | None  # None: the stop rule
 
 
-class Model(Configured):
+class Model(BatchSearch):
     """A model chosen by `model`, random weights, synthetic input; nothing is downloaded."""
 
     takes: ClassVar[tuple[str, ...]] = (
         *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
         *("data", "compile", "channels_last", "intra_threads", "inter_threads", "seed"),
-        "input_shape",
+        *("input_shape", *batch_search.KNOBS),
     )
+    batch_trial = "benchmarks.tensorflow.batch_trial"
     model_name: ClassVar[str] = "efficientnet_b0"  # unless `model` says otherwise
     timed_steps: ClassVar[tuple[int | None, int | None]] = (None, None)  # inference, training
     warmup_steps: ClassVar[int | None] = None  # None: found
 
     def run(self) -> None:
-        """Inference where `forward_only` is true, else training."""
-        if self.settings.value("forward_only", False):
-            self.inference()
-        else:
-            self.training()
+        """Inference where `forward_only` is true, else training; after a search if asked for."""
+        forward_only = self.settings.value("forward_only", False)
+        if not self._wants_batch_search():
+            self._measure_model(forward_only=forward_only)
+            return
+        found = self._search_batch()
+        self._measure_model(forward_only=forward_only, batch_size=found.best.batch_size)
+        self._report_found(found)
 
     def inference(self) -> None:
         """Forward passes as a graph (`tf.function`), or as `compile` says; batch 1."""
@@ -133,15 +137,24 @@ class Model(Configured):
             iterations=self.settings.value("iterations", iterations or own),
         )
 
-    def _measure_job(self, job: _Job) -> None:
+    def ready(self, *, forward_only: bool, batch_size: int) -> tuple[Any, Callable[[], Any]]:
+        """Build the model; return the scope to run in, and a step without its measurement."""
+        job = self._job(forward_only, None, None, batch_size, None)
+        with job.place.scope():
+            plain, arguments = self._step(job)
+            function = steps.as_run(plain, job.mode)
+        return job.place.scope(), lambda: function(*arguments)
+
+    def _step(self, job: _Job) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         spec, model = job.built.spec, job.built.model
         inputs = steps.example_inputs(spec, model, job.batch_size)
-        arguments = (inputs,) if job.forward_only else (inputs, steps.example_labels(spec, inputs))
-        plain = (
-            steps.forward(model)
-            if job.forward_only
-            else steps.training(model, spec, half=job.built.dtype == "float16")
-        )
+        if job.forward_only:
+            return steps.forward(model), (inputs,)
+        plain = steps.training(model, spec, half=job.built.dtype == "float16")
+        return plain, (inputs, steps.example_labels(spec, inputs))
+
+    def _measure_job(self, job: _Job) -> None:
+        plain, arguments = self._step(job)
         function = steps.as_run(plain, job.mode)
         data = self.settings.value("data", "synthetic/device")
         transfers = Transfers(arguments, data, job.place) if data != "synthetic/device" else None

@@ -10,6 +10,7 @@ Direction = Literal["lower", "higher", "none"]
 # Looked for in this order: `images_per_second` ends in `second` and is a rate all the same, and
 # a `cache_miss_rate` is none.
 _RULES: tuple[tuple[str, Direction], ...] = (
+    (r"max_batch_size", "higher"),
     (r"miss|error|loss|fail|overhead|perplexity|mse|mae", "lower"),
     (r"per_(s|sec|second|minute|hour|joule|watt)\b|per_(sec|second)_|_(fps|qps)\b", "higher"),
     (r"\b(fps|qps|ips|flops|[gt]flops)\b|_[gt]?flops\b|\bmfu\b|_mfu\b", "higher"),

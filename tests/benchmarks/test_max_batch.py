@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from shipped_run import ROOT
+from shipped_run import DRIVER, ROOT
 
 from benchmarks import batch_probe
 from benchmarks.batch_probe import Prober, Target
 from benchmarks.free_memory import available_bytes
 from benchmarks.max_batch import Found, Probe, SearchError, search
+from perfrun.worker.test_log import decode_entries
 
 MEGABYTE = 1_000_000
 
@@ -214,10 +217,59 @@ def test_a_framework_that_gets_no_memory_says_so_in_its_own_words(
     assert said in (found.reason or "")
 
 
-def _library_path(python: str) -> list[str]:
-    import json
-    import subprocess
+def run_with_search(folder: Path, python: str, target: str) -> list[dict[str, dict[str, float]]]:
+    """Run `run` with a search that ends at 2; return the metrics and extras of each report."""
+    module, name = target.rsplit(".", 1)
+    keywords = {
+        "model": "sensor_net",
+        "forward_only": True,
+        "max_batch_search": True,
+        "max_batch_limit": 2,
+        "iterations": 3,
+        "warmup": 1,
+        "device": "cpu",
+    }
+    done = subprocess.run(
+        [python, "-c", DRIVER, module, name, "run", str(folder), json.dumps(keywords)],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "TEST_REPORT_FILE_PREFIX": f"{folder}/proto_",
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    return [
+        {item["name"]: item.get("value", 0.0) for item in (*entry["metrics"], *entry["extras"])}
+        for method in ("run", "max_batch_size")
+        for entry in decode_entries((folder / f"proto_{name}.{method}").read_bytes())
+    ]
 
+
+@pytest.mark.parametrize(
+    "framework",
+    [
+        pytest.param("torch", marks=pytest.mark.torch),
+        pytest.param("tensorflow", marks=pytest.mark.tensorflow),
+    ],
+)
+def test_a_model_is_measured_with_the_batch_that_the_search_found(
+    framework: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    python = request.getfixturevalue(f"{framework}_python")
+    measured, found = run_with_search(tmp_path, python, f"benchmarks.{framework}.model.Model")
+    assert measured["batch_size"] == found["max_batch_size"] == found["max_batch_limit"] == 2
+    assert measured["examples_per_second"] * measured["latency_median_s"] == pytest.approx(2)
+    assert found["max_batch_bound"] == "limit"
+    assert found["probes"] == 3  # 1, 2, and 2 to confirm it
+    probes = (tmp_path / "max_batch/probes.jsonl").read_text().splitlines()
+    assert [json.loads(probe)["batch_size"] for probe in probes] == [1, 2, 2]
+    assert all(json.loads(probe)["status"] == "fits" for probe in probes)
+    assert 100 * MEGABYTE < found["peak_rss_bytes"] <= found["max_batch_memory"]
+
+
+def _library_path(python: str) -> list[str]:
     code = "import json, sys; print(json.dumps([path for path in sys.path if path]))"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     found: list[str] = json.loads(done.stdout)

@@ -1,0 +1,113 @@
+"""`max_batch_size`: the largest batch of a model that fits, whatever its framework."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmarks import child
+from benchmarks.batch_probe import Prober, Target
+from benchmarks.configured import Configured
+from benchmarks.free_memory import available_bytes
+from benchmarks.max_batch import Found, Probe, SearchError, search
+
+KNOBS = ("max_batch_search", "max_batch_limit", "max_batch_memory")
+LIMIT = 65_536
+MEMORY_SHARE = 0.8  # of what is available: the rest is for what others begin in the meantime
+STEPS, CONFIRMING_STEPS = 2, 5
+
+
+class BatchSearch(Configured):
+    """A benchmark class whose batches can be tried out.
+
+    `batch_trial` names a module with `trial(arguments, batch_size, steps)`, which makes an object
+    of the class from the arguments and runs steps with it.
+    """
+
+    batch_trial: ClassVar[str]
+
+    def max_batch_size(self) -> None:
+        """Find the largest batch that fits; of training, or of inference with `forward_only`."""
+        self._report_found(self._search_batch())
+
+    def _wants_batch_search(self) -> bool:
+        """Whether a search comes before the measurement; ValueError with a batch size given."""
+        wanted = self.settings.value("max_batch_search", False)
+        if wanted and self.settings.value("batch_size") is not None:
+            raise ValueError("max_batch_search finds the batch size; do not give batch_size, too")
+        return bool(wanted)
+
+    def _search_batch(self) -> Found:
+        """Search, with every probe on disk as soon as it is done."""
+        memory_bytes = self._memory_bytes()
+        folder = child.new_folder(Path(self.output_dir), "max_batch")
+        table = folder / "probes.jsonl"
+        limit = self.settings.value("max_batch_limit", LIMIT)
+        prober = Prober(
+            target=Target(
+                module=self.batch_trial,
+                function="trial",
+                arguments={
+                    "class": [type(self).__module__, type(self).__qualname__],
+                    "knobs": self._knobs_of_a_probe(),
+                },
+            ),
+            folder=folder,
+            memory_bytes=memory_bytes,
+            steps=STEPS,
+        )
+
+        def written(probe: Probe) -> None:
+            with table.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(dataclasses.asdict(probe)) + "\n")
+
+        confirm = dataclasses.replace(prober, steps=CONFIRMING_STEPS)
+        try:
+            found = search(prober, confirm=confirm, limit=limit, on_probe=written)
+        except SearchError as error:
+            raise RuntimeError(f"{error} (probes: {table})") from None
+        return dataclasses.replace(found, memory_bytes=memory_bytes)
+
+    def _knobs_of_a_probe(self) -> dict[str, Any]:
+        others = (name for name in self.takes if name not in (*KNOBS, "batch_size"))
+        found = {name: self.settings.value(name) for name in others}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _memory_bytes(self) -> int | None:
+        available = available_bytes()
+        share = None if available is None else int(MEMORY_SHARE * available)
+        return self.settings.value("max_batch_memory", share)
+
+    def _report_found(self, found: Found) -> None:
+        best = found.best
+        assert best.step_median_s is not None
+        rate = best.batch_size / best.step_median_s
+        values = {
+            "max_batch_size": best.batch_size,
+            "examples_per_second": rate,
+            "latency_median_s": best.step_median_s,
+            "peak_rss_bytes": best.peak_rss_bytes,
+            "device_peak_bytes": best.device_peak_bytes,
+        }
+        knobs = self._knobs_of_a_probe()
+        self.report_benchmark(
+            name="max_batch_size",
+            iters=best.steps,
+            wall_time=best.step_median_s,
+            throughput=rate,
+            metrics=[
+                {"name": name, "value": value}
+                for name, value in values.items()
+                if value is not None
+            ],
+            extras={
+                **{name: value for name, value in knobs.items() if name != "input_shape"},
+                "batch_size": best.batch_size,
+                "max_batch_bound": found.bound,
+                "max_batch_limit": self.settings.value("max_batch_limit", LIMIT),
+                "max_batch_memory": found.memory_bytes or "not limited",
+                "probes": len(found.probes),
+            },
+        )
