@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,7 +31,15 @@ class BatchSearch(Configured):
 
     def max_batch_size(self) -> None:
         """Find the largest batch that fits; of training, or of inference with `forward_only`."""
-        self._report_found(self._search_batch())
+        self._report_found(self._search_batch({}))
+
+    def _batch_found_first(self, **fixed: Any) -> Found | None:
+        """Search before a measurement where `max_batch_search` asks for it.
+
+        `fixed` are knobs that the measuring method decides; None is none.
+        """
+        known = {name: value for name, value in fixed.items() if value is not None}
+        return self._search_batch(known) if self._wants_batch_search() else None
 
     def _wants_batch_search(self) -> bool:
         """Whether a search comes before the measurement; ValueError with a batch size given."""
@@ -39,7 +48,7 @@ class BatchSearch(Configured):
             raise ValueError("max_batch_search finds the batch size; do not give batch_size, too")
         return bool(wanted)
 
-    def _search_batch(self) -> Found:
+    def _search_batch(self, fixed: Mapping[str, Any]) -> Found:
         """Search, with every probe on disk as soon as it is done."""
         memory_bytes = self._memory_bytes()
         folder = child.new_folder(Path(self.output_dir), "max_batch")
@@ -51,7 +60,7 @@ class BatchSearch(Configured):
                 function="trial",
                 arguments={
                     "class": [type(self).__module__, type(self).__qualname__],
-                    "knobs": self._knobs_of_a_probe(),
+                    "knobs": {**self._knobs_of_a_probe(), **fixed},
                 },
             ),
             folder=folder,
@@ -80,7 +89,10 @@ class BatchSearch(Configured):
         share = None if available is None else int(MEMORY_SHARE * available)
         return self.settings.value("max_batch_memory", share)
 
-    def _report_found(self, found: Found) -> None:
+    def _report_found(self, found: Found | None) -> None:
+        """Report what a search has found, where there was one."""
+        if found is None:
+            return
         best = found.best
         assert best.step_median_s is not None
         rate = best.batch_size / best.step_median_s

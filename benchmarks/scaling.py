@@ -98,6 +98,7 @@ def _figures(level: Level, alone: Level, *, lockstep: bool) -> Figures:
 
 def _rate(level: Level, ranks: Sequence[Sequence[float]], *, lockstep: bool) -> float:
     """Examples per second in one round."""
+    step_s: float
     if lockstep:
         step_s = statistics.median(max(step) for step in zip(*ranks, strict=True))
     else:

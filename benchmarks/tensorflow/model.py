@@ -45,14 +45,11 @@ class Model(BatchSearch):
     warmup_steps: ClassVar[int | None] = None  # None: found
 
     def run(self) -> None:
-        """Inference where `forward_only` is true, else training; after a search if asked for."""
-        forward_only = self.settings.value("forward_only", False)
-        if not self._wants_batch_search():
-            self._measure_model(forward_only=forward_only)
-            return
-        found = self._search_batch()
-        self._measure_model(forward_only=forward_only, batch_size=found.best.batch_size)
-        self._report_found(found)
+        """Inference where `forward_only` is true, else training."""
+        if self.settings.value("forward_only", False):
+            self.inference()
+        else:
+            self.training()
 
     def inference(self) -> None:
         """Forward passes as a graph (`tf.function`), or as `compile` says; batch 1."""
@@ -99,9 +96,16 @@ class Model(BatchSearch):
         batch_size: int | None = None,
         iterations: int | None = None,
     ) -> None:
+        found = None
+        if batch_size is None:
+            found = self._batch_found_first(forward_only=forward_only, compile=mode, dtype=dtype)
+        if found is not None:
+            batch_size = found.best.batch_size
+            _measured.append(True)  # after a search no start is a cold one
         job = self._job(forward_only, mode, dtype, batch_size, iterations)
         with job.place.scope():
             self._measure_job(job)
+        self._report_found(found)
 
     def _job(
         self,

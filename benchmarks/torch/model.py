@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchmarks import figures, process_start
-from benchmarks.configured import Configured
+from benchmarks import batch_search, figures, process_start
+from benchmarks.batch_search import BatchSearch
 from benchmarks.torch import arithmetic, catalogue, execution, vision
 from benchmarks.torch.execution import COMPILED, EAGER, Execution
 from benchmarks.torch.framework import IMPORT_S
@@ -26,7 +26,7 @@ from benchmarks.torch.workload import (
 KNOBS: tuple[str, ...] = (
     *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
     *("data", "cudnn_benchmark", "cudnn_fastest", "compile", "channels_last"),
-    *("intra_threads", "inter_threads", "seed", "input_shape"),
+    *("intra_threads", "inter_threads", "seed", "input_shape", *batch_search.KNOBS),
 )
 
 
@@ -46,10 +46,11 @@ class Job:
         return self.step(*self.arguments)
 
 
-class Model(Configured):
+class Model(BatchSearch):
     """A model chosen by `model`, random weights, synthetic input; nothing is downloaded."""
 
     takes = KNOBS
+    batch_trial = "benchmarks.torch.batch_trial"
     model_name: ClassVar[str] = "efficientnet_b0"  # unless `model` says otherwise
     timed_steps: ClassVar[tuple[int | None, int | None]] = (None, None)  # inference, training
     warmup_steps: ClassVar[int | None] = None  # None: found
@@ -132,10 +133,16 @@ class Model(Configured):
         mode: str | None = None,
         dtype: str | None = None,
     ) -> None:
-        """Measure one way of running the model, and report it."""
+        """Measure one way of running the model, and report it; after a search if asked for."""
         if self.settings.value("forward_only", not training) == training:
             kind = "training" if training else "inference"
             raise ValueError(f"forward_only is {training}; this method is the one for {kind}")
+        found_batch = None
+        if batch_size is None:
+            found_batch = self._batch_found_first(
+                forward_only=not training, compile=mode, dtype=dtype
+            )
+        batch_size = found_batch.best.batch_size if found_batch else batch_size
         job = self.job(training=training, batch_size=batch_size, mode=mode, dtype=dtype)
         data = self.settings.value("data", DEVICE)
         transfers = None if data == DEVICE else Transfers(job.arguments, data, job.how)
@@ -150,7 +157,7 @@ class Model(Configured):
             assert transfers is not None
             last = transfers.out(job.step(*transfers.bring()))
 
-        age_s = _age_s()
+        age_s = _age_s() if found_batch is None else None  # after a search nothing is cold
         timed = self._timed(step if transfers is None else end_to_end, job)
         metrics = [*job.network.parameter_metrics(), *_checked(job, last)]
         metrics += self._start_up(job, timed, age_s)
@@ -162,6 +169,7 @@ class Model(Configured):
         extras = {**self._extras(job, data), **counted}
         extras |= {} if transfers is None else transfers.facts
         self.report_benchmark(**timed.report_arguments(metrics=(*metrics, *found), extras=extras))
+        self._report_found(found_batch)
 
     def _execution(self, mode: str | None, dtype: str | None) -> Execution:
         how = execution.choose(

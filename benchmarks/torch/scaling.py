@@ -78,7 +78,7 @@ class Scaling(Configured):
             "steps_per_round": max(1, value("iterations", STEPS) // ROUNDS),
             "warmup": value("warmup", WARMUP),
             "device": device.type,
-            "dtype": self.settings.one_of("dtype", "float32", ("float32", "bfloat16")),
+            "dtype": self.settings.one_of("dtype", "float32", ("float32", "bfloat16", "float16")),
             "dist_backend": self._backend(device),
             "threads_per_rank": value("intra_threads", max(1, _cpus() // number)),
             "seed": value("seed", 0),

@@ -12,17 +12,20 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks import child
-from benchmarks.model_spec import ModelSpec
 from benchmarks.torch import catalogue
 from benchmarks.torch import device as devices
+from benchmarks.torch.execution import EAGER, Execution
+from benchmarks.torch.workload import Training, build, example_inputs, example_labels
 
 Order = dict[str, Any]
 
@@ -63,40 +66,35 @@ class _Rank:
                     if self._rank < level:
                         self._phase(number, level, *trainings[level])
 
-    def _training(self, level: int) -> tuple[Callable[[], None], Any]:
+    def _training(self, level: int) -> tuple[Callable[[], Any], Any]:
         """Return the step of a level and its group. Groups are made by all ranks alike."""
         group = dist.new_group(ranks=list(range(level)))
         waiting = dist.new_group(ranks=list(range(level)), backend="gloo")
-        torch.manual_seed(self._order["seed"])
         if self._rank >= level:
             return lambda: None, waiting
-        model, step_loss = _model_and_loss(
-            self._order, self._order["batch_sizes"][str(level)], self._rank, self._device
+        order = self._order
+        how = Execution(
+            device=self._device,
+            dtype=order["dtype"],
+            compile=EAGER,
+            channels_last=False,
+            seed=order["seed"],
         )
-        if level > 1 and self._order["communication"]:
+        spec = catalogue.find(order["model"])
+        shape = None if order["input_shape"] is None else tuple(order["input_shape"])
+        network = build(spec, how, shape, training=True)  # the same weights in every rank
+        if level > 1 and order["communication"]:
             ids = [self._device] if self._device.type == "cuda" else None
-            model = torch.nn.parallel.DistributedDataParallel(
-                model, device_ids=ids, process_group=group
-            )
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+            together = DistributedDataParallel(network.module, device_ids=ids, process_group=group)
+            network = replace(network, called=together)
+        torch.manual_seed(order["seed"] + 1 + self._rank)  # other examples in every rank
+        size = order["batch_sizes"][str(level)]
+        inputs = example_inputs(spec, network.shape, size, device=self._device)
+        labels = example_labels(spec, inputs)
+        training = Training(network, how)
+        return lambda: training(inputs, labels), waiting
 
-        def step() -> None:
-            optimizer.zero_grad(set_to_none=True)
-            with self._autocast():
-                loss = step_loss(model)
-            loss.backward()
-            optimizer.step()
-
-        return step, waiting
-
-    def _autocast(self) -> torch.autocast:
-        dtype = self._order["dtype"]
-        enabled = dtype != "float32"
-        return torch.autocast(
-            self._device.type, getattr(torch, dtype) if enabled else None, enabled=enabled
-        )
-
-    def _phase(self, number: int, level: int, step: Callable[[], None], group: Any) -> None:
+    def _phase(self, number: int, level: int, step: Callable[[], Any], group: Any) -> None:
         """Warm up, wait for each other, time each step."""
         for _ in range(self._order["warmup"] if number == 0 else 1):
             step()
@@ -125,37 +123,3 @@ def _connected(order: Order, device: torch.device) -> Iterator[None]:
     dist.init_process_group(order["dist_backend"], timeout=limit, **options)
     yield
     dist.destroy_process_group()  # not after an error: it would wait for ranks that are gone
-
-
-def _model_and_loss(
-    order: Order, batch_size: int, rank: int, device: torch.device
-) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the model, the same in every rank, and its loss on a batch of this rank's own."""
-    spec = catalogue.find(order["model"])
-    shape = tuple(order["input_shape"] or spec.input_shape)
-    model = spec.build(shape).to(device).train()
-    torch.manual_seed(order["seed"] + 1 + rank)
-    inputs, labels = _example(spec, shape, batch_size, device)
-    return model, lambda module: _loss(spec, module(inputs), labels)
-
-
-def _example(
-    spec: ModelSpec, shape: tuple[int, ...], batch_size: int, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    if spec.input_kind == "tokens":
-        tokens = torch.randint(spec.classes or 2, (batch_size, *shape), device=device)
-        if spec.target == "next_token":
-            return tokens, tokens
-        inputs = tokens
-    else:
-        inputs = torch.randn(batch_size, *shape, device=device)
-    return inputs, torch.randint(spec.classes or 2, (batch_size,), device=device)
-
-
-def _loss(spec: ModelSpec, outputs: Any, labels: torch.Tensor) -> torch.Tensor:
-    outputs = getattr(outputs, "logits", outputs)
-    if spec.target == "none":
-        return outputs.square().mean()  # type: ignore[no-any-return]
-    if spec.target == "next_token":
-        outputs, labels = outputs[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
-    return torch.nn.functional.cross_entropy(outputs, labels)

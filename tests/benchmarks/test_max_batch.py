@@ -261,6 +261,7 @@ def test_a_model_is_measured_with_the_batch_that_the_search_found(
     measured, found = run_with_search(tmp_path, python, f"benchmarks.{framework}.model.Model")
     assert measured["batch_size"] == found["max_batch_size"] == found["max_batch_limit"] == 2
     assert measured["examples_per_second"] * measured["latency_median_s"] == pytest.approx(2)
+    assert "cold_start_s" not in measured  # the search came before it
     assert found["max_batch_bound"] == "limit"
     assert found["probes"] == 3  # 1, 2, and 2 to confirm it
     probes = (tmp_path / "max_batch/probes.jsonl").read_text().splitlines()

@@ -224,7 +224,7 @@ def test_ranks_end_with_the_benchmark_that_started_them(tmp_path: Path, torch_py
     [
         ({"num_gpus": 1}, "ValueError: scaling needs 2 devices or more, and num_gpus is 1"),
         ({"dist_backend": "nccl"}, "ValueError: dist_backend is 'nccl', and that is for CUDA"),
-        ({"dtype": "float16"}, "ValueError: dtype is 'float16'; here it must be one of float32, b"),
+        ({"num_gpu": 2}, "ValueError: there is no knob num_gpu; did you mean num_gpus?"),
     ],
 )
 def test_what_cannot_be_had_is_said_in_one_line(
