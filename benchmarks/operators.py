@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ from benchmarks.operations import Work
 
 CHANNELS = 64
 HEADS, HEAD_SIZE = 8, 64
+_LONGEST_BLOCK = 1000  # steps
 
 # Defaults of `size` and `batch_size`: some milliseconds on a few cores; on an accelerator so large
 # that launching a kernel is nothing beside it.
@@ -48,11 +50,25 @@ class Operators(Configured):
     def _dtype(self) -> str:
         return self.settings.value("dtype", "float32")
 
-    def _timed(self, step: Callable[[], Any], work: Work) -> Any:
+    def _timed(self, step: Callable[[], Any], work: Work, block_size: int | None = None) -> Any:
         """Time a step; exactly `iterations` and `warmup` where they are given."""
         limits = {name: self.settings.value(name) for name in ("iterations", "warmup")}
         given = {name: value for name, value in limits.items() if value is not None}
+        if block_size is not None:
+            given["block_size"] = block_size
         return self.measure(step, name=work.operator, item="operation", report=False, **given)
+
+    def _timed_both(
+        self, eager_step: Callable[[], Any], fused_step: Callable[[], Any], works: tuple[Work, Work]
+    ) -> tuple[Any, Any]:
+        """Time the eager chain, then the fused one in blocks that take about as long.
+
+        Where processors are shared, a short interval may slip through between two turns of another
+        process and a long one cannot: intervals of unlike length cannot be compared there.
+        """
+        eager = self._timed(eager_step, works[0])
+        as_long = round(eager.median_s * eager.block_size / _seconds_of(fused_step))
+        return eager, self._timed(fused_step, works[1], max(1, min(as_long, _LONGEST_BLOCK)))
 
     def _report(
         self,
@@ -66,6 +82,16 @@ class Operators(Configured):
             extras={**work.extras, **extras},
         )
         self.report_benchmark(**arguments)
+
+
+def _seconds_of(step: Callable[[], Any]) -> float:
+    """The shortest of five calls: an estimate."""
+    times_s = []
+    for _ in range(5):
+        began_s = time.perf_counter()
+        step()
+        times_s.append(time.perf_counter() - began_s)
+    return max(1e-9, min(times_s))
 
 
 def fusion_metrics(eager: Any, fused: Any, first_call_s: float) -> list[dict[str, Any]]:

@@ -69,8 +69,9 @@ class Operators(operators.Operators):
         first_call_s = time.perf_counter() - began_s
         _check_same(result, _chain(values))
         eager_work = operations.elementwise(size, self._dtype, fused=False)
-        eager = self._timed(lambda: _chain(values), eager_work)
-        fused = self._timed(lambda: chain(values), work)
+        eager, fused = self._timed_both(
+            lambda: _chain(values), lambda: chain(values), (eager_work, work)
+        )
         self._report(fused, work, self._facts(), fusion_metrics(eager, fused, first_call_s))
 
     def transfer_to_device(self) -> None:

@@ -72,8 +72,9 @@ class Operators(operators.Operators):
             devices.wait(device)
             first_call_s = time.perf_counter() - began_s
             _check_same(result, _chain(values))
-            eager = self._timed(lambda: _chain(values), eager_work)
-            fused = self._timed(lambda: chain(values), work)
+            eager, fused = self._timed_both(
+                lambda: _chain(values), lambda: chain(values), (eager_work, work)
+            )
         metrics = fusion_metrics(eager, fused, first_call_s)
         self._report(fused, work, self._facts(device), metrics)
 
