@@ -142,12 +142,9 @@ def test_the_sampler_takes_what_cannot_be_written_in_a_folded_line(tmp_path: Pat
     other.join()
     recorder.stop(keep=True)
     lines = (tmp_path / "stacks.folded").read_text("utf-8").splitlines()
-    assert lines
-    for line in lines:
-        stack, _, weight = line.rpartition(" ")
-        assert int(weight) >= 0
-        assert stack.split(";")[0] in ("MainThread", "thread: with : signs")
-    assert any(line.startswith("thread: with : signs;") for line in lines)
+    assert all(line.rpartition(" ")[2].isdigit() for line in lines)
+    # Besides threads that the tests' own machinery has.
+    assert {"MainThread", "thread: with : signs"} <= {line.split(";")[0] for line in lines}
     assert recorder.top()[0]["name"] == "spin"
     recorder.start()
     recorder.stop(keep=False)
