@@ -171,7 +171,7 @@ def _reason(pairs: int, rule: Rule, stopped_by: str) -> str:
     if pairs == 0:
         return "no pair has this figure"
     if not rules.can_decide(rule):
-        return f"{rule.max_pairs} rounds are too few to decide; {enough(rule)} can"
+        return f"too few rounds: {rule.max_pairs}, and {enough(rule)} can decide"
     return {
         "max_pairs": "all rounds are spent",
         "time_budget": "the time is spent",

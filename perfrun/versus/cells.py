@@ -137,7 +137,8 @@ def _counts(readings: Sequence[Reading]) -> dict[str, float]:
     for name in COUNTED:
         values = [reading.values[name] for reading in readings if name in reading.values]
         if values:
-            found[name] = Counter(values).most_common(1)[0][0]
+            usual = Counter(values).most_common(1)[0][0]
+            found[name] = int(usual) if usual.is_integer() else usual
     return found
 
 

@@ -88,7 +88,8 @@ def disturbance_note(cells: Sequence[Cell]) -> list[str]:
         return []
     note = (
         f"Disturbed trials: {', '.join(texts)}. They count: those of a round were run in the same "
-        "minutes, so ratios bear it; latency, throughput and cost are those of a busy machine."
+        "minutes. But load may slow one framework more than another: all figures, ratios included, "
+        "are those of a busy machine."
     )
     return [note]
 

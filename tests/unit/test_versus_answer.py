@@ -124,7 +124,7 @@ def test_the_ratios_of_all_cases_and_rivals_share_the_false_alarms(tmp_path: Pat
         trials(usual()),
     )
     assert many.ratios[0].verdict == "undecided"
-    assert many.ratios[0].reason == "8 rounds are too few to decide; 11 can"
+    assert many.ratios[0].reason == "too few rounds: 8, and 11 can decide"
 
 
 def test_what_a_million_items_cost_comes_from_the_throughput(tmp_path: Path) -> None:
