@@ -54,12 +54,13 @@ def prepare(
     interruption: Interruption,
     stack: ExitStack,
     seed: int | None = None,
-    pinned: Mapping[str, str] | None = None,
+    like: Rounds | None = None,
 ) -> Rounds:
     """Put everything in place for the first trial; `stack` holds it there.
 
-    `seed` is for who orders the trials of several plans together, `pinned` (checkout to commit) for
-    who runs several in one workspace. A run that goes on has its own.
+    `seed` is for who orders the trials of several plans together; a run that goes on has its own.
+    `like` is a run in place, of the same workspace and environment, of which only values of flags
+    after `--` differ: its commits are taken, and the flags are not checked once more.
     """
     past = _past(plan, screen)
     run_id = past.run_id if past else _new_run_id()
@@ -76,7 +77,7 @@ def prepare(
     if not harness_info and plan.container is None:  # then we are in that image ourselves
         harness_info = environment.image_harness_info(setup_info)
     data = _with_data(plan, screen)
-    checkouts = stack.enter_context(_checkouts(plan, past, pinned, screen)) if plan.repos else ()
+    checkouts = stack.enter_context(_checkouts(plan, past, like, screen)) if plan.repos else ()
     facts = RunFacts(
         plan=plan,
         run_id=run_id,
@@ -91,7 +92,7 @@ def prepare(
     )
     paths = import_paths(plan)
     methods = environment.expand(launcher, plan.selectors, paths, plan.allow_empty)
-    if plan.benchmark_flags:
+    if plan.benchmark_flags and like is None:  # it would import the framework again
         modules = [method.module for method in methods]
         environment.check_flags(launcher, modules, plan.benchmark_flags, paths)
     path = past.path if past else plan.workspace / "runs" / f"{run_id}.jsonl"
@@ -157,7 +158,7 @@ def _with_data(plan: RunPlan, screen: Screen) -> tuple[Mapping[str, Any], ...]:
 
 
 def _checkouts(
-    plan: RunPlan, past: Past | None, pinned: Mapping[str, str] | None, screen: Screen
+    plan: RunPlan, past: Past | None, like: Rounds | None, screen: Screen
 ) -> AbstractContextManager[tuple[Checkout, ...]]:
     from perfrun.workspace import checked_out  # most runs of one machine's own code need no git
 
@@ -165,7 +166,7 @@ def _checkouts(
         plan.repos,
         workspace=plan.workspace,
         use_cached=plan.use_cached_site_packages,
-        pinned=past.pinned if past else pinned or {},
+        pinned=past.pinned if past else like.commits if like else {},
         notify=screen.note,
     )
 

@@ -86,15 +86,15 @@ def _prepared(
     stack: ExitStack,
     seed: int,
 ) -> dict[int, Rounds]:
-    """Put the runs of a contender in place; all of them have the commits of the first."""
+    """Put the runs of a contender in place; the environment is asked once."""
     found: dict[int, Rounds] = {}
-    commits: Mapping[str, str] | None = None
+    first: Rounds | None = None
     with ExitStack() as own:
         for (name, size), plan in asked.plans.items():
             if name == label:
                 shown = SideScreen(f"{label}, batch {size}", screen)
-                found[size] = prepare(plan, shown, interruption, own, seed, commits)
-                commits = found[size].commits
+                found[size] = prepare(plan, shown, interruption, own, seed, first)
+                first = first or found[size]
         stack.push(own.pop_all())
     return found
 
