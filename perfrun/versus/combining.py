@@ -12,7 +12,7 @@ from perfrun.errors import UsageError
 from perfrun.versus.answer import Ratio
 from perfrun.versus.cells import Cell
 from perfrun.versus.document import Saved, read_saved
-from perfrun.versus.notes import count_notes
+from perfrun.versus.notes import count_notes, machine_text
 from perfrun.versus.prices import Prices
 
 _WITHIN = (
@@ -124,14 +124,8 @@ def _notes(used: Sequence[Saved], cells: Sequence[Cell], older: int) -> list[str
 
 
 def _platform_line(one: Saved) -> str:
-    machine = one.machine
-    parts = [str(machine.get("cpu_model") or "processor not known")]
-    if machine.get("logical_cpu_count"):
-        parts.append(f"{machine['logical_cpu_count']} CPUs")
-    if machine.get("accelerator_model"):
-        parts.append(f"{machine.get('accelerator_count', 1)} x {machine['accelerator_model']}")
     when = f"{datetime.fromtimestamp(one.begun).astimezone():%Y-%m-%d %H:%M}"
-    return f"{one.platform_name}: {', '.join(parts)}; {when}, {one.path}."
+    return f"{one.platform_name}: {machine_text(one.machine)}; {when}, {one.path}."
 
 
 def _several_machines(used: Sequence[Saved]) -> list[str]:

@@ -22,6 +22,7 @@ from perfrun.storage import write_whole
 from perfrun.versus.answer import Answer, answer_of
 from perfrun.versus.combining import Combined, combine, find_saved
 from perfrun.versus.document import cell_row, document, ratio_row
+from perfrun.versus.notes import machine_text
 from perfrun.versus.parsing import Asked, Combine, parse_versus
 from perfrun.versus.trials import Trials, run_trials
 
@@ -72,7 +73,9 @@ def _lines(asked: Asked, trials: Trials, answer: Answer) -> list[str]:
     versions = software_lines(answer.cells)
     undecided = [f"Undecided: {line}." for line in undecided_lines(answer.ratios)]
     seed = f"Rounds: {cases}. Seed {trials.seed}."
-    return [line for line in (*failed, ratio, *undecided, seed, *versions, *answer.notes) if line]
+    platform = f"Platform: {answer.platform_name}: {machine_text(answer.machine)}."
+    lines = (*failed, ratio, *undecided, seed, platform, *versions, *answer.notes)
+    return [line for line in lines if line]
 
 
 def _combine(asked: Combine) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from perfrun.differences import Difference, differences
 from perfrun.readings import Reading
@@ -75,6 +76,16 @@ def described_notes(cells: Iterable[Cell]) -> list[str]:
                 ]
                 found[f"{name.replace('_', ' ')}: {', '.join(texts)}"] = None
     return list(found)
+
+
+def machine_text(machine: Mapping[str, Any]) -> str:
+    """The processor, how many, and accelerators."""
+    parts = [str(machine.get("cpu_model") or "processor not known")]
+    if machine.get("logical_cpu_count"):
+        parts.append(f"{machine['logical_cpu_count']} CPUs")
+    if machine.get("accelerator_model"):
+        parts.append(f"{machine.get('accelerator_count', 1)} x {machine['accelerator_model']}")
+    return ", ".join(parts)
 
 
 def disturbance_note(cells: Sequence[Cell]) -> list[str]:

@@ -168,7 +168,6 @@ def _plans(
     rounds: int,
 ) -> dict[tuple[str, int], RunPlan]:
     """Make the runs; each contender has a folder of its own in the workspace."""
-    _refuse_taken(after, given.model)
     pythons = named_values(given.python, "--python", contenders)
     images = named_values(given.image, "--image", contenders)
     own = named_values(given.flags, "--flags", contenders)
@@ -178,6 +177,7 @@ def _plans(
         methods = ",".join(one.method(phase) for phase in phases)
         words = [*common, f"--benchmark_methods={methods}", *_place(one, pythons, images)]
         own_words, own_after = _split(_shell_words(one.label, own.get(one.label, "")))
+        _refuse_taken([*after, *own_after], given.model)
         for size in batch_sizes:
             model = [f"--model={given.model}"] if given.model else []
             flags = [*model, f"--batch_size={size}", *after, *own_after]
@@ -186,6 +186,7 @@ def _plans(
                 if plan.profiles:
                     raise UsageError("--profile: frameworks compared are not profiled; use a run")
                 _refuse(plan, phases)
+                _refuse_taken([f"--{name}" for name in plan.constructor_args], given.model)
             except UsageError as error:
                 raise UsageError(f"{one.label}: {error}") from None
             workspaces.add(plan.workspace)
@@ -237,7 +238,7 @@ def _refuse_taken(after: Sequence[str], model: str | None) -> None:
     for word in after:
         name = word.lstrip("-").partition("=")[0]
         if word.startswith("-") and name in taken:
-            raise UsageError(f"-- --{name}: is said with {taken[name]} before the --")
+            raise UsageError(f"{name}: is said with {taken[name]}, for all alike")
 
 
 def _combine(given: argparse.Namespace, others: Sequence[str], prices: Prices) -> Combine:

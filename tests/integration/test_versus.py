@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gitrepos import make_repository
 from tests.worlds import Finished, World, finish, strict, wait_until
 
 SOURCE = """
@@ -175,3 +176,28 @@ def test_when_nothing_can_be_run_there_is_one_line(world: World) -> None:
     assert "no_such_flag" in done.stderr.splitlines()[-1]
     assert not list(world.workspace.glob("versus/*/output/*/*"))
     assert not list(world.workspace.glob("versus/*.json"))
+
+
+def test_code_comes_from_a_repository_and_is_at_the_same_commit_at_every_batch_size(
+    tmp_path: Path,
+) -> None:
+    source = f"import os, signal\nfrom perfrun import Benchmark\n{SOURCE}"
+    (commit,) = make_repository(
+        tmp_path / "repo", [{"pkg/__init__.py": "", "pkg/cases.py": source}]
+    )
+    world = World(tmp_path)
+    done = world.run_words(
+        [
+            *(world.python, world.entry, "versus", TWO, f"--workspace={world.workspace}"),
+            *(f"--git_repos={(tmp_path / 'repo').as_uri()};main", "--python_path=repo"),
+            *("--batch_sizes=1,2", "--rounds=1", "--format=json"),
+        ]
+    )
+    found = strict(done.stdout)
+    assert done.code == 0, done.stderr
+    paths = [path for block in found["blocks"] for path in block["summaries"].values()]
+    assert len(paths) == 4
+    for path in paths:
+        (checkout,) = json.loads(Path(path).read_text(encoding="utf-8"))["perfrun"]["git"]
+        assert checkout["git_hash"] == commit
+    assert not world.left_running()

@@ -178,6 +178,11 @@ def test_one_contender_alone_runs_until_there_is_an_interval(tmp_path: Path) -> 
         (["--frameworks=torch", "--execution_id=x"], "--execution_id"),
         (["--frameworks=torch,tf", "--flags=torch=--workspace=x"], "--workspace: is that of all"),
         (["--frameworks=torch", "--", "--batch_size=4"], "is said with --batch_sizes"),
+        (["--frameworks=torch", "--flags=torch=-- --batch_size=4"], "is said with --batch_sizes"),
+        (
+            ["--frameworks=torch", '--perfzero_constructor_args={"batch_size": 4}'],
+            "torch: batch_size: is said with --batch_sizes",
+        ),
         (["--frameworks=torch", "--model=x", "--", "--model", "y"], "is said with --model"),
         (["--combine", "x", "--frameworks=torch"], "does not take --frameworks"),
         (["--combine", "x", "--timeout=3"], "does not take --timeout=3"),
