@@ -62,8 +62,11 @@ def run_trials(asked: Asked, screen: Screen) -> Trials:
                     not_run[label] = str(error)
                     screen.note(f"{label} is left out: {error}")
         if not prepared:
-            reasons = "; ".join(f"{label}: {why}" for label, why in not_run.items())
-            raise UsageError(f"perfrun versus: nothing can be run: {reasons}")
+            same = len(set(not_run.values())) == 1
+            reasons = not_run.values() if same else map(": ".join, not_run.items())
+            raise UsageError(
+                f"perfrun versus: nothing can be run: {'; '.join(dict.fromkeys(reasons))}"
+            )
         return _run(asked, prepared, not_run, seed)
 
 

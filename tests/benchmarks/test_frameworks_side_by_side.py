@@ -17,11 +17,14 @@ def test_both_frameworks_run_the_same_model_into_one_table(
     tmp_path: Path, torch_python: str, tensorflow_python: str
 ) -> None:
     world = World(tmp_path)
-    done = world.run(
-        *("versus", "--frameworks=torch,tensorflow", "--model=deep_mnist", "--batch_sizes=2"),
-        *(f"--python=torch={torch_python}", f"--python=tensorflow={tensorflow_python}"),
-        *("--rounds=1", "--price_per_hour=2", "--format=json", "--", "--iterations=3"),
-        *("--warmup=1",),
+    done = world.run_words(
+        [
+            *(world.python, world.entry, "versus", f"--workspace={world.workspace}"),
+            *("--frameworks=torch,tensorflow", "--model=deep_mnist", "--batch_sizes=2"),
+            *(f"--python=torch={torch_python}", f"--python=tensorflow={tensorflow_python}"),
+            *("--rounds=1", "--price_per_hour=2", "--format=json"),
+            *("--", "--iterations=3", "--warmup=1"),
+        ]
     )
     assert done.code == 0, done.stderr
     found = strict(done.stdout)
