@@ -60,4 +60,6 @@ def arithmetic(
     if share is None:
         why = work.why_unknown or peak.why_unknown or "the steps are too short for the clock"
         extras["mfu_absent"] = why
+    elif share > 1:
+        extras["mfu_suspicious"] = "more than the peak: was its measurement disturbed?"
     return metrics, {name: text for name, text in extras.items() if text}

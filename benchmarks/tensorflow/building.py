@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,18 +61,25 @@ def build(
     spec = catalogue.find(name)
     shape = _checked(spec, shape)
     tf.keras.utils.set_random_seed(seed)
-    before = tf.keras.mixed_precision.dtype_policy()
-    tf.keras.mixed_precision.set_dtype_policy(_POLICIES[dtype])
     began = time.perf_counter()
     try:
-        with placement.scope():
+        with placement.scope(), precision(dtype):
             model = spec.build(shape)
     except ValueError as error:
         raise ValueError(f"{name} cannot be built for {_spelt(shape)}: {_line(error)}") from error
-    finally:
-        tf.keras.mixed_precision.set_dtype_policy(before)
     took_s = time.perf_counter() - began
     return Built(spec=spec, model=model, shape=shape, dtype=dtype, build_s=took_s)
+
+
+@contextlib.contextmanager
+def precision(dtype: str) -> Iterator[None]:
+    """Let models that are built within have this floating point type."""
+    before = tf.keras.mixed_precision.dtype_policy()
+    tf.keras.mixed_precision.set_dtype_policy(_POLICIES[dtype])
+    try:
+        yield
+    finally:
+        tf.keras.mixed_precision.set_dtype_policy(before)
 
 
 def _checked(spec: ModelSpec, shape: tuple[int, ...] | None) -> tuple[int, ...]:

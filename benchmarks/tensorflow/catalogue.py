@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.model_spec import ModelSpec, Shape, unknown_model
 from benchmarks.tensorflow.framework import tf
-from benchmarks.tensorflow.nets import dlbs, residual, transformer
+from benchmarks.tensorflow.nets import dlbs, llama, residual, transformer
 
 KERAS, DLBS = "keras", "dlbs"  # library prefixes
 
@@ -198,6 +198,11 @@ _OWN = {
         ),
         _own(
             *("gpt2", transformer.gpt2, (128,), 50_257, 124_439_808),
+            input_kind="tokens",
+            target="next_token",
+        ),
+        _own(
+            *("llama_small", llama.llama_small, (128,), 32_000, 58_073_600),
             input_kind="tokens",
             target="next_token",
         ),

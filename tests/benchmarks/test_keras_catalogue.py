@@ -60,7 +60,7 @@ print(json.dumps(answer))
 """
 
 # Parameters and, of these, trainable ones: torchvision's documentation, keras.io/api/applications,
-# DLBS' list of models, and Hugging Face's BertModel and GPT2LMHeadModel.
+# DLBS' list of models, and Hugging Face's BertModel, GPT2LMHeadModel, LlamaForCausalLM.
 PUBLISHED = {
     "efficientnet_b0": (5_330_571, 5_288_548),
     "mobilenet_v2": (3_538_984, 3_504_872),
@@ -75,6 +75,7 @@ PUBLISHED = {
     "vit_b_16": (86_567_656, 86_567_656),
     "bert_base": (109_482_240, 109_482_240),
     "gpt2": (124_439_808, 124_439_808),
+    "llama_small": (58_073_600, 58_073_600),
     "deep_mnist": (11_972_510, 11_972_510),
     "acoustic_model": (34_678_784, 34_678_784),
     "sensor_net": (2_919_440, 2_919_440),
