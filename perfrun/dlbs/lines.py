@@ -79,7 +79,9 @@ def _figures(
         wall_time = document["benchmark_result"]["wall_time"]
         if not isinstance(wall_time, int | float) or wall_time <= 0:
             return {}
-        return {"results.time": 1e3 * wall_time, "results.throughput": batch / wall_time}
+        reports = document["perfrun"]["reports"]
+        said = reports[0]["throughput"] if reports else 0.0
+        return {"results.time": 1e3 * wall_time, "results.throughput": said or batch / wall_time}
     mean_s = math.fsum(times_s) / len(times_s)
     variance = math.fsum((one - mean_s) ** 2 for one in times_s) / len(times_s)
     return {

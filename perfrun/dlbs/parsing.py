@@ -1,4 +1,4 @@
-"""DLBS' flags, spelt as there, turned into a run of `benchmarks.torch.model.Model.run`."""
+"""DLBS' flags, spelt as there, turned into a run of the shipped PyTorch benchmarks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from perfrun.errors import UsageError
 from perfrun.plan import RunPlan
 
 METHOD = "benchmarks.torch.model.Model.run"
+SEVERAL_DEVICES = "benchmarks.torch.scaling.Scaling.weak"  # as DLBS: a batch for each
 
 # DLBS' names of its PyTorch models, and their titles there.
 MODELS = {
@@ -30,6 +31,9 @@ MODELS = {
 # DLBS took these for true, and every other word for false, "yes" included.
 _TRUE = ("true", "t", "1", "on", "yes", "y")
 _FALSE = ("false", "f", "0", "off", "no", "n")
+
+# Of no meaning, or not to be set, where several devices train.
+_FOR_ONE = ("forward_only", "data", "cudnn_benchmark", "cudnn_fastest")
 
 _EPILOG = """\
 All other flags are those of a run (perfrun --help): --python, --workspace, --image, ...; knobs of
@@ -112,7 +116,14 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
         raise UsageError(f"--device={given.device}: must be cpu or gpu")
     if _switch("data_loader_only", given.data_loader_only) and not given.data_dir:
         raise UsageError("--data_loader_only needs --data_dir: synthetic input has no loader")
-    plan = parse([*rest, f"--benchmark_methods={METHOD}", "--", *_knobs(given), *after])
+    several = _whole("num_gpus", given.num_gpus, 1) > 1
+    knobs = _knobs(given)
+    if several:
+        _refuse_for_several(given)
+        knobs = {name: value for name, value in knobs.items() if name not in _FOR_ONE}
+    words = [f"--{name}={value}" for name, value in knobs.items() if value]
+    method = SEVERAL_DEVICES if several else METHOD
+    plan = parse([*rest, f"--benchmark_methods={method}", "--", *words, *after])
     return Experiment(
         plan=plan,
         model=given.model,
@@ -127,7 +138,15 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
     )
 
 
-def _knobs(given: argparse.Namespace) -> list[str]:
+def _refuse_for_several(given: argparse.Namespace) -> None:
+    """What DLBS did not do on several devices either, or what is not done there here."""
+    if _switch("forward_only", given.forward_only):
+        raise UsageError("--num_gpus: inference runs on one device; several are for training")
+    if given.data_dir:
+        raise UsageError("--num_gpus: several devices train on synthetic input; no --data_dir")
+
+
+def _knobs(given: argparse.Namespace) -> dict[str, str]:
     """The flags of the benchmark. One that says what holds anyway is left out.
 
     So a benchmark that does not know of data sets, say, takes a command line without one.
@@ -159,7 +178,7 @@ def _knobs(given: argparse.Namespace) -> list[str]:
         knobs["data_shuffle"] = _word(shuffled)
     if _switch("data_loader_only", given.data_loader_only):
         knobs["data_loader_only"] = "true"
-    return [f"--{name}={value}" for name, value in knobs.items() if value]
+    return knobs
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -87,9 +87,25 @@ def test_a_data_set_brings_its_knobs_along() -> None:
 
 
 def test_devices_and_their_settings_are_passed_on() -> None:
-    given = knobs("--device=gpu", "--num_gpus", "2", "--dist_backend=nccl", "--dtype=float16")
-    wanted = {"--device=gpu", "--num_gpus=2", "--dist_backend=nccl", "--dtype=float16"}
-    assert wanted | {"--cudnn_benchmark=true"} <= set(given)
+    assert {"--device=gpu", "--dtype=float16", "--cudnn_benchmark=true"} <= set(
+        knobs("--device=gpu", "--dtype=float16")
+    )
+
+
+def test_several_devices_train_by_weak_scaling_as_in_dlbs() -> None:
+    words = ["--device=gpu", "--num_gpus", "2", "--dist_backend=nccl", "--dtype=float16"]
+    plan = parse_experiment(["--model=resnet50", "--batch_size=4", *words]).plan
+    assert plan.selectors[0].text == "benchmarks.torch.scaling.Scaling.weak"
+    assert plan.benchmark_flags == (
+        "--model=dlbs:resnet50",
+        "--batch_size=4",
+        "--num_batches=100",
+        "--num_warmup_batches=1",
+        "--device=gpu",
+        "--dtype=float16",
+        "--dist_backend=nccl",
+        "--num_gpus=2",
+    )
 
 
 def test_flags_of_a_run_and_further_knobs_go_where_they_belong(tmp_path: Path) -> None:
@@ -120,6 +136,8 @@ def test_a_model_that_dlbs_did_not_have_goes_by_its_own_name() -> None:
         (["--model=vgg16", "--batch_size=1", "--local_rank=1"], "starts the processes itself"),
         (["--model=vgg16", "--batch_size=1", "--data_loader_only"], "needs --data_dir"),
         (["--model=vgg16", "--batch_size=1", "--modle=x"], "--modle"),
+        (["--model=vgg16", "--batch_size=1", "--num_gpus=2", "--forward_only"], "one device"),
+        (["--model=vgg16", "--batch_size=1", "--num_gpus=2", "--data_dir=/d"], "synthetic input"),
         (["--model=vgg16", "--batch_size=1", "--benchmark_methods=m.C.x"], "method is fixed"),
     ],
 )
