@@ -20,6 +20,10 @@ run: $(VENV)/ready .envs/torch/ready ## Run EfficientNet-B0 inference in PyTorch
 	$(VENV)/bin/perfrun --python=.envs/torch/bin/python --benchmark_methods=$(METHODS) \
 	  --benchmark_num_trials=$(TRIALS)
 
+.PHONY: run-plain
+run-plain: $(VENV)/ready ## Run the benchmarks that need no framework: plain Python and numpy
+	$(VENV)/bin/perfrun --benchmark_num_trials=$(TRIALS) --benchmark_methods='benchmarks.python.interpreter.Interpreter.filter:.*,benchmarks.python.products.Product.matmul'
+
 .PHONY: test
 test: $(VENV)/test-ready .envs/torch/test-ready .envs/tensorflow/test-ready ## Install what the tests need and run them
 	PERFRUN_TEST_TORCH_PYTHON="$(CURDIR)/.envs/torch/bin/python" \

@@ -48,7 +48,7 @@ class Scaling(Configured):
         ranks.run(order, folder=folder, ranks=order["levels"][-1], silence_s=self.silence_s)
         levels = read_levels(folder, order)
         found = scaling.figures(levels, lockstep=communication)
-        suspicions = scaling.suspicions(found)
+        suspicions = scaling.suspicions(found) + _oversubscribed(order)
         table = {
             "scaling": kind,
             "suspicious": suspicions,
@@ -82,7 +82,6 @@ class Scaling(Configured):
             "dist_backend": self._backend(device),
             "threads_per_rank": value("intra_threads", max(1, _cpus() // number)),
             "seed": value("seed", 0),
-            "silence_s": self.silence_s,
         }
 
     def _number_of_devices(self, device: torch.device) -> int:
@@ -140,6 +139,13 @@ def read_levels(folder: Path, order: Mapping[str, Any]) -> list[Level]:
         )
         for level in order["levels"]
     ]
+
+
+def _oversubscribed(order: Mapping[str, Any]) -> list[str]:
+    threads = order["levels"][-1] * order["threads_per_rank"]
+    if order["device"] != "cpu" or threads <= _cpus():
+        return []
+    return [f"{threads} threads on {_cpus()} processors: they wait for each other"]
 
 
 def _cpus() -> int:

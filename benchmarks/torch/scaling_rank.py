@@ -28,6 +28,7 @@ from benchmarks.torch.execution import EAGER, Execution
 from benchmarks.torch.workload import Training, build, example_inputs, example_labels
 
 Order = dict[str, Any]
+BEAT_NS = 10 * 10**9  # a rank says at least so often that it gets on
 
 
 def main(order: Order) -> None:
@@ -49,6 +50,7 @@ class _Rank:
         self._order = order
         self._rank = rank
         self._file = file
+        self._beat_ns = time.perf_counter_ns()
         self._device = torch.device(order["device"], rank) if order["device"] != "cpu" else _CPU
 
     def run(self) -> None:
@@ -98,6 +100,7 @@ class _Rank:
         """Warm up, wait for each other, time each step."""
         for _ in range(self._order["warmup"] if number == 0 else 1):
             step()
+            self._show_life()
         devices.wait(self._device)
         dist.barrier(group=group)
         times_ns = []
@@ -106,7 +109,15 @@ class _Rank:
             step()
             devices.wait(self._device)
             times_ns.append(time.perf_counter_ns() - began_ns)
+            self._show_life()
         self._write(round=number, devices=level, step_ns=times_ns, threads=torch.get_num_threads())
+
+    def _show_life(self) -> None:
+        """Write a line now and then, never within a timed step."""
+        now_ns = time.perf_counter_ns()
+        if now_ns > self._beat_ns + BEAT_NS:
+            self._beat_ns = now_ns
+            self._write(alive=True)
 
     def _write(self, **line: Any) -> None:
         with self._file.open("a", encoding="utf-8") as file:
@@ -119,7 +130,7 @@ _CPU = torch.device("cpu")
 @contextmanager
 def _connected(order: Order, device: torch.device) -> Iterator[None]:
     options = {"device_id": device} if device.type == "cuda" else {}
-    limit = timedelta(seconds=order["silence_s"])
-    dist.init_process_group(order["dist_backend"], timeout=limit, **options)
+    # Ranks wait long for a level that does not need them. Who hangs is found by the parent.
+    dist.init_process_group(order["dist_backend"], timeout=timedelta(days=1), **options)
     yield
     dist.destroy_process_group()  # not after an error: it would wait for ranks that are gone

@@ -91,16 +91,15 @@ def test_two_processes_train_together_and_their_times_are_on_disk(
     alone, both = table["levels"]
     rate = both["examples_per_second_per_device"] / alone["examples_per_second"]
     assert metrics["scaling_efficiency"] == pytest.approx(rate)
-    ranks = [
-        [json.loads(line) for line in (folder / f"rank_{rank}.jsonl").read_text().splitlines()]
-        for rank in (0, 1)
-    ]
-    assert [line["devices"] for line in ranks[0][1:]] == [1, 2, 1, 2, 1, 2]
-    assert [line["devices"] for line in ranks[1][1:]] == [2, 2, 2]
-    threads = {line["threads"] for rank in ranks for line in rank[1:]}
+    files = [folder / f"rank_{rank}.jsonl" for rank in (0, 1)]
+    lines = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+    ranks = [[line for line in own if "step_ns" in line] for own in lines]
+    assert [line["devices"] for line in ranks[0]] == [1, 2, 1, 2, 1, 2]
+    assert [line["devices"] for line in ranks[1]] == [2, 2, 2]
+    threads = {line["threads"] for rank in ranks for line in rank}
     assert threads == {max(1, len(os.sched_getaffinity(0)) // 2)} == {extras["threads_per_rank"]}
     slowest = [
-        max(pair) for pair in zip(ranks[0][2]["step_ns"], ranks[1][1]["step_ns"], strict=True)
+        max(pair) for pair in zip(ranks[0][1]["step_ns"], ranks[1][0]["step_ns"], strict=True)
     ]
     assert both["step_min_s"] <= min(slowest) / 1e9 <= both["step_max_s"]
 

@@ -10,6 +10,8 @@ from perfrun.analysis.directions import direction_of, unit_of
 @pytest.mark.parametrize(
     ("metric", "direction", "unit"),
     [
+        ("max_batch_size", "higher", ""),
+        ("scaling_efficiency", "higher", ""),
         ("wall_time", "lower", "s"),
         ("throughput", "higher", "1/s"),
         ("examples_per_second", "higher", "1/s"),
