@@ -87,6 +87,10 @@ class Model(BatchSearch):
         """Training steps under the policy mixed_bfloat16."""
         self._measure_model(forward_only=False, dtype="bfloat16")
 
+    def training_float16(self) -> None:
+        """Training steps under the policy mixed_float16, the loss scaled."""
+        self._measure_model(forward_only=False, dtype="float16")
+
     def _measure_model(
         self,
         *,

@@ -43,7 +43,7 @@ RUNS: dict[str, tuple[str, str, dict[str, object]]] = {
     "trained": (MODEL, "training", {"model": "resnet18", **IMAGE}),
     "trained_eager": (MODEL, "training_eager", {"model": "sensor_net", **TINY}),
     "trained_compiled": (MODEL, "training_compiled", {"model": "sensor_net", **TINY}),
-    "trained_half": (MODEL, "training", {"model": "sensor_net", "dtype": "float16", **TINY}),
+    "trained_half": (MODEL, "training_float16", {"model": "sensor_net", **TINY}),
     "from_the_host": (
         MODEL,
         "inference",
