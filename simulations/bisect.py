@@ -55,18 +55,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--searches", type=int, default=200, help="searches of each kind")
-    searches = parser.parse_args(arguments).searches
+    parser.add_argument("--revisions", type=int, nargs="*", default=COUNTS, help="of a row")
+    parser.add_argument("--seed", type=int, default=20260101)
+    asked = parser.parse_args(arguments)
     header = (
         *("revisions", "effect", "noise of a trial", "broken", "right", "wrong"),
         *("undecided", "not reproduced", "trials: mean", "95 of 100"),
     )
     sys.stdout.write(f"| {' | '.join(header)} |\n|{'---|' * len(header)}\n")
-    for count in COUNTS:
+    for count in asked.revisions:
         for effect in EFFECTS:
             for spread in SPREADS:
                 for kind, draw in NOISES.items():
                     for broken in (0.0, BROKEN) if kind == "log-normal" else (0.0,):
-                        tally = simulate(count, effect, spread, draw, broken, searches)
+                        tally = simulate(
+                            count, effect, spread, draw, broken, asked.searches, asked.seed
+                        )
                         name = f"{spread:.0%} {kind}"
                         sys.stdout.write(row(count, effect, name, broken, tally) + "\n")
                         sys.stdout.flush()
@@ -86,11 +90,17 @@ def row(count: int, effect: float, noise: str, broken: float, tally: Tally) -> s
 
 
 def simulate(
-    count: int, effect: float, spread: float, draw: Draw, broken: float, searches: int
+    count: int,
+    effect: float,
+    spread: float,
+    draw: Draw,
+    broken: float,
+    searches: int,
+    seed: int = 20260101,
 ) -> Tally:
     """Search `searches` times among `count` revisions after the good one."""
     tally = Tally()
-    random = np.random.default_rng(20260101)
+    random = np.random.default_rng(seed)
     for _ in range(searches):
         answer, trials = search(random, count, effect, spread, draw, broken)
         tally.answers[answer] += 1

@@ -14,6 +14,7 @@ from perfrun.nightly.parsing import read_suite
 from perfrun.nightly.planning import check
 from perfrun.nightly.source import Source
 from perfrun.nightly.suite import units
+from perfrun.store.address import parse_address
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
@@ -84,7 +85,22 @@ def test_the_workflow_runs_on_a_machine_of_ones_own_and_its_scripts_are_shell() 
     assert set(workflow[True]) == {"schedule", "workflow_dispatch"}
     (job,) = workflow["jobs"].values()
     assert job["runs-on"][0] == "self-hosted"
-    assert set(job) == {"runs-on", "timeout-minutes", "env", "steps"}
+    assert set(job) == {"runs-on", "timeout-minutes", "services", "env", "steps"}
+    for expression in re.findall(r"\$\{\{ (.*?) \}\}", (DEPLOY / "github/nightly.yml").read_text()):
+        assert expression in ("github.workspace", "secrets.PERFRUN_POSTGRES_PASSWORD")
+    composed = load_yaml(ROOT / "docker-compose.yml")["services"]["postgres"]
+    service = job["services"]["postgres"]
+    assert set(service) == {"image", "env", "ports", "volumes", "options"}
+    assert service["image"] == composed["image"]
+    assert service["env"].keys() == composed["environment"].keys()
+    assert service["ports"] == ["127.0.0.1:5432:5432"]  # on no other network of the machine
+    assert composed["healthcheck"]["test"][1] in service["options"]
+    assert service["volumes"] == ["perfrun-index:/var/lib/postgresql/data"]
+    # What the suite to begin with says of the store is what the service serves.
+    text = (DEPLOY / "github/nightly.yml").read_text(encoding="utf-8")
+    (store,) = re.findall(r'store = "(.*)"', text)
+    url = store.replace("${PERFRUN_POSTGRES_PASSWORD}", "word")
+    assert parse_address(url, ROOT).url == "postgresql+psycopg://perfrun:word@localhost/perfrun"
     for step in job["steps"]:
         assert ("run" in step) != ("uses" in step)
         assert set(step) <= {"name", "run", "uses", "with", "if"}
