@@ -85,3 +85,12 @@ def test_what_is_no_summary_is_a_value_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "x").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError):  # noqa: PT011 - json's own is one, too
         read_summary(tmp_path / "x")
+
+
+def test_a_trial_under_a_profiler_is_no_result(tmp_path: Path) -> None:
+    document = summary()
+    document["perfrun"]["order"] = {"profile": None}
+    assert read(tmp_path, document).values
+    document["perfrun"]["order"] = {"profile": "cprofile"}
+    with pytest.raises(ValueError, match="under a profiler"):
+        read(tmp_path, document)

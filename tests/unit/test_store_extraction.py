@@ -187,3 +187,9 @@ def test_anything_in_any_place_is_a_record_or_a_bad_summary(place: str, value: A
     for text in (*texts, *vars(record.subject).values(), record.extras):
         assert "\0" not in text
         text.encode("utf-8")
+
+
+def test_a_trial_under_a_profiler_is_no_result() -> None:
+    assert extract(perfrun_summary(own={"order": {"profile": None}})).measurements
+    with pytest.raises(BadSummary, match="under a profiler"):
+        extract(perfrun_summary(own={"order": {"profile": "memory"}}))
