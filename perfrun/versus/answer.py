@@ -15,6 +15,7 @@ from perfrun.versus.contenders import Contender
 from perfrun.versus.notes import (
     count_notes,
     described_notes,
+    difference_texts,
     disturbance_note,
     shared_differences,
 )
@@ -216,7 +217,7 @@ def _environment_notes(
     found = [f"Environment: {text}." for text in described_notes(cells)]
     base = contenders[0].label
     for rival, differences in differing.items():
-        texts = "; ".join(difference.text for difference in differences)
+        texts = "; ".join(difference_texts(differences))
         found += [f"Environment: {base} -> {rival}: {texts}."] if texts else []
     if len(differing) and not found:
         found = ["Environment: settings, Python and machine are the same for all."]

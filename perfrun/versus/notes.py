@@ -26,6 +26,20 @@ def shared_differences(base: Sequence[Reading], other: Sequence[Reading]) -> tup
     return tuple(one for one in differences(base, other) if one.kind in _SHARED)
 
 
+def difference_texts(differing: Sequence[Difference]) -> list[str]:
+    """As people say them; a container on one side alone is one difference, not ten."""
+    image = next((d for d in differing if (d.kind, d.name) == ("container", "image_id")), None)
+    one_sided = image is not None and None in (image.base, image.new)
+    texts = [
+        d.text
+        for d in differing
+        if not (d.kind == "container" and one_sided) and (d.kind, d.name) != ("python", "build")
+    ]
+    if image is not None and one_sided:
+        texts.append(f"in a container {'no -> yes' if image.base is None else 'yes -> no'}")
+    return texts
+
+
 def count_notes(cells: Iterable[Cell]) -> list[str]:
     """Parameters and FLOPs that are not the same for all contenders; said once, not per batch."""
     found: dict[str, None] = {}

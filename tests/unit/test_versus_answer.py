@@ -13,6 +13,7 @@ import pytest
 
 from perfrun.analysis.pairs import Rule
 from perfrun.blocks import Block
+from perfrun.differences import Difference
 from perfrun.document import to_json
 from perfrun.errors import UsageError
 from perfrun.readings import Reading, reading_of
@@ -20,6 +21,7 @@ from perfrun.reports.versus import VersusTable, failure_lines, markdown_page
 from perfrun.versus.answer import answer_of
 from perfrun.versus.combining import combine, find_saved
 from perfrun.versus.document import document, read_saved
+from perfrun.versus.notes import difference_texts
 from perfrun.versus.parsing import Asked, parse_versus
 from perfrun.versus.prices import parse_prices
 from perfrun.versus.trials import Decision, Trials
@@ -169,6 +171,17 @@ def test_settings_that_differ_are_named(tmp_path: Path) -> None:
     assert "Environment: dtype: torch float32, tensorflow bfloat16." in notes
     assert "Environment: threads: torch 2, tensorflow (not said)." in notes
     assert any("cpu model AMD EPYC -> Intel" in note for note in notes)
+
+
+def test_a_container_on_one_side_is_one_difference() -> None:
+    def one(kind: str, name: str, base: str | None, new: str | None) -> Difference:
+        return Difference(kind=kind, name=name, base=base, new=new)
+
+    whole = [one("container", name, None, "x") for name in ("image_id", "network", "pids")]
+    found = [one("python", "python", "3.11.2", "3.12.1"), one("python", "build", "a", "b"), *whole]
+    assert difference_texts(found) == ["python 3.11.2 -> 3.12.1", "in a container no -> yes"]
+    both = [one("container", "image_id", "a", "b"), one("container", "memory_bytes", None, "7")]
+    assert difference_texts(both) == ["image id a -> b", "memory bytes (none) -> 7"]
 
 
 def test_one_that_failed_is_shown_with_the_reason_and_the_other_with_its_figures(
