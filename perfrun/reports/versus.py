@@ -170,7 +170,10 @@ def undecided_lines(ratios: Sequence[Ratio]) -> list[str]:
         if one.figure == DECIDING and one.reason and one.pairs:
             label = one.label if everywhere else f"{one.platform_name}: {one.label}"
             found.setdefault((label, one.reason), []).append(one.case.name)
-    return [f"{label} ({'; '.join(cases)}): {why}" for (label, why), cases in found.items()]
+    together: dict[tuple[str, str], list[str]] = {}
+    for (label, why), cases in found.items():
+        together.setdefault(("; ".join(cases), why), []).append(label)
+    return [f"{', '.join(labels)} ({cases}): {why}" for (cases, why), labels in together.items()]
 
 
 def software_lines(cells: Sequence[Cell]) -> list[str]:

@@ -17,7 +17,7 @@ from perfrun.differences import Difference
 from perfrun.document import to_json
 from perfrun.errors import UsageError
 from perfrun.readings import Reading, reading_of
-from perfrun.reports.versus import VersusTable, failure_lines, markdown_page
+from perfrun.reports.versus import VersusTable, failure_lines, markdown_page, undecided_lines
 from perfrun.versus.answer import answer_of
 from perfrun.versus.combining import combine, find_saved
 from perfrun.versus.document import document, read_saved
@@ -387,3 +387,9 @@ def test_on_a_narrow_terminal_verdicts_are_a_table_of_their_own(
     assert sum("framework" in line for line in lines) == tables
     assert all(len(line) <= width for line in lines)
     assert sum("slower" in line for line in lines) == 1
+
+
+def test_the_same_reason_of_several_is_said_once(tmp_path: Path) -> None:
+    one = answer_of(asked(tmp_path, "--rounds=1"), trials(usual(1))).ratios[0]
+    found = undecided_lines([one, replace(one, label="jax"), replace(one, reason=None)])
+    assert found == ["tensorflow, jax (inference, batch 8): too few rounds: 1, and 6 can decide"]
