@@ -14,8 +14,8 @@ import torch
 from benchmarks import child, scaling
 from benchmarks.configured import Configured
 from benchmarks.scaling import Figures, Level
+from benchmarks.torch import catalogue, ranks
 from benchmarks.torch import device as devices
-from benchmarks.torch import ranks
 
 ROUNDS = 3
 MODEL, BATCH_SIZE, STEPS, WARMUP, CPU_RANKS = "resnet18", 8, 30, 3, 2
@@ -64,10 +64,12 @@ class Scaling(Configured):
         levels = scaling.levels_up_to(number, divisors=divisors)
         batch_size = value("batch_size", BATCH_SIZE)
         split = number if divisors else 0  # strong: the largest level's batch, shared by fewer
+        model = value("model", MODEL)
+        catalogue.find(model)  # an unknown name is said here, not by a rank
         return {
             "module": "benchmarks.torch.scaling_rank",
             "function": "main",
-            "model": value("model", MODEL),
+            "model": model,
             "input_shape": value("input_shape"),
             "levels": levels,
             "batch_sizes": {
@@ -123,14 +125,22 @@ class Scaling(Configured):
 
 
 def read_levels(folder: Path, order: Mapping[str, Any]) -> list[Level]:
-    """Read what every rank has written."""
+    """Read what every rank has written; RuntimeError when they did not train one model."""
     times: dict[tuple[int, int], list[tuple[float, ...]]] = {}
+    weights: dict[int, list[str]] = {}
     for rank in range(order["levels"][-1]):
         lines = (folder / f"rank_{rank}.jsonl").read_text(encoding="utf-8").splitlines()
         for line in map(json.loads, lines):
             if "step_ns" in line:
                 steps = tuple(step_ns / 1e9 for step_ns in line["step_ns"])
                 times.setdefault((line["devices"], line["round"]), []).append(steps)
+            if "weights" in line:
+                weights.setdefault(line["devices"], []).append(line["weights"])
+    for level, found in weights.items():
+        if order["communication"] and len(set(found)) > 1:
+            raise RuntimeError(
+                f"the {level} ranks trained {len(set(found))} models, not one: their weights differ"
+            )
     return [
         Level(
             devices=level,

@@ -6,6 +6,7 @@ for a while slows all of them down. Ranks that a level does not need wait withou
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -25,7 +26,7 @@ from benchmarks import child
 from benchmarks.torch import catalogue
 from benchmarks.torch import device as devices
 from benchmarks.torch.execution import EAGER, Execution
-from benchmarks.torch.workload import Training, build, example_inputs, example_labels
+from benchmarks.torch.workload import Network, Training, build, example_inputs, example_labels
 
 Order = dict[str, Any]
 BEAT_NS = 10 * 10**9  # a rank says at least so often that it gets on
@@ -50,6 +51,7 @@ class _Rank:
         self._order = order
         self._rank = rank
         self._file = file
+        self._networks: dict[int, Network] = {}  # by level
         self._beat_ns = time.perf_counter_ns()
         self._device = torch.device(order["device"], rank) if order["device"] != "cpu" else _CPU
 
@@ -67,6 +69,8 @@ class _Rank:
                     dist.barrier(group=control)
                     if self._rank < level:
                         self._phase(number, level, *trainings[level])
+            for level, network in self._networks.items():
+                self._write(devices=level, weights=_digest(network.module))
 
     def _training(self, level: int) -> tuple[Callable[[], Any], Any]:
         """Return the step of a level and its group. Groups are made by all ranks alike."""
@@ -89,6 +93,7 @@ class _Rank:
             ids = [self._device] if self._device.type == "cuda" else None
             together = DistributedDataParallel(network.module, device_ids=ids, process_group=group)
             network = replace(network, called=together)
+        self._networks[level] = network
         torch.manual_seed(order["seed"] + 1 + self._rank)  # other examples in every rank
         size = order["batch_sizes"][str(level)]
         inputs = example_inputs(spec, network.shape, size, device=self._device)
@@ -125,6 +130,14 @@ class _Rank:
 
 
 _CPU = torch.device("cpu")
+
+
+def _digest(module: torch.nn.Module) -> str:
+    """Return a fingerprint of all weights: ranks that have trained together have the same."""
+    found = hashlib.sha256()
+    for parameter in module.parameters():
+        found.update(parameter.detach().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()
 
 
 @contextmanager

@@ -96,6 +96,12 @@ def test_two_processes_train_together_and_their_times_are_on_disk(
     ranks = [[line for line in own if "step_ns" in line] for own in lines]
     assert [line["devices"] for line in ranks[0]] == [1, 2, 1, 2, 1, 2]
     assert [line["devices"] for line in ranks[1]] == [2, 2, 2]
+    # They have trained one model: what they saw was different, and their weights are the same.
+    weights = [
+        {line["devices"]: line["weights"] for line in own if "weights" in line} for own in lines
+    ]
+    assert list(weights[0]) == [1, 2]
+    assert weights[0][2] == weights[1][2] != weights[0][1]
     threads = {line["threads"] for rank in ranks for line in rank}
     assert threads == {max(1, len(os.sched_getaffinity(0)) // 2)} == {extras["threads_per_rank"]}
     slowest = [
@@ -217,9 +223,25 @@ def test_ranks_end_with_the_benchmark_that_started_them(tmp_path: Path, torch_py
     assert_gone(pids)
 
 
+READ = """
+import json, sys
+from pathlib import Path
+from benchmarks.torch.scaling import read_levels
+folder = Path(sys.argv[1])
+for rank in (0, 1):
+    lines = [{"round": 0, "devices": 2, "step_ns": [1]}, {"devices": 2, "weights": str(rank)}]
+    (folder / f"rank_{rank}.jsonl").write_text("\\n".join(map(json.dumps, lines)))
+order = {"levels": [2], "rounds": 1, "batch_sizes": {2: 8}, "communication": False}
+assert read_levels(folder, order)[0].examples_per_step == 16
+try:
+    read_levels(folder, {**order, "communication": True})
+except RuntimeError as error:
+    print(error)
+"""
 REFUSED = [
     ({"num_gpus": 1}, "scaling needs 2 devices or more, and num_gpus is 1"),
     ({"dist_backend": "nccl"}, "dist_backend is 'nccl', and that is for CUDA, not cpu"),
+    ({"model": "resnet51"}, "there is no model resnet51 for PyTorch; did you mean resnet"),
     ({"num_gpu": 2}, "there is no knob num_gpu; did you mean num_gpus?"),
 ]
 TRY_ALL = """
@@ -247,3 +269,15 @@ def test_what_cannot_be_had_is_said_in_one_line(tmp_path: Path, torch_python: st
     for line, (_, said) in zip(lines, REFUSED, strict=True):
         assert line.startswith(said)
     assert not list(tmp_path.iterdir())  # refused before anything was made
+
+
+@pytest.mark.torch
+def test_ranks_that_trained_two_models_are_no_result(tmp_path: Path, torch_python: str) -> None:
+    done = subprocess.run(
+        [torch_python, "-c", READ, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    expected = "the 2 ranks trained 2 models, not one: their weights differ\n"
+    assert done.stdout == expected, done.stderr
