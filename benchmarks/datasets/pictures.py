@@ -25,6 +25,8 @@ def decoded(file: str | IO[bytes], what: str) -> Any:
     try:
         with library().open(file) as image:
             return image.copy() if image.mode in ("RGB", "L") else image.convert("RGB")
+    except library().UnidentifiedImageError:
+        raise DataError(f"{what}: not an image of a format that Pillow knows") from None
     # Pillow's decoders raise all of these for bytes that are no image.
     except (OSError, SyntaxError, ValueError, EOFError, IndexError) as error:
         if isinstance(error, DataError):

@@ -9,18 +9,22 @@ that is through one Python thread; they are decoded in parallel all the same.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from benchmarks.configured import Configured
 from benchmarks.datasets import pictures, source
 from benchmarks.datasets.caffe_lmdb import CaffeLmdb
 from benchmarks.datasets.defect import DataError
 from benchmarks.datasets.image_folder import ImageFolder
 from benchmarks.datasets.order import endless
 from benchmarks.knobs import Settings
+from benchmarks.tensorflow import steps
+from benchmarks.tensorflow.building import Built
 from benchmarks.tensorflow.framework import tf
 
 LOADER_THREADS = 4
@@ -29,7 +33,10 @@ SEARCH_S = 20.0  # for the image that could not be decoded
 
 
 class Loader:
-    """Batches (images, labels) without end: (N, H, W, C) in float32, normalised as for ImageNet.
+    """Batches (images, labels) without end: (N, H, W, C) in float32.
+
+    `scaled` images are normalised as for ImageNet; others have pixels from 0 to 255, for models
+    that scale them on their own.
 
     `prefetched` is how many batches may lie ready before the first is asked for: a measurement
     must have taken so many, else it times a queue. `start_s` is the time to the first batch.
@@ -45,6 +52,7 @@ class Loader:
         shuffle: bool = False,
         seed: int = 0,
         classes: int | None = None,
+        scaled: bool = True,
     ) -> None:
         self.images = images
         self.threads = threads
@@ -52,9 +60,11 @@ class Loader:
         self.batch_size = batch_size
         # In the prefetching stage, and in the parallel one before it.
         self.prefetched = PREFETCHED + -(-threads // batch_size)
+        self.burst = 1  # its threads share each batch
         self.start_s: float | None = None
         self._shape = pictures.image_shape(shape)
         self._seed = seed
+        self._scaled = scaled
         self._classes = classes
         self._iterator: Iterator[Any] | None = None
         self._defect: DataError | None = None
@@ -154,7 +164,9 @@ class Loader:
             lambda: tf.image.resize(image, (height, width), antialias=True),
         )
         image.set_shape((height, width, channels))
-        return (image / 255 - pictures.MEAN[channels]) / pictures.DEVIATION[channels], label
+        if self._scaled:
+            image = (image / 255 - pictures.MEAN[channels]) / pictures.DEVIATION[channels]
+        return image, label
 
     def _explained(self, error: Exception) -> DataError:
         """Say which image TensorFlow could not decode: its own message does not."""
@@ -165,8 +177,7 @@ class Loader:
             what = self._broken(number)
             if what or time.perf_counter() > end:
                 break
-        first = str(error).strip().splitlines()[0]
-        return DataError(what or f"{self.images.folder}: an image cannot be decoded ({first})")
+        return DataError(what or f"{self.images.folder}: an image is broken ({_line(error)})")
 
     def _broken(self, number: int) -> str | None:
         images = self.images
@@ -177,7 +188,7 @@ class Loader:
         try:
             _decoded(data, self._shape[0])
         except tf.errors.OpError as error:
-            return f"{what}: not a whole image ({str(error).strip().splitlines()[0]})"
+            return f"{what}: not a whole image ({_line(error)})"
         return None
 
 
@@ -188,11 +199,12 @@ def open_loader(
     *,
     classes: int | None = None,
     root_data_dir: str | None = None,
+    scaled: bool = True,
 ) -> Loader:
     """Open the data set of the knob `data_dir` as batches of (N, H, W, C) and their labels.
 
-    `input_shape` is channels first, as everywhere. DataError, one line, for a folder that is no
-    data set; a broken image says so when it is read.
+    `input_shape` is channels first, as everywhere; `classes` and `scaled` are the model's.
+    DataError, one line, for a folder that is no data set; a broken image says so when it is read.
     """
     return Loader(
         source.open_source(
@@ -204,7 +216,26 @@ def open_loader(
         shuffle=settings.value("data_shuffle", False),
         seed=settings.value("seed", 0),
         classes=classes,
+        scaled=scaled,
     )
+
+
+def loader_for(benchmark: Configured, built: Built, batch_size: int) -> Loader:
+    """Open the data set of a benchmark's knobs for its model."""
+    return open_loader(
+        benchmark.settings,
+        built.shape,
+        batch_size,
+        classes=built.spec.classes,
+        root_data_dir=benchmark.root_data_dir,
+        scaled=not steps.scales_pixels(built.model),
+    )
+
+
+def _line(error: Exception) -> str:
+    """What TensorFlow says, without its names of nodes and operations."""
+    first = str(error).strip().splitlines()[0]
+    return re.sub(r"\{\{.*?\}\}|\[Op:.*?\]", "", first).strip()
 
 
 def _decoded(data: Any, channels: int) -> Any:

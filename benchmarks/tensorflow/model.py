@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from benchmarks import batch_search, figures, process_start
 from benchmarks.batch_search import BatchSearch
+from benchmarks.datasets import feeding
 from benchmarks.knobs import TENSORFLOW_COMPILE
 from benchmarks.tensorflow import arithmetic, placement, steps
 from benchmarks.tensorflow.building import Built, build
 from benchmarks.tensorflow.framework import IMPORT_S, KERAS_VERSION, tf
+from benchmarks.tensorflow.loader import loader_for
 from benchmarks.tensorflow.placement import Placement
 from benchmarks.tensorflow.transfers import Transfers
 
@@ -32,12 +33,12 @@ class _Job:
 
 
 class Model(BatchSearch):
-    """A model chosen by `model`, random weights, synthetic input; nothing is downloaded."""
+    """A model chosen by `model`, random weights; input is synthetic, or images of `data_dir`."""
 
     takes: ClassVar[tuple[str, ...]] = (
         *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
         *("data", "compile", "channels_last", "intra_threads", "inter_threads", "seed"),
-        *("input_shape", *batch_search.KNOBS),
+        *("input_shape", *batch_search.KNOBS, *feeding.KNOBS),
     )
     batch_trial = "benchmarks.tensorflow.batch_trial"
     model_name: ClassVar[str] = "efficientnet_b0"  # unless `model` says otherwise
@@ -108,7 +109,11 @@ class Model(BatchSearch):
             _measured.append(True)  # after a search no start is a cold one
         job = self._job(forward_only, mode, dtype, batch_size, iterations)
         with job.place.scope():
-            self._measure_job(job)
+            if feeding.is_wanted(self.settings) and self.settings.value("data_loader_only", False):
+                loader = loader_for(self, job.built, job.batch_size)
+                feeding.report_loader(self, loader, self._extras(job))
+            else:
+                self._measure_job(job)
         self._report_found(found)
 
     def _job(
@@ -163,9 +168,14 @@ class Model(BatchSearch):
 
     def _measure_job(self, job: _Job) -> None:
         plain, arguments = self._step(job)
+        feed = None
+        if feeding.is_wanted(self.settings):
+            feed = feeding.Feed(loader_for(self, job.built, job.batch_size))
+            arguments = feed.example[: len(arguments)]
         function = steps.as_run(plain, job.mode)
-        data = self.settings.value("data", "synthetic/device")
-        transfers = Transfers(arguments, data, job.place) if data != "synthetic/device" else None
+        data = self._data()
+        on_host = data not in ("synthetic/device", "data_dir")
+        transfers = Transfers(arguments, data, job.place) if on_host else None
         last: Any = None
 
         def step() -> None:
@@ -176,15 +186,27 @@ class Model(BatchSearch):
             nonlocal last
             last = transfers.out(function(*transfers.bring()))  # type: ignore[union-attr]
 
+        def from_disk(batch: tuple[Any, ...]) -> None:
+            nonlocal last
+            last = function(*batch[: len(arguments)])
+
         age_s = process_start.age_s() if _is_first() else None
-        timed = self._timed(step if transfers is None else end_to_end, job)
-        checked = _checked_output(job, last) if job.forward_only else _checked_loss(last)
-        metrics = [*job.built.parameter_metrics(), *checked]
+        if feed is not None:
+            timed = feed.measure(self, from_disk)
+        else:
+            timed = self._timed(step if transfers is None else end_to_end, job)
+        metrics = job.built.parameter_metrics()
+        if job.forward_only:
+            steps.check_output(job.built.spec, last, job.batch_size)
+        else:
+            metrics += [{"name": "final_loss", "value": steps.checked_loss(last)}]
         metrics += self._start_up(job, timed, age_s)
         if transfers is not None:
             metrics += self._transfer_metrics(job, transfers, step, function, timed)
+        if feed is not None:
+            metrics += feed.metrics(timed)
         found, counted = self._arithmetic(job, plain, function, arguments, timed)
-        extras = {**self._extras(job, data), **counted}
+        extras = {**self._extras(job), **counted, **(feed.notes if feed else {})}
         self.report_benchmark(**timed.report_arguments(metrics=(*metrics, *found), extras=extras))
 
     def _timed(self, step: Callable[[], None], job: _Job) -> Any:
@@ -250,7 +272,11 @@ class Model(BatchSearch):
         peak = arithmetic.measured_peak(job.place.kind, job.built.dtype)
         return figures.arithmetic(work, peak, timed.throughput_per_device)
 
-    def _extras(self, job: _Job, data: str) -> dict[str, Any]:
+    def _data(self) -> str:
+        given = self.settings.value("data", "synthetic/device")
+        return "data_dir" if self.settings.value("data_dir") else given
+
+    def _extras(self, job: _Job) -> dict[str, Any]:
         return {
             "model": job.built.spec.name,
             "model_library": job.built.spec.library,
@@ -262,7 +288,8 @@ class Model(BatchSearch):
             "dtype": job.built.dtype,
             "compile": job.mode,
             "channels_last": "true",
-            "data": data,
+            "data": self._data(),
+            **feeding.unused(self.settings),
             "warmup": self.settings.value("warmup", self.warmup_steps) or "found",
             "seed": self.settings.value("seed", 0),
             "tensorflow_version": tf.__version__,
@@ -284,23 +311,3 @@ def _is_first() -> bool:
     first = not _measured
     _measured.append(True)
     return first
-
-
-def _checked_output(job: _Job, output: Any) -> list[dict[str, Any]]:
-    spec = job.built.spec
-    for part in tf.nest.flatten(output):
-        right = part.shape[0] == job.batch_size and bool(tf.reduce_all(tf.math.is_finite(part)))
-        if spec.target == "class":
-            right = right and tuple(part.shape) == (job.batch_size, spec.classes)
-        if not right:
-            raise RuntimeError(
-                f"{spec.name} gave {tuple(part.shape)}; expected {job.batch_size} finite rows"
-            )
-    return []
-
-
-def _checked_loss(loss: Any) -> list[dict[str, Any]]:
-    final_loss = float(loss)
-    if not math.isfinite(final_loss):
-        raise RuntimeError(f"the loss became {final_loss}; these steps trained nothing")
-    return [{"name": "final_loss", "value": final_loss}]

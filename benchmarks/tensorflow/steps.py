@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -60,10 +61,10 @@ def example_inputs(spec: ModelSpec, model: Any, batch_size: int) -> Any:
     if spec.input_kind == "features":
         return tf.random.normal(shape)
     pixels = tf.random.uniform(shape, maxval=255.0)
-    return pixels if _scales_pixels(model) else pixels / 127.5 - 1.0
+    return pixels if scales_pixels(model) else pixels / 127.5 - 1.0
 
 
-def _scales_pixels(model: Any) -> bool:
+def scales_pixels(model: Any) -> bool:
     """Whether the model takes pixels as they are, as EfficientNet does, or numbers around zero."""
     kinds = (tf.keras.layers.Rescaling, tf.keras.layers.Normalization)
     waiting = list(model.layers)
@@ -80,3 +81,23 @@ def example_labels(spec: ModelSpec, inputs: Any) -> Any:
     if spec.target != "class":
         return inputs
     return tf.random.uniform((inputs.shape[0],), maxval=spec.classes, dtype=tf.int32)
+
+
+def check_output(spec: ModelSpec, output: Any, batch_size: int) -> None:
+    """RuntimeError for an output of the wrong shape, or not finite."""
+    for part in tf.nest.flatten(output):
+        right = part.shape[0] == batch_size and bool(tf.reduce_all(tf.math.is_finite(part)))
+        if spec.target == "class":
+            right = right and tuple(part.shape) == (batch_size, spec.classes)
+        if not right:
+            raise RuntimeError(
+                f"{spec.name} gave {tuple(part.shape)}; expected {batch_size} finite rows"
+            )
+
+
+def checked_loss(loss: Any) -> float:
+    """Return the loss; RuntimeError when it is no number."""
+    final_loss = float(loss)
+    if not math.isfinite(final_loss):
+        raise RuntimeError(f"the loss became {final_loss}; these steps trained nothing")
+    return final_loss

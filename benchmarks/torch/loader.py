@@ -98,6 +98,7 @@ class Loader:
         self.pin_memory = pin_memory
         self.batch_size = batch_size
         self.prefetched = processes * PREFETCHED_PER_PROCESS
+        self.burst = max(1, processes)  # each makes whole batches
         self.start_s: float | None = None
         order = Endless(len(images), shuffle=shuffle, seed=seed, rank=rank, ranks=ranks)
         self._batches: Iterator[Any] | None = None
@@ -117,14 +118,22 @@ class Loader:
         began = time.perf_counter()
         if self._batches is None:
             self._batches = iter(self._loader)
-        images, labels = next(self._batches)
+        try:
+            images, labels = next(self._batches)
+        except BaseException:
+            self.close()
+            raise
         if self.start_s is None:
             self.start_s = time.perf_counter() - began
         return images, labels
 
     def close(self) -> None:
         """Stop the processes; the next batch would start them again, from the beginning."""
-        self._batches = None
+        batches, self._batches = self._batches, None
+        # What its destructor calls: that one may run much later, and time something else.
+        stop = getattr(batches, "_shutdown_workers", None)
+        if stop is not None:
+            stop()
 
     @property
     def notes(self) -> dict[str, Any]:

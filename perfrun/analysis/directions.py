@@ -11,7 +11,7 @@ Direction = Literal["lower", "higher", "none"]
 # a `cache_miss_rate` is none.
 _RULES: tuple[tuple[str, Direction], ...] = (
     (r"max_batch_size", "higher"),
-    (r"miss|error|loss|fail|overhead|perplexity|mse|mae", "lower"),
+    (r"miss|error|loss|fail|overhead|perplexity|mse|mae|wait", "lower"),
     (r"per_(s|sec|second|minute|hour|joule|watt)\b|per_(sec|second)_|_(fps|qps)\b", "higher"),
     (r"\b(fps|qps|ips|flops|[gt]flops)\b|_[gt]?flops\b|\bmfu\b|_mfu\b", "higher"),
     (r"throughput|bandwidth|exp_per|_rate\b|\brate\b|speed", "higher"),

@@ -22,6 +22,7 @@ from perfrun.analysis.directions import direction_of, unit_of
         ("startup_time", "lower", ""),
         ("step_time_ms", "lower", "ms"),
         ("peak_rss_bytes", "lower", "bytes"),
+        ("data_wait_share", "lower", ""),
         ("top_1_accuracy", "higher", ""),
         ("accuracy_top_5", "higher", ""),
         ("eval_loss", "lower", ""),

@@ -1,0 +1,81 @@
+"""Loader, device, and both together, for any framework: what `Ingestion` classes have in common."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar
+
+from benchmarks.configured import Configured
+from benchmarks.datasets import parts, rates
+
+BATCH_SIZE = 16
+ROUNDS = 3
+MODEL = "resnet18"
+KNOBS: tuple[str, ...] = (
+    *("data_dir", "data_backend", "data_shuffle", "num_loader_threads"),
+    *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
+    *("intra_threads", "inter_threads", "seed", "input_shape"),
+)
+
+
+class Ingesting(Configured):
+    """Images per second of a loader, of the device, and end to end. `data_dir` must be given."""
+
+    takes: ClassVar[tuple[str, ...]] = KNOBS
+
+    def loader_only(self) -> None:
+        """Load batches as fast as they come, and drop them."""
+        self._measure((rates.LOADER,), rounds=1)
+
+    def device_only(self) -> None:
+        """Steps on one batch of the data set that stays on the device."""
+        self._measure((rates.DEVICE,), rounds=1)
+
+    def end_to_end(self) -> None:
+        """Steps on batches as they are loaded."""
+        self._measure((rates.END_TO_END,), rounds=1)
+
+    def all_three(self) -> None:
+        """Each of them in turn, three times over, and how they compare."""
+        self._measure((rates.LOADER, rates.DEVICE, rates.END_TO_END), rounds=ROUNDS)
+
+    def _measure(self, wanted: tuple[str, ...], rounds: int) -> None:
+        loader = self._open_loader()
+        found: dict[str, list[Any]] = {part: [] for part in wanted}
+        waits_s: list[float] = []
+        resident = None
+        if rates.DEVICE in wanted:
+            resident = self._resident(next(loader))
+            loader.close()
+        for _ in range(rounds):
+            if rates.LOADER in wanted:
+                found[rates.LOADER].append(parts.measure_loader(self, loader, rounds))
+            if rates.DEVICE in wanted:
+                step = functools.partial(self._step, resident)
+                found[rates.DEVICE].append(parts.measure_device(self, loader, step, rounds))
+            if rates.END_TO_END in wanted:
+                timed, waited_s = parts.measure_end_to_end(self, loader, self._step, rounds)
+                found[rates.END_TO_END].append(timed)
+                waits_s.append(waited_s)
+        arguments = rates.report_arguments(
+            found,
+            waited_s=sum(waits_s) if waits_s else None,
+            extras={"rounds": rounds, **self._notes(), **loader.notes},
+        )
+        self.report_benchmark(**arguments)
+
+    def _open_loader(self) -> Any:
+        """Return the framework's loader of the data set, which fits the model."""
+        raise NotImplementedError
+
+    def _resident(self, batch: Any) -> Any:
+        """Return the batch on the device; `_step` leaves it where it is."""
+        raise NotImplementedError
+
+    def _step(self, batch: Any) -> object:
+        """Run the model on a batch, which it first brings to the device."""
+        raise NotImplementedError
+
+    def _notes(self) -> dict[str, Any]:
+        """Return what a report says about model and device."""
+        raise NotImplementedError
