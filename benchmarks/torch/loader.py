@@ -12,12 +12,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from benchmarks.configured import Configured
 from benchmarks.datasets import pictures, source
 from benchmarks.datasets.order import endless
 from benchmarks.knobs import Settings
+from benchmarks.torch.execution import Execution
+from benchmarks.torch.framework import torch
+from benchmarks.torch.workload import Network, in_layout
 
 LOADER_PROCESSES = 4
 PREFETCHED_PER_PROCESS = 2  # batches; DataLoader's default, spelt out because warm-up depends on it
@@ -180,3 +183,21 @@ def open_loader(
         rank=rank,
         ranks=ranks,
     )
+
+
+def loader_for(benchmark: Configured, network: Network, how: Execution, batch_size: int) -> Loader:
+    """Open the data set of a benchmark's knobs for its model."""
+    return open_loader(
+        benchmark.settings,
+        network.shape,
+        batch_size,
+        classes=network.spec.classes,
+        root_data_dir=benchmark.root_data_dir,
+        pin_memory=how.device.type == "cuda",
+    )
+
+
+def on_device(how: Execution, batch: tuple[torch.Tensor, torch.Tensor]) -> tuple[Any, Any]:
+    """Return images and labels on the device; from pinned memory the copy is not waited for."""
+    images, labels = (tensor.to(how.device, non_blocking=True) for tensor in batch)
+    return in_layout(how, images), labels

@@ -9,9 +9,11 @@ from typing import Any, ClassVar
 
 from benchmarks import batch_search, figures, process_start
 from benchmarks.batch_search import BatchSearch
+from benchmarks.datasets import feeding
 from benchmarks.torch import arithmetic, catalogue, execution, vision
 from benchmarks.torch.execution import COMPILED, EAGER, Execution
 from benchmarks.torch.framework import IMPORT_S
+from benchmarks.torch.loader import loader_for, on_device
 from benchmarks.torch.transfers import DEVICE, Transfers
 from benchmarks.torch.workload import (
     Forward,
@@ -26,7 +28,8 @@ from benchmarks.torch.workload import (
 KNOBS: tuple[str, ...] = (
     *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
     *("data", "cudnn_benchmark", "cudnn_fastest", "compile", "channels_last"),
-    *("intra_threads", "inter_threads", "seed", "input_shape", *batch_search.KNOBS),
+    *("intra_threads", "inter_threads", "seed", "input_shape"),
+    *(*batch_search.KNOBS, *feeding.KNOBS),
 )
 
 
@@ -47,7 +50,7 @@ class Job:
 
 
 class Model(BatchSearch):
-    """A model chosen by `model`, random weights, synthetic input; nothing is downloaded."""
+    """A model chosen by `model`, random weights; input is synthetic, or images of `data_dir`."""
 
     takes = KNOBS
     batch_trial = "benchmarks.torch.batch_trial"
@@ -144,8 +147,16 @@ class Model(BatchSearch):
             )
         batch_size = found_batch.best.batch_size if found_batch else batch_size
         job = self.job(training=training, batch_size=batch_size, mode=mode, dtype=dtype)
-        data = self.settings.value("data", DEVICE)
-        transfers = None if data == DEVICE else Transfers(job.arguments, data, job.how)
+        feed = None
+        if feeding.is_wanted(self.settings):
+            loader = loader_for(self, job.network, job.how, job.batch_size)
+            if self.settings.value("data_loader_only", False):
+                feeding.report_loader(self, loader, self._extras(job))
+                return
+            feed = feeding.Feed(loader)
+        data = self._data()
+        on_host = data not in (DEVICE, "data_dir")
+        transfers = Transfers(job.arguments, data, job.how) if on_host else None
         last: Any = None
 
         def step() -> None:
@@ -157,16 +168,25 @@ class Model(BatchSearch):
             assert transfers is not None
             last = transfers.out(job.step(*transfers.bring()))
 
+        def from_disk(batch: tuple[Any, Any]) -> None:
+            nonlocal last
+            last = job.step(*on_device(job.how, batch)[: len(job.arguments)])
+
         age_s = _age_s() if found_batch is None else None  # after a search nothing is cold
-        timed = self._timed(step if transfers is None else end_to_end, job)
+        if feed is not None:
+            timed = feed.measure(self, from_disk)
+        else:
+            timed = self._timed(step if transfers is None else end_to_end, job)
         metrics = [*job.network.parameter_metrics(), *_checked(job, last)]
         metrics += self._start_up(job, timed, age_s)
         if transfers is not None:
             metrics += self._transfer_metrics(job, transfers, timed)
+        if feed is not None:
+            metrics += feed.metrics(timed)
         work = arithmetic.count(job.network, training=training)
         peak = arithmetic.measured_peak(job.how.device, job.how.dtype)
         found, counted = figures.arithmetic(work, peak, timed.throughput_per_device)
-        extras = {**self._extras(job, data), **counted}
+        extras = {**self._extras(job), **counted, **(feed.notes if feed else {})}
         extras |= {} if transfers is None else transfers.facts
         self.report_benchmark(**timed.report_arguments(metrics=(*metrics, *found), extras=extras))
         self._report_found(found_batch)
@@ -224,7 +244,11 @@ class Model(BatchSearch):
             medians[f"{name}_median_s"] = series.median_s
         return figures.metrics_of(medians)
 
-    def _extras(self, job: Job, data: str) -> dict[str, Any]:
+    def _data(self) -> str:
+        given = self.settings.value("data", DEVICE)
+        return "data_dir" if self.settings.value("data_dir") else given
+
+    def _extras(self, job: Job) -> dict[str, Any]:
         compiled = job.how.compile != EAGER
         return {
             "model": job.network.spec.name,
@@ -233,7 +257,8 @@ class Model(BatchSearch):
             "batch_size": job.batch_size,
             "global_batch_size": job.batch_size,
             "input_shape": "x".join(map(str, job.network.shape)),
-            "data": data,
+            "data": self._data(),
+            **feeding.unused(self.settings),
             "warmup": self.settings.value("warmup", self.warmup_steps) or "found",
             **_library_versions(job.network.spec.library),
             **({"compile_cache": execution.compile_cache()} if compiled else {}),

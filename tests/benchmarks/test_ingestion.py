@@ -13,6 +13,7 @@ import pytest
 from image_sets import ROOT, make, run_code
 
 FRAMEWORKS = [
+    pytest.param("torch", marks=pytest.mark.torch),
     pytest.param("tensorflow", marks=pytest.mark.tensorflow),
 ]
 SIZE = 32  # pixels
@@ -173,6 +174,7 @@ def test_a_run_of_perfrun_reports_three_rates_and_their_ratio(
             *(f"--benchmark_methods={method}", "--format=json", "--"),
             *(f"--data_dir={sets / 'lmdb'}", "--model=resnet18", f"--input_shape=3x{SIZE}x{SIZE}"),
             *("--batch_size=4", "--num_loader_threads=1", "--iterations=12", "--seed=3"),
+            "--intra_threads=1",
         ],
         capture_output=True,
         text=True,

@@ -54,10 +54,8 @@ def assert_learned(
     ],
 )
 def test_a_network_learns_the_same_with_the_same_seed(
-    framework: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    framework: str, request: pytest.FixtureRequest
 ) -> None:
-    # For networks this small, a second thread on a busy machine costs many times what it saves.
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     name = "tensorflow_python" if framework == "tensorflow" else "torch_python"
     iris, again, other, short, digits = trained(
         request.getfixturevalue(name),

@@ -1,0 +1,55 @@
+"""Training or inference from images on disk, by DataLoader: loader, device, and end to end."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from benchmarks.datasets.ingesting import BATCH_SIZE, KNOBS, MODEL, Ingesting
+from benchmarks.torch import catalogue, execution
+from benchmarks.torch.execution import Execution
+from benchmarks.torch.loader import Loader, loader_for, on_device
+from benchmarks.torch.workload import Forward, Network, Training, build
+
+
+class Ingestion(Ingesting):
+    """A model fed by a DataLoader; training, or inference with `forward_only`."""
+
+    takes = (*KNOBS, "compile", "channels_last", "cudnn_benchmark")
+
+    @functools.cached_property
+    def _how(self) -> Execution:
+        return execution.choose(self.settings)
+
+    @functools.cached_property
+    def _network(self) -> Network:
+        spec = catalogue.find(self.settings.value("model", MODEL))
+        training = not self.settings.value("forward_only", False)
+        return build(spec, self._how, self.settings.value("input_shape"), training=training)
+
+    @functools.cached_property
+    def _run(self) -> Any:
+        if self.settings.value("forward_only", False):
+            forward = Forward(self._network, self._how)
+            return lambda images, labels: forward(images)  # noqa: ARG005
+        return Training(self._network, self._how)
+
+    def _open_loader(self) -> Loader:
+        size = self.settings.value("batch_size", BATCH_SIZE)
+        return loader_for(self, self._network, self._how, size)
+
+    def _resident(self, batch: Any) -> Any:
+        return on_device(self._how, batch)
+
+    def _step(self, batch: Any) -> object:
+        return self._run(*on_device(self._how, batch))
+
+    def _notes(self) -> dict[str, Any]:
+        return {
+            "model": self._network.spec.name,
+            "model_library": self._network.spec.library,
+            **self._how.facts(),
+            "batch_size": self.settings.value("batch_size", BATCH_SIZE),
+            "input_shape": "x".join(map(str, self._network.shape)),
+            "forward_only": str(self.settings.value("forward_only", False)).lower(),
+        }
