@@ -54,6 +54,16 @@ def is_wanted(settings: Settings) -> bool:
     return False
 
 
+def is_alone(settings: Settings) -> bool:
+    """Whether only the loader is to be timed."""
+    return is_wanted(settings) and bool(settings.value("data_loader_only", False))
+
+
+def place(settings: Settings, default: str) -> str:
+    """Return where input comes from: `data_dir`, or the knob `data`."""
+    return "data_dir" if settings.value("data_dir") else settings.value("data", default)
+
+
 def unused(settings: Settings) -> dict[str, str]:
     """Return a note on knobs that were given and have no effect on this input."""
     names = ("data",) if settings.value("data_dir") else OF_DATA_SETS

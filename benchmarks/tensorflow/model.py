@@ -109,7 +109,7 @@ class Model(BatchSearch):
             _measured.append(True)  # after a search no start is a cold one
         job = self._job(forward_only, mode, dtype, batch_size, iterations)
         with job.place.scope():
-            if feeding.is_wanted(self.settings) and self.settings.value("data_loader_only", False):
+            if feeding.is_alone(self.settings):
                 loader = loader_for(self, job.built, job.batch_size)
                 feeding.report_loader(self, loader, self._extras(job))
             else:
@@ -173,7 +173,7 @@ class Model(BatchSearch):
             feed = feeding.Feed(loader_for(self, job.built, job.batch_size))
             arguments = feed.example[: len(arguments)]
         function = steps.as_run(plain, job.mode)
-        data = self._data()
+        data = feeding.place(self.settings, "synthetic/device")
         on_host = data not in ("synthetic/device", "data_dir")
         transfers = Transfers(arguments, data, job.place) if on_host else None
         last: Any = None
@@ -272,10 +272,6 @@ class Model(BatchSearch):
         peak = arithmetic.measured_peak(job.place.kind, job.built.dtype)
         return figures.arithmetic(work, peak, timed.throughput_per_device)
 
-    def _data(self) -> str:
-        given = self.settings.value("data", "synthetic/device")
-        return "data_dir" if self.settings.value("data_dir") else given
-
     def _extras(self, job: _Job) -> dict[str, Any]:
         return {
             "model": job.built.spec.name,
@@ -288,7 +284,7 @@ class Model(BatchSearch):
             "dtype": job.built.dtype,
             "compile": job.mode,
             "channels_last": "true",
-            "data": self._data(),
+            "data": feeding.place(self.settings, "synthetic/device"),
             **feeding.unused(self.settings),
             "warmup": self.settings.value("warmup", self.warmup_steps) or "found",
             "seed": self.settings.value("seed", 0),

@@ -147,16 +147,38 @@ class Model(BatchSearch):
             )
         batch_size = found_batch.best.batch_size if found_batch else batch_size
         job = self.job(training=training, batch_size=batch_size, mode=mode, dtype=dtype)
-        feed = None
-        if feeding.is_wanted(self.settings):
+        if feeding.is_alone(self.settings):
             loader = loader_for(self, job.network, job.how, job.batch_size)
-            if self.settings.value("data_loader_only", False):
-                feeding.report_loader(self, loader, self._extras(job))
-                return
-            feed = feeding.Feed(loader)
-        data = self._data()
-        on_host = data not in (DEVICE, "data_dir")
-        transfers = Transfers(job.arguments, data, job.how) if on_host else None
+            feeding.report_loader(self, loader, self._extras(job))
+            return
+        feed, transfers = self._input(job)
+        age_s = _age_s() if found_batch is None else None  # after a search nothing is cold
+        timed, last = self._steps(job, feed, transfers)
+        metrics = [*job.network.parameter_metrics(), *_checked(job, last)]
+        metrics += self._start_up(job, timed, age_s)
+        if transfers is not None:
+            metrics += self._transfer_metrics(job, transfers, timed)
+        if feed is not None:
+            metrics += feed.metrics(timed)
+        work = arithmetic.count(job.network, training=training)
+        peak = arithmetic.measured_peak(job.how.device, job.how.dtype)
+        found, counted = figures.arithmetic(work, peak, timed.throughput_per_device)
+        extras = {**self._extras(job), **counted, **(feed.notes if feed else {})}
+        extras |= {} if transfers is None else transfers.facts
+        self.report_benchmark(**timed.report_arguments(metrics=(*metrics, *found), extras=extras))
+        self._report_found(found_batch)
+
+    def _input(self, job: Job) -> tuple[feeding.Feed | None, Transfers | None]:
+        """Return where input comes from; two times None: it is on the device already."""
+        if feeding.is_wanted(self.settings):
+            return feeding.Feed(loader_for(self, job.network, job.how, job.batch_size)), None
+        data = self.settings.value("data", DEVICE)
+        return None, None if data == DEVICE else Transfers(job.arguments, data, job.how)
+
+    def _steps(
+        self, job: Job, feed: feeding.Feed | None, transfers: Transfers | None
+    ) -> tuple[Any, Any]:
+        """Time the steps; also return what the last of them gave."""
         last: Any = None
 
         def step() -> None:
@@ -172,24 +194,11 @@ class Model(BatchSearch):
             nonlocal last
             last = job.step(*on_device(job.how, batch)[: len(job.arguments)])
 
-        age_s = _age_s() if found_batch is None else None  # after a search nothing is cold
         if feed is not None:
             timed = feed.measure(self, from_disk)
         else:
             timed = self._timed(step if transfers is None else end_to_end, job)
-        metrics = [*job.network.parameter_metrics(), *_checked(job, last)]
-        metrics += self._start_up(job, timed, age_s)
-        if transfers is not None:
-            metrics += self._transfer_metrics(job, transfers, timed)
-        if feed is not None:
-            metrics += feed.metrics(timed)
-        work = arithmetic.count(job.network, training=training)
-        peak = arithmetic.measured_peak(job.how.device, job.how.dtype)
-        found, counted = figures.arithmetic(work, peak, timed.throughput_per_device)
-        extras = {**self._extras(job), **counted, **(feed.notes if feed else {})}
-        extras |= {} if transfers is None else transfers.facts
-        self.report_benchmark(**timed.report_arguments(metrics=(*metrics, *found), extras=extras))
-        self._report_found(found_batch)
+        return timed, last
 
     def _execution(self, mode: str | None, dtype: str | None) -> Execution:
         how = execution.choose(
@@ -244,10 +253,6 @@ class Model(BatchSearch):
             medians[f"{name}_median_s"] = series.median_s
         return figures.metrics_of(medians)
 
-    def _data(self) -> str:
-        given = self.settings.value("data", DEVICE)
-        return "data_dir" if self.settings.value("data_dir") else given
-
     def _extras(self, job: Job) -> dict[str, Any]:
         compiled = job.how.compile != EAGER
         return {
@@ -257,7 +262,7 @@ class Model(BatchSearch):
             "batch_size": job.batch_size,
             "global_batch_size": job.batch_size,
             "input_shape": "x".join(map(str, job.network.shape)),
-            "data": self._data(),
+            "data": feeding.place(self.settings, DEVICE),
             **feeding.unused(self.settings),
             "warmup": self.settings.value("warmup", self.warmup_steps) or "found",
             **_library_versions(job.network.spec.library),

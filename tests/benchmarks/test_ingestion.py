@@ -140,17 +140,17 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module")
-def said(framework: str, python: str, sets: Path) -> dict[str, Any]:
-    """What both programs found, run in one process: importing a framework takes longest."""
+def test_what_is_on_disk_arrives_feeds_any_model_and_is_refused_in_a_line(
+    framework: str, python: str, sets: Path
+) -> None:
+    # One process for all: importing a framework takes longest.
     printed = run_code(python, ARRIVES + MODEL, framework, str(sets))
     found: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    return found
+    assert_bad_data_says_so_in_a_line(found, sets)
+    assert_a_model_takes_a_data_set(found)
 
 
-def test_pixels_and_labels_arrive_as_written_and_bad_data_says_so_in_a_line(
-    said: dict[str, Any], sets: Path
-) -> None:
+def assert_bad_data_says_so_in_a_line(said: dict[str, Any], sets: Path) -> None:
     image = sets / "broken/class_2/00000001.png"
     assert said["broken"].startswith(f"{image}: not a whole image (")
     assert said["few"].endswith("has label 2, but the model has 2 classes")
@@ -210,9 +210,7 @@ def test_a_run_of_perfrun_reports_three_rates_and_their_ratio(
     )
 
 
-def test_any_model_takes_a_data_set_in_the_place_of_synthetic_input(
-    said: dict[str, Any],
-) -> None:
+def assert_a_model_takes_a_data_set(said: dict[str, Any]) -> None:
     def names(run: str) -> set[str]:
         return {metric["name"] for metric in said[run]["metrics"]}
 
