@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -98,4 +99,6 @@ def _spelt(shape: tuple[int, ...]) -> str:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    # Keras writes in bold, and adds a list of all arguments.
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    return " ".join(plain.split())[:300]
