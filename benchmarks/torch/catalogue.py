@@ -13,6 +13,7 @@ from dataclasses import replace
 from importlib import metadata
 
 from benchmarks.model_spec import ModelSpec, unknown_model
+from benchmarks.torch import vision
 from benchmarks.torch.libraries import dlbs, timm, torchvision, transformers
 
 _LIBRARIES = (torchvision.PREFIX, timm.PREFIX, transformers.PREFIX, dlbs.PREFIX)
@@ -81,6 +82,12 @@ def _near(library: str) -> tuple[str, ...]:
     return names()
 
 
-def version(library: str) -> str:
-    """Return the installed version of a model library."""
-    return metadata.version(library)
+def versions(library: str) -> dict[str, str]:
+    """Return what a report says about the model library, and the state of torchvision."""
+    found = {}
+    if library in ("torchvision", "timm", "transformers"):
+        found[f"{library}_version"] = metadata.version(library)
+    if vision.is_loaded():
+        repaired = vision.is_repaired()
+        found["torchvision_operators"] = "declared only" if repaired else "compiled"
+    return found

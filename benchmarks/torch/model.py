@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from benchmarks import batch_search, figures, process_start
 from benchmarks.batch_search import BatchSearch
 from benchmarks.datasets import feeding
-from benchmarks.torch import arithmetic, catalogue, execution, vision
+from benchmarks.torch import arithmetic, catalogue, execution
 from benchmarks.torch.execution import COMPILED, EAGER, Execution
 from benchmarks.torch.framework import IMPORT_S
 from benchmarks.torch.loader import loader_for, on_device
@@ -55,7 +55,7 @@ class Model(BatchSearch):
     takes = KNOBS
     batch_trial = "benchmarks.torch.batch_trial"
     model_name: ClassVar[str] = "efficientnet_b0"  # unless `model` says otherwise
-    timed_steps: ClassVar[tuple[int | None, int | None]] = (None, None)  # inference, training
+    timed_steps: tuple[int | None, int | None] = (None, None)  # inference, training
     warmup_steps: ClassVar[int | None] = None  # None: found
 
     def run(self) -> None:
@@ -265,7 +265,7 @@ class Model(BatchSearch):
             "data": feeding.place(self.settings, DEVICE),
             **feeding.unused(self.settings),
             "warmup": self.settings.value("warmup", self.warmup_steps) or "found",
-            **_library_versions(job.network.spec.library),
+            **catalogue.versions(job.network.spec.library),
             **({"compile_cache": execution.compile_cache()} if compiled else {}),
             **({"cudnn_fastest": "no effect"} if self.settings.value("cudnn_fastest") else {}),
         }
@@ -289,13 +289,3 @@ def _checked(job: Job, last: Any) -> list[dict[str, Any]]:
     if not math.isfinite(final_loss):
         raise RuntimeError(f"the loss became {final_loss}; these steps trained nothing")
     return [{"name": "final_loss", "value": final_loss}]
-
-
-def _library_versions(library: str) -> dict[str, Any]:
-    versions = {}
-    if library in ("torchvision", "timm", "transformers"):
-        versions[f"{library}_version"] = catalogue.version(library)
-    if vision.is_loaded():
-        repaired = vision.is_repaired()
-        versions["torchvision_operators"] = "declared only" if repaired else "compiled"
-    return versions
