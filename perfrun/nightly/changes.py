@@ -70,7 +70,7 @@ def change_reports(
     night: str,
     known: Mapping[Key, Mapping[str, Any]],
 ) -> tuple[ChangeReport, ...]:
-    """The changes as the report has them; `known`: what earlier nights' pairs said of them."""
+    """The changes as the report has them; `known`: as earlier nights' reports had them."""
     owners = {method.method: method.owner for method in methods}
     found = []
     for row in rows:
@@ -89,7 +89,7 @@ def change_reports(
                 confirmation=told.get("confirmation", row.confirmation),
                 night=row.night,
                 alarm_night=row.alarm_night,
-                is_new=is_new(row, night),
+                is_new=is_new(row, night, known),
                 machine_suspect=row.machine_suspect,
                 commits_before=row.commits_before,
                 commits_after=row.commits_after,
@@ -99,9 +99,9 @@ def change_reports(
     return tuple(found)
 
 
-def is_new(row: Row, night: str) -> bool:
-    """Whether it took this night to make it sure."""
-    return night in row.evidence
+def is_new(row: Row, night: str, known: Mapping[Key, Mapping[str, Any]]) -> bool:
+    """Whether it took this night to make it sure, and nobody was told before."""
+    return night in row.evidence and key_of(row) not in known
 
 
 def key_of(row: Row) -> Key:

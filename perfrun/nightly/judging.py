@@ -33,15 +33,15 @@ def with_changes(
     except (PerfrunError, ImportError) as error:
         text = f"the index could not be brought up to date or searched: {error}"
         return replace(report, errors=(*report.errors, text))
-    rows, errors = recent.rows, report.errors
+    rows, errors, known = recent.rows, report.errors, _known(earlier)
     if suite.confirm is not None:
         try:
-            rows = _confirmed(suite, report, rows, screen)
+            rows = _confirmed(suite, report, rows, known, screen)
         except Interrupted:
             raise
         except PerfrunError as error:
             errors = (*errors, f"changes could not be confirmed: {error}")
-    changes = change_reports(rows, report.methods, report.night, _known(earlier))
+    changes = change_reports(rows, report.methods, report.night, known)
     notes = (*report.notes, *_young(recent))
     return replace(report, changes=changes, errors=errors, notes=notes)
 
@@ -58,14 +58,18 @@ def _recent(suite: Suite, report: NightReport) -> Recent:
 
 
 def _confirmed(
-    suite: Suite, report: NightReport, rows: Sequence[Row], screen: Screen
+    suite: Suite,
+    report: NightReport,
+    rows: Sequence[Row],
+    known: Mapping[Key, Mapping[str, Any]],
+    screen: Screen,
 ) -> tuple[Row, ...]:
     """Run the pairs of what this night has made sure; the deadline of the night ends them."""
     from perfrun.confirmations import TOO_LATE, confirm_rows
     from perfrun.nightly.changes import is_new
 
     assert suite.confirm is not None
-    new = [row for row in rows if is_new(row, report.night)]
+    new = [row for row in rows if is_new(row, report.night, known)]
     with Alarm(report.deadline) as alarm:
         told = confirm_rows(new, suite.workspace, suite.confirm, screen, deadline=report.deadline)
     by_row = {id(row): after for row, after in zip(new, told, strict=True)}
@@ -81,14 +85,15 @@ def _confirmed(
 
 
 def _known(earlier: Earlier) -> dict[Key, Mapping[str, Any]]:
-    """What earlier nights have confirmed or not; the newest word counts."""
+    """The changes that earlier nights have reported; what pairs said last of each counts."""
     found: dict[Key, Mapping[str, Any]] = {}
     for _, document in reversed(earlier):
         for change in document.get("changes") or ():
-            if change.get("confirmation") is not None:
-                names = ("method", "metric", "environment", "direction", "alarm_night")
-                method, metric, environment, direction, alarm_night = (change[n] for n in names)
-                found[method, metric, environment, direction, alarm_night] = change
+            names = ("method", "metric", "environment", "direction", "alarm_night")
+            method, metric, environment, direction, alarm_night = (change.get(n) for n in names)
+            key = (method, metric, environment, direction, alarm_night)
+            if key not in found or change.get("confirmation") is not None:
+                found[key] = change
     return found
 
 

@@ -1,0 +1,122 @@
+"""A night that confirms what it finds, is interrupted meanwhile, and goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gitrepos import git, make_repository
+from tests.worlds import World, finish, strict, wait_until
+
+# The time is no measurement: what is tested is what a night makes of it.
+SOURCE = """
+import time
+from perfrun import Benchmark
+from bench.settings import SECONDS
+
+class Cases(Benchmark):
+    def one(self):
+        self.report_benchmark(wall_time=SECONDS * (1 + time.time_ns() % 1000 / 1e6))
+"""
+METHOD = "bench.cases.Cases.one"
+SUITE = """
+name = "models"
+python_path = ["repo"]
+[confirm]
+max_pairs = 12
+[[repos]]
+url = "{url}"
+branch = "main"
+[[methods]]
+name = "{method}"
+"""
+BEFORE, AFTER = 40, 10  # nights, the last of them real
+DAY_S = 86400.0
+
+
+class Place:
+    """A suite with a history: copies of two real trials, one of each commit, a day apart."""
+
+    def __init__(self, folder: Path) -> None:
+        self.world = World(folder)
+        versions = [{"bench/__init__.py": "", "bench/cases.py": SOURCE}, {}]
+        versions[0]["bench/settings.py"] = "SECONDS = 1.0\n"
+        versions[1]["bench/settings.py"] = "SECONDS = 1.5\n"
+        self.url = (folder / "repo").as_uri()
+        self.hashes = make_repository(folder / "repo", versions)
+        suite = SUITE.format(url=self.url, method=METHOD)
+        (folder / "suite.toml").write_text(suite, encoding="utf-8")
+        self.words = [self.world.python, self.world.entry, "nightly", "suite.toml"]
+        self.words += ["--format=json"]
+
+    def past(self, nights: int) -> None:
+        trials = [self.trial(commit) for commit in self.hashes]
+        for night in range(nights):
+            document = json.loads(json.dumps(trials[night >= BEFORE]))
+            document["execution_id"] = f"night-{night:02}"
+            document["execution_timestamp"] = time.time() - (nights - night) * DAY_S
+            document["benchmark_info"]["execution_label"] = f"past-{night}"
+            document["perfrun"]["run_id"] = f"run-{night:02}"
+            value = (1.5 if night >= BEFORE else 1.0) * (1 + 0.004 * (night * 7 % 5 - 2))
+            document["benchmark_result"]["wall_time"] = value
+            document["perfrun"]["reports"][0]["wall_time"] = value
+            path = self.world.workspace / "output" / f"night-{night:02}" / "perfzero_summary.json"
+            path.parent.mkdir(parents=True)
+            path.write_text(json.dumps(document), encoding="utf-8")
+
+    def trial(self, commit: str) -> Any:
+        done = self.world.run_words(
+            [
+                *(self.world.python, self.world.entry, "--format=json", "--python_path=repo"),
+                f"--workspace={self.world.folder / 'real'}",
+                *(f"--git_repos={self.url};main;{commit}", f"--benchmark_methods={METHOD}"),
+            ]
+        )
+        return done.summaries()[0]
+
+    def pairs(self) -> int:
+        return len(list(self.world.workspace.glob("ab/*/output/*/perfzero_summary.json")))
+
+
+def alarm_night() -> int:
+    """After how many nights at the new level the history's alarm is raised."""
+    from perfrun.analysis.changepoint import ALARM, Watch
+
+    noise = [1 + 0.004 * (night * 7 % 5 - 2) for night in range(BEFORE + AFTER)]
+    values = [x * (1.5 if night >= BEFORE else 1.0) for night, x in enumerate(noise)]
+    p_values = Watch(values).p_values
+    return next(night for night in range(BEFORE, BEFORE + AFTER) if p_values[night] <= ALARM)
+
+
+@pytest.mark.slow
+def test_a_night_that_is_interrupted_while_it_confirms_goes_on(tmp_path: Path) -> None:
+    place = Place(tmp_path / "a b")
+    place.past(alarm_night())  # tonight's is the next
+    process = place.world.start_words(place.words)
+    wait_until(lambda: place.pairs() >= 4)
+    process.send_signal(signal.SIGINT)
+    stopped = finish(process)
+    assert stopped.code == 130
+    assert "the same command goes on with it" in stopped.stderr
+
+    done = place.world.run_words(place.words)
+    report = strict(done.stdout)
+    (change,) = (c for c in report["changes"] if c["metric"] == "wall_time")
+    assert (change["status"], change["is_new"], done.code) == ("confirmed", True, 1), report
+    assert change["confirmation"]["pairs"] == 8
+    assert place.pairs() <= 17  # nothing ran twice but what was cut short
+    commits = [change[f"commits_{when}"]["repo"] for when in ("before", "after")]
+    assert commits == place.hashes
+    assert len(list((place.world.workspace / "nights").glob("*/night.json"))) == 1
+
+    # It has been told. What pairs said of it is not forgotten.
+    again = place.world.run_words(place.words)
+    (change,) = (c for c in strict(again.stdout)["changes"] if c["metric"] == "wall_time")
+    assert (change["status"], change["is_new"], again.code) == ("confirmed", False, 0)
+    assert change["confirmation"]["pairs"] == 8
+    assert git(tmp_path / "a b" / "repo", "status", "--porcelain") == ""
