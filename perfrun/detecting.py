@@ -243,6 +243,7 @@ def find_changes(
                 p_value=change.p_value,
                 direction=change.direction,
                 machine_suspect=change.machine_suspect,
+                detectors=change.detectors,
                 commits_before=before.point.commits,
                 commits_after=after.point.commits,
                 environment_differences=_differences(before, after),
@@ -283,6 +284,7 @@ def document(found: Found) -> dict[str, Any]:
                 "night": row.night,
                 "alarm_night": row.alarm_night,
                 "machine_suspect": row.machine_suspect,
+                "detectors": list(row.detectors),
                 "commits_before": dict(row.commits_before),
                 "commits_after": dict(row.commits_after),
                 "environment_differences": (

@@ -37,6 +37,9 @@ def nights_of(points: Sequence[Point]) -> tuple[Night, ...]:
 
 
 def _night(points: Sequence[Point]) -> Night:
+    if len(points) == 1:  # most nights of most people, and there may be a million
+        (point,) = points
+        return Night(day=_day(point), value=point.value, disturbed=point.disturbed, point=point)
     quiet = [point for point in points if not point.disturbed]
     is_disturbed = 2 * len(quiet) < len(points)
     counted = points if is_disturbed else quiet

@@ -103,6 +103,16 @@ def ours(table: Floats) -> list[int]:
     return [_first(Watch(values).p_values <= ALARM) for values in table]
 
 
+def score_alone(table: Floats) -> list[int]:
+    """The ensemble without the energy statistic."""
+    return [_first(Watch(values).score_p_values <= ALARM) for values in table]
+
+
+def energy_alone(table: Floats) -> list[int]:
+    """The energy statistic, asked where the score is half sure and believed whatever that says."""
+    return [_first(Watch(values).energy_p_values <= ALARM) for values in table]
+
+
 def threshold(share: float, window: int) -> Detector:
     """An alarm when a night is so much off the median of the `window` nights before."""
 
@@ -198,6 +208,8 @@ def where(noise: Noise, step: float, series: int, seed: int) -> tuple[float, flo
 
 DETECTORS: dict[str, Detector] = {
     "perfrun": ours,
+    "its score alone": score_alone,
+    "its energy alone": energy_alone,
     "5 % off the night before": threshold(0.05, 1),
     "7 % off the night before": threshold(0.07, 1),
     "5 % off the median of 10": threshold(0.05, 10),

@@ -1,6 +1,7 @@
 """A year of nights of a whole suite, and what `perfrun detect` makes of it: recall and precision.
 
     python -m simulations.year                       # the table of docs/detecting.md
+    python -m simulations.year --on_disk=DIR         # as files, through the commands
     python -m simulations.year --series=50 --nights=120 --changes=5 --years=2
 
 Every series has a noise of its own: one of four kinds, of 0.5 to 3 %. Twenty series change once,
@@ -17,6 +18,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -53,6 +55,8 @@ class Year:
     owners: tuple[int, ...]  # series of the suite that each history is a part of
     truths: tuple[Truth, ...]
     slow: range  # the machine's bad nights
+    spreads: tuple[float, ...]  # of each history
+    back: int  # the night on which the machine is back from its week off
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +79,7 @@ def make(series: int, nights: int, changes: int, seed: int) -> Year:
     slow = range(round(0.85 * nights), round(0.85 * nights) + SLOW_NIGHTS)
     truths = _truths(generator, series, nights, changes, swap)
     made = {truth.series: truth for truth in truths}
-    histories, owners = [], []
+    histories, owners, spreads = [], [], []
     for number in range(series):
         truth = made.get(number)
         spread = truth.spread if truth else float(generator.choice(SPREADS))
@@ -92,7 +96,15 @@ def make(series: int, nights: int, changes: int, seed: int) -> Year:
         for part in (np.arange(swap), np.arange(swap, nights)):
             histories.append(_history(values, part[kept[part]], is_canary))
             owners.append(number)
-    return Year(histories=tuple(histories), owners=tuple(owners), truths=truths, slow=slow)
+            spreads.append(spread)
+    return Year(
+        histories=tuple(histories),
+        owners=tuple(owners),
+        truths=truths,
+        slow=slow,
+        spreads=tuple(spreads),
+        back=down.stop,
+    )
 
 
 def _history(
@@ -176,7 +188,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--changes", type=int, default=20, help="that are made (20)")
     parser.add_argument("--years", type=int, default=5, help="drawn anew (5)")
     parser.add_argument("--seed", type=int, default=1, help="of the first year (1)")
+    parser.add_argument(
+        "--on_disk", metavar="DIR", help="write the first year as summaries, and run the commands"
+    )
     given = parser.parse_args(arguments)
+    if given.on_disk:
+        from simulations.disk_year import table
+
+        year = make(given.series, given.nights, given.changes, given.seed)
+        sys.stdout.write(table(year, Path(given.on_disk), given.nights, given.seed))
+        return 0
     head = (
         "false discoveries, at most",
         "found",

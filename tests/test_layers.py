@@ -10,9 +10,17 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "perfrun"
 LAYERS = (
-    {"errors", "analysis.directions", "worker.segments", "checks.check", "checks.sysfs"},
     {
-        "analysis.changepoint",
+        "errors",
+        "analysis.directions",
+        "analysis.energy",
+        "analysis.nightnoise",
+        "worker.segments",
+        "checks.check",
+        "checks.sysfs",
+    },
+    {
+        "analysis.hindsight",
         "analysis.stats",
         "archives",
         "arguments",
@@ -48,6 +56,7 @@ LAYERS = (
         "worker.synchronise",
     },
     {
+        "analysis.changepoint",
         "budget",
         "worker.stopping",
         "worker.serieswriter",

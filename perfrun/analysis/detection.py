@@ -47,6 +47,9 @@ class Detected:
     p_value: float
     direction: Verdict
     machine_suspect: bool  # a canary moved the same way in those nights
+    detectors: tuple[
+        str, ...
+    ]  # which of the ensemble see it: score, energy, and pelt with hindsight
 
 
 def detect(
@@ -122,6 +125,7 @@ def _detected(
             other.is_canary and _moved_too(other, watch, history, change, level_since)
             for other, watch in zip(histories, watches, strict=True)
         ),
+        detectors=("score", "energy", "pelt") if change.pelt else ("score", "energy"),
     )
 
 

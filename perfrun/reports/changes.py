@@ -33,6 +33,7 @@ class Row:
     p_value: float
     direction: str
     machine_suspect: bool
+    detectors: tuple[str, ...]
     commits_before: Mapping[str, str]
     commits_after: Mapping[str, str]
     environment_differences: tuple[str, ...] | None
