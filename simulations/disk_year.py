@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from perfrun.nightly.changes import changes_of
+from perfrun.nightly.changes import change_reports, recent_changes
 from perfrun.nightly.report import Figure, MethodReport, NightReport
 from perfrun.reports.markdown import markdown
 from perfrun.store.address import parse_address
@@ -167,7 +167,9 @@ def _report(year: Year, workspace: Path) -> str:
     )
     with open_store(parse_address(None, workspace)) as store:
         store.refresh()
-        changes = changes_of(store, methods, begun)
+        label = f"night-{last:03}"
+        recent = recent_changes(store, methods, label, begun)
+    changes = change_reports(recent.rows, methods, label, {})
     return markdown(
         NightReport(
             night="last",

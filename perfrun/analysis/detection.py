@@ -47,9 +47,7 @@ class Detected:
     p_value: float
     direction: Verdict
     machine_suspect: bool  # a canary moved the same way in those nights
-    detectors: tuple[
-        str, ...
-    ]  # which of the ensemble see it: score, energy, and pelt with hindsight
+    detectors: tuple[str, ...]  # of the ensemble that see it: score, energy; pelt with hindsight
 
 
 def detect(
