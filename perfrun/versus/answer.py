@@ -201,11 +201,15 @@ def _differences(
         one.label: [r for blocks in trials.blocks.values() for r in readings_of(blocks, one.label)]
         for one in contenders
     }
-    base, *rivals = every
+    base, *rivals = contenders
     return {
-        rival: shared_differences(every[base], every[rival])
+        rival.label: shared_differences(
+            every[base.label],
+            every[rival.label],
+            same_framework=rival.class_path == base.class_path,
+        )
         for rival in rivals
-        if every[base] and every[rival]
+        if every[base.label] and every[rival.label]
     }
 
 

@@ -12,6 +12,8 @@ from perfrun.versus.cells import Cell
 # Of `perfrun.differences`: what two frameworks have in common and should have alike. What is
 # installed in their environments differs by design, and labels and flags say who is who.
 _SHARED = ("hardware", "driver", "machine", "container", "python", "variable", "perfrun")
+_INSTALLED = ("framework", "distribution", "git", "source")
+_MOST_TEXTS = 12  # in a line; the saved document has all
 _SAID_ELSEWHERE = ("flops_counted_by", "compile", "model_library", "seed")
 # As the median over trials jitters in no way, any difference of these is one of the models.
 _COUNTS = {
@@ -21,9 +23,12 @@ _COUNTS = {
 }
 
 
-def shared_differences(base: Sequence[Reading], other: Sequence[Reading]) -> tuple[Difference, ...]:
-    """What differs around two contenders and is not their software."""
-    return tuple(one for one in differences(base, other) if one.kind in _SHARED)
+def shared_differences(
+    base: Sequence[Reading], other: Sequence[Reading], *, same_framework: bool
+) -> tuple[Difference, ...]:
+    """What differs around two contenders; installed software only where it should be alike."""
+    kinds = (*_SHARED, *_INSTALLED) if same_framework else _SHARED
+    return tuple(one for one in differences(base, other) if one.kind in kinds)
 
 
 def difference_texts(differing: Sequence[Difference]) -> list[str]:
@@ -37,7 +42,8 @@ def difference_texts(differing: Sequence[Difference]) -> list[str]:
     ]
     if image is not None and one_sided:
         texts.append(f"in a container {'no -> yes' if image.base is None else 'yes -> no'}")
-    return texts
+    more = len(texts) - _MOST_TEXTS
+    return [*texts[:_MOST_TEXTS], f"{more} more"] if more > 0 else texts
 
 
 def count_notes(cells: Iterable[Cell]) -> list[str]:

@@ -173,6 +173,20 @@ def test_settings_that_differ_are_named(tmp_path: Path) -> None:
     assert any("cpu model AMD EPYC -> Intel" in note for note in notes)
 
 
+def test_of_one_framework_twice_what_is_installed_is_compared_too(tmp_path: Path) -> None:
+    def with_version(version: str) -> Reading:
+        document = summary(distributions={"torch": version, "numpy": "2.2"})
+        return reading_of(Path("x"), document)
+
+    blocks = blocks_of({"old": with_version("2.12"), "new": with_version("2.13")})
+    notes = answer_of(asked(tmp_path, "--frameworks=old=torch,new=torch"), trials(blocks)).notes
+    assert "Environment: old -> new: torch 2.12 -> 2.13." in notes
+    blocks = blocks_of({"torch": with_version("2.12"), "tensorflow": with_version("2.13")})
+    assert not [n for n in answer_of(asked(tmp_path), trials(blocks)).notes if "2.12" in n]
+    many = [Difference(kind="variable", name=f"V{at}", base=None, new="1") for at in range(20)]
+    assert difference_texts(many)[-2:] == ["V11 (none) -> 1", "8 more"]
+
+
 def test_a_container_on_one_side_is_one_difference() -> None:
     def one(kind: str, name: str, base: str | None, new: str | None) -> Difference:
         return Difference(kind=kind, name=name, base=base, new=new)
