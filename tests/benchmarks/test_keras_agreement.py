@@ -17,6 +17,8 @@ import tensorflow as tf
 
 SIZES, BATCH, STEPS, ROUNDS = (2500, 2000, 1500, 1000, 500), 64, 15, 8
 
+# One thread: several wait for each other, and on a busy machine long.
+tf.config.threading.set_intra_op_parallelism_threads(1)
 layers = [tf.keras.layers.Dense(size, activation="relu") for size in SIZES]
 by_hand = tf.keras.Sequential([tf.keras.Input((784,)), *layers, tf.keras.layers.Dense(10)])
 examples = tf.random.normal((BATCH, 784))
