@@ -84,6 +84,7 @@ WRONG = {
     "timm:resnet51": "there is no model timm:resnet51 for PyTorch; did you mean timm:resnet5",
     "transformers:bert-bass": "there is no model transformers:bert-bass for PyTorch; did you mean "
     "transformers:bert-base",
+    "transformers:t5": "there is no model transformers:t5 for PyTorch; did you mean",
     "hub:bert": "model is 'hub:bert': PyTorch's models are in torchvision, timm, transformers",
 }
 PROGRAM = """

@@ -2,6 +2,7 @@
 
 A name is one of those here, whose configuration is the published one, or a model type that
 transformers knows (`transformers:albert`), with the configuration that it takes for that type.
+Models of an encoder and a decoder (T5) take two inputs and are not here.
 """
 
 from __future__ import annotations
@@ -87,6 +88,8 @@ def find(name: str) -> ModelSpec | None:
     # The classes of all types, imported one at a time when they are asked for.
     with contextlib.suppress(ValueError, KeyError):
         configuration = library.AutoConfig.for_model(kind, **options)
+        if getattr(configuration, "is_encoder_decoder", False):
+            return None  # it wants two inputs
         head = known.head if known else _head(library, configuration)
         return _spec(name, head, configuration, known.parameters if known else None)
     return None
