@@ -1,0 +1,153 @@
+"""What a lecture on performance shows of PyTorch, timed: a small network, fusion, scheduling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from benchmarks.configured import Configured
+from benchmarks.torch import device as devices
+
+INPUTS, HIDDEN, OUTPUTS = 1000, 100, 10
+LEARNING_RATE = 1e-4
+SIZE = 1000  # side of the matrices
+
+
+class Lecture(Configured):
+    """The lecture's programs, with weights and input from a seed and nothing printed in a step."""
+
+    takes = (
+        "batch_size",
+        "iterations",
+        "warmup",
+        "size",
+        "device",
+        "intra_threads",
+        "inter_threads",
+        "seed",
+    )
+
+    def two_layers(self) -> None:
+        """Train the lecture's network of two layers, 1000-100-10, by gradient descent."""
+        device, batch = self._prepare(), self.settings.value("batch_size", 64)
+        examples = torch.randn(batch, INPUTS, device=device)
+        wanted = torch.randn(batch, OUTPUTS, device=device)
+        model = torch.nn.Sequential(
+            torch.nn.Linear(INPUTS, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, OUTPUTS)
+        ).to(device)
+        loss_fn = torch.nn.MSELoss(reduction="sum")
+
+        def step() -> None:
+            model.zero_grad()
+            loss_fn(model(examples), wanted).backward()
+            with torch.no_grad():
+                for weights in model.parameters():
+                    weights -= LEARNING_RATE * weights.grad
+
+        def losses() -> dict[str, float]:
+            with torch.inference_mode():
+                return {"loss": float(loss_fn(model(examples), wanted))}
+
+        first_loss = losses()["loss"]
+        self._run(step, device, items=batch, item="example", final=losses)
+        if not losses()["loss"] < first_loss:
+            raise RuntimeError(f"the loss went from {first_loss} to {losses()['loss']}")
+
+    def recurrent_cell(self) -> None:
+        """Calculate the next state of a recurrent cell, operator by operator."""
+        self._recurrent_cell(_next_state)
+
+    def recurrent_cell_compiled(self) -> None:
+        """Calculate the same by `torch.compile`."""
+        self._recurrent_cell(torch.compile(_next_state))
+
+    def scaled_product(self) -> None:
+        """Calculate `x.t() @ y * 100 + 10` operator by operator: three passes over the result."""
+        self._scaled_product(_scaled_product)
+
+    def scaled_product_compiled(self) -> None:
+        """Calculate the same by `torch.compile`, which fuses them."""
+        self._scaled_product(torch.compile(_scaled_product))
+
+    def products_in_turn(self) -> None:
+        """Calculate `x @ y + 100` and `x @ z + 1000`, which do not need each other, in turn."""
+        device, (x, y, z) = self._matrices()
+        self._run(lambda: (x @ y + 100) + (x @ z + 1000), device)
+
+    def products_side_by_side(self) -> None:
+        """Calculate the same in two threads; give each its processors by `--threads`."""
+        device, (x, y, z) = self._matrices()
+        with ThreadPoolExecutor(1) as other:
+
+            def step() -> torch.Tensor:
+                second = other.submit(_product_plus, x, z, 1000.0)
+                return _product_plus(x, y, 100.0) + second.result()
+
+            self._run(step, device)
+
+    def _recurrent_cell(self, cell: Callable[..., torch.Tensor]) -> None:
+        device = self._prepare()
+        shapes = ((1, 10), (1, 20), (20, 10), (20, 20))
+        tensors = [torch.randn(*shape, device=device) for shape in shapes]
+        self._run(lambda: cell(*tensors), device, same_as=lambda: _next_state(*tensors))
+
+    def _scaled_product(self, product: Callable[..., torch.Tensor]) -> None:
+        device, size = self._prepare(), self.settings.value("size", SIZE)
+        x, y = (torch.randn(1, size, device=device) for _ in range(2))
+        self._run(lambda: product(x, y), device, same_as=lambda: _scaled_product(x, y))
+
+    def _matrices(self) -> tuple[torch.device, list[torch.Tensor]]:
+        device, size = self._prepare(), self.settings.value("size", SIZE)
+        return device, [torch.randn(size, size, device=device) for _ in range(3)]
+
+    def _prepare(self) -> torch.device:
+        threads = self.settings.value("intra_threads")
+        if threads is not None:
+            torch.set_num_threads(threads)
+        inter_threads = self.settings.value("inter_threads")
+        if inter_threads is not None:
+            torch.set_num_interop_threads(inter_threads)
+        torch.manual_seed(self.settings.value("seed", 0))
+        return devices.chosen(self.settings.value("device", "auto"))
+
+    def _run(
+        self,
+        step: Callable[[], Any],
+        device: torch.device,
+        *,
+        items: int = 1,
+        item: str = "operation",
+        same_as: Callable[[], torch.Tensor] | None = None,
+        final: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
+        limits = {name: self.settings.value(name) for name in ("iterations", "warmup")}
+        given = {name: value for name, value in limits.items() if value is not None}
+        with torch.inference_mode(final is dict):
+            timed = self.measure(step, items_per_step=items, item=item, report=False, **given)
+            if same_as is not None and not torch.allclose(step(), same_as(), rtol=1e-4, atol=1e-4):
+                raise RuntimeError("the result is not that of the plain code")
+        extras = {
+            "device": devices.description(device),
+            "threads": torch.get_num_threads(),
+            "torch_version": torch.__version__,
+        }
+        metrics = [{"name": f"final_{name}", "value": value} for name, value in final().items()]
+        self.report_benchmark(**timed.report_arguments(extras, metrics))
+
+
+def _next_state(
+    x: torch.Tensor, state: torch.Tensor, from_x: torch.Tensor, from_state: torch.Tensor
+) -> torch.Tensor:
+    return (torch.mm(from_x, x.t()) + torch.mm(from_state, state.t())).tanh()
+
+
+def _scaled_product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.mm(x.t(), y) * 100 + 10
+
+
+def _product_plus(left: torch.Tensor, right: torch.Tensor, constant: float) -> torch.Tensor:
+    with torch.inference_mode():  # which is a matter of the thread
+        return left @ right + constant
