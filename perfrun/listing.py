@@ -15,7 +15,7 @@ from perfrun.errors import UsageError
 from perfrun.launchers.choice import make_launcher
 from perfrun.launchers.contract import Launcher
 from perfrun.runner import import_paths
-from perfrun.worker.discovery import modules_in
+from perfrun.worker.modules import modules_in
 from perfrun.workspace import checked_out
 
 

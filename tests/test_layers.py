@@ -81,6 +81,7 @@ LAYERS = (
         "launchers.streams",
         "worker.author",
         "worker.discovery",
+        "worker.modules",
         "worker.profiler",
         "profiles",
         "locks",

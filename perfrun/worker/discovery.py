@@ -3,39 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional
 
 # unittest's, from which tf.test.Benchmark's neighbours derive, and the base classes' own.
 _NOT_METHODS = {"setUp", "tearDown", "setUpClass", "tearDownClass", "report_benchmark"}
-
-# A module that never says this has no benchmark class; it is not imported to find out.
-_MENTIONS = re.compile(rb"\b\w*Benchmark\b|report_benchmark")
-
-
-def modules_in(folder: str, package: Sequence[str]) -> List[str]:
-    """Return the modules that could hold benchmarks in `folder`, which `package` comes from."""
-    found = []
-    for place, folders, files in os.walk(folder):
-        folders.sort()
-        inside = os.path.relpath(place, folder)
-        parts = [*package, *([] if inside == "." else inside.split(os.sep))]
-        for name in files:
-            stem, extension = os.path.splitext(name)
-            names = parts if stem == "__init__" else [*parts, stem]
-            is_module = extension == ".py" and names and all(n.isidentifier() for n in names)
-            if is_module and _mentions_benchmark(os.path.join(place, name)):
-                found.append(".".join(names))
-    return sorted(found)
-
-
-def _mentions_benchmark(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return bool(_MENTIONS.search(file.read()))
-    except OSError:
-        return False
 
 
 def class_methods(cls: Any, pattern: Optional[str] = None) -> List[Dict[str, str]]:

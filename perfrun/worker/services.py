@@ -7,8 +7,9 @@ import json
 import traceback
 from typing import Any, Callable, Dict, List
 
-from perfrun.worker.discovery import class_methods, module_methods, modules_in
+from perfrun.worker.discovery import class_methods, module_methods
 from perfrun.worker.files import write_json
+from perfrun.worker.modules import modules_in
 from perfrun.worker.trial import parse_flags
 
 Answer = Dict[str, Any]

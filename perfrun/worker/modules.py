@@ -1,0 +1,99 @@
+"""Find the modules of a folder that could hold benchmarks, without importing them (worker side)."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Dict, Iterator, List, Sequence, Set, Tuple
+
+# A module that neither says this nor derives a class from one that does is not imported at all.
+_MENTIONS = re.compile(rb"\b\w*Benchmark\b|report_benchmark")
+_CLASS = re.compile(rb"^[ \t]*class[ \t]+\w+[ \t]*\(([^)]*)\)", re.MULTILINE)
+_FROM = re.compile(
+    rb"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)", re.MULTILINE
+)
+_IMPORT = re.compile(rb"^[ \t]*import[ \t]+([^\n#;]+)", re.MULTILINE)
+_AS = re.compile(r"([\w.*]+)(?:\s+as\s+(\w+))?")
+
+
+def modules_in(folder: str, package: Sequence[str]) -> List[str]:
+    """Return the modules that could hold benchmarks in `folder`, which `package` comes from."""
+    found = []
+    root = os.path.normpath(os.path.join(folder, *[os.pardir] * len(package)))
+    sources = _Sources(root)
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        inside = os.path.relpath(place, folder)
+        parts = [*package, *([] if inside == "." else inside.split(os.sep))]
+        for name in files:
+            stem, extension = os.path.splitext(name)
+            names = parts if stem == "__init__" else [*parts, stem]
+            is_module = extension == ".py" and names and all(n.isidentifier() for n in names)
+            if is_module and sources.could_hold(os.path.normpath(os.path.join(place, name))):
+                found.append(".".join(names))
+    return sorted(found)
+
+
+class _Sources:
+    """The source files below a folder that modules are imported from."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._known: Dict[str, bool] = {}
+
+    def could_hold(self, path: str) -> bool:
+        """Say whether a file names a benchmark class, or derives one from a file that could."""
+        if path not in self._known:
+            self._known[path] = False  # two that import each other
+            self._known[path] = self._look(path)
+        return self._known[path]
+
+    def _look(self, path: str) -> bool:
+        try:
+            with open(path, "rb") as file:
+                text = file.read()
+        except OSError:
+            return False
+        if _MENTIONS.search(text):
+            return True
+        bases = {word for found in _CLASS.findall(text) for word in _words(found)}
+        return bool(bases) and any(
+            self.could_hold(origin) for origin in self._origins(path, text, bases)
+        )
+
+    def _origins(self, path: str, text: bytes, bases: Set[str]) -> Iterator[str]:
+        """Yield the files that the bases of a file's classes are imported from."""
+        for module, names in _imports(text):
+            parts = self._absolute(path, module)
+            for name, known_as in names:
+                if known_as in bases or name == "*":
+                    yield self._file(parts)
+                    if name:
+                        yield self._file([*parts, name])  # a module of a package
+
+    def _absolute(self, path: str, module: str) -> List[str]:
+        dots = len(module) - len(module.lstrip("."))
+        parts = [part for part in module.split(".") if part]
+        if not dots:
+            return parts
+        above = os.path.relpath(path, self._root).split(os.sep)[:-dots]
+        return [*above, *parts]
+
+    def _file(self, parts: Sequence[str]) -> str:
+        place = os.path.join(self._root, *parts)
+        package = os.path.join(place, "__init__.py")
+        return package if os.path.isdir(place) else place + ".py"
+
+
+def _imports(text: bytes) -> Iterator[Tuple[str, List[Tuple[str, str]]]]:
+    """Yield each imported module, and what of it under which name; no name: the module itself."""
+    for module, names in _FROM.findall(text):
+        pairs = _AS.findall(names.decode("utf-8", "replace"))
+        yield module.decode("utf-8", "replace"), [(name, other or name) for name, other in pairs]
+    for modules in _IMPORT.findall(text):
+        for module, other in _AS.findall(modules.decode("utf-8", "replace")):
+            yield module, [("", other or module.split(".")[0])]
+
+
+def _words(text: bytes) -> List[str]:
+    return re.findall(r"\w+", text.decode("utf-8", "replace"))
