@@ -67,7 +67,7 @@ class Operators(Configured):
         process and a long one cannot: intervals of unlike length cannot be compared there.
         """
         eager = self._timed(eager_step, works[0])
-        as_long = round(eager.median_s * eager.block_size / _seconds_of(fused_step))
+        as_long = round(eager.median_s * eager.block_size / seconds_of(fused_step))
         return eager, self._timed(fused_step, works[1], max(1, min(as_long, _LONGEST_BLOCK)))
 
     def _report(
@@ -84,7 +84,7 @@ class Operators(Configured):
         self.report_benchmark(**arguments)
 
 
-def _seconds_of(step: Callable[[], Any]) -> float:
+def seconds_of(step: Callable[[], Any]) -> float:
     """The shortest of five calls: an estimate."""
     times_s = []
     for _ in range(5):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 
 from benchmarks.configured import Configured
+from benchmarks.operators import fusion_metrics, seconds_of
 from benchmarks.torch import device as devices
 
 INPUTS, HIDDEN, OUTPUTS = 1000, 100, 10
 LEARNING_RATE = 1e-4
 SIZE = 1000  # side of the matrices
+LONGEST_BLOCK = 1000  # steps
 
 
 class Lecture(Configured):
@@ -47,30 +50,26 @@ class Lecture(Configured):
                 for weights in model.parameters():
                     weights -= LEARNING_RATE * weights.grad
 
-        def losses() -> dict[str, float]:
+        def loss() -> float:
             with torch.inference_mode():
-                return {"loss": float(loss_fn(model(examples), wanted))}
+                return float(loss_fn(model(examples), wanted))
 
-        first_loss = losses()["loss"]
-        self._run(step, device, items=batch, item="example", final=losses)
-        if not losses()["loss"] < first_loss:
-            raise RuntimeError(f"the loss went from {first_loss} to {losses()['loss']}")
+        first_loss = loss()
+        timed = self._measure(step, items_per_step=batch, item="example")
+        if not loss() < first_loss:
+            raise RuntimeError(f"the loss went from {first_loss} to {loss()}")
+        self._report(timed, device, [{"name": "final_loss", "value": loss()}])
 
     def recurrent_cell(self) -> None:
-        """Calculate the next state of a recurrent cell, operator by operator."""
-        self._recurrent_cell(_next_state)
-
-    def recurrent_cell_compiled(self) -> None:
-        """Calculate the same by `torch.compile`."""
-        self._recurrent_cell(torch.compile(_next_state))
+        """Calculate the next state of a recurrent cell compiled, and compare with eagerly."""
+        device = self._prepare()
+        shapes = ((1, 10), (1, 20), (20, 10), (20, 20))
+        self._compare(_next_state, [torch.randn(*shape, device=device) for shape in shapes])
 
     def scaled_product(self) -> None:
-        """Calculate `x.t() @ y * 100 + 10` operator by operator: three passes over the result."""
-        self._scaled_product(_scaled_product)
-
-    def scaled_product_compiled(self) -> None:
-        """Calculate the same by `torch.compile`, which fuses them."""
-        self._scaled_product(torch.compile(_scaled_product))
+        """Calculate `x.t() @ y * 100 + 10` compiled, and compare with eagerly: three passes."""
+        device, size = self._prepare(), self.settings.value("size", SIZE)
+        self._compare(_scaled_product, [torch.randn(1, size, device=device) for _ in range(2)])
 
     def products_in_turn(self) -> None:
         """Calculate `x @ y + 100` and `x @ z + 1000`, which do not need each other, in turn."""
@@ -88,17 +87,6 @@ class Lecture(Configured):
 
             self._run(step, device)
 
-    def _recurrent_cell(self, cell: Callable[..., torch.Tensor]) -> None:
-        device = self._prepare()
-        shapes = ((1, 10), (1, 20), (20, 10), (20, 20))
-        tensors = [torch.randn(*shape, device=device) for shape in shapes]
-        self._run(lambda: cell(*tensors), device, same_as=lambda: _next_state(*tensors))
-
-    def _scaled_product(self, product: Callable[..., torch.Tensor]) -> None:
-        device, size = self._prepare(), self.settings.value("size", SIZE)
-        x, y = (torch.randn(1, size, device=device) for _ in range(2))
-        self._run(lambda: product(x, y), device, same_as=lambda: _scaled_product(x, y))
-
     def _matrices(self) -> tuple[torch.device, list[torch.Tensor]]:
         device, size = self._prepare(), self.settings.value("size", SIZE)
         return device, [torch.randn(size, size, device=device) for _ in range(3)]
@@ -113,28 +101,40 @@ class Lecture(Configured):
         torch.manual_seed(self.settings.value("seed", 0))
         return devices.chosen(self.settings.value("device", "auto"))
 
-    def _run(
-        self,
-        step: Callable[[], Any],
-        device: torch.device,
-        *,
-        items: int = 1,
-        item: str = "operation",
-        same_as: Callable[[], torch.Tensor] | None = None,
-        final: Callable[[], Mapping[str, float]] = dict,
-    ) -> None:
+    def _compare(self, function: Callable[..., torch.Tensor], tensors: list[torch.Tensor]) -> None:
+        """Time a function eagerly, then compiled in intervals as long: see benchmarks.operators."""
+        compiled = torch.compile(function)
+        with torch.inference_mode():
+            began_s = time.perf_counter()
+            result = compiled(*tensors)
+            devices.wait(tensors[0].device)
+            first_call_s = time.perf_counter() - began_s
+            if not torch.allclose(result, function(*tensors), rtol=1e-4, atol=1e-4):
+                raise RuntimeError("the compiled result is not that of the plain code")
+            eager = self._measure(lambda: function(*tensors), name="eager")
+            interval_s = eager.median_s * eager.block_size
+            block = round(interval_s / seconds_of(lambda: compiled(*tensors)))
+            block = max(1, min(block, LONGEST_BLOCK))
+            fused = self._measure(lambda: compiled(*tensors), name="compiled", block_size=block)
+        self._report(fused, tensors[0].device, fusion_metrics(eager, fused, first_call_s))
+
+    def _run(self, step: Callable[[], Any], device: torch.device) -> None:
+        with torch.inference_mode():
+            self._report(self._measure(step), device)
+
+    def _measure(self, step: Callable[[], Any], **options: Any) -> Any:
         limits = {name: self.settings.value(name) for name in ("iterations", "warmup")}
         given = {name: value for name, value in limits.items() if value is not None}
-        with torch.inference_mode(final is dict):
-            timed = self.measure(step, items_per_step=items, item=item, report=False, **given)
-            if same_as is not None and not torch.allclose(step(), same_as(), rtol=1e-4, atol=1e-4):
-                raise RuntimeError("the result is not that of the plain code")
+        return self.measure(step, **{"item": "operation", "report": False, **given, **options})
+
+    def _report(
+        self, timed: Any, device: torch.device, metrics: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         extras = {
             "device": devices.description(device),
             "threads": torch.get_num_threads(),
             "torch_version": torch.__version__,
         }
-        metrics = [{"name": f"final_{name}", "value": value} for name, value in final().items()]
         self.report_benchmark(**timed.report_arguments(extras, metrics))
 
 
