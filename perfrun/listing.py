@@ -129,8 +129,11 @@ def _print(found: Listing) -> None:
     width = max((len(name) for name, _ in found.methods), default=0)
     for name, doc in found.methods:
         sys.stdout.write(f"{name:<{width}}  {doc}".rstrip() + "\n")
+    modules: dict[str, list[str]] = {}
     for module, error in found.errors:
-        _say(f"perfrun: {module} cannot be imported: {error}")
+        modules.setdefault(error, []).append(module)
+    for error, names in modules.items():  # a framework that is missing is said once
+        _say(f"perfrun: {', '.join(names)} cannot be imported: {error}")
     for _, error in found.missing:
         _say(f"perfrun: {error}")
 

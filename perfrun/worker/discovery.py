@@ -32,12 +32,29 @@ def class_methods(cls: Any, pattern: Optional[str] = None) -> List[Dict[str, str
 
 
 def module_methods(module: Any) -> List[Dict[str, str]]:
-    """Return the methods of the benchmark classes that `module` itself defines."""
+    """Return the methods of the benchmark classes that `module` itself defines.
+
+    Left out are classes that are only a base: abstract ones, and those that declare a `ClassVar`
+    and leave its value to others.
+    """
     found = []
     for _, cls in inspect.getmembers(module, inspect.isclass):
-        if cls.__module__ == module.__name__ and callable(getattr(cls, "report_benchmark", None)):
+        if cls.__module__ != module.__name__ or _is_only_a_base(cls):
+            continue
+        if callable(getattr(cls, "report_benchmark", None)):
             found += class_methods(cls)
     return found
+
+
+def _is_only_a_base(cls: Any) -> bool:
+    declared = {
+        name: str(kind)
+        for base in cls.__mro__
+        for name, kind in getattr(base, "__annotations__", {}).items()
+    }
+    return inspect.isabstract(cls) or any(
+        "ClassVar" in kind and not hasattr(cls, name) for name, kind in declared.items()
+    )
 
 
 def _owner_is_framework(cls: Any, name: str) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import sys
 import types
 import unittest
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -140,3 +141,26 @@ class Real(Base):
     exec(source, vars(module))
     found = [(item["class"], item["method"]) for item in module_methods(module)]
     assert found == [("Base", "warm"), ("Real", "cold"), ("Real", "warm")]
+
+
+def test_a_class_that_is_only_a_base_is_not_listed() -> None:
+    class Abstract(Benchmark, abc.ABC):
+        @abc.abstractmethod
+        def step(self) -> None: ...
+
+    class Unfinished(Benchmark):
+        size: ClassVar[int]
+        seconds: float  # of an object: says nothing about the class
+
+        def go(self) -> None: ...
+
+    class Finished(Unfinished):
+        size = 3
+
+    module = types.ModuleType("mine")
+    for cls in (Abstract, Unfinished, Finished):
+        cls.__module__ = "mine"
+        setattr(module, cls.__name__, cls)
+    assert [(item["class"], item["method"]) for item in module_methods(module)] == [
+        ("Finished", "go")
+    ]
