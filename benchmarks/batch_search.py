@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from abc import ABC
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from benchmarks.batch_probe import Prober, Target
 from benchmarks.configured import Configured
 from benchmarks.free_memory import available_bytes
 from benchmarks.max_batch import Found, Probe, SearchError, search
+from perfrun import SetupError
 
 KNOBS = ("max_batch_search", "max_batch_limit", "max_batch_memory")
 LIMIT = 65_536
@@ -20,7 +22,7 @@ MEMORY_SHARE = 0.8  # of what is available: the rest is for what others begin in
 STEPS, CONFIRMING_STEPS = 2, 5
 
 
-class BatchSearch(Configured):
+class BatchSearch(Configured, ABC):
     """A benchmark class whose batches can be tried out.
 
     `batch_trial` names a module with `trial(arguments, batch_size, steps)`, which makes an object
@@ -42,10 +44,10 @@ class BatchSearch(Configured):
         return self._search_batch(known) if self._wants_batch_search() else None
 
     def _wants_batch_search(self) -> bool:
-        """Whether a search comes before the measurement; ValueError with a batch size given."""
+        """Whether a search comes before the measurement; SetupError with a batch size given."""
         wanted = self.settings.value("max_batch_search", False)
         if wanted and self.settings.value("batch_size") is not None:
-            raise ValueError("max_batch_search finds the batch size; do not give batch_size, too")
+            raise SetupError("max_batch_search finds the batch size; do not give batch_size, too")
         return bool(wanted)
 
     def _search_batch(self, fixed: Mapping[str, Any]) -> Found:
@@ -76,7 +78,7 @@ class BatchSearch(Configured):
         try:
             found = search(prober, confirm=confirm, limit=limit, on_probe=written)
         except SearchError as error:
-            raise RuntimeError(f"{error} (probes: {table})") from None
+            raise SetupError(f"{error} (probes: {table})") from None
         return dataclasses.replace(found, memory_bytes=memory_bytes)
 
     def _knobs_of_a_probe(self) -> dict[str, Any]:

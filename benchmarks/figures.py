@@ -35,6 +35,30 @@ def metrics_of(values: Mapping[str, float | None]) -> list[Metric]:
     return [{"name": name, "value": value} for name, value in values.items() if value is not None]
 
 
+def start_up(
+    *,
+    framework_import_s: float | None,
+    model_build_s: float,
+    first_call_s: float,
+    steady_s: float,
+    is_compiled: bool,
+    age_s: float | None,
+) -> list[Metric]:
+    """Return what came before the steady steps; `age_s` is the process's, before the first one.
+
+    Compilation is what the first step took more than a later one; absent when it took no more.
+    """
+    more_s = first_call_s - steady_s
+    return metrics_of(
+        {
+            "framework_import_s": framework_import_s,
+            "model_build_s": model_build_s,
+            "compile_s": more_s if is_compiled and more_s > 0 else None,
+            "cold_start_s": None if age_s is None else age_s + first_call_s,
+        }
+    )
+
+
 def arithmetic(
     work: Work, peak: Peak, examples_per_second: float | None
 ) -> tuple[list[Metric], dict[str, Any]]:

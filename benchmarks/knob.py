@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from perfrun import SetupError
+
 Kind = Literal["whole", "switch", "choice", "text", "shape"]
 
 # What people write; DLBS took every word that it did not know for "false".
@@ -58,13 +60,13 @@ class Knob:
         return self.accepts or "text"
 
     def checked(self, value: object) -> Any:
-        """Return the value as its kind has it; ValueError names knob, limits and what was given.
+        """Return the value as its kind has it; SetupError names knob, limits and what was given.
 
         A choice comes back in its own spelling, a shape as a tuple, and empty text as None.
         """
         found = getattr(self, f"_{self.kind}")(value)
         if found is None and not (self.kind == "text" and value == ""):
-            raise ValueError(f"{self.name} is {value!r}; it must be {self.limits}")
+            raise SetupError(f"{self.name} is {value!r}; it must be {self.limits}")
         return found
 
     def parsed(self, text: str) -> Any:

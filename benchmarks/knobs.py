@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar, overload
 
 from benchmarks.knob import Knob
+from perfrun import SetupError
 
 Value = TypeVar("Value")
 
@@ -141,7 +142,7 @@ KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in _DECLARED}
 class Settings:
     """The knobs of one benchmark object, as its user has set them.
 
-    `takes` names the knobs that `owner` knows what to do with. ValueError for a keyword that is
+    `takes` names the knobs that `owner` knows what to do with. SetupError for a keyword that is
     unknown, not taken, given twice or out of its limits, and for a flag that is not taken.
     """
 
@@ -153,7 +154,7 @@ class Settings:
         given = {name: value for name, value in keywords.items() if value is not None}
         for name in given:
             if not any(name in knob.names for knob in taken.values()):
-                raise ValueError(_refusal(owner, name, taken))
+                raise SetupError(_refusal(owner, name, taken))
         self._keywords = {
             name: knob.checked(given[spelling])
             for name, knob in taken.items()
@@ -163,7 +164,7 @@ class Settings:
         for knob in KNOBS.values():
             spelling = _only_spelling(knob, flagged)
             if spelling is not None and knob.name not in taken and spelling in _OWN_FLAGS:
-                raise ValueError(_refusal(owner, spelling, taken))
+                raise SetupError(_refusal(owner, spelling, taken))
 
     @overload
     def value(self, name: str, default: None = None) -> Any: ...
@@ -185,18 +186,18 @@ class Settings:
         return default if found is None else found
 
     def one_of(self, name: str, default: str, allowed: Collection[str]) -> str:
-        """Return the value of a choice of which not every word can be had here; else ValueError."""
+        """Return the value of a choice of which not every word can be had here; else SetupError."""
         value = self.value(name, default)
         if value not in allowed:
-            raise ValueError(f"{name} is {value!r}; here it must be one of {', '.join(allowed)}")
+            raise SetupError(f"{name} is {value!r}; here it must be one of {', '.join(allowed)}")
         return value
 
 
 def _only_spelling(knob: Knob, given: Mapping[str, object]) -> str | None:
-    """Return the spelling by which a knob is given, or None; ValueError for two of them."""
+    """Return the spelling by which a knob is given, or None; SetupError for two of them."""
     found = [name for name in knob.names if name in given]
     if len(found) > 1:
-        raise ValueError(f"{' and '.join(found)} are the same knob; give one of them")
+        raise SetupError(f"{' and '.join(found)} are the same knob; give one of them")
     return found[0] if found else None
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from perfrun import SetupError
+
 Shape = tuple[int, ...]
 
 
@@ -25,12 +27,14 @@ class ModelSpec:
     trainable_parameters: int | None = None  # published, trainable; holds for `input_shape`
 
 
-def unknown_model(name: str, names: Iterable[str], framework: str) -> ValueError:
+def unknown_model(name: str, names: Iterable[str], framework: str) -> SetupError:
     """Return the error of a name that nothing has: one line with the nearest names."""
     known = sorted(names)
     spellings = {known_name.lower(): known_name for known_name in known}
     near = difflib.get_close_matches(name.lower(), spellings, n=3)
-    hint = f"did you mean {' or '.join(spellings[word] for word in near)}?" if near else ""
-    return ValueError(
+    *most, last = [spellings[word] for word in near] or [""]
+    either = f"{', '.join(most)} or {last}" if most else last
+    hint = f"did you mean {either}?" if near else ""
+    return SetupError(
         f"there is no model {name} for {framework}; {hint or 'known are ' + ', '.join(known)}"
     )

@@ -6,6 +6,15 @@ import os
 import time
 from pathlib import Path
 
+_asked: list[bool] = []
+
+
+def cold_age_s() -> float | None:
+    """Return `age_s` the first time; None after that: what begins later is no cold start."""
+    first = not _asked
+    _asked.append(True)
+    return age_s() if first else None
+
 
 def age_s() -> float | None:
     """Return seconds since the process was started, to a clock tick (10 ms); None: not told."""

@@ -12,8 +12,8 @@ Map of the package, in the order in which a run passes through it:
 This file is also read inside the environment under test, so it imports nothing but the author API.
 """
 
-from perfrun.worker.author import Benchmark
+from perfrun.worker.author import Benchmark, SetupError
 
 __version__ = "0.1.0"
 
-__all__ = ["Benchmark", "__version__"]
+__all__ = ["Benchmark", "SetupError", "__version__"]

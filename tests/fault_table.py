@@ -24,6 +24,12 @@ TABLE = {
         reason="ValueError: no such luck",
         exit_code=1,
     ),
+    "a setup error": Row(
+        body="from perfrun import SetupError\nraise SetupError('depth is 3; it must be even')",
+        status="failed",
+        reason="SetupError: depth is 3; it must be even",
+        exit_code=1,
+    ),
     "sys.exit(0)": Row(
         body="sys.exit(0)",
         status="exited",

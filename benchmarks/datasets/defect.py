@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from perfrun import SetupError
 
-class DataError(ValueError):
+
+class DataError(SetupError):
     """A data set, or a record of it, that cannot be used.
 
     PyTorch's DataLoader raises what a worker process raised once more, with the worker's whole

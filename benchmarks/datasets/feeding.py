@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.configured import Configured
 from benchmarks.datasets import parts, rates
 from benchmarks.knobs import Settings
+from perfrun import SetupError
 
 # Taken, because DLBS gives them always, and without effect where there is no data set.
 OF_DATA_SETS = ("data_backend", "data_shuffle", "num_loader_threads")
@@ -46,11 +47,11 @@ class Feed:
 
 
 def is_wanted(settings: Settings) -> bool:
-    """Whether there is a data set; ValueError where there is none, but its loader is wanted."""
+    """Whether there is a data set; SetupError where there is none, but its loader is wanted."""
     if settings.value("data_dir"):
         return True
     if settings.value("data_loader_only", False):
-        raise ValueError("data_loader_only needs data_dir, the folder of a data set")
+        raise SetupError("data_loader_only needs data_dir, the folder of a data set")
     return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from benchmarks.configured import Configured
@@ -18,7 +19,7 @@ KNOBS: tuple[str, ...] = (
 )
 
 
-class Ingesting(Configured):
+class Ingesting(Configured, ABC):
     """Images per second of a loader, of the device, and end to end. `data_dir` must be given."""
 
     takes: ClassVar[tuple[str, ...]] = KNOBS
@@ -64,18 +65,18 @@ class Ingesting(Configured):
         )
         self.report_benchmark(**arguments)
 
+    @abstractmethod
     def _open_loader(self) -> Any:
         """Return the framework's loader of the data set, which fits the model."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _resident(self, batch: Any) -> Any:
         """Return the batch on the device; `_step` leaves it where it is."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _step(self, batch: Any) -> object:
         """Run the model on a batch, which it first brings to the device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _notes(self) -> dict[str, Any]:
         """Return what a report says about model and device."""
-        raise NotImplementedError

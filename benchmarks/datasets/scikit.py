@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfrun import SetupError
+
 TEST_SHARE = 0.2
 
 
@@ -71,11 +73,11 @@ def load(task: Task, seed: int) -> Split:
 
 
 def module(name: str) -> Any:
-    """Import a part of scikit-learn; RuntimeError names the package where it is missing."""
+    """Import a part of scikit-learn; SetupError names the package where it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise RuntimeError(
+        raise SetupError(
             f"this data comes with scikit-learn (pip install scikit-learn): {error}"
         ) from None
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from benchmarks import operations
 from benchmarks.operators import Operators
+from perfrun import SetupError
 
 SIZE = 512
 
@@ -42,7 +43,7 @@ def _numpy() -> Any:
     try:
         import numpy
     except ImportError as error:
-        raise RuntimeError(f"this benchmark needs numpy: pip install numpy ({error})") from error
+        raise SetupError(f"this benchmark needs numpy: pip install numpy ({error})") from error
     return numpy
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from benchmarks.datasets.scikit import Task, learned, load, module
 WARMUP = 3  # epochs, after the first and before the timed ones
 
 
-class Classifier(Configured):
+class Classifier(Configured, ABC):
     """A task of scikit-learn's data. One timed step is an epoch; `iterations` counts epochs."""
 
     task: ClassVar[Task]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.model import NamedModel
+from benchmarks.tensorflow.named import Named
 
 
-class BertBase(NamedModel):
+class BertBase(Named):
     """BERT-base, 109,482,240 parameters."""
 
     model_name = "bert_base"

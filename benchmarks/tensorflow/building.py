@@ -15,6 +15,7 @@ from benchmarks.model_spec import ModelSpec
 from benchmarks.tensorflow import catalogue
 from benchmarks.tensorflow.framework import tf
 from benchmarks.tensorflow.placement import Placement
+from perfrun import SetupError
 
 # The arithmetic is of 16 bits, weights and batch statistics stay in float32.
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -58,7 +59,7 @@ class Built:
 def build(
     name: str, *, shape: tuple[int, ...] | None, dtype: str, seed: int, placement: Placement
 ) -> Built:
-    """Build a model of the catalogue; ValueError for a name or a shape that it does not have."""
+    """Build a model of the catalogue; SetupError for a name or a shape that it does not have."""
     spec = catalogue.find(name)
     shape = _checked(spec, shape)
     tf.keras.utils.set_random_seed(seed)
@@ -67,7 +68,7 @@ def build(
         with placement.scope(), precision(dtype):
             model = spec.build(shape)
     except ValueError as error:
-        raise ValueError(f"{name} cannot be built for {_spelt(shape)}: {_line(error)}") from error
+        raise SetupError(f"{name} cannot be built for {_spelt(shape)}: {_line(error)}") from error
     took_s = time.perf_counter() - began
     return Built(spec=spec, model=model, shape=shape, dtype=dtype, build_s=took_s)
 
@@ -87,7 +88,7 @@ def _checked(spec: ModelSpec, shape: tuple[int, ...] | None) -> tuple[int, ...]:
     if shape is None:
         return spec.input_shape
     if len(shape) != len(spec.input_shape):
-        raise ValueError(
+        raise SetupError(
             f"input_shape is {_spelt(shape)}; {spec.name} takes {spec.input_kind}, "
             f"such as {_spelt(spec.input_shape)}"
         )

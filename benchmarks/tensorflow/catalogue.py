@@ -96,7 +96,7 @@ _DLBS = {
 
 
 def find(name: str) -> ModelSpec:
-    """Return the model of a name; ValueError names the nearest ones when there is none."""
+    """Return the model of a name; SetupError names the nearest ones when there is none."""
     library, colon, rest = name.partition(":")
     if not colon:
         if name in _PLAIN:

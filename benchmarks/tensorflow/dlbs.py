@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.model import NamedModel
+from benchmarks.tensorflow.named import Named
 
 
-class DeepMNIST(NamedModel):
-    """DeepMNIST of DLBS."""
+class DeepMNIST(Named):
+    """Six fully connected layers for handwritten digits: 11,972,510 parameters."""
 
     model_name = "deep_mnist"
 
 
-class AcousticModel(NamedModel):
-    """AcousticModel of DLBS."""
+class AcousticModel(Named):
+    """Fully connected speech recogniser, 540 features: 34,678,784 parameters."""
 
     model_name = "acoustic_model"
 
 
-class SensorNet(NamedModel):
-    """SensorNet of DLBS."""
+class SensorNet(Named):
+    """Three hidden layers of 1024: 2,919,440 parameters."""
 
     model_name = "sensor_net"
 
 
-class AlexNet(NamedModel):
-    """AlexNet of DLBS."""
+class AlexNet(Named):
+    """The AlexNet of the paper, without groups: 62,378,344 parameters, 227 pixels."""
 
     model_name = "alexnet"
 
 
-class AlexNetOWT(NamedModel):
-    """AlexNetOWT of DLBS."""
+class AlexNetOWT(Named):
+    """AlexNet after "one weird trick": 61,100,840 parameters, 227 pixels."""
 
     model_name = "alexnet_owt"
 
 
-class Overfeat(NamedModel):
-    """Overfeat of DLBS."""
+class Overfeat(Named):
+    """OverFeat: 145,920,872 parameters, 231 pixels."""
 
     model_name = "overfeat"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.model import NamedModel
+from benchmarks.tensorflow.named import Named
 
 
-class GPT2(NamedModel):
+class GPT2(Named):
     """The smallest GPT-2, 124,439,808 parameters."""
 
     model_name = "gpt2"

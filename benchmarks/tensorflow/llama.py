@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.model import NamedModel
+from benchmarks.tensorflow.named import Named
 
 
-class LlamaSmall(NamedModel):
+class LlamaSmall(Named):
     """8 blocks of 512, 58,073,600 parameters; training predicts the next token."""
 
     model_name = "llama_small"

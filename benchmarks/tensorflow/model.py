@@ -16,8 +16,14 @@ from benchmarks.tensorflow.framework import IMPORT_S, KERAS_VERSION, tf
 from benchmarks.tensorflow.loader import loader_for
 from benchmarks.tensorflow.placement import Placement
 from benchmarks.tensorflow.transfers import Transfers
+from perfrun import SetupError
 
 GRAPH, EAGER, XLA = "graph", "eager", "xla"
+KNOBS: tuple[str, ...] = (
+    *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
+    *("data", "compile", "channels_last", "intra_threads", "inter_threads", "seed"),
+    *("input_shape", *batch_search.KNOBS, *feeding.KNOBS),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +41,7 @@ class _Job:
 class Model(BatchSearch):
     """A model chosen by `model`, random weights; input is synthetic, or images of `data_dir`."""
 
-    takes: ClassVar[tuple[str, ...]] = (
-        *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
-        *("data", "compile", "channels_last", "intra_threads", "inter_threads", "seed"),
-        *("input_shape", *batch_search.KNOBS, *feeding.KNOBS),
-    )
+    takes: ClassVar[tuple[str, ...]] = KNOBS
     batch_trial = "benchmarks.tensorflow.batch_trial"
     model_name: ClassVar[str] = "efficientnet_b0"  # unless `model` says otherwise
     timed_steps: ClassVar[tuple[int | None, int | None]] = (None, None)  # inference, training
@@ -101,12 +103,17 @@ class Model(BatchSearch):
         batch_size: int | None = None,
         iterations: int | None = None,
     ) -> None:
+        if self.settings.value("forward_only", forward_only) != forward_only:
+            kind = "inference" if forward_only else "training"
+            raise SetupError(
+                f"forward_only is {not forward_only}; this method is the one for {kind}"
+            )
         found = None
         if batch_size is None:
             found = self._batch_found_first(forward_only=forward_only, compile=mode, dtype=dtype)
         if found is not None:
             batch_size = found.best.batch_size
-            _measured.append(True)  # after a search no start is a cold one
+            process_start.cold_age_s()  # after a search no start is a cold one
         job = self._job(forward_only, mode, dtype, batch_size, iterations)
         with job.place.scope():
             if feeding.is_alone(self.settings):
@@ -128,9 +135,9 @@ class Model(BatchSearch):
         wanted_type = self.settings.value("dtype", dtype or "float32")
         for name, value, fixed in (("compile", chosen, mode), ("dtype", wanted_type, dtype)):
             if fixed is not None and value != fixed:
-                raise ValueError(f"{name} is {value!r}; this method is the one for {fixed}")
+                raise SetupError(f"{name} is {value!r}; this method is the one for {fixed}")
         if not self.settings.value("channels_last", True):
-            raise ValueError("channels_last is false; Keras models have the channels last here")
+            raise SetupError("channels_last is false; Keras models have the channels last here")
         place = placement.choose(self.settings)
         built = build(
             self.settings.value("model", self.model_name),
@@ -190,7 +197,7 @@ class Model(BatchSearch):
             nonlocal last
             last = function(*batch[: len(arguments)])
 
-        age_s = process_start.age_s() if _is_first() else None
+        age_s = process_start.cold_age_s()
         if feed is not None:
             timed = feed.measure(self, from_disk)
         else:
@@ -220,14 +227,13 @@ class Model(BatchSearch):
         )
 
     def _start_up(self, job: _Job, timed: Any, age_s: float | None) -> list[dict[str, Any]]:
-        first = timed.first_call_s
-        return figures.metrics_of(
-            {
-                "framework_import_s": IMPORT_S,
-                "model_build_s": job.built.build_s,
-                "compile_s": None if job.mode == EAGER else max(0.0, first - timed.median_s),
-                "cold_start_s": None if age_s is None else age_s + first,
-            }
+        return figures.start_up(
+            framework_import_s=IMPORT_S,
+            model_build_s=job.built.build_s,
+            first_call_s=timed.first_call_s,
+            steady_s=timed.median_s,
+            is_compiled=job.mode != EAGER,
+            age_s=age_s,
         )
 
     def _transfer_metrics(
@@ -291,19 +297,3 @@ class Model(BatchSearch):
             "tensorflow_version": tf.__version__,
             "keras_version": KERAS_VERSION,
         }
-
-
-class NamedModel(Model):
-    """A model chosen by its class."""
-
-    takes = tuple(name for name in Model.takes if name != "model")
-
-
-_measured: list[bool] = []
-
-
-def _is_first() -> bool:
-    """Whether nothing was measured in this process before: only then is a start a cold one."""
-    first = not _measured
-    _measured.append(True)
-    return first

@@ -13,6 +13,7 @@ import tensorflow as tf
 from benchmarks import operations, operators
 from benchmarks.operations import Work
 from benchmarks.operators import CHANNELS, HEAD_SIZE, HEADS, fusion_metrics
+from perfrun import SetupError
 
 
 class Operators(operators.Operators):
@@ -116,7 +117,7 @@ class Operators(operators.Operators):
             tf.config.set_visible_devices([], "GPU")
         found = bool(tf.config.list_logical_devices("GPU"))
         if wanted not in ("auto", "cpu") and not found:
-            raise ValueError(f"device is {wanted!r}, and TensorFlow sees no GPU here; take cpu")
+            raise SetupError(f"device is {wanted!r}, and TensorFlow sees no GPU here; take cpu")
         return found
 
     def _normal(self, *shape: int) -> Any:

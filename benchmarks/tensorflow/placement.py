@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.knobs import Settings
 from benchmarks.tensorflow.framework import tf
+from perfrun import SetupError
 
 _GPU_WORDS = ("gpu", "cuda")
 
@@ -26,7 +27,7 @@ class Placement:
 
 
 def choose(settings: Settings) -> Placement:
-    """Set the threads, and return the device; ValueError for one that is not there.
+    """Set the threads, and return the device; SetupError for one that is not there.
 
     To be called before TensorFlow has started anything: its pools cannot be changed later.
     """
@@ -34,7 +35,7 @@ def choose(settings: Settings) -> Placement:
     wanted = settings.value("device", "auto")
     word, _, number = wanted.partition(":")
     if word not in ("auto", "cpu", *_GPU_WORDS):
-        raise ValueError(f"device is {wanted!r}; TensorFlow has auto, cpu, gpu and cuda:N here")
+        raise SetupError(f"device is {wanted!r}; TensorFlow has auto, cpu, gpu and cuda:N here")
     if word == "cpu":
         return _cpu()
     gpus = tf.config.list_logical_devices("GPU")
@@ -42,7 +43,7 @@ def choose(settings: Settings) -> Placement:
         return _cpu()
     index = int(number or 0)
     if index >= len(gpus):
-        raise ValueError(f"device is {wanted!r}; TensorFlow sees {len(gpus)} GPUs")
+        raise SetupError(f"device is {wanted!r}; TensorFlow sees {len(gpus)} GPUs")
     details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
     model = details.get("device_name", "")
     return Placement(
@@ -63,7 +64,7 @@ def _set_threads(settings: Settings) -> None:
         try:
             getattr(threading, f"set_{kind}_op_parallelism_threads")(wanted)
         except RuntimeError as error:
-            raise RuntimeError(
+            raise SetupError(
                 f"{kind}_threads is {wanted}, and TensorFlow has started its threads: they cannot "
                 "be changed in this process any more"
             ) from error

@@ -15,6 +15,7 @@ from benchmarks.scaling import Level
 from benchmarks.tensorflow import catalogue
 from benchmarks.tensorflow.framework import tf
 from benchmarks.tensorflow.workers import Group
+from perfrun import SetupError
 
 ROUNDS = 3
 MODEL, BATCH_SIZE, STEPS, WARMUP, CPU_RANKS = "resnet18", 8, 30, 3, 2
@@ -84,15 +85,15 @@ class Scaling(Configured):
         gpus = len(tf.config.list_physical_devices("GPU"))
         wanted = value("device", "auto")
         if wanted not in ("auto", "cpu", "gpu", "cuda"):
-            raise ValueError(f"device is {wanted!r}; here it must be auto, cpu, gpu or cuda")
+            raise SetupError(f"device is {wanted!r}; here it must be auto, cpu, gpu or cuda")
         kind = "gpu" if wanted in ("gpu", "cuda") or (wanted == "auto" and gpus) else "cpu"
         there = gpus if kind == "gpu" else CPU_RANKS
         devices = value("num_gpus", there)
         if kind == "gpu" and devices > there:
-            raise ValueError(f"num_gpus is {devices}; TensorFlow sees {there} here")
+            raise SetupError(f"num_gpus is {devices}; TensorFlow sees {there} here")
         if devices < 2:
             hint = "" if kind == "cpu" else "; with --device=cpu, processes are devices"
-            raise ValueError(f"scaling needs 2 devices or more, and num_gpus is {devices}{hint}")
+            raise SetupError(f"scaling needs 2 devices or more, and num_gpus is {devices}{hint}")
         model = value("model", MODEL)
         catalogue.find(model)  # an unknown name is said here, not by a rank
         return {

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.model import NamedModel
+from benchmarks.tensorflow.named import Named
 
 
-class VGG16(NamedModel):
+class VGG16(Named):
     """keras.applications.VGG16."""
 
     model_name = "vgg16"
 
 
-class VGG19(NamedModel):
+class VGG19(Named):
     """keras.applications.VGG19."""
 
     model_name = "vgg19"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.model import NamedModel
+from benchmarks.tensorflow.named import Named
 
 
-class ViTB16(NamedModel):
+class ViTB16(Named):
     """ViT-B/16, 86,567,656 parameters."""
 
     model_name = "vit_b_16"

@@ -15,18 +15,19 @@ from importlib import metadata
 from benchmarks.model_spec import ModelSpec, unknown_model
 from benchmarks.torch import vision
 from benchmarks.torch.libraries import dlbs, timm, torchvision, transformers
+from perfrun import SetupError
 
 _LIBRARIES = (torchvision.PREFIX, timm.PREFIX, transformers.PREFIX, dlbs.PREFIX)
 
 
 def find(name: str) -> ModelSpec:
-    """Return the model of a name; ValueError names the nearest ones when there is none.
+    """Return the model of a name; SetupError names the nearest ones when there is none.
 
-    RuntimeError, one line, where the library of that name is not installed.
+    SetupError, too, where the library of that name is not installed.
     """
     library, colon, rest = name.partition(":")
     if colon and library not in _LIBRARIES:
-        raise ValueError(
+        raise SetupError(
             f"model is {name!r}: PyTorch's models are in {', '.join(_LIBRARIES)}, not {library!r}"
         )
     found = _qualified(library, rest) if colon else _plain(name)
@@ -58,12 +59,12 @@ def _qualified(library: str, name: str) -> ModelSpec | None:
 def _plain(name: str) -> ModelSpec | None:
     if name in dlbs.OWN:
         return dlbs.OWN[name]
+    if name.replace("_", "-") in transformers.names():  # before what imports torchvision
+        return transformers.find(name.replace("_", "-"))
     if name == "inception_v3":
         return torchvision.inception_without_auxiliary()
     if name in torchvision.names():
         return torchvision.find(name)
-    if name.replace("_", "-") in transformers.names():
-        return transformers.find(name.replace("_", "-"))
     if importlib.util.find_spec("timm") is not None and timm.is_one(name):
         return timm.find(name)
     return None

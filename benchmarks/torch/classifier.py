@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ WARMUP = 3  # epochs, after the first and before the timed ones
 TAKES = ("iterations", "warmup", "batch_size", "seed")
 
 
-class Classifier(Configured):
+class Classifier(Configured, ABC):
     """A task of scikit-learn's data. One timed step is an epoch; `iterations` counts epochs."""
 
     task: ClassVar[Task]

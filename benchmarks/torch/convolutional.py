@@ -29,6 +29,12 @@ class MobileNetV2(Named):
     model_name = "mobilenet_v2"
 
 
+class MobileNetV3Large(Named):
+    """mobilenet_v3_large: 5,483,032 parameters, 224 pixels."""
+
+    model_name = "mobilenet_v3_large"
+
+
 class DenseNet121(Named):
     """densenet121: 7,978,856 parameters, 224 pixels."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.torch.framework import torch
+from perfrun import SetupError
 
 
 def current() -> torch.device:
@@ -22,14 +23,14 @@ def description(device: torch.device) -> str:
 
 
 def chosen(name: str) -> torch.device:
-    """Return the device that the knob `device` names; ValueError where PyTorch does not see it."""
+    """Return the device that the knob `device` names; SetupError where PyTorch does not see it."""
     if name == "auto":
         return current()
     kind, _, index = name.partition(":")
     if kind == "gpu":  # whichever accelerator there is
         kind = current().type if current().type != "cpu" else "cuda"
     if kind != "cpu" and (kind != current().type or int(index or 0) >= count()):
-        raise ValueError(f"device is {name!r}; PyTorch {torch.__version__} sees {_seen()} here")
+        raise SetupError(f"device is {name!r}; PyTorch {torch.__version__} sees {_seen()} here")
     return torch.device(f"{kind}:{index}" if index else kind)
 
 

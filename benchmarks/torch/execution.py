@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.knobs import TORCH_COMPILE, Settings
 from benchmarks.torch import device as devices
 from benchmarks.torch.framework import torch
+from perfrun import SetupError
 
 EAGER, COMPILED = "eager", "default"
 _CACHE = "TORCHINDUCTOR_CACHE_DIR"
@@ -60,7 +61,7 @@ def choose(
 ) -> Execution:
     """Read the knobs and set what holds for the whole process: threads, cuDNN, caches.
 
-    ValueError or RuntimeError, one line, for what this machine or PyTorch does not have.
+    SetupError, for what this machine or PyTorch does not have.
     """
     device = devices.chosen(settings.value("device", "auto"))
     execution = Execution(
@@ -88,7 +89,7 @@ def _set_threads(settings: Settings) -> None:
     try:
         torch.set_num_interop_threads(between)
     except RuntimeError as error:
-        raise RuntimeError(
+        raise SetupError(
             f"inter_threads is {between}, and PyTorch has started its threads: their number "
             "cannot be changed in this process any more"
         ) from error
@@ -100,7 +101,7 @@ def _need_a_compiler(device: torch.device) -> None:
         return
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
-        raise RuntimeError(
+        raise SetupError(
             f"torch.compile needs a C++ compiler for the CPU, and there is no {compiler}; install "
             "one (Debian: g++), name another in CXX, or run with compile=eager"
         )

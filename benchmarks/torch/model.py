@@ -24,6 +24,7 @@ from benchmarks.torch.workload import (
     example_labels,
     in_layout,
 )
+from perfrun import SetupError
 
 KNOBS: tuple[str, ...] = (
     *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
@@ -139,20 +140,22 @@ class Model(BatchSearch):
         """Measure one way of running the model, and report it; after a search if asked for."""
         if self.settings.value("forward_only", not training) == training:
             kind = "training" if training else "inference"
-            raise ValueError(f"forward_only is {training}; this method is the one for {kind}")
+            raise SetupError(f"forward_only is {training}; this method is the one for {kind}")
         found_batch = None
         if batch_size is None:
             found_batch = self._batch_found_first(
                 forward_only=not training, compile=mode, dtype=dtype
             )
-        batch_size = found_batch.best.batch_size if found_batch else batch_size
+        if found_batch is not None:
+            batch_size = found_batch.best.batch_size
+            process_start.cold_age_s()  # after a search no start is a cold one
         job = self.job(training=training, batch_size=batch_size, mode=mode, dtype=dtype)
         if feeding.is_alone(self.settings):
             loader = loader_for(self, job.network, job.how, job.batch_size)
             feeding.report_loader(self, loader, self._extras(job))
             return
         feed, transfers = self._input(job)
-        age_s = _age_s() if found_batch is None else None  # after a search nothing is cold
+        age_s = process_start.cold_age_s()
         timed, last = self._steps(job, feed, transfers)
         metrics = [*job.network.parameter_metrics(), *_checked(job, last)]
         metrics += self._start_up(job, timed, age_s)
@@ -208,7 +211,7 @@ class Model(BatchSearch):
         if eager_or_not or dtype not in (None, how.dtype):
             given = f"compile is {how.compile!r}" if eager_or_not else f"dtype is {how.dtype!r}"
             wanted = (mode if mode == EAGER else "torch.compile") if eager_or_not else dtype
-            raise ValueError(f"{given}; this method is the one for {wanted}")
+            raise SetupError(f"{given}; this method is the one for {wanted}")
         return how
 
     def _timed(self, step: Callable[[], None], job: Job) -> Any:
@@ -222,14 +225,13 @@ class Model(BatchSearch):
         )
 
     def _start_up(self, job: Job, timed: Any, age_s: float | None) -> list[dict[str, Any]]:
-        compiled = job.how.compile != EAGER
-        return figures.metrics_of(
-            {
-                "framework_import_s": IMPORT_S,
-                "model_build_s": job.network.build_s,
-                "compile_s": timed.first_call_s - timed.median_s if compiled else None,
-                "cold_start_s": None if age_s is None else age_s + timed.first_call_s,
-            }
+        return figures.start_up(
+            framework_import_s=IMPORT_S,
+            model_build_s=job.network.build_s,
+            first_call_s=timed.first_call_s,
+            steady_s=timed.median_s,
+            is_compiled=job.how.compile != EAGER,
+            age_s=age_s,
         )
 
     def _transfer_metrics(self, job: Job, transfers: Transfers, timed: Any) -> list[dict[str, Any]]:
@@ -269,16 +271,6 @@ class Model(BatchSearch):
             **({"compile_cache": execution.compile_cache()} if compiled else {}),
             **({"cudnn_fastest": "no effect"} if self.settings.value("cudnn_fastest") else {}),
         }
-
-
-_measured: list[bool] = []
-
-
-def _age_s() -> float | None:
-    """Return the process's age; None where something was measured before: that start was cold."""
-    first = not _measured
-    _measured.append(True)
-    return process_start.age_s() if first else None
 
 
 def _checked(job: Job, last: Any) -> list[dict[str, Any]]:

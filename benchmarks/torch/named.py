@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC
+
 from benchmarks.torch.model import KNOBS, Model
 
 
-class Named(Model):
+class Named(Model, ABC):
     """`Model` with the model fixed: `model` is no knob of it."""
 
     takes = tuple(name for name in KNOBS if name != "model")

@@ -16,6 +16,7 @@ from benchmarks.configured import Configured
 from benchmarks.scaling import Figures, Level
 from benchmarks.torch import catalogue, ranks
 from benchmarks.torch import device as devices
+from perfrun import SetupError
 
 ROUNDS = 3
 MODEL, BATCH_SIZE, STEPS, WARMUP, CPU_RANKS = "resnet18", 8, 30, 3, 2
@@ -90,17 +91,17 @@ class Scaling(Configured):
         there = CPU_RANKS if device.type == "cpu" else devices.count()
         number = self.settings.value("num_gpus", there)
         if device.type != "cpu" and number > there:
-            raise ValueError(f"num_gpus is {number}; PyTorch sees {there} here")
+            raise SetupError(f"num_gpus is {number}; PyTorch sees {there} here")
         if number < 2:
             hint = "" if device.type == "cpu" else "; with --device=cpu, processes are devices"
-            raise ValueError(f"scaling needs 2 devices or more, and num_gpus is {number}{hint}")
+            raise SetupError(f"scaling needs 2 devices or more, and num_gpus is {number}{hint}")
         return number
 
     def _backend(self, device: torch.device) -> str:
         usual = "nccl" if device.type == "cuda" else "gloo"
         chosen = self.settings.value("dist_backend", "auto")
         if chosen == "nccl" and device.type != "cuda":
-            raise ValueError(f"dist_backend is 'nccl', and that is for CUDA, not {device.type}")
+            raise SetupError(f"dist_backend is 'nccl', and that is for CUDA, not {device.type}")
         return usual if chosen == "auto" else str(chosen)
 
     def _report(

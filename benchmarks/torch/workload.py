@@ -11,6 +11,7 @@ from benchmarks.known import known_value
 from benchmarks.model_spec import ModelSpec, Shape
 from benchmarks.torch.execution import Execution
 from benchmarks.torch.framework import torch
+from perfrun import SetupError
 
 LEARNING_RATE, MOMENTUM = 0.01, 0.9
 _AUXILIARY = 0.4  # weight of an auxiliary classifier's loss, as in torchvision's training script
@@ -49,14 +50,14 @@ class Network:
 
 
 def build(spec: ModelSpec, execution: Execution, shape: Shape | None, *, training: bool) -> Network:
-    """Build a model with the seed's weights on its device; ValueError for a shape it has not."""
+    """Build a model with the seed's weights on its device; SetupError for a shape it has not."""
     shape = _checked(spec, shape)
     torch.manual_seed(execution.seed)
     began = time.perf_counter()
     module = spec.build(shape).to(execution.device)
     if execution.channels_last:
         if spec.input_kind != "image":
-            raise ValueError(f"channels_last is for images; {spec.name} takes {spec.input_kind}")
+            raise SetupError(f"channels_last is for images; {spec.name} takes {spec.input_kind}")
         module = module.to(memory_format=torch.channels_last)
     module.train(training)
     built_s = time.perf_counter() - began
@@ -73,7 +74,7 @@ def _checked(spec: ModelSpec, shape: Shape | None) -> Shape:
     if shape is None:
         return spec.input_shape
     if len(shape) != len(spec.input_shape):
-        raise ValueError(
+        raise SetupError(
             f"input_shape is {'x'.join(map(str, shape))}; {spec.name} takes {spec.input_kind}, "
             f"such as {'x'.join(map(str, spec.input_shape))}"
         )

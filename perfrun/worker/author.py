@@ -20,6 +20,16 @@ if TYPE_CHECKING:  # imported at the first measurement: a method that takes no t
 PREFIX_VARIABLE = "TEST_REPORT_FILE_PREFIX"  # TensorFlow's name; PerfZero sets it too
 
 
+class SetupError(ValueError):
+    """What a benchmark was given, or where it runs, does not let it run; the text says it all.
+
+    For a setting, a data set or a missing package that its user has to put right: perfrun shows the
+    message as one line, and keeps the traceback in the summary only.
+    """
+
+    __module__ = "perfrun"  # as it is imported, and as a traceback elsewhere names it
+
+
 class Benchmark:
     """Base class of benchmarks. A benchmark is a method without arguments that reports.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib
+import importlib.util
 import logging
 import os
 import signal
@@ -16,7 +17,7 @@ from typing import Any, Dict, Iterator
 
 from perfrun.worker import procfs
 from perfrun.worker.allocators import allocator_peaks
-from perfrun.worker.author import PREFIX_VARIABLE
+from perfrun.worker.author import PREFIX_VARIABLE, SetupError
 from perfrun.worker.files import SERIES_VARIABLE, STACK, OutcomeFile
 from perfrun.worker.frameworks import loaded_frameworks, main_framework
 from perfrun.worker.profiler import WindowedProfiler
@@ -198,8 +199,10 @@ def _outcome_of(trial: Trial) -> int:
         return code & 0xFF
     except BaseException as error:  # noqa: BLE001 - a benchmark may raise anything
         text = traceback.format_exc()
-        if isinstance(error, UnavailableError):
+        if isinstance(error, (SetupError, UnavailableError)):  # the user's to put right
             logging.getLogger().error("%s", error)
+        elif trial.outcome["phase"] == "import" and is_not_installed(error):
+            logging.getLogger().error("%s: install it in the environment under test", error)
         else:
             logging.getLogger().error("the benchmark failed\n%s", text)
         trial.outcome["error"] = {
@@ -209,6 +212,13 @@ def _outcome_of(trial: Trial) -> int:
             "traceback": text,
         }
         return 1
+
+
+def is_not_installed(error: BaseException) -> bool:
+    """Whether a module could not be imported because a whole package is absent."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name or "." in error.name:
+        return False
+    return importlib.util.find_spec(error.name) is None
 
 
 def _text(error: BaseException) -> str:

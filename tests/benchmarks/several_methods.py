@@ -72,6 +72,7 @@ def run_several(python: str, folder: Path, methods: Mapping[str, Method]) -> Sev
             "PYTHONPATH": str(ROOT),
             "TEST_REPORT_FILE_PREFIX": f"{folder}/proto_",
             "CUDA_VISIBLE_DEVICES": "",
+            "OMP_NUM_THREADS": "1",  # on a busy machine threads mostly wait for each other
         },
     )
     assert done.returncode == 0, done.stderr

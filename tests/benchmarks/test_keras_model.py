@@ -2,35 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from pathlib import Path
-from typing import Any
-
 import pytest
-from shipped_run import ROOT, RunMethod, assert_plausible
-
-from perfrun.worker.test_log import decode_entries
+from several_methods import Several, method, run_several
+from shipped_run import RunMethod, assert_plausible
 
 MODEL = "benchmarks.tensorflow.model.Model"
-
-# One process for many methods: importing TensorFlow takes longer than all of them.
-SEVERAL = """
-import importlib, json, sys, traceback
-folder, runs = sys.argv[1], json.loads(sys.argv[2])
-said = {}
-for name, (target, method, keywords) in runs.items():
-    module, class_name = target.rsplit(".", 1)
-    found = getattr(importlib.import_module(module), class_name)
-    try:
-        made = found(output_dir=folder, **keywords)
-        report = made.report_benchmark
-        made.report_benchmark = lambda name=name, report=report, **kw: report(name=name, **kw)
-        getattr(made, method)()
-    except (ValueError, RuntimeError) as error:
-        said[name] = f"{type(error).__name__}: {error}"
-print(json.dumps(said))
-"""
 
 TINY = {"iterations": 3, "warmup": 1}
 IMAGE = {**TINY, "input_shape": "3x32x32", "batch_size": 2}
@@ -57,6 +33,7 @@ RUNS: dict[str, tuple[str, str, dict[str, object]]] = {
     ),
     "named": ("benchmarks.tensorflow.dlbs.DeepMNIST", "inference", TINY),
     # What is refused.
+    "other_way": (MODEL, "training", {"model": "sensor_net", "forward_only": True}),
     "no_gpu": (MODEL, "inference", {"model": "sensor_net", "device": "gpu"}),
     "other_framework": (MODEL, "inference", {"model": "sensor_net", "compile": "max-autotune"}),
     "contradiction": (MODEL, "inference_eager", {"model": "sensor_net", "compile": "xla"}),
@@ -67,45 +44,27 @@ RUNS: dict[str, tuple[str, str, dict[str, object]]] = {
     "other_model": ("benchmarks.tensorflow.dlbs.DeepMNIST", "inference", {"model": "resnet18"}),
 }
 REFUSED = {
-    "no_gpu": "ValueError: device is 'gpu'; TensorFlow sees 0 GPUs",
-    "other_framework": "ValueError: compile is 'max-autotune'; here it must be one of eager, graph",
-    "contradiction": "ValueError: compile is 'xla'; this method is the one for eager",
-    "late_threads": "RuntimeError: intra_threads is 7, and TensorFlow has started its threads",
-    "shape": "ValueError: input_shape is 3x32x32; sensor_net takes features, such as 784",
-    "too_long": "ValueError: bert_base cannot be built for 600: ",
-    "unknown": "ValueError: there is no model resnet19 for TensorFlow; did you mean resnet18",
-    "other_model": "ValueError: DeepMNIST does not take model",
+    "other_way": "SetupError: forward_only is True; this method is the one for training",
+    "no_gpu": "SetupError: device is 'gpu'; TensorFlow sees 0 GPUs",
+    "other_framework": "SetupError: compile is 'max-autotune'; here it must be one of eager, graph",
+    "contradiction": "SetupError: compile is 'xla'; this method is the one for eager",
+    "late_threads": "SetupError: intra_threads is 7, and TensorFlow has started its threads",
+    "shape": "SetupError: input_shape is 3x32x32; sensor_net takes features, such as 784",
+    "too_long": "SetupError: bert_base cannot be built for 600: ",
+    "unknown": "SetupError: there is no model resnet19 for TensorFlow; did you mean resnet18",
+    "other_model": "SetupError: DeepMNIST does not take model",
 }
 
 
 @pytest.fixture(scope="module")
-def several(tensorflow_python: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return each run's metrics and extras, and what the refused ones said."""
-    folder: Path = tmp_path_factory.mktemp("keras")
-    done = subprocess.run(
-        [tensorflow_python, "-c", SEVERAL, str(folder), json.dumps(RUNS)],
-        capture_output=True,
-        text=True,
-        env={
-            "PYTHONPATH": str(ROOT),
-            "TEST_REPORT_FILE_PREFIX": f"{folder}/proto_",
-            "CUDA_VISIBLE_DEVICES": "",
-        },
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for path in folder.glob("proto_*"):
-        (entry,) = decode_entries(path.read_bytes())
-        found[path.name.rpartition(".")[2]] = {
-            "metrics": {metric["name"]: metric["value"] for metric in entry["metrics"]},
-            "extras": {extra["name"]: extra["value"] for extra in entry["extras"]},
-        }
-    return {"runs": found, "said": json.loads(done.stdout.splitlines()[-1])}
+def several(tensorflow_python: str, tmp_path_factory: pytest.TempPathFactory) -> Several:
+    runs = {name: method(f"{cls}.{way}", **knobs) for name, (cls, way, knobs) in RUNS.items()}
+    return run_several(tensorflow_python, tmp_path_factory.mktemp("keras"), runs)
 
 
 @pytest.mark.tensorflow
-def test_what_cannot_be_measured_is_refused_in_one_line(several: Any) -> None:
-    said = several["said"]
+def test_what_cannot_be_measured_is_refused_in_one_line(several: Several) -> None:
+    said = several.refusals
     assert set(said) == set(REFUSED), said
     for name, line in REFUSED.items():
         assert said[name].startswith(line), said[name]
@@ -113,8 +72,8 @@ def test_what_cannot_be_measured_is_refused_in_one_line(several: Any) -> None:
 
 
 @pytest.mark.tensorflow
-def test_each_way_of_running_a_model_is_measured_and_named(several: Any) -> None:
-    runs = several["runs"]
+def test_each_way_of_running_a_model_is_measured_and_named(several: Several) -> None:
+    runs = several.reports
     assert set(runs) == set(RUNS) - set(REFUSED)
     compiled = {name: run["extras"]["compile"] for name, run in runs.items()}
     assert compiled["graph"] == compiled["run_forward"] == compiled["trained"] == "graph"
@@ -134,8 +93,8 @@ def test_each_way_of_running_a_model_is_measured_and_named(several: Any) -> None
 
 
 @pytest.mark.tensorflow
-def test_arithmetic_is_counted_for_one_example_and_held_against_the_peak(several: Any) -> None:
-    runs = several["runs"]
+def test_arithmetic_is_counted_for_one_example_and_held_against_the_peak(several: Several) -> None:
+    runs = several.reports
     # SensorNet's matrices by hand: 784, 1024, 1024, 1024, 16.
     by_hand = 2 * (784 * 1024 + 2 * 1024 * 1024 + 1024 * 16)
     for name in ("compiled", "half", "run_forward", "from_the_host"):
@@ -158,17 +117,17 @@ def test_arithmetic_is_counted_for_one_example_and_held_against_the_peak(several
 
 
 @pytest.mark.tensorflow
-def test_a_batch_from_the_host_shows_the_parts_of_its_way(several: Any) -> None:
-    metrics = several["runs"]["from_the_host"]["metrics"]
+def test_a_batch_from_the_host_shows_the_parts_of_its_way(several: Several) -> None:
+    metrics = several.reports["from_the_host"]["metrics"]
     parts = ("transfer_in_median_s", "device_step_median_s", "transfer_out_median_s")
     assert all(metrics[name] > 0 for name in parts)
     assert metrics["end_to_end_median_s"] == metrics["latency_median_s"]
-    assert not set(parts) & set(several["runs"]["graph"]["metrics"])
+    assert not set(parts) & set(several.reports["graph"]["metrics"])
 
 
 @pytest.mark.tensorflow
-def test_extras_say_what_was_measured(several: Any) -> None:
-    extras = several["runs"]["graph"]["extras"]
+def test_extras_say_what_was_measured(several: Several) -> None:
+    extras = several.reports["graph"]["extras"]
     assert extras["model"] == "resnet18"
     assert extras["model_library"] == "perfrun"
     assert extras["input_shape"] == "3x32x32"
@@ -177,7 +136,7 @@ def test_extras_say_what_was_measured(several: Any) -> None:
     assert extras["threads"] >= 1
     assert extras["data"] == "synthetic/device"
     assert {"tensorflow_version", "keras_version", "seed", "channels_last"} <= set(extras)
-    assert several["runs"]["tokens"]["extras"]["input_shape"] == "8"
+    assert several.reports["tokens"]["extras"]["input_shape"] == "8"
 
 
 @pytest.mark.tensorflow

@@ -79,7 +79,7 @@ def test_a_rank_that_fails_is_named_and_nothing_is_left_running(
         iterations=3,
     )
     last = run.stderr.strip().splitlines()[-1]
-    assert "RankError: rank 0 of 1: exit status 1: ValueError: " in last
+    assert "RankError: rank 0 of 1: exit status 1: perfrun.SetupError: " in last
     assert "600 tokens are given; this model takes 512" in last
     assert str(tmp_path) in last
     assert not processes_of(tmp_path / "output")

@@ -162,5 +162,5 @@ def test_without_numpy_one_line_names_the_package(tmp_path: Path, run_method: Ru
     assert (
         run.stderr.strip()
         .splitlines()[-1]
-        .startswith("RuntimeError: this benchmark needs numpy: pip install numpy")
+        .startswith("perfrun.SetupError: this benchmark needs numpy: pip install numpy")
     )

@@ -37,10 +37,26 @@ def test_flags_after_the_dashes_reach_a_method_and_keywords_win(run_method: RunM
 @pytest.mark.parametrize(
     ("target", "keywords", "said"),
     [
-        (f"{INTERPRETER}.list_building", {"iterations": 0}, "ValueError: iterations is 0; it must"),
-        (f"{INTERPRETER}.list_building", {"batch_size": 2}, "ValueError: Interpreter does not"),
-        (f"{CALIBRATION}.allocate", {"megabytes": "500"}, "ValueError: megabytes is '500'; it"),
-        (f"{CALIBRATION}.allocate", {"child_megabytes": 0}, "ValueError: child_megabytes is 0; it"),
+        (
+            f"{INTERPRETER}.list_building",
+            {"iterations": 0},
+            "perfrun.SetupError: iterations is 0; it must",
+        ),
+        (
+            f"{INTERPRETER}.list_building",
+            {"batch_size": 2},
+            "perfrun.SetupError: Interpreter does not",
+        ),
+        (
+            f"{CALIBRATION}.allocate",
+            {"megabytes": "500"},
+            "perfrun.SetupError: megabytes is '500'; it",
+        ),
+        (
+            f"{CALIBRATION}.allocate",
+            {"child_megabytes": 0},
+            "perfrun.SetupError: child_megabytes is 0; it",
+        ),
     ],
 )
 def test_a_wrong_keyword_is_refused_by_name_before_anything_runs(

@@ -47,19 +47,19 @@ METHODS = {
     "no_compiler": method(f"{MODEL}.inference_compiled", {"CXX": "/nowhere/g++"}, **NET),
 }
 REFUSED = {
-    "no_gpu": "ValueError: device is 'cuda:1'; PyTorch",
-    "other_framework": "ValueError: compile is 'xla'; here it must be one of eager, default",
-    "contradiction": "ValueError: compile is 'default'; this method is the one for eager",
-    "other_type": "ValueError: dtype is 'float16'; this method is the one for bfloat16",
-    "other_way": "ValueError: forward_only is True; this method is the one for training",
-    "shape": "ValueError: input_shape is 3x32x32; sensor_net takes features, such as 784",
-    "one_size": "ValueError: alexnet takes 3x227x227 and nothing else",
-    "no_images": "ValueError: channels_last is for images; sensor_net takes features",
-    "unknown": "ValueError: there is no model resnet19 for PyTorch; did you mean resnet1",
-    "library": "ValueError: model is 'tensorvision:resnet18': PyTorch's models are in torchvision",
-    "other_model": "ValueError: ResNet18 does not take model; ResNet18 takes forward_only",
-    "late_threads": "RuntimeError: inter_threads is 7, and PyTorch has started its threads",
-    "no_compiler": "RuntimeError: torch.compile needs a C++ compiler for the CPU, and there is no",
+    "no_gpu": "SetupError: device is 'cuda:1'; PyTorch",
+    "other_framework": "SetupError: compile is 'xla'; here it must be one of eager, default",
+    "contradiction": "SetupError: compile is 'default'; this method is the one for eager",
+    "other_type": "SetupError: dtype is 'float16'; this method is the one for bfloat16",
+    "other_way": "SetupError: forward_only is True; this method is the one for training",
+    "shape": "SetupError: input_shape is 3x32x32; sensor_net takes features, such as 784",
+    "one_size": "SetupError: alexnet takes 3x227x227 and nothing else",
+    "no_images": "SetupError: channels_last is for images; sensor_net takes features",
+    "unknown": "SetupError: there is no model resnet19 for PyTorch; did you mean resnet1",
+    "library": "SetupError: model is 'tensorvision:resnet18': PyTorch's models are in torchvision",
+    "other_model": "SetupError: ResNet18 does not take model; ResNet18 takes forward_only",
+    "late_threads": "SetupError: inter_threads is 7, and PyTorch has started its threads",
+    "no_compiler": "SetupError: torch.compile needs a C++ compiler for the CPU, and there is no",
 }
 # SensorNet's matrices by hand: 784, 1024, 1024, 1024, 16.
 BY_HAND = 2 * (784 * 1024 + 2 * 1024 * 1024 + 1024 * 16)

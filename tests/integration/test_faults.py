@@ -124,6 +124,32 @@ def test_an_exception_leaves_its_traceback_in_the_summary_and_in_the_logs(world:
     assert "in _deeper" in fault.done.stderr  # live, without --quiet
 
 
+def test_what_the_user_has_to_put_right_is_one_line_without_its_traceback(world: World) -> None:
+    body = "from perfrun import SetupError\nraise SetupError('depth is 3; it must be even')"
+    fault = run_fault(world, body)
+    assert "in fault" in fault.outcome["exception"]["traceback"]
+    log = (fault.folder / "stderr.log").read_text()
+    assert len(log.splitlines()) == 1
+    assert log.endswith("ERROR: depth is 3; it must be even\n")
+    assert "Traceback" not in fault.done.stderr
+
+
+def test_a_package_that_is_not_installed_is_named_in_one_line(world: World) -> None:
+    world.write("import no_such_package\nfrom perfrun import Benchmark", module="bare")
+    fault = run_fault(world, method="pkg.bare.Bare.train")
+    assert fault.outcome["reason"] == "ModuleNotFoundError: No module named 'no_such_package'"
+    assert (fault.outcome["phase"], fault.outcome["status"]) == ("import", "failed")
+    said = "No module named 'no_such_package': install it in the environment under test"
+    assert said in fault.done.stderr
+    assert "Traceback" not in fault.done.stderr
+
+
+def test_a_module_that_is_missing_within_a_package_keeps_its_traceback(world: World) -> None:
+    world.write("import pkg.absent\nfrom perfrun import Benchmark", module="broken")
+    fault = run_fault(world, method="pkg.broken.Broken.train")
+    assert "import pkg.absent" in fault.done.stderr
+
+
 def test_a_report_made_before_an_exception_is_kept(world: World) -> None:
     fault = run_fault(
         world,

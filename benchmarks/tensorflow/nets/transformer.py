@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.tensorflow.framework import tf
+from perfrun import SetupError
 
 WIDTH, HEADS, BLOCKS = 768, 12, 12  # the same in all three
 INNER = 4 * WIDTH
@@ -91,7 +92,7 @@ class _LearnedPositions(tf.keras.layers.Layer):  # type: ignore[misc]
 
     def build(self, shape: Any) -> None:
         if shape[1] > self._length:
-            raise ValueError(f"{shape[1]} tokens are given; this model takes {self._length}")
+            raise SetupError(f"{shape[1]} tokens are given; this model takes {self._length}")
         self._places = self.add_weight(shape=(self._length, shape[-1]), initializer="normal")
         if self._segments:
             self._kinds = self.add_weight(shape=(self._segments, shape[-1]), initializer="normal")

@@ -11,7 +11,8 @@ from typing import Any
 
 from benchmarks.model_spec import ModelSpec, Shape
 from benchmarks.torch import vision
-from benchmarks.torch.dlbs import convolutional, dense
+from benchmarks.torch.nets import convolutional, dense
+from perfrun import SetupError
 
 PREFIX = "dlbs"
 
@@ -22,7 +23,7 @@ def _fixed(
     def built(given: Shape) -> Any:
         # Their first dense layer has the size that this shape leads to.
         if given != shape:
-            raise ValueError(f"{name} takes {'x'.join(map(str, shape))} and nothing else")
+            raise SetupError(f"{name} takes {'x'.join(map(str, shape))} and nothing else")
         return build()
 
     return ModelSpec(

@@ -7,16 +7,18 @@ import importlib.util
 import os
 from types import ModuleType
 
+from perfrun import SetupError
+
 
 def load(name: str) -> ModuleType:
-    """Import a package; RuntimeError names it where it is not installed.
+    """Import a package; SetupError names it where it is not installed.
 
     Weights are random here: a library that would ask the Hugging Face hub is told not to.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if importlib.util.find_spec(name) is None:
-        raise RuntimeError(
-            f"these models need the package {name}; install it beside PyTorch: "
-            f"scripts/install_framework.py --framework torch --extra {name}"
+        raise SetupError(
+            f"these models need the package {name}: pip install {name} "
+            f"(or scripts/install_framework.py --framework torch --extra {name})"
         )
     return importlib.import_module(name)

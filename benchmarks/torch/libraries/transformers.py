@@ -17,6 +17,7 @@ from typing import Any, Literal
 from benchmarks.model_spec import ModelSpec, Shape
 from benchmarks.torch import vision
 from benchmarks.torch.libraries.package import load
+from perfrun import SetupError
 
 PREFIX = "transformers"
 TOKENS = 128  # of one example, unless input_shape says otherwise
@@ -124,7 +125,7 @@ def _build(head: Head, configuration: Any, shape: Shape) -> Any:
     library = _library()
     longest = getattr(configuration, "max_position_embeddings", None)
     if len(shape) == 1 and longest is not None and shape[0] > longest:
-        raise ValueError(f"input_shape is {shape[0]}; it has positions for {longest} tokens")
+        raise SetupError(f"input_shape is {shape[0]}; it has positions for {longest} tokens")
     # A cache of keys and values is for generating one token after the other.
     configuration.use_cache = False
     auto = library.AutoModelForCausalLM if head == "next_token" else library.AutoModel
