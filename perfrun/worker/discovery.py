@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
 import re
 from typing import Any, Dict, List, Optional
@@ -34,8 +35,8 @@ def class_methods(cls: Any, pattern: Optional[str] = None) -> List[Dict[str, str
 def module_methods(module: Any) -> List[Dict[str, str]]:
     """Return the methods of the benchmark classes that `module` itself defines.
 
-    Left out are classes that are only a base: abstract ones, and those that declare a `ClassVar`
-    and leave its value to others.
+    Left out are classes that are only a base: abstract ones, those derived from `abc.ABC` directly,
+    and those that declare a `ClassVar` and leave its value to others.
     """
     found = []
     for _, cls in inspect.getmembers(module, inspect.isclass):
@@ -52,9 +53,9 @@ def _is_only_a_base(cls: Any) -> bool:
         for base in cls.__mro__
         for name, kind in getattr(base, "__annotations__", {}).items()
     }
-    return inspect.isabstract(cls) or any(
-        "ClassVar" in kind and not hasattr(cls, name) for name, kind in declared.items()
-    )
+    if inspect.isabstract(cls) or abc.ABC in cls.__bases__:
+        return True
+    return any("ClassVar" in kind and not hasattr(cls, name) for name, kind in declared.items())
 
 
 def _owner_is_framework(cls: Any, name: str) -> bool:

@@ -154,11 +154,14 @@ def test_a_class_that_is_only_a_base_is_not_listed() -> None:
 
         def go(self) -> None: ...
 
-    class Finished(Unfinished):
+    class Marked(Unfinished, abc.ABC):
+        size = 2
+
+    class Finished(Marked):
         size = 3
 
     module = types.ModuleType("mine")
-    for cls in (Abstract, Unfinished, Finished):
+    for cls in (Abstract, Unfinished, Marked, Finished):
         cls.__module__ = "mine"
         setattr(module, cls.__name__, cls)
     assert [(item["class"], item["method"]) for item in module_methods(module)] == [
