@@ -13,15 +13,20 @@ import pytest
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Where tests run side by side (`make test`), those of the engines go to one process.
+    """Where tests run side by side (`make test`), this says which of them stay in one process.
 
-    They build each image once a process, and some look at all containers of an engine.
+    Those of the engines: they build each image once a process, and some look at all containers of
+    an engine. A module's tests of whole runs: many of them look at one run, which each process
+    would make for itself. xdist begins with what has the most tests, so the unit tests, each on
+    its own, come last and fill what is left of the time in either process.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "engines" if nodeid.startswith("tests/docker/") else nodeid
+            if nodeid.startswith("tests/docker/"):
+                return "engines"
+            return nodeid if nodeid.startswith("tests/unit/") else nodeid.partition("::")[0]
 
     return Scheduling(config, log)
 
