@@ -14,9 +14,11 @@ FROM ${base_image}
 ENV LANG=C.UTF-8
 # X.Y of the framework's Python; empty: the base image's python3.
 ARG python_version=
+# Debian packages that benchmarks need, separated by spaces; torch.compile on the CPU: g++.
+ARG extra_apt_packages=
 RUN --mount=type=bind,source=scripts/container/prepare_base.sh,target=/run/build/prepare_base.sh \
     --mount=type=bind,source=scripts/site,target=/run/build/site \
-    sh /run/build/prepare_base.sh /run/build/site "$python_version"
+    sh /run/build/prepare_base.sh /run/build/site "$python_version" "$extra_apt_packages"
 
 # Where packages come from, for sites with their own index. To pip empty means not set, and then
 # the base image's own pip settings count.
@@ -77,6 +79,7 @@ RUN --mount=type=bind,target=/run/build/checkout \
         /opt/perfrun/image.json /run/build/checkout/.git \
         "framework=$framework" "framework_version=$framework_version" \
         "framework_pip_spec=$framework_pip_spec" "extra_pip_specs=$extra_pip_specs" \
+        "extra_apt_packages=$extra_apt_packages" \
         "base_image=$base_image" "python_version=$python_version" "device=$device" \
         "harness_url=$harness_url" "harness_branch=$harness_branch" \
         "harness_hash=$harness_hash" "harness_modified=$harness_modified"
@@ -84,6 +87,7 @@ LABEL perfrun.framework="${framework}" \
       perfrun.framework_version="${framework_version}" \
       perfrun.framework_pip_spec="${framework_pip_spec}" \
       perfrun.extra_pip_specs="${extra_pip_specs}" \
+      perfrun.extra_apt_packages="${extra_apt_packages}" \
       perfrun.base_image="${base_image}" \
       perfrun.python_version="${python_version}" \
       perfrun.device="${device}" \

@@ -103,7 +103,8 @@ def _need_a_compiler(device: torch.device) -> None:
     if shutil.which(compiler) is None:
         raise SetupError(
             f"torch.compile needs a C++ compiler for the CPU, and there is no {compiler}; install "
-            "one (Debian: g++), name another in CXX, or run with compile=eager"
+            "one (Debian: g++; in an image: setup.py --extra_apt_packages='g++ python3-dev'), "
+            "name another in CXX, or run with compile=eager"
         )
 
 

@@ -26,6 +26,7 @@ from perfrun.image.spec import (
     DEVICES,
     FRAMEWORKS,
     ImageSpec,
+    parse_apt_packages,
     parse_build_arg,
     parse_choice,
     parse_image_name,
@@ -53,6 +54,7 @@ TEXT_FLAGS = (
         "PerfZero's name for both of --framework=tensorflow and this",
     ),
     ("--extra_pip_specs", "'SPEC;SPEC'", "more packages for the benchmarks; file:// wheels too"),
+    ("--extra_apt_packages", "'NAME NAME'", "Debian packages, e.g. g++ for torch.compile"),
     ("--device", "NAME", "cpu (default), cuda or rocm: which build of the framework"),
     ("--base_image", "IMAGE", "build on this image (default: see Dockerfile)"),
     ("--python_version", "X.Y", "the framework's Python (default: the base image's python3)"),
@@ -181,6 +183,7 @@ def parse_spec(flags: argparse.Namespace, checkout: Path, certificate: Path | No
     if not (pip_spec or version) and name == facts.get("framework"):
         pip_spec = lock.framework_spec(name)
     extra = flags.extra_pip_specs or facts.get("extra_pip_specs", "")
+    apt = flags.extra_apt_packages or facts.get("extra_apt_packages", "")
     device = parse_choice("--device", flags.device or facts.get("device", ""), DEVICES)
     python_version = parse_python_version(flags.python_version or facts.get("python_version", ""))
     site = Site()
@@ -203,6 +206,7 @@ def parse_spec(flags: argparse.Namespace, checkout: Path, certificate: Path | No
             site.place_spec("--extra_pip_specs", each)
             for each in parse_list("--extra_pip_specs", extra)
         ),
+        extra_apt_packages=parse_apt_packages(apt),
         device=device,
         base_image=parse_base_image(flags, facts, python_version),
         python_version=python_version,

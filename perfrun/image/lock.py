@@ -17,7 +17,7 @@ ENVIRONMENTS = ("framework", "perfrun")
 # What a build argument of the same name is taken from, if no flag says otherwise.
 FACTS = (
     *("framework", "framework_version", "framework_pip_spec", "extra_pip_specs", "device"),
-    *("base_image", "python_version"),
+    *("base_image", "python_version", "extra_apt_packages"),
 )
 TENSORFLOW_NAMES = ("tensorflow-cpu", "tensorflow-rocm", "tensorflow", "tf-nightly")
 # Bundled with the base image's Python, or the checkout itself: not pip's to choose.

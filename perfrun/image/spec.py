@@ -24,13 +24,14 @@ IMAGE_NAME = re.compile(
 )
 DIGEST = re.compile(r"(?:@[a-z0-9]+:[0-9a-f]{32,})?")
 VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*(\+[A-Za-z0-9.]+)?")
+APT_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(?:=[A-Za-z0-9.+~:-]+)?")
 PYTHON_VERSION = re.compile(r"3\.(\d+)")
 OLDEST_PYTHON = 8
 
 # Build arguments that have a flag of their own.
 NAMED_BUILD_ARGS = (
     *("framework", "framework_version", "framework_pip_spec", "extra_pip_specs", "device"),
-    *("base_image", "python_version"),
+    *("base_image", "python_version", "extra_apt_packages"),
 )
 # Where the Dockerfile mounts scripts/site while it installs.
 SITE_IN_IMAGE = "/run/build/site"
@@ -57,6 +58,7 @@ class ImageSpec:
     framework_version: str = ""
     framework_pip_spec: str = ""
     extra_pip_specs: tuple[str, ...] = ()
+    extra_apt_packages: tuple[str, ...] = ()
     device: str = "cpu"
     base_image: str = ""
     python_version: str = ""
@@ -87,6 +89,17 @@ def parse_list(flag: str, text: str) -> tuple[str, ...]:
     """A `;`-separated list of pip specs; so `;` cannot begin an environment marker."""
     specs = (spec.strip() for spec in parse_line(flag, text).split(";"))
     return tuple(spec for spec in specs if spec)
+
+
+def parse_apt_packages(text: str) -> tuple[str, ...]:
+    """Names of Debian packages, each alone or as NAME=VERSION, separated by spaces."""
+    names = tuple(parse_line("--extra_apt_packages", text).split())
+    for name in names:
+        if not APT_PACKAGE.fullmatch(name):
+            raise UsageError(
+                f"--extra_apt_packages={text}: {name!r} is no Debian package's name, like g++"
+            )
+    return names
 
 
 def parse_choice(flag: str, value: str, choices: tuple[str, ...]) -> str:
@@ -139,6 +152,7 @@ def build_args(spec: ImageSpec) -> tuple[str, ...]:
         "framework_version": spec.framework_version,
         "framework_pip_spec": spec.framework_pip_spec,
         "extra_pip_specs": ";".join(spec.extra_pip_specs),
+        "extra_apt_packages": " ".join(spec.extra_apt_packages),
         "device": "" if spec.device == "cpu" else spec.device,
         "base_image": spec.base_image,
         "python_version": spec.python_version,

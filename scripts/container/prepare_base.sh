@@ -2,7 +2,9 @@
 # Makes a base image ready: trusts the site's certificates, brings git and a Python for perfrun where
 # they lack, and finds the Python of the framework. Run by the Dockerfile:
 #
-#   prepare_base.sh SITE [X.Y]    SITE: the folder scripts/site; X.Y: the Python of the framework
+#   prepare_base.sh SITE [X.Y [PACKAGES]]
+#
+# SITE: the folder scripts/site; X.Y: the Python of the framework; PACKAGES: more Debian packages.
 #
 # Leaves /opt/python/framework and /opt/python/perfrun, links to the two interpreters.
 # A line that begins with "perfrun: " is what setup.py repeats at its end.
@@ -10,6 +12,7 @@ set -eu
 
 site=$1
 version=${2:-}
+packages=${3:-}
 bundle=/etc/ssl/certs/ca-certificates.crt
 anchors=/usr/local/share/ca-certificates
 
@@ -66,6 +69,7 @@ trust_certificates
 wanted=
 command -v git >/dev/null || wanted="git ca-certificates"
 find_perfrun_python >/dev/null || wanted="$wanted python3 python3-venv"
+wanted=${wanted:+$wanted }$packages
 if [ -n "$wanted" ]; then
     command -v apt-get >/dev/null ||
         fail "the base image lacks $wanted, and has no apt-get to bring it"

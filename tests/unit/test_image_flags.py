@@ -96,6 +96,15 @@ def test_extra_pip_specs_are_separated_by_semicolons(text: str, specs: tuple[str
     assert build_args(spec)[1:] == expected
 
 
+def test_debian_packages_are_separated_by_spaces() -> None:
+    spec = parse("--extra_apt_packages", " g++  libgomp1=12.2.0-14 ")
+
+    assert spec.extra_apt_packages == ("g++", "libgomp1=12.2.0-14")
+    assert "extra_apt_packages=g++ libgomp1=12.2.0-14" in build_args(spec)
+    assert "no Debian package's name" in refusal("--extra_apt_packages=g++; ls")
+    assert "no Debian package's name" in refusal("--extra_apt_packages=--force-yes")
+
+
 def test_build_args_may_be_given_in_several_flags_and_hold_spaces() -> None:
     spec = parse(
         *("--extra_docker_build_args", "a=1", "two=with a space", ""),
@@ -334,6 +343,7 @@ INFO = {
     "framework_version": None,
     "framework_pip_spec": None,
     "extra_pip_specs": "pluggy>=1",
+    "extra_apt_packages": "g++ make",
     "base_image": "mine:1",
     "python_version": None,
     "device": "cpu",
@@ -357,6 +367,7 @@ def test_a_lock_says_all_that_no_flag_says(tmp_path: Path, document: object) -> 
     assert (spec.framework, spec.base_image) == ("tensorflow", "mine:1")
     assert spec.framework_pip_spec == "tensorflow-cpu==2.20.0"
     assert spec.extra_pip_specs == ("pluggy>=1",)
+    assert spec.extra_apt_packages == ("g++", "make")
     assert {file.name: file.text for file in spec.site} == {
         "framework.txt": "tensorflow-cpu==2.20.0\npluggy==1.5.0\n",
         "perfrun.txt": "rich==13.0\n",

@@ -19,6 +19,7 @@ def load(name: str) -> ModuleType:
     if importlib.util.find_spec(name) is None:
         raise SetupError(
             f"these models need the package {name}: pip install {name} "
-            f"(or scripts/install_framework.py --framework torch --extra {name})"
+            f"(or scripts/install_framework.py --framework torch --extra {name}; "
+            f"in an image: setup.py --extra_pip_specs={name})"
         )
     return importlib.import_module(name)
