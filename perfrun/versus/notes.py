@@ -28,7 +28,12 @@ def shared_differences(
 ) -> tuple[Difference, ...]:
     """What differs around two contenders; installed software only where it should be alike."""
     kinds = (*_SHARED, *_INSTALLED) if same_framework else _SHARED
-    return tuple(one for one in differences(base, other) if one.kind in kinds)
+    found = [one for one in differences(base, other) if one.kind in kinds]
+    # Two modes are two methods, each with a source that the other side has not: of one file.
+    one_sided = [one for one in found if one.kind == "source" and None in (one.base, one.new)]
+    if len({one.base or one.new for one in one_sided}) == 1:
+        found = [one for one in found if one not in one_sided]
+    return tuple(found)
 
 
 def difference_texts(differing: Sequence[Difference]) -> list[str]:
@@ -102,7 +107,8 @@ def machine_text(machine: Mapping[str, Any]) -> str:
     """The processor, how many, and accelerators."""
     parts = [str(machine.get("cpu_model") or "processor not known")]
     if machine.get("logical_cpu_count"):
-        parts.append(f"{machine['logical_cpu_count']} CPUs")
+        count, usable = machine["logical_cpu_count"], machine.get("usable_cpu_count")
+        parts.append(f"{count} CPUs" if usable in (None, count) else f"{usable} of {count} CPUs")
     if machine.get("accelerator_model"):
         parts.append(f"{machine.get('accelerator_count', 1)} x {machine['accelerator_model']}")
     return ", ".join(parts)

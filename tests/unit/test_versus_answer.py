@@ -21,7 +21,7 @@ from perfrun.reports.versus import VersusTable, failure_lines, markdown_page, un
 from perfrun.versus.answer import answer_of
 from perfrun.versus.combining import combine, find_saved
 from perfrun.versus.document import document, read_saved
-from perfrun.versus.notes import difference_texts
+from perfrun.versus.notes import difference_texts, machine_text
 from perfrun.versus.parsing import Asked, parse_versus
 from perfrun.versus.prices import parse_prices
 from perfrun.versus.trials import Decision, Trials
@@ -185,6 +185,26 @@ def test_of_one_framework_twice_what_is_installed_is_compared_too(tmp_path: Path
     assert not [n for n in answer_of(asked(tmp_path), trials(blocks)).notes if "2.12" in n]
     many = [Difference(kind="variable", name=f"V{at}", base=None, new="1") for at in range(20)]
     assert difference_texts(many)[-2:] == ["V11 (none) -> 1", "8 more"]
+
+
+def test_two_modes_of_one_file_do_not_differ_in_their_source(tmp_path: Path) -> None:
+    def of(method: str, source: str) -> Reading:
+        made = summary(method=f"pkg.cases.Cases.{method}")
+        made["perfrun"]["module_sha256"] = source * 64
+        return reading_of(Path("x"), made)
+
+    words = "--frameworks=torch,torch:compiled"
+    for source, is_said in (("a", False), ("b", True)):
+        sides = {"torch": of("inference", "a"), "torch:compiled": of("inference_compiled", source)}
+        notes = answer_of(asked(tmp_path, words), trials(blocks_of(sides))).notes
+        assert any("source of" in note for note in notes) == is_said
+
+
+def test_a_process_that_may_not_use_all_processors_is_said() -> None:
+    machine = {"cpu_model": "AMD EPYC", "logical_cpu_count": 2}
+    assert machine_text(machine) == "AMD EPYC, 2 CPUs"
+    assert machine_text({**machine, "usable_cpu_count": 2}) == "AMD EPYC, 2 CPUs"
+    assert machine_text({**machine, "usable_cpu_count": 1}) == "AMD EPYC, 1 of 2 CPUs"
 
 
 def test_a_container_on_one_side_is_one_difference() -> None:
