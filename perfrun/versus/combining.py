@@ -33,7 +33,7 @@ class Combined:
 
 
 def find_saved(sources: Sequence[Path]) -> tuple[Saved, ...]:
-    """Read files, and of folders (a workspace, or where files were copied to) those in it."""
+    """Read files, and of folders (workspaces, or where files were copied to) those in it."""
     found: dict[Path, Saved] = {}
     for source in sources:
         paths = _in_folder(source) if source.is_dir() else [source]
@@ -43,12 +43,10 @@ def find_saved(sources: Sequence[Path]) -> tuple[Saved, ...]:
 
 
 def _in_folder(folder: Path) -> list[Path]:
-    places = (folder / "versus", folder)
+    places = (folder / "versus", folder, *sorted(folder.glob("*/versus/")))
     paths = [path for place in places for path in sorted(place.glob("*.json"))]
     if not paths:
-        raise UsageError(
-            f"--combine: {folder}: has no saved comparison (*.json, or those of a workspace)"
-        )
+        raise UsageError(f"--combine: {folder}: has no saved comparison (*.json, or workspaces)")
     return paths
 
 

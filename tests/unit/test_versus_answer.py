@@ -334,7 +334,8 @@ def test_of_a_platform_the_newest_comparison_counts_and_the_older_are_counted(
     assert combined.cells[0].figures["latency_s"].median > 0.4
     assert all(ratio.ratio == pytest.approx(1.0) for ratio in combined.ratios[:1])
     assert "1 older comparisons of the same platforms are left out." in combined.notes
-    # Given twice, a file is one file.
+    # Given twice, a file is one file; a folder of workspaces is as good as its workspaces.
+    assert len(find_saved([folders[0].parent, *folders])) == len(find_saved(folders))
     assert len(find_saved([folders[0], folders[0] / "versus" / "x.json"])) == 1
 
 
