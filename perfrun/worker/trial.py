@@ -202,7 +202,9 @@ def _outcome_of(trial: Trial) -> int:
         if isinstance(error, (SetupError, UnavailableError)):  # the user's to put right
             logging.getLogger().error("%s", error)
         elif trial.outcome["phase"] == "import" and is_not_installed(error):
-            logging.getLogger().error("%s: install it in the environment under test", error)
+            logging.getLogger().error(
+                "%s: install it in the environment under test, or name another (--python)", error
+            )
         else:
             logging.getLogger().error("the benchmark failed\n%s", text)
         trial.outcome["error"] = {
