@@ -22,6 +22,7 @@ Reads new summaries of the workspace first. Names may be patterns: `*` stands fo
 Exit status: 0, or 1 when there is nothing to show. All of it is in docs/store.md.
 """
 _SHORT_HASH = 10
+MOST_NAMES = 8  # of other figures, where one is not there
 
 
 def history_command(argv: Sequence[str]) -> int:
@@ -41,15 +42,22 @@ def history_command(argv: Sequence[str]) -> int:
     with opened(given) as store:
         bring_up_to_date(store, given)
         found = tuple(store.series(given.method, given.metric or "wall_time", clones=clones))
+        others = [] if found else sorted({one.key.metric for one in store.series(given.method)})
     if given.format == "json":
         sys.stdout.write(json.dumps(document(found)) + "\n")
     else:
         sys.stdout.write("\n".join(text(one) for one in found))
     if not found:
-        sys.stderr.write(
-            f"perfrun: no {given.metric or 'wall_time'} of {given.method} in the index\n"
-        )
+        wanted = f"no {given.metric or 'wall_time'} of {given.method} in the index"
+        sys.stderr.write(f"perfrun: {wanted}{_instead(others)}\n")
     return 0 if found else 1
+
+
+def _instead(others: Sequence[str]) -> str:
+    """Which figures there are, for who has named one that is not."""
+    shown = ", ".join(others[:MOST_NAMES])
+    more = ", ..." if len(others) > MOST_NAMES else ""
+    return f"; it has {shown}{more} (--metric=NAME)" if others else ""
 
 
 def parse_clone(word: str) -> tuple[str, Path]:

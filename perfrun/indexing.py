@@ -129,9 +129,13 @@ def summary(address: Address, refreshed: Refreshed, counts: Counts) -> str:
         parts.append(f"{refreshed.bad} cannot be read")
     return (
         f"found {', '.join(parts)}\n"
-        f"{address.shown}: {counts.trials} trials of {counts.methods} methods\n"
+        f"{address.shown}: {_many(counts.trials, 'trial')} of {_many(counts.methods, 'method')}\n"
     )
 
 
 def _say(text: str) -> None:
     sys.stderr.write(f"perfrun: {text}\n")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

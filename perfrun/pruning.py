@@ -17,13 +17,15 @@ from perfrun.detecting import find_changes, watch_series
 from perfrun.errors import UsageError
 from perfrun.journal import going_on
 from perfrun.nightly.state import Nights
-from perfrun.retention import Kept, Policy, parse_age, to_be_removed
+from perfrun.pairsets import pair_sets
+from perfrun.retention import Kept, Policy, pairs_to_be_removed, parse_age, to_be_removed
 from perfrun.store.address import parse_address
 from perfrun.store.index import Store, open_store
 
 _EPILOG = """\
 A trial is removed when every policy that is given lets it go. Trials next to a change of level, and
-those of a run that can be resumed, always stay. All of it is in docs/nightly.md.
+those of a run that can be resumed, always stay. Pairs of ab, detect --confirm and bisect go as a
+whole. All of it is in docs/nightly.md.
 """
 _ASIDE = ".pruned"
 
@@ -50,9 +52,11 @@ def parser() -> argparse.ArgumentParser:
 class Pruned:
     """What was removed, or would be."""
 
-    removed: tuple[Path, ...]
+    removed: tuple[Path, ...]  # folders
+    trials: int  # of the history, in them
+    pair_trials: int  # of `ab`, `confirm` and `bisect`, in them
     bytes: int
-    kept: int
+    kept: int  # of the history
     neighbours: int  # kept for being next to a change
     failures: tuple[str, ...] = ()
 
@@ -93,15 +97,21 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
             neighbours=neighbours,
             unfinished=going_on(workspace / "runs") - over,
         )
-        size = sum(map(_size, (trial.folder for trial in chosen)))
-        removed, failures = [trial.folder for trial in chosen], list[str]()
+        sets = pair_sets(workspace)
+        pairs = pairs_to_be_removed(sets, trials, policy, now=time.time())
+        removed = [trial.folder for trial in chosen]
+        removed += [folder for one in pairs for folder in one.folders]
+        size, failures = sum(map(_size, removed)), list[str]()
         if not dry_run:
             removed, failures = _remove(workspace, removed)
             store.refresh()
+    gone = set(removed)
     return Pruned(
         removed=tuple(removed),
+        trials=sum(trial.folder in gone for trial in chosen),
+        pair_trials=sum(one.trials for one in pairs if gone.issuperset(one.folders)),
         bytes=size,
-        kept=len(trials) - len(removed),
+        kept=sum(trial.folder not in gone for trial in trials),
         neighbours=sum(trial.execution_id in neighbours for trial in trials),
         failures=tuple(failures),
     )
@@ -180,6 +190,8 @@ def _document(done: Pruned, *, dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": dry_run,
         "removed": [str(folder) for folder in done.removed],
+        "trials": done.trials,
+        "pair_trials": done.pair_trials,
         "bytes": done.bytes,
         "kept": done.kept,
         "neighbours_of_changes": done.neighbours,
@@ -192,11 +204,17 @@ def _show(done: Pruned, *, dry_run: bool) -> None:
         sys.stdout.write(f"{folder}\n")
     what = "would be removed" if dry_run else "removed"
     sys.stdout.write(
-        f"{len(done.removed)} trials {what} ({done.bytes / 2**20:.1f} MiB), {done.kept} kept, "
+        f"{removed_text(done)} {what} ({done.bytes / 2**20:.1f} MiB), {done.kept} kept, "
         f"{done.neighbours} of them next to a change of level\n"
     )
     for text in done.failures:
         sys.stderr.write(f"perfrun: {text}\n")
+
+
+def removed_text(done: Pruned) -> str:
+    """How many, as a person says it."""
+    pairs = f" and {done.pair_trials} of pairs" if done.pair_trials else ""
+    return f"{done.trials} trial{'' if done.trials == 1 else 's'}{pairs}"
 
 
 def _whole(text: str | None, flag: str) -> int | None:

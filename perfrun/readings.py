@@ -75,7 +75,7 @@ def _values(document: Mapping[str, Any]) -> dict[str, float]:
     result = document["benchmark_result"]
     own = document.get("perfrun") or {}
     found: dict[str, Any] = {}
-    if result["wall_time"] != -1:
+    if _is_number(result["wall_time"]) and result["wall_time"] > 0:  # 0: none was reported
         found[WALL_TIME] = result["wall_time"]
     reports = own.get("reports") or ()
     if reports and reports[0].get("throughput"):

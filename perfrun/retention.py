@@ -42,6 +42,17 @@ class Kept:
     run_id: str  # '' where none is known
 
 
+@dataclass(frozen=True, kw_only=True)
+class PairSet:
+    """Trials that were run against each other, and say nothing without the rest of them."""
+
+    kind: str  # by what: the newest of each are counted
+    methods: tuple[str, ...]
+    newest: float  # seconds since the epoch
+    folders: tuple[Path, ...]
+    trials: int
+
+
 def parse_age(text: str, flag: str) -> float:
     """Parse `90d`, `12w` or `48h` into seconds. Raises UsageError."""
     found = _AGE.fullmatch(text.strip())
@@ -75,6 +86,30 @@ def to_be_removed(
         and trial.execution_id not in neighbours
         and not (trial.run_id and (trial.method, trial.run_id) in near)
         and not (trial.run_id and trial.run_id in unfinished)
+    )
+
+
+def pairs_to_be_removed(
+    sets: Sequence[PairSet], trials: Sequence[Kept], policy: Policy, *, now: float
+) -> tuple[PairSet, ...]:
+    """Choose which sets of pairs go, oldest first, by the nights that `trials` were run in.
+
+    Where there are no trials, the nights are those of the sets.
+    """
+    if policy.is_empty:
+        return ()
+    times = [trial.timestamp for trial in trials] or [one.newest for one in sets]
+    nights = sorted({_night(time) for time in times}, reverse=True)[: policy.keep_nights]
+    groups: dict[Hashable, list[PairSet]] = defaultdict(list)
+    for one in sorted(sets, key=lambda one: (one.newest, one.folders), reverse=True):
+        groups[one.kind, one.methods].append(one)
+    newest = {one.folders for own in groups.values() for one in own[: policy.keep_per_series or 0]}
+    return tuple(
+        one
+        for one in sorted(sets, key=lambda one: (one.newest, one.folders))
+        if one.folders not in newest
+        and (policy.older_than_s is None or now - one.newest > policy.older_than_s)
+        and (policy.keep_nights is None or _night(one.newest) < nights[-1])
     )
 
 

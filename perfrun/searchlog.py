@@ -111,10 +111,19 @@ def unfinished(searches: Path, fingerprint: str) -> SearchLog | None:
         events = _events(path)
         if not events or events[0].get("fingerprint") != fingerprint:
             continue
-        if events[-1]["event"] == "end" and events[-1]["status"] != "undecided":
+        if has_ended(path):
             return None
         return _read(path, events)
     return None
+
+
+def has_ended(path: Path) -> bool:
+    """Whether a search has an answer; one that is undecided can go on."""
+    try:
+        events = _events(path)
+    except OSError:
+        return False
+    return bool(events) and events[-1]["event"] == "end" and events[-1]["status"] != "undecided"
 
 
 def held(log: SearchLog) -> FileLock:

@@ -189,7 +189,7 @@ LAYERS = (
     {"versus.document", "reports.versus"},
     {"versus.combining"},
     {"versus.command"},
-    {"nightly.planning", "nightly.gathering", "nightly.delivery"},
+    {"nightly.planning", "nightly.gathering", "nightly.delivery", "pairsets"},
     {"nightly.units", "nightly.changes", "pruning"},
     {"nightly.judging"},
     {"nightly.command"},

@@ -95,14 +95,14 @@ class World:
         """Run to the end."""
         return self.run_words(self.words(*words, methods=methods), **env)
 
-    def run_words(self, words: list[str], **env: str) -> Finished:
+    def run_words(self, words: list[str], patience_s: float = 240.0, **env: str) -> Finished:
         """Run a whole command line to the end."""
         done = subprocess.run(
             words,
             cwd=self.folder,
             env=self.environment(**env),
             capture_output=True,
-            timeout=240,
+            timeout=patience_s,
             check=False,
         )
         return _finished(done.returncode, done.stdout, done.stderr)

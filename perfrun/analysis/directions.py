@@ -11,9 +11,13 @@ Direction = Literal["lower", "higher", "none"]
 # a `cache_miss_rate` is none.
 _RULES: tuple[tuple[str, Direction], ...] = (
     (r"max_batch_size", "higher"),
+    (r"^time_to_|^(epochs|steps|iterations)_to_", "lower"),  # a target, as time_to_accuracy_s
+    # Settings, and amounts of work: flops as a count and as a rate go by the same word.
+    (r"learning_rate|dropout_rate|sampl(e|ing)_rate|loss_scale|time_?steps", "none"),
+    (r"^(total_)?flops$|memory_utili[sz]ation", "none"),
     (r"miss|error|loss|fail|overhead|perplexity|mse|mae|wait", "lower"),
     (r"per_(s|sec|second|minute|hour|joule|watt)\b|per_(sec|second)_|_(fps|qps)\b", "higher"),
-    (r"\b(fps|qps|ips|flops|[gt]flops)\b|_[gt]?flops\b|\bmfu\b|_mfu\b", "higher"),
+    (r"\b(fps|qps|ips|[gt]flops)\b|_[gt]?flops\b|\b[mh]fu\b|_[mh]fu\b", "higher"),
     (r"throughput|bandwidth|exp_per|_rate\b|\brate\b|speed", "higher"),
     (r"accuracy|\bacc\b|top_?[15]\b|precision|recall|\bf1\b|\bauc\b|bleu|\bmap\b", "higher"),
     (r"efficiency|utili[sz]ation|hit_ratio", "higher"),
@@ -24,7 +28,9 @@ _RULES: tuple[tuple[str, Direction], ...] = (
 )
 _COMPILED = tuple((re.compile(pattern), direction) for pattern, direction in _RULES)
 _UNITS = (
-    (r"_per_second|_per_sec\b|throughput|_fps\b|_qps\b", "1/s"),
+    (r"bytes_per_(s|sec|second)\b", "bytes/s"),
+    (r"_per_second|_per_sec\b|_per_s\b|throughput|_fps\b|_qps\b", "1/s"),
+    (r"efficiency", ""),
     (r"_ms\b", "ms"),
     (r"_us\b", "us"),
     (r"_ns\b", "ns"),

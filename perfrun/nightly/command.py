@@ -149,14 +149,15 @@ def _prune(suite: Suite, screen: Terminal) -> None:
     """Remove what the suite lets go. Failing to is no failure of a night that is over."""
     if suite.retention.is_empty:
         return
-    from perfrun.pruning import prune
+    from perfrun.pruning import prune, removed_text
 
     try:
         done = prune(suite.workspace, suite.retention)
     except PerfrunError as error:
         screen.note(f"nothing was pruned: {error}")
         return
-    screen.note(f"{len(done.removed)} old trials removed ({done.bytes / 2**20:.1f} MiB)")
+    if done.removed:
+        screen.note(f"{removed_text(done)} removed as too old ({done.bytes / 2**20:.1f} MiB)")
     for text in done.failures:
         screen.note(f"not removed: {text}")
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
-from perfrun.readings import THROUGHPUT, WALL_TIME
+from perfrun.readings import PEAK_RSS, THROUGHPUT, WALL_TIME
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 MOST_ROWS = 500  # a job summary may have 1 MiB
+MOST_FIGURES = 3  # beside wall time and throughput; all are in the other reports
 
 
 def markdown(report: NightReport) -> str:
@@ -41,9 +42,13 @@ def _verdict(report: NightReport) -> str:
     ):
         number = sum(method.state == state for method in report.methods)
         counts += [f"{number} {text}"] if number else []
-    counts += [f"{len(report.regressions)} regressions"] if report.regressions else []
-    counts += [f"{len(report.errors)} errors"] if report.errors else []
+    counts += [_many(len(report.regressions), "regression")] if report.regressions else []
+    counts += [_many(len(report.errors), "error")] if report.errors else []
     return ", ".join(counts)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _head(report: NightReport) -> str:
@@ -94,17 +99,19 @@ def _standing(change: ChangeReport) -> str:
 
 
 def _table(methods: Sequence[MethodReport]) -> str:
-    rows = ["| environment | method | trials | wall time | throughput | state |"]
-    rows.append("|---|---|---:|---:|---:|---|")
+    rows = ["| environment | method | trials | wall time | throughput | other figures | state |"]
+    rows.append("|---|---|---:|---:|---:|---|---|")
     for method in methods[:MOST_ROWS]:
         of = "" if method.asked is None else f"/{method.asked}"
+        disturbed = f" ({method.disturbed} disturbed)" if method.disturbed else ""
         mark = " (canary)" if method.canary else ""
         cells = (
             _plain(method.environment),
             _plain(method.method) + mark,
-            f"{method.trials}{of}",
+            f"{method.trials}{of}{disturbed}",
             _figure(method, WALL_TIME),
             _figure(method, THROUGHPUT),
+            _others(method),
             method.state.replace("_", " "),
         )
         rows.append(f"| {' | '.join(cells)} |")
@@ -118,6 +125,16 @@ def _figure(method: MethodReport, metric: str) -> str:
         if figure.metric == metric:
             return f"{figure.median:.6g} {figure.unit}".strip()
     return ""
+
+
+def _others(method: MethodReport) -> str:
+    shown = [f for f in method.figures if f.metric not in (WALL_TIME, THROUGHPUT, PEAK_RSS)]
+    texts = [
+        _plain(f"{figure.metric} {figure.median:.6g} {figure.unit}")
+        for figure in shown[:MOST_FIGURES]
+    ]
+    more = [f"{len(shown) - MOST_FIGURES} more"] if len(shown) > MOST_FIGURES else []
+    return ", ".join([*texts, *more])
 
 
 def _plain(text: str) -> str:

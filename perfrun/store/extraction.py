@@ -221,7 +221,8 @@ class _Metrics:
     def _report(
         self, report: Mapping[str, Any], prefix: str, stated: Mapping[str, tuple[str, str]]
     ) -> None:
-        self._add(f"{prefix}wall_time", report.get("wall_time"), "s", "lower", least=0)
+        if report.get("wall_time") != 0:  # which is what a report has that says nothing of it
+            self._add(f"{prefix}wall_time", report.get("wall_time"), "s", "lower", least=0)
         for metric in rows(report.get("metrics")):
             name = text(metric.get("name"))
             self._add(f"{prefix}{name}", metric.get("value"), *stated.get(name, ("", "")))
@@ -229,7 +230,7 @@ class _Metrics:
             self._extra(prefix, text(extra.get("name")), extra.get("value"))
 
     def _throughput(self, prefix: str, report: Mapping[str, Any]) -> None:
-        if report.get("throughput") != 0:  # which is what a report has that says nothing of it
+        if report.get("throughput") != 0:  # likewise
             self._add(f"{prefix}throughput", report.get("throughput"))
 
     def _extra(self, prefix: str, name: str, value: Any) -> None:

@@ -71,12 +71,13 @@ def words(world: World, repo: Path, good: str, bad: str, *more: str) -> list[str
 
 
 def bisect(world: World, repo: Path, good: str, bad: str, *more: str) -> tuple[Finished, Any]:
-    done = world.run_words(words(world, repo, good, bad, *more))
+    done = world.run_words(words(world, repo, good, bad, *more), patience_s=900.0)
     assert done.stdout, done.stderr
     return done, strict(done.stdout)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)  # noise may cost 400 pairs
 def test_the_commit_that_slows_a_method_by_a_tenth_is_named(
     tmp_path: Path, history: tuple[Path, list[str]]
 ) -> None:

@@ -67,7 +67,7 @@ def test_index_reads_the_workspace_and_folders_from_elsewhere(tmp_path: Path) ->
     again = perfrun("index", f"--workspace={workspace}")
     assert again.stdout.splitlines() == [
         "found 3 summaries, 0 new or changed",
-        f"{workspace / 'perfrun.db'}: 4 trials of 1 methods",
+        f"{workspace / 'perfrun.db'}: 4 trials of 1 method",
     ]
 
 
@@ -136,6 +136,10 @@ def test_history_shows_what_a_run_has_just_measured(world: World) -> None:
     assert all(path.parent.name in shown for path in world.summary_files())
     nothing = perfrun("history", "pkg.cases.Cases.other", place)
     assert (nothing.returncode, nothing.stdout) == (1, "")
+    other = perfrun("history", "pkg.cases.Cases.ok", place, "--metric=nope")
+    assert other.returncode == 1
+    assert "; it has " in other.stderr
+    assert "wall_time" in other.stderr
 
 
 def test_a_run_adds_its_results_to_the_index_that_its_workspace_has(world: World) -> None:

@@ -162,7 +162,8 @@ class Loop:
 
     def perfrun(self, *words: str, night: int) -> Finished:
         line = [self.world.python, self.world.entry, *words, "--format=json"]
-        return self.world.run_words(line, PERFRUN_TEST_NIGHT=str(night))
+        # Six hundred pairs take their time.
+        return self.world.run_words(line, patience_s=1200.0, PERFRUN_TEST_NIGHT=str(night))
 
 
 @contextmanager
@@ -189,6 +190,7 @@ def webhook(posted: list[Any]) -> Iterator[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)  # what noise may cost is time: four minutes at a load of 12 on two cores
 def test_a_commit_that_slows_a_method_is_found_confirmed_and_named(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "a b")
     with webhook(loop.posted) as port:
@@ -210,8 +212,9 @@ def test_a_commit_that_slows_a_method_is_found_confirmed_and_named(tmp_path: Pat
     check_reports(loop.world.workspace / "nights" / report["night"], change)
 
     # The history by itself, in the order of the commits.
-    (found,) = (c for c in loop.detect(night=night) if c["direction"] == "worse")
-    assert found["after_execution_id"] == change["after_execution_id"]
+    ours = change["after_execution_id"]
+    same = [c for c in loop.detect(night=night) if c["after_execution_id"] == ours]
+    assert [c["direction"] for c in same] == ["worse"]
 
     # Which of the eight commits between the two nights it was.
     ends = (change["commits_before"]["repo"], change["commits_after"]["repo"])
@@ -233,11 +236,13 @@ def nights_until_confirmed(loop: Loop) -> tuple[int, Finished, Any, Any]:
         assert not report["errors"], report
         assert [m["state"] for m in report["methods"]] == ["ok"], report
         for change in report["changes"]:
-            if change["metric"] != METRIC or not change["is_new"]:
+            if (change["metric"], change["direction"], change["is_new"]) != (METRIC, "worse", True):
                 continue
             if change["status"] == "candidate":  # noise left it open: more pairs
                 wanted = loop.detect("--confirm", "--max_pairs=100", night=night)
-                change["status"] = wanted[-1]["status"]
+                ours = change["after_execution_id"]
+                same = [c["status"] for c in wanted if c["after_execution_id"] == ours]
+                change["status"] = same[0] if same else "candidate"
             if change["status"] == "confirmed":
                 return night, done, report, change
     raise AssertionError(f"{MOST_NIGHTS} nights show no change that is confirmed")
@@ -247,7 +252,7 @@ def check_reports(folder: Path, change: Any) -> None:
     """All reports of the night tell of the regression."""
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert text.startswith("# models: ")
-    assert "1 regressions" in text
+    assert "1 regression" in text
     if change["confirmation"]["reason"] is None:
         assert f"confirmed by {change['confirmation']['pairs']} pairs" in text
         assert change["confirmation"]["low"] > 1.0

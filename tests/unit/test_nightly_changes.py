@@ -109,7 +109,7 @@ def test_reports_name_the_regression_and_its_commits(tmp_path: Path) -> None:
     history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
     whole = report(found(tmp_path, 31, method(METHOD)))
     text = markdown(whole)
-    assert text.startswith("# n: 1 regressions")
+    assert text.startswith("# n: 1 regression")
     assert f"bench `{'a' * 12}..{'b' * 12}`" in text
     assert "worse, +2" in text or "worse, +19" in text
     root = ElementTree.fromstring(junit(whole).encode())

@@ -162,12 +162,12 @@ def test_junit_is_xml_that_counts_right(all_kinds: NightReport) -> None:
 
 def test_markdown_holds_hostile_text_in_its_place(all_kinds: NightReport) -> None:
     text = markdown(all_kinds)
-    assert text.startswith("# models: 1 out of bounds, 1 not run, 1 errors\n")
+    assert text.startswith("# models: 1 out of bounds, 1 not run, 1 error\n")
     assert "\n# f" not in text
     assert "<c>" not in text.replace("\\<c\\>", "")
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 2 + 4
-    assert {len(row.replace("\\|", "").split("|")) for row in rows} == {8}
+    assert {len(row.replace("\\|", "").split("|")) for row in rows} == {9}
     assert "`abababababab`" in text
     assert "- a note" in text
 

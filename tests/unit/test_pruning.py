@@ -13,6 +13,7 @@ import pytest
 from perfrun.benchmark import main
 from perfrun.journal import Journal
 from perfrun.plan import RunPlan
+from perfrun.searchlog import begin
 from perfrun.store.address import parse_address
 from perfrun.store.index import open_store
 from tests.summaries import summary, write
@@ -144,3 +145,62 @@ def test_what_cannot_be_meant_is_refused_in_one_line(
     assert says in err
     assert err.count("\n") == 1
     assert left(workspace) == [0]
+
+
+def put_pairs(workspace: Path, run_id: str, timestamp: float, *, ended: bool = True) -> None:
+    """Both sides of pairs, as `perfrun ab` leaves them."""
+    for side in ("a", "b"):
+        made = [
+            summary(name=f"{run_id}-{n}", run_id=f"{run_id}-{side}", timestamp=timestamp + n)
+            for n in range(3)
+        ]
+        write(workspace / "ab" / side / "output", *made)
+        journal = Journal(workspace / "ab" / side / "runs" / f"{run_id}-{side}.jsonl")
+        journal.begin(RunPlan(selectors=()), {}, 1)
+        if ended:
+            journal.end()
+
+
+def pairs_left(workspace: Path) -> set[str]:
+    return {path.name.split("-")[0] for path in (workspace / "ab").glob("*/output/*")}
+
+
+def test_pairs_go_as_a_whole_unless_they_can_go_on(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights(5))
+    put_pairs(workspace, "old", BEGIN)
+    put_pairs(workspace, "cut", BEGIN, ended=False)
+    put_pairs(workspace, "new", BEGIN + 4 * 86400)
+    _, found = prune(workspace, capsys, "--keep_nights=2", "--dry_run")
+    assert (found["trials"], found["pair_trials"], len(found["removed"])) == (3, 6, 9)
+    assert pairs_left(workspace) == {"old", "cut", "new"}
+    status, found = prune(workspace, capsys, "--keep_nights=2")
+    assert (status, found["trials"], found["pair_trials"], found["kept"]) == (0, 3, 6, 2)
+    assert pairs_left(workspace) == {"cut", "new"}
+    assert prune(workspace, capsys, "--keep_nights=2")[1]["pair_trials"] == 0
+
+
+def test_the_newest_pairs_of_a_method_stay(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace.mkdir()
+    for number, run_id in enumerate(("one", "two", "three")):
+        put_pairs(workspace, run_id, BEGIN + number * 86400)
+    prune(workspace, capsys, "--keep_per_series=2")
+    assert pairs_left(workspace) == {"two", "three"}
+
+
+@pytest.mark.parametrize(("status", "stays"), [("found", False), ("undecided", True)])
+def test_searches_go_with_their_checkouts_when_they_have_an_answer(
+    workspace: Path, capsys: pytest.CaptureFixture[str], status: str, stays: bool
+) -> None:
+    log = begin(workspace / "bisect", "0", ["a", "b"], seed=1)
+    write(log.folder / "a" / "output", summary(timestamp=BEGIN))
+    (log.folder / "a" / "site-packages" / "repo").mkdir(parents=True)
+    prune(workspace, capsys, "--older_than=1d")
+    assert log.folder.exists()  # it has not come to its end
+    log.end(status)
+    _, found = prune(workspace, capsys, "--older_than=1d")
+    assert log.folder.exists() is stays
+    assert found["pair_trials"] == (0 if stays else 1)
