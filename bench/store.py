@@ -37,6 +37,8 @@ def store_rows(settings: Settings) -> list[Row]:
         "query: history of one method": (3.0, _asked(workspace, _one_series)),
         "query: one metric of all methods": (3.0, _asked(workspace, _one_metric)),
         "query: all metrics of all methods": (3.0, _asked(workspace, _everything)),
+        "detect, all": (3.0, _detected(workspace)),
+        "detect, --since=2d": (3.0, _detected(workspace, "--since=2d")),
     }
     return [
         row
@@ -88,6 +90,18 @@ def _index(workspace: Path, expected: int) -> Times:
     done = finish(argv)
     if json.loads(done.stdout)["read"] != expected:
         raise BenchError(f"the index did not read what it should: {done.stdout}")
+    return done.wall_s, _cpu_s(resource.RUSAGE_CHILDREN) - before_s
+
+
+def _detected(workspace: Path, *flags: str) -> Times:
+    """The whole process, as a user or a night's report asks for the changes of all series."""
+    entry = str(ROOT / "perfrun" / "benchmark.py")
+    argv = [sys.executable, entry, "detect", f"--workspace={workspace}", "--format=json", *flags]
+    before_s = _cpu_s(resource.RUSAGE_CHILDREN)
+    done = finish(argv, allowed=(0, 1))  # 1: it found something
+    found = json.loads(done.stdout)
+    if not found["series"] + sum(found["left_out"].values()):
+        raise BenchError("detect found no series")
     return done.wall_s, _cpu_s(resource.RUSAGE_CHILDREN) - before_s
 
 

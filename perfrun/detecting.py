@@ -20,6 +20,7 @@ from perfrun.confirmations import LEFT_OUT, confirm_rows
 from perfrun.confirming import INTERRUPTED
 from perfrun.differences import differences
 from perfrun.errors import Interrupted, UsageError
+from perfrun.garbage import no_collection
 from perfrun.history import parse_clone
 from perfrun.indexing import Parser, bring_up_to_date, opened
 from perfrun.nights import Night, nights_of
@@ -156,6 +157,7 @@ def parse_since(text: str | None, today: date) -> date | None:
         raise UsageError(f"--since={text}: write a date as 2026-11-01, or 14d") from None
 
 
+@no_collection()
 def watch_series(
     found: Iterable[Series],
     method: str | None = None,
@@ -191,7 +193,7 @@ def _watched(series: Series, is_canary: bool) -> Watched | str:
     if direction == "none":
         return "no_direction"
     nights = nights_of(series.points)
-    if any(night.value <= 0 for night in nights):
+    if nights and min([night.value for night in nights]) <= 0:
         return "not_positive"
     if len(nights) < FEWEST_BEFORE + FEWEST_AFTER:
         return "short"
@@ -206,6 +208,7 @@ def _watched(series: Series, is_canary: bool) -> Watched | str:
     )
 
 
+@no_collection()
 def find_changes(
     watched: Sequence[Watched], left_out: Mapping[str, int], *, since: date | None = None
 ) -> Found:

@@ -36,6 +36,7 @@ LAYERS = (
         "interruption",
         "containment",
         "redaction",
+        "garbage",
         "worker.test_log",
         "worker.procfs",
         "worker.cgroups",

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from perfrun.analysis.changepoint import ALARM, Change, Watch
 from perfrun.analysis.stats import benjamini_hochberg
@@ -21,6 +24,7 @@ MIN_EFFECT = 0.01  # a difference below this is none, however sure it is
 _SAME_TIME = 2  # nights between changes that are called simultaneous
 _CANARY = 0.05  # p-value from which a canary has moved too
 
+Integers = NDArray[np.int64]
 Verdict = Literal["worse", "better"]
 
 
@@ -62,8 +66,13 @@ def detect(
     Raises ValueError for values that are not positive and finite.
     """
     watches = [Watch(history.values) for history in histories]
-    for when in _nights(histories).values():
-        _take_up(watches, when, alarm, false_discoveries, math.log1p(min_effect))
+    days = [np.asarray(history.nights, dtype=np.int64) for history in histories]
+    loud = _Loud(watches, days, alarm)
+    for night in np.unique(np.concatenate(days)).tolist() if days else ():
+        if night in loud.nights:
+            when = _observations(days, night)
+            for number in _take_up(watches, when, alarm, false_discoveries, math.log1p(min_effect)):
+                loud.look(number)
     found = [
         _detected(number, change, histories, watches)
         for number, watch in enumerate(watches)
@@ -72,13 +81,28 @@ def detect(
     return tuple(sorted(found, key=lambda one: (_begin(one, histories), one.series)))
 
 
-def _nights(histories: Sequence[History]) -> Mapping[int, list[tuple[int, int]]]:
-    """Which observations each night has, as numbers of series and observation."""
-    nights: dict[int, list[tuple[int, int]]] = {}
-    for number, history in enumerate(histories):
-        for place, night in enumerate(history.nights):
-            nights.setdefault(night, []).append((number, place))
-    return dict(sorted(nights.items()))
+class _Loud:
+    """The nights in which some series may raise an alarm: most have none, and need no more."""
+
+    def __init__(self, watches: Sequence[Watch], days: Sequence[Integers], alarm: float) -> None:
+        self._watches, self._days, self._alarm = watches, days, alarm
+        self.nights: set[int] = set()
+        for number in range(len(watches)):
+            self.look(number)
+
+    def look(self, number: int) -> None:
+        """Add the nights of a series, whose p-values are new."""
+        is_loud = self._watches[number].p_values <= self._alarm
+        self.nights.update(self._days[number][is_loud].tolist())
+
+
+def _observations(days: Sequence[Integers], night: int) -> list[tuple[int, int]]:
+    """What a night has, as numbers of series and observation."""
+    found = []
+    for number, own in enumerate(days):
+        first, end = np.searchsorted(own, (night, night + 1))
+        found += [(number, place) for place in range(int(first), int(end))]
+    return found
 
 
 def _take_up(
@@ -87,7 +111,8 @@ def _take_up(
     alarm: float,
     false_discoveries: float,
     least: float,
-) -> None:
+) -> list[int]:
+    """Cut the series whose change is taken up in this night; return their numbers."""
     best: dict[int, int] = {}  # the observation that says most, where a night has several
     for number, place in when:
         p_values = watches[number].p_values
@@ -96,12 +121,15 @@ def _take_up(
     numbers = list(best)
     suite = [float(watches[number].p_values[best[number]]) for number in numbers]
     if not suite or min(suite) > alarm:
-        return
+        return []
+    taken = []
     adjusted = benjamini_hochberg(suite)
     for number, p_value, share in zip(numbers, suite, adjusted, strict=True):
         watch, place = watches[number], best[number]
         if p_value <= alarm and share <= false_discoveries and abs(watch.shift(place)) >= least:
             watch.cut(place)
+            taken.append(number)
+    return taken
 
 
 def _detected(

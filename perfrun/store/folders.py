@@ -7,6 +7,7 @@ import stat
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from perfrun.errors import UsageError
 
@@ -14,8 +15,7 @@ SUMMARY = "perfzero_summary.json"
 LARGEST_BYTES = 64 * 2**20  # no summary is near it; a file above it is something else
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
+class Found(NamedTuple):
     """One summary as the file system shows it. `stamp` changes when the file does."""
 
     path: str
@@ -90,4 +90,6 @@ def would_be_found(path: str, folders: Collection[str]) -> bool:
 
 def storable(path: str) -> str:
     """A path as text: bytes that are no UTF-8 are written out, as every database takes text."""
+    if path.isascii():
+        return path
     return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -8,7 +8,6 @@ with open_store(parse_address(None, workspace)) as store:
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from sqlalchemy import select
 
 from perfrun.ancestry import Ancestry
+from perfrun.garbage import no_collection
 from perfrun.store import reading
 from perfrun.store.address import Address
 from perfrun.store.connection import Database
@@ -58,6 +58,7 @@ class Store:
         self.address = database.address
         workspace = self.address.workspace
         self._root = None if workspace is None else Path(os.path.realpath(workspace))
+        self._start = f"{self._root}/"
 
     def refresh(self, folders: Sequence[Path] = ()) -> Refreshed:
         """Read what is new or changed in the index's workspace and in the folders.
@@ -87,7 +88,7 @@ class Store:
         hand: in `clones` (by the checkout's folder) or where `Ancestry` looks; else by time.
         `since` (inclusive) and `until` (exclusive) are seconds since the epoch.
         """
-        with _no_collection(), self._database.reading() as connection:
+        with no_collection(), self._database.reading() as connection:
             found = list(
                 reading.read_series(
                     connection, self._root, method=method, metric=metric, since=since, until=until
@@ -99,7 +100,7 @@ class Store:
 
     def trials(self, selector: Selector | None = None) -> Iterator[Trial]:
         """The chosen trials by time, those that failed too."""
-        with _no_collection(), self._database.reading() as connection:
+        with no_collection(), self._database.reading() as connection:
             return iter(list(reading.read_trials(connection, self._root, selector or Selector())))
 
     def bad_files(self) -> tuple[BadFile, ...]:
@@ -133,10 +134,9 @@ class Store:
 
     def _key(self, path: str) -> FileKey:
         """Files of the workspace are named relative to it: it may be mounted elsewhere tomorrow."""
-        start = f"{self._root}/"
-        if self._root is not None and path.startswith(start):
-            return FileKey(host="", path=storable(path[len(start) :]))
-        return FileKey(host=socket.gethostname(), path=storable(path))
+        if self._root is not None and path.startswith(self._start):
+            return FileKey("", storable(path[len(self._start) :]))
+        return FileKey(socket.gethostname(), storable(path))
 
     def _known(self) -> dict[FileKey, str]:
         """The stamps of this host's files as they were when they were read."""
@@ -145,7 +145,7 @@ class Store:
             rows = connection.execute(
                 select(files.c.host, files.c.path, files.c.stamp).where(where)
             )
-            known = {FileKey(host=row.host, path=row.path): row.stamp for row in rows}
+            known = {FileKey(host, path): stamp for host, path, stamp in rows}
         return {**known, **self._bad_keys()}
 
     def _bad_keys(self) -> dict[FileKey, str]:
@@ -158,25 +158,12 @@ class Store:
         self, scans: Sequence[Scan], known: Iterable[FileKey], there: set[FileKey]
     ) -> list[FileKey]:
         folders = {storable(folder) for part in scans for folder in part.folders}
-        start = f"{self._root}/"
         return [
             key
             for key in known
             if key not in there
-            and would_be_found(key.path if key.host else f"{start}{key.path}", folders)
+            and would_be_found(key.path if key.host else f"{self._start}{key.path}", folders)
         ]
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Do not look for garbage: a million points are none, and looking takes a third of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _hosts() -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -73,7 +73,8 @@ def read_series(
         )
         for row in loaded.rows.values()
     }
-    for trial_id, metric_id, value in _figures(connection, loaded, selector, list(stated)):
+    rows = _figures(connection, loaded, selector, list(stated))
+    for trial_id, metric_id, value in _by_time(rows, loaded):
         of_trial = shared.get(trial_id)
         if of_trial is not None:
             about, head, tail = of_trial
@@ -81,16 +82,24 @@ def read_series(
     yield from _made(figures, loaded, stated)
 
 
+def _by_time(figures: Sequence[Any], loaded: Loaded) -> Sequence[Any]:
+    """The figures in the order of their trials, which mostly is that in which they are read."""
+    ordered = [row.id for row in sorted(loaded.rows.values(), key=_BY_TIME)]
+    if ordered == sorted(ordered):
+        return figures
+    places = {trial_id: place for place, trial_id in enumerate(ordered)}
+    return sorted(figures, key=lambda figure: places.get(figure[0], -1))
+
+
 def _made(
     figures: Mapping[tuple[int, int], list[Point]], loaded: Loaded, stated: Mapping[int, Any]
 ) -> Iterator[Series]:
     """Bring together what is one series: a metric is stored once for each unit that was stated.
 
-    What the latest trial states counts.
+    The points are by time. What the latest trial states counts.
     """
     together: dict[tuple[int, str], list[tuple[Point, Any, list[Point]]]] = {}
     for (about, metric_id), points in figures.items():
-        points.sort(key=_BY_TIME)
         named = stated[metric_id]
         together.setdefault((about, named.name), []).append((points[-1], named, points))
     for key in sorted(together, key=lambda key: (loaded.subjects[key[0]].method, key[1], key[0])):
@@ -221,8 +230,10 @@ def _where(query: Select[Any], selector: Selector, about: Mapping[int, Any]) -> 
 
 def _figures(
     connection: Connection, loaded: Loaded, selector: Selector, metric_ids: Sequence[int]
-) -> Iterable[Any]:
-    query = select(measurements.c.trial_id, measurements.c.metric_id, measurements.c.value)
+) -> Sequence[Any]:
+    """Trial, metric and value, by the number of the trial."""
+    columns = (measurements.c.trial_id, measurements.c.metric_id, measurements.c.value)
+    query = select(*columns).order_by(measurements.c.trial_id)  # the order of the table's key
     if selector != Selector():
         query = _where(query.join(trials), selector, loaded.subjects)
     if len(metric_ids) <= _MOST_IDS:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
@@ -17,9 +17,8 @@ Row = tuple[str, ...]  # the columns of a table after its id and digest
 _MOST_VALUES = 500  # in an IN list; SQLite takes 32766 parameters
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileKey:
-    """A file as the index names it."""
+class FileKey(NamedTuple):
+    """A file as the index names it. A tuple: an index has as many as there are summaries."""
 
     host: str  # '' for a path that is relative to the workspace of the index
     path: str
