@@ -206,8 +206,9 @@ def _refusal(owner: str, name: str, taken: Mapping[str, Knob]) -> str:
     near = difflib.get_close_matches(name, spellings, n=1)
     known = any(name in knob.names for knob in KNOBS.values())
     said = f"{owner} does not take {name}" if known else f"there is no knob {name}"
-    hint = f"did you mean {near[0]}? " if near and not known else ""
-    return f"{said}; {hint}{owner} takes {', '.join(taken) or 'no knobs'}"
+    if near and not known:
+        return f"{said}; did you mean {near[0]}?"
+    return f"{said}; {owner} takes {', '.join(taken) or 'no knobs'}"
 
 
 # The flags that are ours: another module of the process may own one of the same name.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from benchmarks.configured import Configured
+from perfrun import SetupError
 
 STATEMENTS = 10_000  # evaluations of one expression in a step: some hundred microseconds
 OBJECTS = 100_000
@@ -118,4 +119,4 @@ def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise RuntimeError(f"this benchmark needs {name}: pip install {name} ({error})") from error
+        raise SetupError(f"this benchmark needs {name}: pip install {name} ({error})") from error

@@ -14,7 +14,7 @@ import math
 import time
 from typing import Any
 
-from benchmarks.figures import Peak, Work
+from benchmarks.models.figures import Peak, Work
 from benchmarks.tensorflow.framework import tf
 
 _BY_PROFILER = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul")

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.known import known_value
-from benchmarks.model_spec import ModelSpec
+from benchmarks.models.known import known_value
+from benchmarks.models.spec import ModelSpec
 from benchmarks.tensorflow import catalogue
 from benchmarks.tensorflow.framework import tf
 from benchmarks.tensorflow.placement import Placement

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.model_spec import ModelSpec, Shape, unknown_model
+from benchmarks.models.spec import ModelSpec, Shape, unknown_model
 from benchmarks.tensorflow.framework import tf
 from benchmarks.tensorflow.nets import dlbs, llama, residual, transformer
 

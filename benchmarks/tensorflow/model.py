@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchmarks import batch_search, figures, process_start
-from benchmarks.batch_search import BatchSearch
 from benchmarks.datasets import feeding
 from benchmarks.knobs import TENSORFLOW_COMPILE
+from benchmarks.largest_batch import searchable
+from benchmarks.largest_batch.searchable import BatchSearch
+from benchmarks.models import figures, process_start
 from benchmarks.tensorflow import arithmetic, placement, steps
 from benchmarks.tensorflow.building import Built, build
 from benchmarks.tensorflow.framework import IMPORT_S, KERAS_VERSION, tf
@@ -22,7 +23,7 @@ GRAPH, EAGER, XLA = "graph", "eager", "xla"
 KNOBS: tuple[str, ...] = (
     *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
     *("data", "compile", "channels_last", "intra_threads", "inter_threads", "seed"),
-    *("input_shape", *batch_search.KNOBS, *feeding.KNOBS),
+    *("input_shape", *searchable.KNOBS, *feeding.KNOBS),
 )
 
 

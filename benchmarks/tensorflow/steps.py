@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.model_spec import ModelSpec
+from benchmarks.models.spec import ModelSpec
 from benchmarks.tensorflow.framework import tf
 
 LEARNING_RATE, MOMENTUM = 0.01, 0.9

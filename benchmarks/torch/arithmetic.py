@@ -13,7 +13,7 @@ import math
 import time
 from typing import Any
 
-from benchmarks.figures import Peak, Work
+from benchmarks.models.figures import Peak, Work
 from benchmarks.torch import device as devices
 from benchmarks.torch.framework import torch
 from benchmarks.torch.workload import Network, example_inputs, example_labels, loss_of

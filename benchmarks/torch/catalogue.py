@@ -12,7 +12,7 @@ import importlib.util
 from dataclasses import replace
 from importlib import metadata
 
-from benchmarks.model_spec import ModelSpec, unknown_model
+from benchmarks.models.spec import ModelSpec, unknown_model
 from benchmarks.torch import vision
 from benchmarks.torch.libraries import dlbs, timm, torchvision, transformers
 from perfrun import SetupError

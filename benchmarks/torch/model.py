@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchmarks import batch_search, figures, process_start
-from benchmarks.batch_search import BatchSearch
 from benchmarks.datasets import feeding
+from benchmarks.largest_batch import searchable
+from benchmarks.largest_batch.searchable import BatchSearch
+from benchmarks.models import figures, process_start
 from benchmarks.torch import arithmetic, catalogue, execution
 from benchmarks.torch.execution import COMPILED, EAGER, Execution
 from benchmarks.torch.framework import IMPORT_S
@@ -30,7 +31,7 @@ KNOBS: tuple[str, ...] = (
     *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
     *("data", "cudnn_benchmark", "cudnn_fastest", "compile", "channels_last"),
     *("intra_threads", "inter_threads", "seed", "input_shape"),
-    *(*batch_search.KNOBS, *feeding.KNOBS),
+    *(*searchable.KNOBS, *feeding.KNOBS),
 )
 
 

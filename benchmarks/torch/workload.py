@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.known import known_value
-from benchmarks.model_spec import ModelSpec, Shape
+from benchmarks.models.known import known_value
+from benchmarks.models.spec import ModelSpec, Shape
 from benchmarks.torch.execution import Execution
 from benchmarks.torch.framework import torch
 from perfrun import SetupError

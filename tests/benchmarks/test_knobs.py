@@ -106,8 +106,8 @@ class Narrow(Configured):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("batchsize", "there is no knob batchsize; did you mean batch_size? Narrow takes iter"),
-        ("num_batch", "there is no knob num_batch; did you mean num_batches? Narrow takes iter"),
+        ("batchsize", "there is no knob batchsize; did you mean batch_size?"),
+        ("num_batch", "there is no knob num_batch; did you mean num_batches?"),
         ("xyz", "there is no knob xyz; Narrow takes iterations, batch_size"),
         ("warmup", "Narrow does not take warmup; Narrow takes iterations, batch_size"),
         ("num_workers", "Narrow does not take num_workers; Narrow takes iterations"),

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from shipped_run import DRIVER, ROOT
 
-from benchmarks import batch_probe
-from benchmarks.batch_probe import Prober, Target
-from benchmarks.free_memory import available_bytes
-from benchmarks.max_batch import Found, Probe, SearchError, search
+from benchmarks.largest_batch import probe as batch_probe
+from benchmarks.largest_batch.bisecting import Found, Probe, SearchError, search
+from benchmarks.largest_batch.free_memory import available_bytes
+from benchmarks.largest_batch.probe import Prober, Target
 from perfrun.worker.test_log import decode_entries
 
 MEGABYTE = 1_000_000

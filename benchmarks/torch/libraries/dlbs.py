@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.model_spec import ModelSpec, Shape
+from benchmarks.models.spec import ModelSpec, Shape
 from benchmarks.torch import vision
 from benchmarks.torch.nets import convolutional, dense
 from perfrun import SetupError

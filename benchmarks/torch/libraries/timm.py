@@ -6,7 +6,7 @@ import functools
 import importlib
 from typing import Any
 
-from benchmarks.model_spec import ModelSpec, Shape
+from benchmarks.models.spec import ModelSpec, Shape
 from benchmarks.torch import vision
 from benchmarks.torch.libraries.package import load as load_package
 

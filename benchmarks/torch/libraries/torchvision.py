@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from benchmarks.model_spec import ModelSpec, Shape
+from benchmarks.models.spec import ModelSpec, Shape
 from benchmarks.torch import vision
 
 PREFIX = "torchvision"

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from benchmarks.model_spec import ModelSpec, Shape
+from benchmarks.models.spec import ModelSpec, Shape
 from benchmarks.torch import vision
 from benchmarks.torch.libraries.package import load
 from perfrun import SetupError

@@ -1,4 +1,4 @@
-"""The largest batch that fits: by doubling, then bisecting. Pure; `batch_probe` runs the probes.
+"""The largest batch that fits: by doubling, then bisecting. Pure; `probe` runs the probes.
 
 What fits at one size is taken to fit at every smaller one.
 """

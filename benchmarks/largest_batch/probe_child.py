@@ -1,4 +1,4 @@
-"""A probe's own process: what `benchmarks.batch_probe` starts."""
+"""A probe's own process: what `benchmarks.largest_batch.probe` starts."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import child
-from benchmarks.max_batch import Probe, Status
+from benchmarks.largest_batch.bisecting import Probe, Status
 
 _INTERVAL_S = 0.01  # memory is filled at some GB/s: 10 ms are some tens of MB
 _MARK = re.compile(rb"^(VmHWM|VmRSS|VmSwap):\s+(\d+) kB", re.MULTILINE)
@@ -101,7 +101,7 @@ class Prober:
         )
         target = self.target
         task = {
-            "module": "benchmarks.batch_probe_child",
+            "module": "benchmarks.largest_batch.probe_child",
             "function": "answer",
             "target": [target.module, target.function],
             "arguments": dict(target.arguments),
