@@ -36,7 +36,9 @@ def test_an_expression_comes_with_its_bytecode(run_method: RunMethod) -> None:
 def test_numba_is_named_where_it_is_missing(run_method: RunMethod) -> None:
     pytest.importorskip("numpy")
     run = run_method(f"{PYTHON}.sum2d_numba", fails=True)
-    assert run.stderr.splitlines()[-1].startswith("RuntimeError: this benchmark needs numba: pip")
+    assert run.stderr.splitlines()[-1].startswith(
+        "perfrun.SetupError: this benchmark needs numba: pip"
+    )
 
 
 @pytest.mark.parametrize("collector", ["on", "off"])

@@ -105,6 +105,10 @@ for name in names:
             spec=spec, module=module.eval(), called=module, shape=spec.input_shape, build_s=0.0
         )
         found["flops"][name] = arithmetic.count(network, training=False).flops_per_example
+spec = catalogue.find("llama_small")
+module = spec.build((16,)).eval()
+network = Network(spec=spec, module=module, called=module, shape=(16,), build_s=0.0)
+found["tokens"] = arithmetic.count(network, training=False).flops_per_example
 for name in wrong:
     try:
         catalogue.find(name)
@@ -142,6 +146,13 @@ def test_flops_are_those_of_the_published_multiply_adds(found: Any) -> None:
     assert counted == {name: pytest.approx(adds, rel=0.02) for name, adds in MULTIPLY_ADDS.items()}
 
 
+def test_attention_is_counted_although_the_cpu_has_a_fused_kernel_for_it(found: Any) -> None:
+    tokens, layers, width, vocabulary = 16, 8, 512, 32_000
+    weights = 58_073_600 - vocabulary * width - (2 * layers + 1) * width  # no embedding, no norms
+    attention = layers * 2 * tokens**2 * width  # multiply-adds: scores, and the values they weigh
+    assert found["tokens"] == 2 * (tokens * weights + attention)
+
+
 def test_an_unknown_name_is_one_line_with_the_nearest_ones(found: Any) -> None:
     assert set(found["said"]) == set(WRONG)
     for name, line in WRONG.items():
@@ -164,4 +175,4 @@ def test_a_missing_library_is_named_with_the_way_to_install_it(torch_python: str
         env={"PYTHONPATH": str(ROOT)},
     )
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("RuntimeError: these models need the package timm; install it beside")
+    assert last.startswith("perfrun.SetupError: these models need the package timm: pip install")
