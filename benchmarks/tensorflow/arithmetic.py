@@ -22,7 +22,7 @@ _BY_PROFILER_BACKWARD = ("Conv2DBackpropInput", "Conv2DBackpropFilter")
 _BATCHES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 _DEPTHWISE = ("DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter")
 # What has multiply-adds and is in neither list: a graph with one of these has no known FLOPs.
-_UNCOUNTED = ("Einsum", "XlaEinsum", "Conv", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2")
+_UNCOUNTED = ("XlaEinsum", "Conv", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2")
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile")
 # Sides of square matrices. The larger ones leave the start of an operator behind; the smaller ones
 # are over before a busy machine takes the processor away.
@@ -74,12 +74,28 @@ def _own(op: Any) -> float:
         first, output = op.inputs[0].shape.as_list(), op.outputs[0].shape.as_list()
         inner = first[-2] if op.get_attr("adj_x") else first[-1]
         return float(2 * inner * math.prod(output))
+    if op.type == "Einsum":
+        return _einsum(op)
     if op.type in _DEPTHWISE:
         # Filter height and width; all of the gradient that comes in is used that often.
         is_filter = op.type.endswith("Filter")
         kernel = (op.outputs[0] if is_filter else op.inputs[1]).shape.as_list()
         return float(2 * math.prod(op.inputs[2].shape.as_list()) * kernel[0] * kernel[1])
     return 0.0
+
+
+def _einsum(op: Any) -> float:
+    """A multiply-add for each combination of the indices, where two tensors are multiplied."""
+    equation = op.get_attr("equation").decode()
+    terms = equation.partition("->")[0].split(",")
+    if len(terms) == 1:
+        return 0.0
+    if len(terms) > 2 or "." in equation:
+        raise ValueError(f"the einsum {equation} is not counted")
+    sizes: dict[str, int] = {}
+    for term, tensor in zip(terms, op.inputs, strict=True):
+        sizes.update(zip(term.strip(), tensor.shape.as_list(), strict=True))
+    return float(2 * math.prod(sizes.values()))
 
 
 def measured_peak(kind: str, dtype: str) -> Peak:
