@@ -58,7 +58,8 @@ def _standardised(is_after: NDArray[np.bool_], after: int) -> Floats:
     """The criterion of rows of nights in the order of their values, by its mean and spread."""
     count = is_after.shape[1]
     before = count - after
-    gaps = np.cumsum(is_after, axis=1) / after - np.cumsum(~is_after, axis=1) / before
+    seen = np.cumsum(is_after, axis=1)
+    gaps = seen / after - (np.arange(1, count + 1) - seen) / before
     product = float(before * after)
     criterion = product / count**2 * (gaps**2).sum(axis=1)
     mean = (1 + 1 / count) / 6
