@@ -157,7 +157,7 @@ def _prune(suite: Suite, screen: Terminal) -> None:
         screen.note(f"nothing was pruned: {error}")
         return
     if done.removed:
-        screen.note(f"{removed_text(done)} removed as too old ({done.bytes / 2**20:.1f} MiB)")
+        screen.note(f"retention: {removed_text(done)} removed ({done.bytes / 2**20:.1f} MiB)")
     for text in done.failures:
         screen.note(f"not removed: {text}")
 

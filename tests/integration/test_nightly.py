@@ -264,7 +264,7 @@ def test_a_night_ends_with_what_retention_says(place: Place) -> None:
     for _ in range(2):
         done = place.run()
         assert done.code == 0, done.stderr
-    assert "5 old trials removed" in done.stderr  # the first night has removed three
+    assert "retention: 5 trials removed" in done.stderr  # the first night has removed three
     assert len(place.world.summary_files()) == 2  # one of each method
 
 
