@@ -31,7 +31,7 @@ class Task:
     hidden: tuple[int, ...]
     batch_size: int | None  # None: the whole training set is one batch
     epochs: int
-    min_accuracy: float  # below what any of a hundred seeds gave
+    min_accuracy: float  # below the worst of the seeds tried (docs/ingestion.md)
     learning_rate: float = 1e-3
 
 
