@@ -28,7 +28,7 @@ run-plain: $(VENV)/ready ## Run the benchmarks that need no framework: plain Pyt
 test: $(VENV)/test-ready .envs/torch/test-ready .envs/tensorflow/test-ready ## Install what the tests need and run them
 	PERFRUN_TEST_TORCH_PYTHON="$(CURDIR)/.envs/torch/bin/python" \
 	PERFRUN_TEST_TENSORFLOW_PYTHON="$(CURDIR)/.envs/tensorflow/bin/python" \
-	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(VENV)/test-ready ## ruff and mypy

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from shipped_run import ROOT
 
-pytestmark = pytest.mark.xdist_group("test_keras_catalogue")  # all use one fixture
-
 # One process for all: importing TensorFlow takes longer than most of these models.
 BUILD = """
 import json, math, sys

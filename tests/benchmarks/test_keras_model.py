@@ -6,8 +6,6 @@ import pytest
 from several_methods import Several, method, run_several
 from shipped_run import RunMethod, assert_plausible
 
-pytestmark = pytest.mark.xdist_group("test_keras_model")  # all use one fixture
-
 MODEL = "benchmarks.tensorflow.model.Model"
 
 TINY = {"iterations": 3, "warmup": 1}

@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 from shipped_run import ROOT
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.xdist_group("test_torch_catalogue"),
-]  # all use one fixture
+pytestmark = pytest.mark.torch
 
 # Published: torchvision's documentation of its weights; for timm its table of results; for the
 # transformers their authors' checkpoints; for DLBS its list of models.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from several_methods import Several, method, run_several
 
-pytestmark = [pytest.mark.torch, pytest.mark.xdist_group("test_torch_model")]  # all use one fixture
+pytestmark = pytest.mark.torch
 
 MODEL = "benchmarks.torch.model.Model"
 TINY = {"iterations": 3, "warmup": 1, "intra_threads": 1}
