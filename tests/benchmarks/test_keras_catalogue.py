@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from shipped_run import ROOT
 
+# All look at one process that builds a score of models: 20 s alone, minutes on a busy machine.
+pytestmark = pytest.mark.timeout(900)
+
 # One process for all: importing TensorFlow takes longer than most of these models.
 BUILD = """
 import json, math, sys
