@@ -68,9 +68,10 @@ def detect(
     watches = [Watch(history.values) for history in histories]
     days = [np.asarray(history.nights, dtype=np.int64) for history in histories]
     loud = _Loud(watches, days, alarm)
-    for night in np.unique(np.concatenate(days)).tolist() if days else ():
+    calendar = _Calendar(days)
+    for night in calendar.nights:
         if night in loud.nights:
-            when = _observations(days, night)
+            when = calendar.observations(night)
             for number in _take_up(watches, when, alarm, false_discoveries, math.log1p(min_effect)):
                 loud.look(number)
     found = [
@@ -96,13 +97,25 @@ class _Loud:
         self.nights.update(self._days[number][is_loud].tolist())
 
 
-def _observations(days: Sequence[Integers], night: int) -> list[tuple[int, int]]:
-    """What a night has, as numbers of series and observation."""
-    found = []
-    for number, own in enumerate(days):
-        first, end = np.searchsorted(own, (night, night + 1))
-        found += [(number, place) for place in range(int(first), int(end))]
-    return found
+class _Calendar:
+    """What each night has, as numbers of series and observation."""
+
+    def __init__(self, days: Sequence[Integers]) -> None:
+        every = np.concatenate(days) if days else np.empty(0, dtype=np.int64)
+        order = np.argsort(every, kind="stable")  # a night's observations by series, then in order
+        sizes = [len(own) for own in days]
+        self._days = every[order]
+        self._series = np.repeat(np.arange(len(days)), sizes)[order]
+        self._begins = np.cumsum([0, *sizes])
+        self._order = order
+        self.nights: list[int] = np.unique(every).tolist()
+
+    def observations(self, night: int) -> Iterable[tuple[int, int]]:
+        """Those of one night."""
+        first, end = np.searchsorted(self._days, (night, night + 1))
+        numbers = self._series[first:end]
+        places = self._order[first:end] - self._begins[numbers]
+        return zip(numbers.tolist(), places.tolist(), strict=True)
 
 
 def _take_up(

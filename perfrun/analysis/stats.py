@@ -187,13 +187,15 @@ def bootstrap_interval(
 def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
     """Adjusted p-values: those at or below q are discoveries with a false share of at most q.
 
-    Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995; by scipy.
+    Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995. Here, and not by
+    scipy.stats, whose import takes as long as a thousand nights.
     """
-    if not p_values:
-        return ()
-    from scipy import stats
-
-    return tuple(float(p) for p in stats.false_discovery_control(p_values, method="bh"))
+    found = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(found)
+    scaled = found[order] * (len(found) / np.arange(1, len(found) + 1))
+    adjusted = np.empty_like(found)
+    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
+    return tuple(adjusted.tolist())
 
 
 def minimum_detectable_effect(

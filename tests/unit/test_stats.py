@@ -190,6 +190,13 @@ def test_false_discoveries_are_those_of_the_first_paper() -> None:
     assert benjamini_hochberg([]) == ()
 
 
+def test_adjusted_p_values_are_those_of_scipy() -> None:
+    p_values = np.random.default_rng(3).random(200) ** 3
+    for few in (p_values, p_values[:1], np.repeat(p_values[:20], 3)):
+        theirs = stats.false_discovery_control(few, method="bh")
+        assert benjamini_hochberg(few.tolist()) == pytest.approx(theirs.tolist(), rel=1e-12)
+
+
 def test_the_bootstrap_of_a_mean_keeps_its_level() -> None:
     series = np.random.default_rng(5).normal(10, 1, (SERIES, 30))
     found = [bootstrap_interval(values, np.mean, resamples=399) for values in series]
