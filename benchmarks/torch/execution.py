@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sysconfig
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from benchmarks.knobs import TORCH_COMPILE, Settings
@@ -105,6 +107,13 @@ def _need_a_compiler(device: torch.device) -> None:
             f"torch.compile needs a C++ compiler for the CPU, and there is no {compiler}; install "
             "one (Debian: g++; in an image: setup.py --extra_apt_packages='g++ python3-dev'), "
             "name another in CXX, or run with compile=eager"
+        )
+    headers = sysconfig.get_path("include")
+    if not (Path(headers) / "Python.h").is_file():
+        raise SetupError(
+            f"torch.compile needs Python's headers for the CPU, and there is no Python.h in "
+            f"{headers}; install them (Debian: python3-dev; in an image: setup.py "
+            "--extra_apt_packages='g++ python3-dev'), or run with compile=eager"
         )
 
 
