@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from perfrun.errors import WorkspaceError
 from perfrun.gitcommand import GitFailed, Repository, ask, checkout_at
-from perfrun.store.query import Point, Series
+from perfrun.store.query import Origin, Origins, Series
 
 Positions = Mapping[str, int]  # commit to its place: an ancestor has a lower one
 _MOST_COMMITS = 20_000  # named on one command line
@@ -31,15 +31,30 @@ class Ancestry:
         `urls`: where the checkouts came from, by their folder.
         """
         wanted: dict[str, set[str]] = {}
-        for one in series:
-            for name, commits in _varying(one.points).items():
+        different = {id(one.origins): one.origins for one in series}  # metrics share theirs
+        for origins in different.values():
+            for name, commits in _varying(origins.rows).items():
                 wanted.setdefault(name, set()).update(commits)
         known = {
             name: found
             for name, commits in wanted.items()
             if (found := self._positions(name, urls.get(name, ""), commits))
         }
-        return tuple(_reordered(one, known) for one in series) if known else tuple(series)
+        if not known:
+            return tuple(series)
+        orders = {number: _order(origins.rows, known) for number, origins in different.items()}
+        moved = {
+            number: Origins([different[number].rows[place] for place in order])
+            for number, order in orders.items()
+        }
+        return tuple(
+            replace(
+                one,
+                origins=moved[id(one.origins)],
+                values=[one.values[place] for place in orders[id(one.origins)]],
+            )
+            for one in series
+        )
 
     def _positions(self, name: str, url: str, commits: set[str]) -> Positions:
         if len(commits) > _MOST_COMMITS:
@@ -81,26 +96,28 @@ def positions(folder: Path, commits: Iterable[str]) -> Positions:
     return {c: places[c] for c in wanted} if all(c in places for c in wanted) else {}
 
 
-def _varying(points: Iterable[Point]) -> dict[str, set[str]]:
-    """The commits of each checkout that changed within the series and is in all of its points."""
+def _varying(origins: Iterable[Origin]) -> dict[str, set[str]]:
+    """The commits of each checkout that changed within the series and is in all of its trials."""
     found: dict[str, set[str]] = {}
     everywhere: set[str] | None = None
-    for seen in {id(point.commits): point.commits for point in points}.values():
+    for seen in {id(origin.commits): origin.commits for origin in origins}.values():
         everywhere = set(seen) if everywhere is None else everywhere & set(seen)
         for name, commit in seen.items():
             found.setdefault(name, set()).add(commit)
     return {n: c for n, c in found.items() if len(c) > 1 and n in (everywhere or ())}
 
 
-def _reordered(series: Series, known: Mapping[str, Positions]) -> Series:
-    names = sorted(_varying(series.points).keys() & known.keys())
+def _order(origins: Sequence[Origin], known: Mapping[str, Positions]) -> Sequence[int]:
+    """The places of the trials, by ancestry where it is known."""
+    names = sorted(_varying(origins).keys() & known.keys())
     if not names:
-        return series
+        return range(len(origins))
 
-    def place(point: Point) -> tuple[int, float, str]:
+    def place(number: int) -> tuple[int, float, str]:
         # Of several repositories that move: whoever is ahead in one and behind in none has the
         # larger sum.
-        ahead = sum(known[name][point.commits[name]] for name in names)
-        return (ahead, point.timestamp, point.execution_id)
+        origin = origins[number]
+        ahead = sum(known[name][origin.commits[name]] for name in names)
+        return (ahead, origin.timestamp, origin.execution_id)
 
-    return replace(series, points=tuple(sorted(series.points, key=place)))
+    return sorted(range(len(origins)), key=place)

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +22,7 @@ from perfrun.errors import Interrupted, UsageError
 from perfrun.garbage import no_collection
 from perfrun.history import parse_clone
 from perfrun.indexing import Parser, bring_up_to_date, opened
-from perfrun.nights import Night, nights_of
+from perfrun.nights import Night, Nights, nights_of
 from perfrun.readings import read_summary
 from perfrun.reports.changes import Row, page
 from perfrun.reports.terminal import Terminal
@@ -84,7 +83,7 @@ class Watched:
     environment: str
     hardware: str
     direction: Literal["lower", "higher"]
-    nights: tuple[Night, ...]
+    nights: Nights
     is_canary: bool
 
 
@@ -192,8 +191,8 @@ def _watched(series: Series, is_canary: bool) -> Watched | str:
     direction = series.direction
     if direction == "none":
         return "no_direction"
-    nights = nights_of(series.points)
-    if nights and min([night.value for night in nights]) <= 0:
+    nights = nights_of(series.origins, series.values)
+    if nights.values and min(nights.values) <= 0:
         return "not_positive"
     if len(nights) < FEWEST_BEFORE + FEWEST_AFTER:
         return "short"
@@ -217,8 +216,8 @@ def find_changes(
 
     histories = [
         History(
-            values=[night.value for night in one.nights],
-            nights=list(accumulate((night.day for night in one.nights), max)),
+            values=one.nights.values,
+            nights=one.nights.not_falling,
             direction=one.direction,
             is_canary=one.is_canary,
         )
@@ -252,7 +251,9 @@ def find_changes(
                 environment_differences=_differences(before, after),
                 before_summary=before.point.summary_path,
                 after_summary=after.point.summary_path,
-                evidence=frozenset(n.point.label for n in one.nights[: change.alarm + 1]),
+                evidence=frozenset(
+                    one.nights[place].point.label for place in range(change.alarm + 1)
+                ),
             )
         )
     return Found(series=len(watched), left_out=left_out, rows=tuple(rows))

@@ -148,7 +148,7 @@ LAYERS = (
     {"store.migrations"},
     {"store.schema", "store.folders", "store.identity"},
     {"store.connection", "store.extraction", "store.query"},
-    {"nights", "reports.changes"},
+    {"nights", "reports.changes", "store.columns"},
     {"store.reading", "store.writing"},
     {"ancestry"},
     {"store.index"},

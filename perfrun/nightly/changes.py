@@ -49,7 +49,7 @@ def recent_changes(
     tonight = (datetime.fromtimestamp(begun) - _NOON).date()
     rows = find_changes(watched, left_out).rows
     oldest = tonight - timedelta(days=RECENT_DAYS)
-    current = [one for one in series if any(point.label == night for point in one.points)]
+    current = [one for one in series if any(origin.label == night for origin in one.origins.rows)]
     return Recent(
         rows=tuple(row for row in rows if date.fromisoformat(row.alarm_night) > oldest),
         young=sum(_is_young(one) for one in current),
@@ -61,7 +61,7 @@ def _is_young(series: Series) -> bool:
     from perfrun.analysis.changepoint import FEWEST_AFTER, FEWEST_BEFORE  # numpy
 
     enough = FEWEST_BEFORE + FEWEST_AFTER
-    return series.direction != "none" and len(nights_of(series.points)) < enough
+    return series.direction != "none" and len(nights_of(series.origins, series.values)) < enough
 
 
 def change_reports(

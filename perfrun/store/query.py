@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ class SeriesKey:
 class Point(NamedTuple):
     """One trial's figure. Only trials that came to their end have figures.
 
-    A tuple: there may be a million of them, and a frozen dataclass takes three times as long.
+    A tuple: there may be many of them, and a frozen dataclass takes three times as long.
     """
 
     execution_id: str
@@ -41,14 +42,54 @@ class Point(NamedTuple):
     summary_path: str
 
 
+class Origin(NamedTuple):
+    """The trial that figures come from: what its points share. The names are those of `Point`."""
+
+    execution_id: str
+    run_id: str
+    timestamp: float
+    status: str
+    grade: str
+    disturbed: bool
+    commits: Mapping[str, str]
+    label: str
+    summary_path: str
+
+
+class Origins:
+    """The trials of series in their order: one object for all metrics of the same trials.
+
+    What follows from the trials alone is worked out once for all of them; so it is compared, and
+    remembered, by identity.
+    """
+
+    def __init__(self, rows: Sequence[Origin]) -> None:
+        self.rows = tuple(rows)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """The history of one metric of one method on one machine in one environment."""
+    """The history of one metric of one method on one machine in one environment.
+
+    In columns: who looks at all figures of a store takes `values` and `origins`.
+    """
 
     key: SeriesKey
     unit: str  # '' when unknown
     direction: Direction  # which way is better
-    points: tuple[Point, ...]  # by git ancestry where it is known, else by time
+    origins: Origins  # by git ancestry where it is known, else by time
+    values: Sequence[float]  # one for each of the origins
+
+    @cached_property
+    def points(self) -> tuple[Point, ...]:
+        """The figures one by one, in the order of their origins."""
+        pairs = zip(self.origins.rows, self.values, strict=True)
+        return tuple([point_of(origin, value) for origin, value in pairs])
+
+
+def point_of(origin: Origin, value: float) -> Point:
+    """A figure of that trial."""
+    return Point._make((*origin[:3], value, *origin[3:]))
 
 
 @dataclass(frozen=True, kw_only=True)

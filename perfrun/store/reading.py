@@ -6,29 +6,38 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import lru_cache
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
+from sqlalchemy.exc import DBAPIError
 
-from perfrun.analysis.directions import Direction, direction_of, unit_of
+from perfrun.store.columns import by_time, columns_of, direction_of, series_of, unit_of
 from perfrun.store.query import (
     BadFile,
     Counts,
-    Point,
+    Origin,
     Selector,
     Series,
-    SeriesKey,
     Trial,
     Value,
 )
 from perfrun.store.schema import bad_files, contexts, files, measurements, metrics, subjects, trials
 
-_STATED: Mapping[str, Direction] = {"lower": "lower", "higher": "higher", "none": "none"}
-_BY_TIME = attrgetter("timestamp", "execution_id")
-_direction_of, _unit_of = lru_cache(4096)(direction_of), lru_cache(4096)(unit_of)
+_OF_ORIGIN = (
+    trials.c.id,
+    trials.c.subject_id,
+    trials.c.context_id,
+    trials.c.execution_id,
+    trials.c.run_id,
+    trials.c.timestamp,
+    trials.c.status,
+    trials.c.grade,
+    trials.c.disturbed,
+    trials.c.label,
+)
+_TIME = itemgetter(5, 3)  # and the execution_id, where trials began at the same time
 _MOST_IDS = 5000  # subjects named in a query; with more, all are read and sorted out here
 
 
@@ -53,66 +62,32 @@ def read_series(
 ) -> Iterator[Series]:
     """All series whose method and metric fit the patterns, each by time."""
     selector = Selector(methods=(method,) if method else (), since=since, until=until)
-    loaded = _load(connection, selector, root)
+    about, commits = _subjects(connection, selector), _commits(connection)
+    paths = _paths(connection, root)
     names = [row for row in connection.execute(select(metrics)) if _fits(row.name, metric)]
+    # By time; what the figures of a trial share is made once.
+    origins: dict[int, tuple[int, Origin]] = {}
+    for row in sorted(_rows(connection, _where(select(*_OF_ORIGIN), selector, about)), key=_TIME):
+        number, subject, context, execution, run, timestamp, status, grade, disturbed, label = row
+        if subject in about:
+            origins[number] = (
+                subject,
+                Origin(
+                    execution_id=execution,
+                    run_id=run,
+                    timestamp=timestamp,
+                    status=status,
+                    grade=grade,
+                    disturbed=bool(disturbed),  # SQLite's are numbers
+                    commits=commits[context],
+                    label=label,
+                    summary_path=paths.get(number, ""),
+                ),
+            )
     stated = {row.id: row for row in names}
-    figures: dict[tuple[int, int], list[Point]] = {}
-    # What the points of a trial share is looked up once.
-    shared: dict[int, tuple[int, Any, Any]] = {
-        row.id: (
-            row.subject_id,
-            (row.execution_id, row.run_id, row.timestamp),
-            (
-                row.status,
-                row.grade,
-                row.disturbed,
-                loaded.commits[row.context_id],
-                row.label,
-                loaded.paths.get(row.id, ""),
-            ),
-        )
-        for row in loaded.rows.values()
-    }
-    rows = _figures(connection, loaded, selector, list(stated))
-    for trial_id, metric_id, value in _by_time(rows, loaded):
-        of_trial = shared.get(trial_id)
-        if of_trial is not None:
-            about, head, tail = of_trial
-            figures.setdefault((about, metric_id), []).append(Point._make((*head, value, *tail)))
-    yield from _made(figures, loaded, stated)
-
-
-def _by_time(figures: Sequence[Any], loaded: Loaded) -> Sequence[Any]:
-    """The figures in the order of their trials, which mostly is that in which they are read."""
-    ordered = [row.id for row in sorted(loaded.rows.values(), key=_BY_TIME)]
-    if ordered == sorted(ordered):
-        return figures
-    places = {trial_id: place for place, trial_id in enumerate(ordered)}
-    return sorted(figures, key=lambda figure: places.get(figure[0], -1))
-
-
-def _made(
-    figures: Mapping[tuple[int, int], list[Point]], loaded: Loaded, stated: Mapping[int, Any]
-) -> Iterator[Series]:
-    """Bring together what is one series: a metric is stored once for each unit that was stated.
-
-    The points are by time. What the latest trial states counts.
-    """
-    together: dict[tuple[int, str], list[tuple[Point, Any, list[Point]]]] = {}
-    for (about, metric_id), points in figures.items():
-        named = stated[metric_id]
-        together.setdefault((about, named.name), []).append((points[-1], named, points))
-    for key in sorted(together, key=lambda key: (loaded.subjects[key[0]].method, key[1], key[0])):
-        parts = sorted(together[key], key=lambda part: _BY_TIME(part[0]))
-        said = [named for _, named, _ in parts if named.unit or named.direction]
-        unit, direction = (said[-1].unit, said[-1].direction) if said else ("", "")
-        points = [point for _, _, own in parts for point in own]
-        yield Series(
-            key=_key(loaded.subjects[key[0]], key[1]),
-            unit=unit or _unit_of(key[1]),
-            direction=_direction(key[1], direction),
-            points=tuple(points if len(parts) == 1 else sorted(points, key=_BY_TIME)),
-        )
+    figures = _figures(connection, about, selector, list(stated) if metric else None)
+    columns = columns_of(by_time(figures, list(origins)), origins)
+    yield from series_of(columns, about, stated)
 
 
 def read_trials(connection: Connection, root: Path | None, selector: Selector) -> Iterator[Trial]:
@@ -120,13 +95,13 @@ def read_trials(connection: Connection, root: Path | None, selector: Selector) -
     loaded = _load(connection, selector, root)
     stated = {row.id: row for row in connection.execute(select(metrics))}
     values: dict[int, dict[str, Value]] = {}
-    for trial_id, metric_id, value in _figures(connection, loaded, selector, list(stated)):
+    for trial_id, metric_id, value in _figures(connection, loaded.subjects, selector, None):
         if trial_id in loaded.rows:
             named = stated[metric_id]
             values.setdefault(trial_id, {})[named.name] = Value(
                 value=value,
-                unit=named.unit or _unit_of(named.name),
-                direction=_direction(named.name, named.direction),
+                unit=named.unit or unit_of(named.name),
+                direction=direction_of(named.name, named.direction),
             )
     documents = _documents(connection, {row.context_id for row in loaded.rows.values()})
     ordered = sorted(loaded.rows.values(), key=lambda row: (row.timestamp, row.execution_id))
@@ -187,15 +162,7 @@ def _count(connection: Connection, query: Select[Any]) -> int:
 
 
 def _load(connection: Connection, selector: Selector, root: Path | None) -> Loaded:
-    about = {
-        row.id: row
-        for row in connection.execute(select(subjects))
-        if not selector.methods or any(_fits(row.method, one) for one in selector.methods)
-    }
-    commits = {
-        row.id: json.loads(row.commits)
-        for row in connection.execute(select(contexts.c.id, contexts.c.commits))
-    }
+    about, commits = _subjects(connection, selector), _commits(connection)
     chosen = None
     if selector.commits:
         chosen = {i for i, found in commits.items() if _has_commit(found, selector.commits)}
@@ -209,6 +176,20 @@ def _load(connection: Connection, selector: Selector, root: Path | None) -> Load
         and (not below or paths.get(row.id, "").startswith(tuple(below)))
     }
     return Loaded(rows=rows, subjects=about, paths=paths, commits=commits)
+
+
+def _subjects(connection: Connection, selector: Selector) -> dict[int, Any]:
+    return {
+        row.id: row
+        for row in connection.execute(select(subjects))
+        if not selector.methods or any(_fits(row.method, one) for one in selector.methods)
+    }
+
+
+def _commits(connection: Connection) -> dict[int, Mapping[str, str]]:
+    """By context. Those of a context are one object."""
+    rows = connection.execute(select(contexts.c.id, contexts.c.commits))
+    return {row.id: json.loads(row.commits) for row in rows}
 
 
 def _where(query: Select[Any], selector: Selector, about: Mapping[int, Any]) -> Select[Any]:
@@ -229,27 +210,38 @@ def _where(query: Select[Any], selector: Selector, about: Mapping[int, Any]) -> 
 
 
 def _figures(
-    connection: Connection, loaded: Loaded, selector: Selector, metric_ids: Sequence[int]
-) -> Sequence[Any]:
-    """Trial, metric and value, by the number of the trial."""
+    connection: Connection,
+    about: Mapping[int, Any],
+    selector: Selector,
+    metric_ids: Sequence[int] | None,
+) -> Sequence[tuple[Any, ...]]:
+    """Trial, metric and value, by the number of the trial; of all metrics, or of these."""
     columns = (measurements.c.trial_id, measurements.c.metric_id, measurements.c.value)
     query = select(*columns).order_by(measurements.c.trial_id)  # the order of the table's key
     if selector != Selector():
-        query = _where(query.join(trials), selector, loaded.subjects)
-    if len(metric_ids) <= _MOST_IDS:
+        query = _where(query.join(trials), selector, about)
+    if metric_ids is not None:
         query = query.where(measurements.c.metric_id.in_(metric_ids))
-    return connection.execute(query).all()
+    return _rows(connection, query)
+
+
+def _rows(connection: Connection, query: Select[Any]) -> list[tuple[Any, ...]]:
+    """What a query finds as the driver gives it: a million of SQLAlchemy's rows take a second."""
+    result = connection.execute(query)
+    try:
+        return list(result.cursor.fetchall())
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise DBAPIError(None, None, error) from error
+    finally:
+        result.close()
 
 
 def _paths(connection: Connection, root: Path | None) -> dict[int, str]:
     """One path of each trial; of copies, one that is still there."""
-    rows = connection.execute(
-        select(files.c.trial_id, files.c.host, files.c.path).order_by(
-            files.c.gone.desc(), files.c.path.desc()
-        )
-    )
+    query = select(files.c.trial_id, files.c.host, files.c.path)
+    rows = _rows(connection, query.order_by(files.c.gone.desc(), files.c.path.desc()))
     start = "" if root is None else f"{root}/"
-    return {row[0]: row[2] if row[1] else f"{start}{row[2]}" for row in rows}
+    return {trial: path if host else f"{start}{path}" for trial, host, path in rows}
 
 
 def _path(root: Path | None, row: Any) -> str:
@@ -269,19 +261,3 @@ def _fits(name: str, pattern: str | None) -> bool:
     if not pattern:
         return True
     return name == pattern or ("*" in pattern and fnmatchcase(name, pattern))
-
-
-def _key(about: Any, metric: str) -> SeriesKey:
-    return SeriesKey(
-        method=about.method,
-        metric=metric,
-        environment=about.environment,
-        hardware=about.hardware,
-        driver=about.driver,
-        source=about.source,
-        settings=about.settings,
-    )
-
-
-def _direction(metric: str, stated: str) -> Direction:
-    return _STATED.get(stated) or _direction_of(metric)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from perfrun.nights import nights_of
-from perfrun.store.query import Point
+from perfrun import nights as module
+from perfrun.nights import Night
+from perfrun.store.query import Origin, Origins, Point
 
 
 def point(value: float, when: str, *, run_id: str = "", disturbed: bool = False) -> Point:
@@ -21,6 +23,11 @@ def point(value: float, when: str, *, run_id: str = "", disturbed: bool = False)
         label="",
         summary_path="",
     )
+
+
+def nights_of(points: Sequence[Point]) -> tuple[Night, ...]:
+    origins = [Origin(*point[:3], *point[4:]) for point in points]
+    return tuple(module.nights_of(Origins(origins), [point.value for point in points]))
 
 
 def test_the_trials_of_a_run_are_one_observation() -> None:
@@ -58,3 +65,22 @@ def test_a_disturbed_night_is_left_out_unless_most_are() -> None:
 
 def test_nothing_has_no_nights() -> None:
     assert nights_of([]) == ()
+
+
+def test_metrics_of_the_same_trials_share_their_nights_and_not_their_figures() -> None:
+    points = [point(value, "2026-11-01 23:00", run_id="r") for value in (1.0, 2.0, 3.0)]
+    later = point(5.0, "2026-11-02 23:00", run_id="s")
+    origins = Origins([Origin(*one[:3], *one[4:]) for one in [*points, later]])
+    first = module.nights_of(origins, [1.0, 2.0, 3.0, 5.0])
+    second = module.nights_of(origins, [9.0, 4.0, 7.0, 5.0])
+    assert (list(first.values), list(second.values)) == ([2.0, 5.0], [7.0, 5.0])
+    assert [night.point.value for night in second] == [7.0, 5.0]
+    assert second[0].point.execution_id == points[2].execution_id
+
+
+def test_a_night_that_is_replayed_later_counts_as_of_the_day_it_stands_after() -> None:
+    points = [point(1.0, f"2026-11-0{day} 23:00", run_id=str(day)) for day in (2, 1, 3)]
+    found = module.nights_of(Origins([Origin(*one[:3], *one[4:]) for one in points]), [1.0] * 3)
+    days = [datetime(2026, 11, day).toordinal() for day in (2, 1, 3)]
+    assert [night.day for night in found] == days
+    assert list(found.not_falling) == [days[0], days[0], days[2]]
