@@ -65,8 +65,9 @@ class Store:
 
         Raises UsageError for a folder that is not there, before anything is read.
         """
-        own = [] if self._root is None else [scan(self._root / "output", must_be_there=False)]
-        named = [scan(folder) for folder in folders]
+        with no_collection():
+            own = [] if self._root is None else [scan(self._root / "output", must_be_there=False)]
+            named = [scan(folder) for folder in folders]
         empty = [folder for folder, one in zip(folders, named, strict=True) if not one.found]
         return replace(self._take([*own, *named]), empty=tuple(empty))
 
@@ -114,16 +115,18 @@ class Store:
             return reading.read_counts(connection)
 
     def _take(self, scans: Sequence[Scan]) -> Refreshed:
-        found = {path: one for part in scans for path, one in part.found.items()}
-        known = self._known()
-        keys = {path: self._key(path) for path in found}
-        changed = [one for path, one in found.items() if known.get(keys[path]) != one.stamp]
-        gone = self._gone(scans, known, set(keys.values()))
+        with no_collection():
+            found = {path: one for part in scans for path, one in part.found.items()}
+            known = self._known()
+            keys = {path: self._key(path) for path in found}
+            there = set(keys.values())
+            changed = [one for path, one in found.items() if known.get(keys[path]) != one.stamp]
+            gone = self._gone(scans, known, there)
         for at in range(0, len(changed), _BATCH):
             self._write(_read(changed[at : at + _BATCH], keys))
         for at in range(0, len(gone), _BATCH):
             self._write(Batch(gone=gone[at : at + _BATCH]))
-        bad = self._bad_keys().keys() & set(keys.values())
+        bad = self._bad_keys().keys() & there
         return Refreshed(found=len(found), read=len(changed), gone=len(gone), bad=len(bad))
 
     def _write(self, batch: Batch) -> None:
@@ -142,9 +145,8 @@ class Store:
         """The stamps of this host's files as they were when they were read."""
         with self._database.reading() as connection:
             where = files.c.host.in_(_hosts()) & ~files.c.gone
-            rows = connection.execute(
-                select(files.c.host, files.c.path, files.c.stamp).where(where)
-            )
+            query = select(files.c.host, files.c.path, files.c.stamp).where(where)
+            rows = connection.execute(query).all()  # one by one takes longer
             known = {FileKey(host, path): stamp for host, path, stamp in rows}
         return {**known, **self._bad_keys()}
 
