@@ -104,13 +104,18 @@ def ours(table: Floats) -> list[int]:
 
 
 def score_alone(table: Floats) -> list[int]:
-    """The ensemble without the energy statistic."""
+    """The score without the energy statistic, and without what a separation adds."""
     return [_first(Watch(values).score_p_values <= ALARM) for values in table]
 
 
 def energy_alone(table: Floats) -> list[int]:
     """The energy statistic, asked where the score is half sure and believed whatever that says."""
     return [_first(Watch(values).energy_p_values <= ALARM) for values in table]
+
+
+def separation_alone(table: Floats) -> list[int]:
+    """The last nights lie apart from those before, whatever the memory of the noise."""
+    return [_first(Watch(values).separation) for values in table]
 
 
 def threshold(share: float, window: int) -> Detector:
@@ -210,6 +215,7 @@ DETECTORS: dict[str, Detector] = {
     "perfrun": ours,
     "its score alone": score_alone,
     "its energy alone": energy_alone,
+    "its separation alone": separation_alone,
     "5 % off the night before": threshold(0.05, 1),
     "7 % off the night before": threshold(0.07, 1),
     "5 % off the median of 10": threshold(0.05, 10),

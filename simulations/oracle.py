@@ -22,7 +22,11 @@ from simulations.noises import Floats, Noise, drifting
 
 _FIRST = FEWEST_BEFORE + 1
 _FALSE = 0.05
-_YOUNG = ((20, 0.10, 0.02), (30, 0.10, 0.02), (20, 0.20, 0.01), (30, 0.20, 0.01))
+_YOUNG = tuple(
+    (before, step, spread)
+    for step, spread in ((0.10, 0.02), (0.10, 0.01), (0.10, 0.001))
+    for before in (16, 20, 30)
+)
 
 
 def scores(table: Floats, memory: float) -> Floats:
@@ -82,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table[:, before:] *= 1 + step
         alarms = np.array([Watch(values).p_values <= ALARM for values in table])
         pair = [f"{100 * share:.0f}" for share in shares(alarms, before, _FIRST)]
-        sys.stdout.write(f"| {before} | {spread:.0%} | {step:.0%} | {' | '.join(pair)} |\n")
+        sys.stdout.write(f"| {before} | {spread:.1%} | {step:.0%} | {' | '.join(pair)} |\n")
     return 0
 
 

@@ -21,6 +21,7 @@ LAYERS = (
     },
     {
         "analysis.hindsight",
+        "analysis.separation",
         "analysis.stats",
         "archives",
         "arguments",

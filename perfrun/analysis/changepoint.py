@@ -9,9 +9,10 @@ nights before those, in logarithms:
 * by a score: generalised least squares by the series' own level and noise, memory included
   (`nightnoise`), in which the night of the step itself weighs most;
 * by the energy statistic on ranks (`energy`), where the score has something to say: it is fooled
-  neither by tails nor by outliers, which the score is by and by. The larger p-value counts.
+  neither by tails nor by outliers, which the score is by and by. The larger p-value counts;
+* by `separation`: a gap so large that no memory is asked for, for young histories. It overrules.
 
-PELT is asked afterwards, about all nights there are (`hindsight`): the two above raise alarms
+PELT is asked afterwards, about all nights there are (`hindsight`): those above raise alarms
 early, and it knows what came of them.
 
 The constants are chosen by `simulations/detect.py`; docs/detecting.md has its table.
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -30,6 +32,7 @@ from scipy import special
 from perfrun.analysis.energy import energy_p_value
 from perfrun.analysis.hindsight import pelt_sees
 from perfrun.analysis.nightnoise import BEFORE, Past, mean_variance, past_of
+from perfrun.analysis.separation import AFTER, P_VALUE, separated
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -56,7 +59,15 @@ class Change:
     p_value: float
     shift: float  # level after less level before: of up to 60 nights before, 21 after
     reach: float  # half the width of its 95 % interval
+    raised_by: tuple[str, ...]  # members that saw it then: score, energy, separation
     pelt: bool | None  # whether PELT sees it in all nights known by now; None: cannot be asked
+
+
+class _Cut(NamedTuple):
+    alarm: int
+    p_value: float
+    raised_by: tuple[str, ...]
+    past: Past
 
 
 class Watch:
@@ -70,10 +81,12 @@ class Watch:
         self._logs = np.log(numbers)
         self._starts = [0]
         self._levels = np.zeros(len(numbers))  # of nights before the last start
-        self._cuts: list[tuple[int, float, Past]] = []
-        self.p_values = np.ones(len(numbers))  # the larger of both; of the score where it asks none
+        self._cuts: list[_Cut] = []
+        # The larger of score and energy, of the score where it asks none; less where `separation`.
+        self.p_values = np.ones(len(numbers))
         self.score_p_values = np.ones(len(numbers))
         self.energy_p_values = np.ones(len(numbers))  # 1 where it was not asked
+        self.separation = np.zeros(len(numbers), dtype=np.bool_)
         self._splits = np.zeros(len(numbers), dtype=np.int64)
         self._look(0)
 
@@ -92,7 +105,7 @@ class Watch:
         start, split = self._starts[-1], int(self._splits[alarm])
         past = past_of(self._logs, self._levels, np.array([split]), start)
         split = _place(self._logs[: alarm + 1], split, float(past.level[0]), start + 1)
-        self._cuts.append((alarm, float(self.p_values[alarm]), past))
+        self._cuts.append(_Cut(alarm, float(self.p_values[alarm]), self._raised_by(alarm), past))
         self._levels[start:split] = past.level[0]
         self._starts.append(split)
         self._look(alarm + 1)
@@ -127,6 +140,7 @@ class Watch:
         """Bring the p-values from `since` on up to date with the last start."""
         for known in (self.p_values, self.score_p_values, self.energy_p_values):
             known[since:] = 1.0
+        self.separation[since:] = False
         start = self._starts[-1]
         fewest = FEWEST_BEFORE if start == 0 else _FEWEST_LEVEL
         ends = np.arange(start + fewest, len(self) - FEWEST_AFTER + 1)
@@ -157,6 +171,16 @@ class Watch:
             np.maximum(self.score_p_values[since:], self.energy_p_values[since:]),
             self.score_p_values[since:],
         )
+        self.separation[since:] = separated(self._logs[start:])[since - start :]
+        new = since + np.flatnonzero(self.separation[since:] & (self.p_values[since:] > P_VALUE))
+        self.p_values[new] = P_VALUE
+        self._splits[new] = new - AFTER + 1
+
+    def _raised_by(self, alarm: int) -> tuple[str, ...]:
+        if not self.separation[alarm]:
+            return ("score", "energy")
+        own = {"score": self.score_p_values[alarm], "energy": self.energy_p_values[alarm]}
+        return (*(name for name, p_value in own.items() if p_value <= ALARM), "separation")
 
     def _second(self, night: int, past: Past, row: int) -> float:
         """What the energy statistic says of the change that the score sees."""
@@ -167,8 +191,8 @@ class Watch:
         nights = self._logs[begin : night + 1] - levels
         return energy_p_value(nights, split - begin, float(past.likely_memory[row]))
 
-    def _change(self, start: int, split: int, end: int, cut: tuple[int, float, Past]) -> Change:
-        alarm, p_value, past = cut
+    def _change(self, start: int, split: int, end: int, cut: _Cut) -> Change:
+        past = cut.past
         before = self._logs[max(start, split - BEFORE) : split]
         after = self._logs[split : min(end, split + MOST_AFTER)]
         variance = mean_variance(past.memory, len(before))
@@ -177,10 +201,11 @@ class Watch:
         quantile = special.stdtrit(max(float(past.noise_nights[0]) - 2, 1), (1 + _CONFIDENCE) / 2)
         return Change(
             first_after=split,
-            alarm=alarm,
-            p_value=p_value,
+            alarm=cut.alarm,
+            p_value=cut.p_value,
             shift=float(np.median(after) - np.median(before)),
             reach=float(quantile) * error,
+            raised_by=cut.raised_by,
             pelt=self._hindsight(start, split, end, past),
         )
 

@@ -51,7 +51,7 @@ class Detected:
     p_value: float
     direction: Verdict
     machine_suspect: bool  # a canary moved the same way in those nights
-    detectors: tuple[str, ...]  # of the ensemble that see it: score, energy; pelt with hindsight
+    detectors: tuple[str, ...]  # that see it: score, energy, separation; pelt with hindsight
 
 
 def detect(
@@ -164,7 +164,7 @@ def _detected(
             other.is_canary and _moved_too(other, watch, history, change, level_since)
             for other, watch in zip(histories, watches, strict=True)
         ),
-        detectors=("score", "energy", "pelt") if change.pelt else ("score", "energy"),
+        detectors=(*change.raised_by, "pelt") if change.pelt else change.raised_by,
     )
 
 

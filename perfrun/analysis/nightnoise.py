@@ -29,8 +29,8 @@ _FAR = 4.0  # standard deviations from which a night is an outlier
 _MEMORY_MARGIN = 6.0  # by which the memory is taken larger, over the number of nights
 _MOST_MARGIN = 0.25
 _MOST_MEMORY = 0.8
-_FLOOR = 5e-4  # relative; clocks make noise look smaller than it is
-_TO_SIGMA = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
+FLOOR = 5e-4  # relative; clocks make noise look smaller than it is
+TO_SIGMA = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
 _INNER = 0.6  # weight of the bulk in the spread
 
 
@@ -62,7 +62,7 @@ def past_of(logs: Floats, levels: Floats, ends: Integers, start: int) -> Past:
     for _ in range(2):  # the second time about the better level
         residuals = values - np.where(own, level[:, None], others)
         sizes = np.where(known, np.abs(residuals), np.inf)
-        scale = np.maximum(_TO_SIGMA * _row_medians(sizes, noise_count), _FLOOR)
+        scale = np.maximum(TO_SIGMA * _row_medians(sizes, noise_count), FLOOR)
         scores = np.where(known, residuals / scale[:, None], 0.0)
         bounded = np.clip(scores, -_REACH, _REACH)
         level = level + scale * np.where(own, bounded, 0.0).sum(axis=1) / count

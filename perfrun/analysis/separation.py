@@ -1,0 +1,59 @@
+"""Steps so large that nothing need be known of the noise to see them.
+
+The score and the energy statistic (`changepoint`) ask how much memory the noise has. A step itself
+looks like memory, most of all in a young history: the longer it stays unreported the more it looks
+like one, until it counts as noise for good. This member asks for no memory and for few nights: the
+last ones lie apart from nearly all of those before them, by many times the spread within either.
+
+Noise with a memory makes such gaps by itself, now and then. `LIMIT` is chosen so that it hardly
+ever does; `simulations/detect.py` has the figures.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from perfrun.analysis.nightnoise import FLOOR, TO_SIGMA
+
+Floats = NDArray[np.float64]
+
+BEFORE = 12  # nights
+AFTER = 6  # nights after them
+LIMIT = 8.0  # robust standard deviations, the larger of the two windows', between their medians
+_ASTRAY = 2  # nights of those before that may lie anywhere
+P_VALUE = 2e-5  # share of the nights of AR(1) 0.5 in which this happens; of others, it is less
+
+
+def separated(logs: Floats) -> NDArray[np.bool_]:
+    """Whether the `AFTER` nights that end with each lie apart from the `BEFORE` before them.
+
+    Nights are logarithms of one level, in their order; of the first ones nothing can be said.
+    """
+    apart = np.zeros(len(logs), dtype=np.bool_)
+    first = BEFORE + AFTER - 1
+    if len(logs) <= first:
+        return apart
+    after = np.sort(sliding_window_view(logs[BEFORE:], AFTER), axis=1)
+    before = np.sort(sliding_window_view(logs[:-AFTER], BEFORE), axis=1)
+    # Most nights are dismissed by this, and what follows is done for the few that are left.
+    above = after[:, 0] > before[:, -1 - _ASTRAY]
+    below = after[:, -1] < before[:, _ASTRAY]
+    rows = np.flatnonzero(above | below)
+    (level, scale), (former, width) = _about(after[rows]), _about(before[rows])
+    least = LIMIT * np.maximum(np.maximum(scale, width), FLOOR)
+    apart[first + rows] = np.abs(level - former) > least
+    return apart
+
+
+def _about(ordered: Floats) -> tuple[Floats, Floats]:
+    """Median of rows in ascending order, and median absolute deviation as a standard deviation."""
+    level = _middle(ordered)
+    return level, TO_SIGMA * _middle(np.sort(np.abs(ordered - level[:, None]), axis=1))
+
+
+def _middle(ordered: Floats) -> Floats:
+    count = ordered.shape[1]
+    middle: Floats = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
+    return middle
