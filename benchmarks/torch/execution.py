@@ -108,7 +108,14 @@ def _need_a_compiler(device: torch.device) -> None:
             "one (Debian: g++; in an image: setup.py --extra_apt_packages='g++ python3-dev'), "
             "name another in CXX, or run with compile=eager"
         )
-    headers = sysconfig.get_path("include")
+    headers, own = sysconfig.get_path("include"), str(Path(torch.__file__).parent)
+    for place in (headers, own):
+        if len(place.split()) > 1:  # PyTorch 2.13 writes it into a command line as it is
+            raise SetupError(
+                "torch.compile cannot compile for the CPU where a folder has a space in its name, "
+                f"as in {place!r}; put the environment elsewhere (a symbolic link to it will do), "
+                "or run with compile=eager"
+            )
     if not (Path(headers) / "Python.h").is_file():
         raise SetupError(
             f"torch.compile needs Python's headers for the CPU, and there is no Python.h in "

@@ -37,5 +37,13 @@ def torch_python() -> str:
 
 
 @pytest.fixture(scope="session")
+def compiling_python(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same by a path without a space: PyTorch cannot compile for the CPU with one."""
+    link = tmp_path_factory.mktemp("environment") / "torch"
+    link.symlink_to(Path(torch_python).parents[1])
+    return str(link / "bin" / Path(torch_python).name)
+
+
+@pytest.fixture(scope="session")
 def tensorflow_python() -> str:
     return interpreter_with("tensorflow")

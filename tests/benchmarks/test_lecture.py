@@ -61,10 +61,10 @@ def test_the_network_of_two_layers_learns(tmp_path: Path, torch_python: str) -> 
 
 @pytest.mark.torch
 def test_a_compiled_operation_is_held_against_the_plain_code(
-    tmp_path: Path, torch_python: str
+    tmp_path: Path, compiling_python: str
 ) -> None:
     keywords = {"iterations": 5, "warmup": 1, "intra_threads": 1}
-    run = run_method(tmp_path, f"{TORCH}.scaled_product", python=torch_python, **keywords)
+    run = run_method(tmp_path, f"{TORCH}.scaled_product", python=compiling_python, **keywords)
     steps = steps_in_blocks(run, 5)
     assert_plausible(run, examples_per_step=1, iterations=steps, item="operation")
     assert run.metrics["fused_latency_median_s"] == run.entry["wall_time"]

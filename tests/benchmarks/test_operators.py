@@ -95,9 +95,9 @@ def assert_sound(found: dict[str, dict[str, Any]]) -> None:
 
 @pytest.mark.torch
 def test_torch_operators_count_their_work_and_stay_below_the_peak(
-    tmp_path: Path, torch_python: str
+    tmp_path: Path, compiling_python: str
 ) -> None:
-    assert_sound(run_all(tmp_path, torch_python, "benchmarks.torch.operators"))
+    assert_sound(run_all(tmp_path, compiling_python, "benchmarks.torch.operators"))
 
 
 @pytest.mark.tensorflow
@@ -155,7 +155,7 @@ def test_without_numpy_one_line_names_the_package(tmp_path: Path, run_method: Ru
     hidden.write_text("raise ImportError('not here')\n")
     driver = tmp_path / "python"  # an interpreter in which numpy cannot be imported
     driver.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n'
+        f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec "{sys.executable}" "$@"\n'
     )
     driver.chmod(0o755)
     run = run_method(PRODUCT, python=str(driver), fails=True)

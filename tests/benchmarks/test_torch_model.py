@@ -165,7 +165,7 @@ def test_published_counts_are_bounds_only_at_the_published_size(several: Several
 
 @pytest.mark.slow
 def test_a_compiled_model_is_the_same_model_and_its_compilation_is_told_apart(
-    torch_python: str, tmp_path: Path
+    compiling_python: str, tmp_path: Path
 ) -> None:
     if shutil.which("g++") is None and os.environ.get("PERFRUN_REQUIRE_FRAMEWORKS") != "1":
         pytest.skip("torch.compile needs g++")
@@ -173,7 +173,7 @@ def test_a_compiled_model_is_the_same_model_and_its_compilation_is_told_apart(
         "inference": method(f"{MODEL}.inference_compiled", **NET),
         "training": method(f"{MODEL}.training", **NET, compile="default"),
     }
-    found = run_several(torch_python, tmp_path, methods)
+    found = run_several(compiling_python, tmp_path, methods)
     assert not found.refusals
     for name, flops in (("inference", BY_HAND), ("training", TRAINED)):
         metrics, extras = found.reports[name]["metrics"], found.reports[name]["extras"]
