@@ -37,6 +37,7 @@ def row(method: str, night: str, direction: str = "worse") -> Row:
         p_value=0.001,
         direction=direction,
         machine_suspect=False,
+        detectors=("score",),
         commits_before={},
         commits_after={},
         environment_differences=None,
