@@ -94,7 +94,7 @@ def _index(workspace: Path, expected: int) -> Times:
 
 
 def _detected(workspace: Path, *flags: str) -> Times:
-    """The whole process, as a user or a night's report asks for the changes of all series."""
+    """The whole process, as a user asks for the changes of all series."""
     entry = str(ROOT / "perfrun" / "benchmark.py")
     argv = [sys.executable, entry, "detect", f"--workspace={workspace}", "--format=json", *flags]
     before_s = _cpu_s(resource.RUSAGE_CHILDREN)
