@@ -141,7 +141,7 @@ def _trial_lines(counts: Mapping[str, int]) -> list[str]:
         lines.append(f"Trials that failed: {counts['failed']}.")
     if counts["disturbed"]:
         counted = counts["disturbed"] - counts["left_out"]
-        why = f"; {counted} count, since no trial of their method was quiet" if counted else ""
+        why = f"; {counted} count, since most trials of their method were" if counted else ""
         lines.append(f"Disturbed trials: {counts['left_out']} left out{why}.")
     return lines
 

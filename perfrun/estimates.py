@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfrun.counted import counted
 from perfrun.document import Status
 
 
@@ -56,15 +57,9 @@ def observe(document: Mapping[str, Any]) -> Observation:
 
 
 def used_values(observations: Sequence[Observation]) -> tuple[float, ...]:
-    """The values that count: of undisturbed trials, or of all when most were disturbed.
-
-    On a machine that is nearly always busy, the rare quiet moment is no fair sample of it, and one
-    trial that is left says less than all of them.
-    """
+    """The values that count: of undisturbed trials, or of all when most were disturbed."""
     known = [seen for seen in observations if seen.value is not None]
-    quiet = [seen for seen in known if not seen.disturbed]
-    counted = quiet if 2 * len(quiet) >= len(known) else known
-    return tuple(seen.value for seen in counted if seen.value is not None)
+    return tuple(seen.value for seen in counted(known) if seen.value is not None)
 
 
 def estimate(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perfrun.counted import counted
 from perfrun.differences import Difference, differences, forbids, mixtures
 from perfrun.errors import UsageError
 from perfrun.readings import PEAK_RSS, THROUGHPUT, WALL_TIME, Reading
@@ -102,10 +103,8 @@ def _metrics(ours: Sequence[Reading], theirs: Sequence[Reading]) -> list[tuple[s
 
 
 def _values(readings: Sequence[Reading], metric: str) -> tuple[float, ...]:
-    """Of the undisturbed trials, or of all when all were disturbed."""
     known = [r for r in readings if metric in r.values]
-    quiet = [r for r in known if not r.disturbed]
-    return tuple(r.values[metric] for r in quiet or known)
+    return tuple(r.values[metric] for r in counted(known))
 
 
 def _counts(sides: Sequence[Sequence[Reading]]) -> dict[str, int]:
@@ -113,10 +112,10 @@ def _counts(sides: Sequence[Sequence[Reading]]) -> dict[str, int]:
     for side in sides:
         for method in {reading.method for reading in side}:
             own = [reading for reading in side if reading.method == method]
-            disturbed = sum(reading.ran and reading.disturbed for reading in own)
-            counts["failed"] += sum(not reading.ran for reading in own)
-            counts["disturbed"] += disturbed
-            counts["left_out"] += disturbed if any(r.ran and not r.disturbed for r in own) else 0
+            ran = [reading for reading in own if reading.ran]
+            counts["failed"] += len(own) - len(ran)
+            counts["disturbed"] += sum(reading.disturbed for reading in ran)
+            counts["left_out"] += len(ran) - len(counted(ran))
     return counts
 
 

@@ -36,6 +36,7 @@ LAYERS = (
         "image.spec",
         "interruption",
         "containment",
+        "counted",
         "redaction",
         "garbage",
         "worker.test_log",

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any, Literal
 
 from perfrun.analysis.directions import unit_of
+from perfrun.counted import counted
 from perfrun.nightly.suite import Bound, MethodSpec
 from perfrun.readings import Reading
 
@@ -170,8 +171,7 @@ def _figures(readings: Sequence[Reading]) -> tuple[Figure, ...]:
     figures = []
     for name in names:
         known = [reading for reading in readings if name in reading.values]
-        quiet = [reading for reading in known if not reading.disturbed]
-        used = quiet if 2 * len(quiet) >= len(known) else known
+        used = counted(known)
         figures.append(
             Figure(
                 metric=name,

@@ -22,7 +22,7 @@ class Cases(Benchmark):
 def test_runs_of_a_workspace_are_told_apart_by_their_labels(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(SPIN)
-    for label, loops in (("before", "1000000"), ("again", "1000000"), ("after", "3000000")):
+    for label, loops in (("before", "1000000"), ("again", "1000000"), ("after", "6000000")):
         done = world.run(
             f"--execution_label={label}",
             "--benchmark_num_trials=8",

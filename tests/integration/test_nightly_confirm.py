@@ -62,6 +62,8 @@ class Place:
             document["execution_timestamp"] = time.time() - (nights - night) * DAY_S
             document["benchmark_info"]["execution_label"] = f"past-{night}"
             document["perfrun"]["run_id"] = f"run-{night:02}"
+            # So tonight counts whether others keep this machine busy or not.
+            document["perfrun"]["quality"]["disturbed"] = True
             value = (1.5 if night >= BEFORE else 1.0) * (1 + 0.004 * (night * 7 % 5 - 2))
             document["benchmark_result"]["wall_time"] = value
             document["perfrun"]["reports"][0]["wall_time"] = value

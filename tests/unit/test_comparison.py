@@ -80,6 +80,17 @@ def test_where_all_trials_were_disturbed_all_count(
     assert "Disturbed trials: 0 left out; 12 count" in capsys.readouterr().out
 
 
+def test_one_quiet_trial_among_disturbed_ones_does_not_speak_for_all(
+    tmp_path: Path, base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = write(tmp_path / "new", *trials([3 * x for x in STEADY], disturbed=True), *trials([3.0]))
+    assert main(["compare", str(base), str(new), "--format=json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    row = document["comparisons"][0]
+    assert (row["verdict"], row["n_new"]) == ("slower", len(STEADY) + 1)
+    assert document["trials"]["left_out"] == 0
+
+
 def test_other_hardware_is_refused_unless_it_is_asked_for(
     tmp_path: Path, base: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
