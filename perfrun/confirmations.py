@@ -21,7 +21,7 @@ from perfrun.confirming import (
 from perfrun.errors import UsageError
 from perfrun.locks import FileLock
 from perfrun.reports.changes import Row
-from perfrun.rounds import Screen
+from perfrun.screen import Screen
 from perfrun.storage import write_whole
 
 LEFT_OUT = "left out"

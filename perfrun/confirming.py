@@ -18,7 +18,7 @@ from perfrun.pairverdicts import comparisons, decider
 from perfrun.plan import RunPlan
 from perfrun.readings import Reading, read_summary
 from perfrun.reconstruction import rebuilt
-from perfrun.rounds import Screen
+from perfrun.screen import Screen
 
 Status = Literal["candidate", "confirmed", "not_reproduced"]
 # How it was asked for and by which perfrun is no part of what was measured.

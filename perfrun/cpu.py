@@ -66,7 +66,7 @@ def cpu_section(record: Mapping[str, Any], end: Exit | None, watched: Watched | 
     """Bring together what the kernel said of the worker, and what was read of the machine."""
     trial = _trial(end)
     method = _method(record.get("resources", {}))
-    machine = counters_between(watched.before, watched.after) if watched else None
+    machine = counters_between(watched.before.snapshot, watched.after.snapshot) if watched else None
     path, own, cgroup = _cgroup(end, watched)
     return Cpu(
         trial=trial,
@@ -110,9 +110,9 @@ def _cgroup(
     if inside:
         zero = dict.fromkeys(inside, 0)
         return inside.get("path"), True, cgroup_between(zero, inside)
-    if not watched or not watched.before.cgroup:
+    if not watched or not watched.before.snapshot.cgroup:
         return None, False, {}
-    before, after = watched.before.cgroup, watched.after.cgroup
+    before, after = (state.snapshot.cgroup for state in (watched.before, watched.after))
     return after.get("path"), watched.own_cgroup, cgroup_between(before, after)
 
 

@@ -24,7 +24,7 @@ from perfrun.history import parse_clone
 from perfrun.indexing import Parser, bring_up_to_date, opened
 from perfrun.nights import Night, Nights, nights_of
 from perfrun.readings import read_summary
-from perfrun.reports.changes import Row, page
+from perfrun.reports.changes import Row, page, row_document
 from perfrun.reports.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -273,33 +273,5 @@ def document(found: Found) -> dict[str, Any]:
     return {
         "series": found.series,
         "left_out": dict(found.left_out),
-        "changes": [
-            {
-                "method": row.method,
-                "metric": row.metric,
-                "before_execution_id": row.before_execution_id,
-                "after_execution_id": row.after_execution_id,
-                "ratio": row.ratio,
-                "direction": row.direction,
-                "status": row.status,
-                "low": row.low,
-                "high": row.high,
-                "p_value": row.p_value,
-                "night": row.night,
-                "alarm_night": row.alarm_night,
-                "machine_suspect": row.machine_suspect,
-                "detectors": list(row.detectors),
-                "commits_before": dict(row.commits_before),
-                "commits_after": dict(row.commits_after),
-                "environment_differences": (
-                    None
-                    if row.environment_differences is None
-                    else list(row.environment_differences)
-                ),
-                "environment": row.environment,
-                "hardware": row.hardware,
-                "confirmation": row.confirmation,
-            }
-            for row in found.rows
-        ],
+        "changes": [row_document(row) for row in found.rows],
     }

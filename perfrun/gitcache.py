@@ -19,10 +19,10 @@ from pathlib import Path
 
 from perfrun.errors import WorkspaceError
 from perfrun.gitcommand import GitFailed, Repository, ask, command
+from perfrun.gitnames import is_full, local_branch, looks_hex
 from perfrun.locks import FileLock
 from perfrun.plan import RepoSpec
 
-_FULL_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _TIP = "refs/perfrun/tip"
 _UNSHALLOW = 2**31 - 1  # git's own word for "all of it"
 _DEEPER = 64
@@ -44,18 +44,6 @@ class Target:
     branch: str | None  # local branch to be on; None = detached
     any_branch: bool = False  # none was asked for, and the default is not known without a network
     fetched: bool  # the remote was asked
-
-
-def is_full(git_hash: str) -> bool:
-    """Say whether the hash names its commit by itself."""
-    return _FULL_HASH.fullmatch(git_hash) is not None
-
-
-def local_branch(ref: str) -> str | None:
-    """Return the branch a checkout of `ref` is on; None for other refs than branches."""
-    if ref.startswith("refs/heads/"):
-        return ref.removeprefix("refs/heads/")
-    return None if ref.startswith("refs/") else ref
 
 
 class GitCache:
@@ -176,7 +164,7 @@ class GitCache:
             if found is None:
                 found, on = self._fetch_tip(f"refs/tags/{ref}"), None
         if found is None:
-            hint = "; a commit hash goes into the third field" if _looks_hex(ref) else ""
+            hint = "; a commit hash goes into the third field" if looks_hex(ref) else ""
             what = f"branch or tag {branch!r} is not there" if branch else "it has no commit"
             raise self._error(f"{what}{hint}")
         return Target(git_hash=found, branch=on, fetched=True)
@@ -303,7 +291,3 @@ class GitCache:
 
     def _error(self, what: str) -> WorkspaceError:
         return WorkspaceError(f"--git_repos: {self._repo.shown_url}: {what}")
-
-
-def _looks_hex(name: str) -> bool:
-    return re.fullmatch(r"[0-9a-f]{7,64}", name) is not None

@@ -23,8 +23,9 @@ from perfrun.errors import UsageError
 from perfrun.interruption import Interruption
 from perfrun.plan import RunPlan
 from perfrun.readings import WALL_TIME, Reading
-from perfrun.rounds import Rounds, Screen
+from perfrun.rounds import Rounds
 from perfrun.runner import prepare
+from perfrun.screen import Screen
 from perfrun.worker.procfs import adopt_orphans
 
 Name = Literal["a", "b"]

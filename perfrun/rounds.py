@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 from perfrun import environment
 from perfrun.document import Order, Status, TrialResult, to_json
@@ -23,37 +22,10 @@ from perfrun.journal import Journal, Key, Past
 from perfrun.recorder import Recorder
 from perfrun.results import RunResult, estimates, run_document
 from perfrun.schedule import Schedule, Step
+from perfrun.screen import Screen
 from perfrun.storage import ResultFolder, safe_name, write_whole
 from perfrun.summary import RunFacts
 from perfrun.trial import Surroundings, TrialSpec, recover_trial, run_trial
-
-
-class Screen(Protocol):
-    """What a run shows while it goes on."""
-
-    def prepare(self) -> None:
-        """Load what showing needs, while there is time."""
-
-    def note(self, text: str) -> None:
-        """One line about what happens."""
-
-    def trial_started(self, number: int, total: int | None, method: str, trial_id: int) -> None:
-        """A trial begins."""
-
-    def stdout(self, text: str) -> None:
-        """The benchmark printed something."""
-
-    def stderr(self, text: str) -> None:
-        """The benchmark printed something to its standard error."""
-
-    def trial_finished(self, result: TrialResult) -> None:
-        """A trial has ended, and its summary is on disk."""
-
-    def profile_started(self, method: str, kind: str) -> None:
-        """An extra trial under a profiler begins."""
-
-    def profile_finished(self, result: TrialResult) -> None:
-        """An extra trial under a profiler has ended."""
 
 
 class Rounds:

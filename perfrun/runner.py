@@ -22,7 +22,8 @@ from perfrun.plan import RunPlan
 from perfrun.probes.machine import machine
 from perfrun.recorder import make_recorder
 from perfrun.results import RunResult
-from perfrun.rounds import Rounds, Screen
+from perfrun.rounds import Rounds
+from perfrun.screen import Screen
 from perfrun.storage import Storage
 from perfrun.summary import RunFacts
 from perfrun.trial import Surroundings

@@ -17,7 +17,7 @@ from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.interruption import Interruption
 from perfrun.plan import RunPlan
 from perfrun.readings import Reading, reading_of
-from perfrun.rounds import Screen
+from perfrun.screen import Screen
 from perfrun.searchlog import Measured, SearchLog, held
 from perfrun.seats import Seat
 from perfrun.worker.procfs import adopt_orphans

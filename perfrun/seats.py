@@ -13,8 +13,9 @@ from perfrun.errors import UsageError
 from perfrun.interruption import Interruption
 from perfrun.pairing import SideScreen
 from perfrun.plan import RunPlan
-from perfrun.rounds import Rounds, Screen
+from perfrun.rounds import Rounds
 from perfrun.runner import prepare
+from perfrun.screen import Screen
 
 _MANY = 1_000_000  # trials of a run of which nobody knows how many it will have
 # What several seats of a workspace share with it: a commit is fetched once.

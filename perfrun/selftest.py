@@ -15,13 +15,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from perfrun.calibration import Check, Documents, Row, checks
+from perfrun.calibration import checks
 from perfrun.cli import parse
 from perfrun.document import TrialResult
 from perfrun.errors import Interrupted, UsageError
 from perfrun.plan import RunPlan
 from perfrun.probes.peak import read_peak
 from perfrun.runner import run
+from perfrun.truths import Check, Documents, Row
 
 ATTEMPTS = 3  # a busy machine may spoil one
 CLASS = "perfrun.worker.calibrated.Calibrated"

@@ -20,7 +20,6 @@ from perfrun.interruption import Interruption
 from perfrun.launchers.contract import Exit, Launcher, Running
 from perfrun.measured import Measured, bring_together
 from perfrun.plan import RunPlan
-from perfrun.probes.disturbance import machine_state
 from perfrun.probes.watch import Watch, Watched
 from perfrun.quality import judge_quality
 from perfrun.storage import PROFILE_SUMMARY, SUMMARY, ResultFolder, Storage
@@ -130,11 +129,10 @@ def _run_worker(
     except OSError as error:
         return None, None, None, f"the worker could not be started: {error}"
     watch = Watch(process.pid, folder, own_cgroup=process.own_cgroup)
-    before = machine_state(folder)
     with _followed(folder, around.streams):
         end = _wait(process, plan.timeout_s, around.interruption)
-        span = span_between(before, machine_state(folder), end)
         watched = watch.finish()
+        span = span_between(watched.before, watched.after, end)
     last_facts = process.close()  # after the machine was looked at: an engine is busy with it
     if last_facts:
         end = replace(end, container={**(end.container or {}), **last_facts})

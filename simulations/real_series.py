@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from perfrun.worker.segments import median
+from perfrun.worker.distribution import median
 from perfrun.worker.steadiness import classify
 
 Step = Callable[[], object]

@@ -12,7 +12,7 @@ from perfrun.nightly.report import NightReport
 from perfrun.nightly.state import Earlier
 from perfrun.nightly.suite import Suite
 from perfrun.nightly.units import Alarm
-from perfrun.rounds import Screen
+from perfrun.screen import Screen
 
 if TYPE_CHECKING:
     from perfrun.nightly.changes import Key, Recent

@@ -23,8 +23,8 @@ from perfrun.nightly.state import Nights
 from perfrun.nightly.suite import Night, Suite, Unit, UnitDone, units
 from perfrun.plan import RunPlan
 from perfrun.results import RunResult
-from perfrun.rounds import Screen
 from perfrun.runner import run
+from perfrun.screen import Screen
 
 DEADLINE = "deadline"  # why a method has no more trials
 

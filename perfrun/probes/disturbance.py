@@ -42,13 +42,15 @@ class MachineState:
     free_disk_bytes: int | None = None  # of the workspace
 
 
-def machine_state(folder: Path, sysfs: Sysfs | None = None) -> MachineState:
-    """Look at the machine now; `folder` is where results go."""
+def machine_state(
+    folder: Path, sysfs: Sysfs | None = None, *, cgroup: Cgroup | None = None
+) -> MachineState:
+    """Look at the machine now; `folder` is where results go, `cgroup` the trial's if not ours."""
     tree = sysfs or Sysfs()
     wall_offset_s, suspended_s = _clock_offsets()
     own, children = (resource.getrusage(who) for who in _WHO)
     return MachineState(
-        snapshot=take_snapshot(own_cgroup()),
+        snapshot=take_snapshot(cgroup or own_cgroup()),
         cpus=os.cpu_count() or 1,
         cores=readings.core_count(tree),
         smt=readings.smt_active(tree),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import threading
 import time
 from collections.abc import Mapping
@@ -12,10 +11,10 @@ from typing import Any
 
 from perfrun.probes.amd import amd_devices
 from perfrun.probes.devices import Device, DeviceSampler, DevicesUsage
+from perfrun.probes.disturbance import MachineState, machine_state
 from perfrun.probes.nvidia import nvidia_devices
 from perfrun.probes.process_tree import TreeSampler, TreeUsage
 from perfrun.probes.rapl import PERIOD_S, Meter, Rapl
-from perfrun.probes.system import Snapshot, take_snapshot
 from perfrun.worker.cgroups import Cgroup, find_cgroup
 
 
@@ -38,11 +37,19 @@ class Watched:
     tree: TreeUsage | None  # None when the worker's processes cannot be seen from here
     devices: DevicesUsage
     energy: Energy
-    before: Snapshot
-    after: Snapshot
+    before: MachineState
+    after: MachineState
     own_cgroup: bool  # the trial's control group is not perfrun's
-    harness_cpu_s: float  # of all of perfrun, watching included
-    children_cpu_s: float = 0.0  # of what perfrun waited for: the worker, and orphans it left
+
+    @property
+    def harness_cpu_s(self) -> float:
+        """CPU time of all of perfrun, watching included."""
+        return self.after.own_cpu_s - self.before.own_cpu_s
+
+    @property
+    def children_cpu_s(self) -> float:
+        """CPU time of what perfrun waited for: the worker, and orphans it left."""
+        return self.after.children_cpu_s - self.before.children_cpu_s
 
 
 class Watch:
@@ -53,10 +60,9 @@ class Watch:
     """
 
     def __init__(self, pid: int | None, folder: Path, *, own_cgroup: bool) -> None:
-        self._cpu_s = time.process_time()
-        self._children_cpu_s = _children_cpu_s()
+        self._folder = folder
         self._cgroup, self._own_cgroup = _cgroup_of(pid if own_cgroup else None)
-        self._before = take_snapshot(self._cgroup)
+        self._before = machine_state(folder, cgroup=self._cgroup)
         self._rapl = Rapl()
         self._rapl_thread = _started_reader(self._rapl)
         devices, self._no_devices = _devices()
@@ -77,7 +83,7 @@ class Watch:
         """Stop watching and return what was seen."""
         tree = self._tree.finish() if self._tree else None
         devices = self._devices.finish() if self._devices else DevicesUsage(reason=self._no_devices)
-        after = take_snapshot(self._cgroup)
+        after = machine_state(self._folder, cgroup=self._cgroup)
         return Watched(
             tree=tree,
             devices=devices,
@@ -85,8 +91,6 @@ class Watch:
             before=self._before,
             after=after,
             own_cgroup=self._own_cgroup,
-            harness_cpu_s=time.process_time() - self._cpu_s,
-            children_cpu_s=_children_cpu_s() - self._children_cpu_s,
         )
 
     def _pids(self) -> frozenset[int]:
@@ -126,11 +130,6 @@ class _RaplReader(threading.Thread):
         self.join()
 
 
-def _children_cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def _started_reader(rapl: Rapl) -> _RaplReader | None:
     if not rapl.works:
         return None
@@ -157,8 +156,8 @@ def _devices() -> tuple[tuple[Device, ...], str | None]:
     return found, None if found else f"{no_nvidia}; {no_amd}"
 
 
-def _device_meters(devices: DevicesUsage, before: Snapshot) -> tuple[Meter, ...]:
-    seconds = time.monotonic() - before.counters.elapsed_s
+def _device_meters(devices: DevicesUsage, before: MachineState) -> tuple[Meter, ...]:
+    seconds = time.monotonic() - before.snapshot.counters.elapsed_s
     return tuple(
         Meter(
             name=f"{device.vendor}{device.index}",

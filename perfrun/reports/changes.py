@@ -63,6 +63,34 @@ def page(series: int, left_out: Mapping[str, int], rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def row_document(row: Row) -> dict[str, Any]:
+    """A change as `--format=json` prints it."""
+    return {
+        "method": row.method,
+        "metric": row.metric,
+        "before_execution_id": row.before_execution_id,
+        "after_execution_id": row.after_execution_id,
+        "ratio": row.ratio,
+        "direction": row.direction,
+        "status": row.status,
+        "low": row.low,
+        "high": row.high,
+        "p_value": row.p_value,
+        "night": row.night,
+        "alarm_night": row.alarm_night,
+        "machine_suspect": row.machine_suspect,
+        "detectors": list(row.detectors),
+        "commits_before": dict(row.commits_before),
+        "commits_after": dict(row.commits_after),
+        "environment_differences": (
+            None if row.environment_differences is None else list(row.environment_differences)
+        ),
+        "environment": row.environment,
+        "hardware": row.hardware,
+        "confirmation": row.confirmation,
+    }
+
+
 def _asked(rows: Sequence[Row]) -> str:
     if all(row.confirmation is None for row in rows):
         return "Candidates: no paired run has confirmed them."

@@ -15,8 +15,9 @@ from perfrun.interruption import Interruption
 from perfrun.journal import unfinished
 from perfrun.pairing import Pair, SideScreen, log_ratios
 from perfrun.readings import WALL_TIME, Reading
-from perfrun.rounds import Rounds, Screen
+from perfrun.rounds import Rounds
 from perfrun.runner import prepare
+from perfrun.screen import Screen
 from perfrun.versus.parsing import FEWEST_FOR_INTERVAL, Asked
 from perfrun.worker.procfs import adopt_orphans
 

@@ -87,6 +87,11 @@ def median_of(ordered: Sequence[float]) -> float:
     return quantile(ordered, 0.5)
 
 
+def median(values: Sequence[float]) -> float:
+    """The same of values in any order."""
+    return median_of(sorted(values))
+
+
 def quantile(ordered: Sequence[float], share: float) -> float:
     """Interpolate linearly between the two nearest of the sorted values (numpy's default)."""
     position = share * (len(ordered) - 1)
@@ -181,4 +186,4 @@ def grouped(values: Sequence[float], limit: int) -> Tuple[List[float], int]:
     if size == 1:
         return list(values), 1
     starts = range(0, len(values), size)
-    return [median_of(sorted(values[start : start + size])) for start in starts], size
+    return [median(values[start : start + size]) for start in starts], size

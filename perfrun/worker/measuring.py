@@ -14,44 +14,20 @@ from itertools import repeat
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from perfrun.worker import serieswriter
-from perfrun.worker.distribution import median_of
+from perfrun.worker.blocktimer import Step, overhead_ns, run_block
 from perfrun.worker.garbage import MODES, GarbageWatch
 from perfrun.worker.measurement import Measurement, derive, evaluate
 from perfrun.worker.recompilation import Compilations, difference
 from perfrun.worker.stopping import FIRST, OVERHEAD_SHARE, TIMED, Limits, Progress
-from perfrun.worker.synchronise import Given, Synchroniser, find
+from perfrun.worker.synchronise import Given, find
 
-Step = Callable[[], Any]
 _clock = time.perf_counter_ns
 _cpu_clock = time.process_time_ns
-_EMPTY_INTERVALS = 51
 _LATE_SHARE = 0.05  # of a block: work found after the last one that the wait did not wait for
 
 # One measurement at a time in a process: two would measure each other.
 _turn = threading.Lock()
 _running: List[Tuple[int, str]] = []  # pid and name; a forked child inherits, and may measure
-
-
-def run_block(step: Step, count: int, sync: Synchroniser) -> Tuple[int, int, int]:
-    """Run the steps and wait for them; return nanoseconds of wall clock, CPU and device."""
-    returned = None
-    cpu_ns = _cpu_clock()
-    began_ns = _clock()
-    if sync.waits:
-        sync.begin()
-        # All but the last result are dropped at once, as a plain loop drops them.
-        for _ in repeat(None, count - 1):
-            step()
-        if count:
-            returned = step()
-        sync.finish(returned)
-        returned = None  # freeing it is part of the step
-    else:
-        for _ in repeat(None, count):
-            step()
-    wall_ns = _clock() - began_ns
-    cpu_ns = _cpu_clock() - cpu_ns
-    return wall_ns, cpu_ns, sync.device_ns()
 
 
 class Measuring:
@@ -181,7 +157,7 @@ class Measuring:
         self._counters = counters
         if progress.phase is FIRST or not self._sync.is_current():
             self._look_for_devices()
-            self._overhead_ns = self._measure_overhead()
+            self._overhead_ns = overhead_ns(self._sync)
             progress.set_overhead(self._overhead_ns)
         progress.add(count, wall_ns, _clock(), compiled)
         if progress.phase is TIMED:
@@ -194,11 +170,6 @@ class Measuring:
 
     def _look_for_devices(self) -> None:
         self._sync = find(self._synchronize)
-
-    def _measure_overhead(self) -> float:
-        """What an interval without a step takes: the timer, and the wait for an idle device."""
-        empty = [run_block(_nothing, 0, self._sync)[0] for _ in range(_EMPTY_INTERVALS)]
-        return median_of(sorted(map(float, empty)))
 
     def _header(self) -> Dict[str, Any]:
         """What is known before anything is timed."""
@@ -282,10 +253,6 @@ class Measuring:
                 "a device was still working when the last interval had ended: the times are too "
                 "short (%s was not waited for)" % ", ".join(whole.names)
             )
-
-
-def _nothing() -> None:
-    """An empty step."""
 
 
 def _take_turn(name: str) -> None:

@@ -12,6 +12,8 @@ import math
 from operator import mul
 from typing import List, Sequence
 
+from perfrun.worker.distribution import median
+
 TOLERANCE = 0.01  # relative; levels that differ by less are the same
 BURST_SHARE = 0.1  # of all samples, at most, in a disturbance between two equal levels
 _MIN_SEGMENT = 3  # blocks
@@ -21,15 +23,6 @@ _OUTLIER = 3.0  # standard deviations from the running median
 _WINDOW = 7  # values in the running median
 _NOISE_FLOOR = 5e-4  # relative; clocks and short series make noise look smaller than it is
 _TO_SIGMA = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
-
-
-def median(values: Sequence[float]) -> float:
-    """Return the middle value, or the mean of both."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2
 
 
 class Noise:

@@ -20,11 +20,11 @@ import math
 from operator import mul
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
+from perfrun.worker.distribution import median
 from perfrun.worker.segments import (
     TOLERANCE,
     Noise,
     find_cuts,
-    median,
     merge_equivalent,
     relative_gap,
     without_bursts,

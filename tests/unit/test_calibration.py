@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from perfrun.calibration import Check, Row, checks
+from perfrun.calibration import checks
 from perfrun.probes.peak import Peak
+from perfrun.truths import Check, Row
 from perfrun.worker import calibrated
 
 MIB = 2**20

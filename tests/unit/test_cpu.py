@@ -10,6 +10,7 @@ import pytest
 from perfrun.cpu import Cpu, cpu_section
 from perfrun.launchers.contract import Exit
 from perfrun.probes.devices import DevicesUsage
+from perfrun.probes.disturbance import MachineState
 from perfrun.probes.process_tree import TreeUsage
 from perfrun.probes.system import Counters, Snapshot
 from perfrun.probes.watch import Energy, Watched
@@ -35,14 +36,16 @@ ENDED = Exit(
     strays=(),
     resources={"voluntary_switches": 7, "involuntary_switches": 3, "read_bytes": 4096},
 )
-BEFORE = Snapshot(
+_BEFORE = Snapshot(
     counters=Counters(elapsed_s=10.0, wall_clock_s=100.0, busy_s=50.0, steal_s=1.0),
     cgroup={"path": "/g", "throttled_s": 1.0, "throttled_periods": 4, "cpu_pressure_s": None},
 )
-AFTER = Snapshot(
+_AFTER = Snapshot(
     counters=Counters(elapsed_s=12.0, wall_clock_s=102.0, busy_s=53.5, steal_s=1.25),
     cgroup={"path": "/g", "throttled_s": 1.5, "throttled_periods": 9, "cpu_pressure_s": None},
 )
+BEFORE = MachineState(snapshot=_BEFORE, cpus=2, own_cpu_s=1.0, children_cpu_s=3.0)
+AFTER = MachineState(snapshot=_AFTER, cpus=2, own_cpu_s=1.25, children_cpu_s=3.0)
 WATCHED = Watched(
     tree=TREE,
     devices=DevicesUsage(),
@@ -50,7 +53,6 @@ WATCHED = Watched(
     before=BEFORE,
     after=AFTER,
     own_cgroup=False,
-    harness_cpu_s=0.25,
 )
 
 
@@ -84,12 +86,12 @@ def test_the_machine_and_the_group_are_what_was_added_meanwhile() -> None:
 
 
 def test_an_orphan_of_the_trial_is_nobody_else() -> None:
-    watched = replace(WATCHED, children_cpu_s=2.5)
+    watched = replace(WATCHED, after=replace(AFTER, children_cpu_s=5.5))
     assert section({}, watched=watched).others_busy_s == pytest.approx(3.5 - 2.5 - 0.25)
 
 
 def test_clocks_of_10_ms_make_others_nothing_not_less() -> None:
-    watched = replace(WATCHED, harness_cpu_s=5.0)
+    watched = replace(WATCHED, after=replace(AFTER, own_cpu_s=6.0))
     assert section({}, watched=watched).others_busy_s == 0.0
 
 

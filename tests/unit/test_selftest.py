@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from perfrun.calibration import Check, Documents, Row
 from perfrun.errors import UsageError
 from perfrun.selftest import ATTEMPTS, document, judged, selftest_command, table
+from perfrun.truths import Check, Documents, Row
 
 
 def row(what: str, error: float) -> Row:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from perfrun.worker.segments import median
+from perfrun.worker.distribution import median
 from perfrun.worker.steadiness import MIN_SAMPLES, Steadiness, classify
 
 
