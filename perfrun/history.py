@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrun.errors import UsageError
 from perfrun.indexing import Parser, bring_up_to_date, opened
+from perfrun.quantities import rounded, scale_of
 
 if TYPE_CHECKING:
     from perfrun.store.query import Point, Series
@@ -22,6 +23,7 @@ Reads new summaries of the workspace first. Names may be patterns: `*` stands fo
 Exit status: 0, or 1 when there is nothing to show. All of it is in docs/store.md.
 """
 _SHORT_HASH = 10
+_FIGURES = 6
 MOST_NAMES = 8  # of other figures, where one is not there
 
 
@@ -91,12 +93,15 @@ def _point(point: Point) -> dict[str, Any]:
 def text(series: Series) -> str:
     """The key of a series, and a line for each point."""
     key = series.key
-    unit = f" ({series.unit})" if series.unit else ""
+    # One unit for the whole column, that of its median.
+    sizes = sorted(abs(point.value) for point in series.points)
+    scale, unit = scale_of(sizes[len(sizes) // 2], series.unit or "", _FIGURES)
     facts = [key.environment, key.hardware, key.settings]
     facts += [f"driver {key.driver}"] if key.driver else []
     facts += [f"source {key.source[:_SHORT_HASH]}"] if key.source else []
-    heads = ("time", key.metric + unit, "outcome", "grade", "commits", "label", "folder")
-    rows = [heads, *(_cells(point) for point in series.points)]
+    figure = f"{key.metric} ({unit})" if unit else key.metric
+    heads = ("time", figure, "outcome", "grade", "commits", "label", "folder")
+    rows = [heads, *(_cells(point, scale) for point in series.points)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     lines = [
         "  ".join(
@@ -108,11 +113,11 @@ def text(series: Series) -> str:
     return "\n".join([key.method, "; ".join(fact for fact in facts if fact), *lines]) + "\n"
 
 
-def _cells(point: Point) -> tuple[str, ...]:
+def _cells(point: Point, scale: float) -> tuple[str, ...]:
     commits = " ".join(f"{name}@{c[:_SHORT_HASH]}" for name, c in sorted(point.commits.items()))
     return (
         datetime.fromtimestamp(point.timestamp).strftime("%Y-%m-%d %H:%M:%S"),
-        f"{point.value:.6g}",
+        rounded(point.value / scale, _FIGURES),
         f"{point.status}, disturbed" if point.disturbed else point.status,
         point.grade,
         commits,

@@ -21,6 +21,7 @@ from perfrun.document import TrialResult
 from perfrun.errors import Interrupted, UsageError
 from perfrun.plan import RunPlan
 from perfrun.probes.peak import read_peak
+from perfrun.quantities import with_unit
 from perfrun.runner import run
 from perfrun.truths import Check, Documents, Row
 
@@ -179,7 +180,7 @@ def _value(value: float | str | None, unit: str) -> str:
         return value
     if unit == "bytes":
         return f"{value / 2**20:.2f} MiB"
-    return f"{value:.5g} {unit}"
+    return with_unit(value, unit, 5)
 
 
 def _percent(share: float) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perfrun.findings.finding import Finding, Severity
+from perfrun.quantities import duration
 
 CONFIDENCE = 0.95
 PERCENTILES = {"p90": 0.90, "p99": 0.99}
@@ -138,7 +139,7 @@ def _distance(values: Sequence[float], median: float) -> str:
     farthest = max(values, key=lambda value: abs(value - median))
     if farthest >= 2 * median > 0:
         return f"{farthest / median:.1f} times the median"
-    return f"{abs(farthest / median - 1):.0%} off the median" if median else f"{farthest:.2g} s"
+    return f"{abs(farthest / median - 1):.0%} off the median" if median else duration(farthest, 2)
 
 
 def _timer(one: Mapping[str, Any]) -> Iterator[Finding]:
@@ -159,8 +160,8 @@ def _timer(one: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(
             code="timer_too_coarse",
             severity=Severity.WARNING,
-            text=f"{one['name']}: an interval of {shortest:.2g} s is short for a clock with "
-            f"steps of {resolution:.2g} s",
+            text=f"{one['name']}: an interval of {duration(shortest, 2)} is short for a clock with "
+            f"steps of {duration(resolution, 2)}",
             value=shortest,
             limit=RESOLUTION_STEPS * resolution,
             unit="s",

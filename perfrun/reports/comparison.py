@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfrun.analysis.directions import unit_of
 from perfrun.differences import Difference
+from perfrun.quantities import with_unit
 from perfrun.readings import THROUGHPUT, WALL_TIME
 from perfrun.reports.statistics import percent
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 HEADINGS = ("method", "metric", "base", "new", "new / base", "95 % interval", "trials", "verdict")
 _RIGHT = ("base", "new", "new / base", "trials")
 _COLOURS = {"slower": "red", "faster": "green", "equivalent": "", "undecided": "yellow"}
-_BYTES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def rows(found: Sequence[Comparison]) -> list[tuple[str, ...]]:
@@ -59,12 +58,7 @@ def shown_value(value: float | None, metric: str) -> str:
     """Four figures in the unit that suits."""
     if value is None:
         return "-"
-    unit = unit_of(metric.rpartition("/")[2])
-    scales = _BYTES if unit == "bytes" else _TIMES if unit == "s" else ()
-    for scale, name in scales:
-        if abs(value) >= scale:
-            return f"{value / scale:.4g} {name}"
-    return f"{value:.4g} {unit}".rstrip()
+    return with_unit(value, unit_of(metric.rpartition("/")[2]))
 
 
 def plain_comparisons(found: Sequence[Comparison]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
+from perfrun.quantities import with_unit
 from perfrun.readings import PEAK_RSS, THROUGHPUT, WALL_TIME
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
@@ -123,14 +124,14 @@ def _table(methods: Sequence[MethodReport]) -> str:
 def _figure(method: MethodReport, metric: str) -> str:
     for figure in method.figures:
         if figure.metric == metric:
-            return f"{figure.median:.6g} {figure.unit}".strip()
+            return with_unit(figure.median, figure.unit)
     return ""
 
 
 def _others(method: MethodReport) -> str:
     shown = [f for f in method.figures if f.metric not in (WALL_TIME, THROUGHPUT, PEAK_RSS)]
     texts = [
-        _plain(f"{figure.metric} {figure.median:.6g} {figure.unit}")
+        _plain(f"{figure.metric} {with_unit(figure.median, figure.unit)}")
         for figure in shown[:MOST_FIGURES]
     ]
     more = [f"{len(shown) - MOST_FIGURES} more"] if len(shown) > MOST_FIGURES else []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.document import TrialResult
+from perfrun.quantities import duration
 from perfrun.reports.table import shown_path
 
 SHOWN_ROWS = 5
@@ -53,7 +54,7 @@ def _recorded(windows: Sequence[Mapping[str, Any]]) -> str:
     seconds = sum(window["end_s"] - window["begin_s"] for window in windows)
     steps = [window["steps"] for window in windows if window["steps"] is not None]
     what = f"{sum(steps)} timed steps" if steps else "the whole method"
-    return f": {what}, {seconds:.3g} s"
+    return f": {what}, {duration(seconds, 3)}"
 
 
 def _rows(top: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from perfrun.estimates import MethodEstimate
+from perfrun.quantities import duration, scale_of
 
 _REASONS = {
     "precision": "precision reached",
@@ -20,7 +21,6 @@ _ONE_TRIAL = (
     "One trial a method: no interval, and no telling how small a change it would show "
     "(--benchmark_num_trials or --precision give more)."
 )
-_PREFIXES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def statistics_lines(methods: Sequence[MethodEstimate]) -> list[str]:
@@ -48,10 +48,10 @@ def _median(method: MethodEstimate) -> str:
         trials = f"{method.trials} trial{'s' * (method.trials != 1)}"
     if method.median_s is None:
         return f"{trials} with a figure"
-    text = f"{trials}, median {in_seconds(method.median_s)}"
+    text = f"{trials}, median {duration(method.median_s)}"
     if method.low_s is None or method.high_s is None:
         return f"{text}, no interval"
-    scale, unit = _scale(method.median_s)
+    scale, unit = scale_of(method.median_s, "s")
     low, high = method.low_s / scale, method.high_s / scale
     around = f" (\u00b1{percent(method.relative_half_width)})"
     return f"{text}, 95 % in {_digits(low, high)} {unit}{around}"
@@ -71,16 +71,6 @@ def _noise(method: MethodEstimate) -> str:
 def _not_used(method: MethodEstimate) -> list[str]:
     counts = ((method.failed, "failed"), (method.disturbed, "disturbed"))
     return [f"{count} {what}" for count, what in counts if count]
-
-
-def in_seconds(value: float) -> str:
-    """Four figures with the unit that suits them."""
-    scale, unit = _scale(value)
-    return f"{value / scale:.4g} {unit}"
-
-
-def _scale(value: float) -> tuple[float, str]:
-    return next((pair for pair in _PREFIXES if value >= pair[0]), _PREFIXES[-1])
 
 
 def _digits(low: float, high: float) -> str:

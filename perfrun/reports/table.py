@@ -11,9 +11,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from perfrun.analysis.directions import unit_of
 from perfrun.document import Status, TrialResult
 from perfrun.estimates import observe, used_values
 from perfrun.findings.finding import Severity
+from perfrun.quantities import duration, rounded, spread
 
 HEADINGS = ("method", "trials", "outcome", "grade", "wall time", "metrics", "peak memory", "folder")
 RIGHT_ALIGNED = ("trials", "wall time", "peak memory")
@@ -127,7 +129,8 @@ def metric_lines(trials: Sequence[TrialResult]) -> list[str]:
                 values.setdefault(metric["name"], []).append(value)
             bounds[metric["name"]] = _bounds(metric)
     return [
-        f"{name} {_spread(values[name], '') if name in values else 'not finite'}{bounds[name]}"
+        f"{name} {_spread(values[name], _time_unit(name)) if name in values else 'not finite'}"
+        f"{bounds[name]}"
         for name in bounds
     ]
 
@@ -154,7 +157,16 @@ def _bounds(metric: Mapping[str, Any]) -> str:
     low, high = metric.get("min_value"), metric.get("max_value")
     if low is None and high is None:
         return ""
-    return f" in [{'' if low is None else _number(low)}, {'' if high is None else _number(high)}]"
+    write = duration if _time_unit(metric["name"]) else rounded
+    # An infinite bound in a summary read back from disk is a text.
+    shown = ["" if bound is None else write(float(bound)) for bound in (low, high)]
+    return f" in [{', '.join(shown)}]"
+
+
+def _time_unit(metric: str) -> str:
+    """`s` of a metric whose name says seconds; others are shown as they were reported."""
+    says = metric.lower().endswith(("_s", "_sec", "_secs", "_seconds"))
+    return "s" if says and unit_of(metric) == "s" else ""
 
 
 def peak_memory(trials: Sequence[TrialResult]) -> list[str]:
@@ -182,18 +194,7 @@ def _spread(values: Sequence[float], unit: str) -> str:
     ordered = sorted(values)
     middle = len(ordered) // 2
     median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    text = f"{_number(median)}{' ' + unit if unit else ''}"
-    if ordered[0] == ordered[-1]:
-        return text
-    return f"{text} ({_number(ordered[0])}..{_number(ordered[-1])})"
-
-
-def _number(value: float) -> str:
-    """Four figures, and whole numbers whole."""
-    value = float(value)  # an infinite bound in a summary read back from disk is a text
-    if value.is_integer() and abs(value) < 1e15:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
+    return spread(median, ordered[0], ordered[-1], unit)
 
 
 def shown_path(path: str) -> str:

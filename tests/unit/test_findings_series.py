@@ -100,7 +100,7 @@ def test_with_so_many_values_the_interval_holds_the_quantile_19_times_in_20(
             "p99 of 50 values cannot be given",
         ),
         ({"timer": {"share": 0.004}}, "timer_overhead", "warning", "0.40%"),
-        ({"clock": {"resolution_s": 0.015}}, "timer_too_coarse", "warning", "0.015 s"),
+        ({"clock": {"resolution_s": 0.015}}, "timer_too_coarse", "warning", "steps of 15 ms"),
     ],
 )
 def test_a_flaw_is_found_alone(

@@ -51,7 +51,7 @@ def test_files_window_and_the_five_largest_rows_are_shown() -> None:
 def test_steps_of_several_windows_are_summed() -> None:
     window = {"part": "timed steps", "steps": 20, "begin_s": 1.0, "end_s": 1.25}
     [head, *_] = lines([{**PROFILE, "windows": [window, window]}])
-    assert head.endswith(": 40 timed steps, 0.5 s")
+    assert head.endswith(": 40 timed steps, 500 ms")
 
 
 def test_bytes_are_shown_in_mebibytes() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from perfrun.estimates import MethodEstimate
-from perfrun.reports.statistics import in_seconds, percent, statistics_lines
+from perfrun.reports.statistics import percent, statistics_lines
 
 ONE = MethodEstimate(
     name="m.C.a",
@@ -79,14 +79,6 @@ def test_trials_that_are_not_used_are_counted() -> None:
 )
 def test_the_reason_to_stop_is_said(reason: str, said: str) -> None:
     assert said in statistics_lines([replace(MANY, stopped_by=reason)])[1]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(1.5, "1.5 s"), (0.0123456, "12.35 ms"), (2e-6, "2 us"), (3e-10, "0.3 ns"), (4000, "4000 s")],
-)
-def test_seconds_have_a_unit_that_suits_them(value: float, text: str) -> None:
-    assert in_seconds(value) == text
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def plain(*, quiet: bool = False) -> tuple[Terminal, io.StringIO, io.StringIO]:
         ([1.0, 3.0, 2.0], "2 s (1..3)"),
         ([1.0, 2.0], "1.5 s (1..2)"),
         ([2.0, 2.0], "2 s"),
-        ([0.123456], "0.1235 s"),
+        ([0.123456], "123.5 ms"),
         ([1234567.0], "1,234,567 s"),
         ([-1], "-"),
         ([-1, 2.0], "2 s"),
@@ -98,6 +98,12 @@ METRICS: list[tuple[dict[str, Any], str]] = [
         "acc not finite in [1, 2]",
     ),
     ({"name": "acc", "value": 1, "max_value": math.inf}, "acc 1 in [, inf]"),
+    (
+        {"name": "start_s", "value": 1.469e-05, "min_value": 0, "max_value": 0.02},
+        "start_s 14.69 us in [0 s, 20 ms]",
+    ),
+    ({"name": "latency", "value": 15.6}, "latency 15.6"),  # of what, nobody said
+    ({"name": "images_per_s", "value": 0.5}, "images_per_s 0.5"),
 ]
 
 
