@@ -49,6 +49,7 @@ def rounded(value: float, figures: int = 4) -> str:
     """So many figures, and no exponent of large ones; whole numbers whole."""
     value = float(value)
     text = f"{value:.{figures}g}"
-    if abs(value) < 1e15 and (value.is_integer() or "e+" in text):
-        return f"{value if value.is_integer() else float(text):,.0f}"
-    return text
+    shown = value if value.is_integer() else float(text)
+    if not 1000 <= abs(shown) < 1e15:
+        return text
+    return f"{shown:,.0f}" if shown.is_integer() else f"{shown:,}"

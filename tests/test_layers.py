@@ -148,6 +148,7 @@ LAYERS = (
     {"quality"},
     {"estimates", "memory", "cpu"},
     {"store.address", "screen"},
+    {"reports.framework_log"},
     {"results", "reports.statistics", "schedule", "measured"},
     {"launchers.harness_mark", "launchers.engine_traits", "launchers.container"},
     {"store.migrations"},

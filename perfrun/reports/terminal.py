@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from perfrun.document import Status, TrialResult
 from perfrun.estimates import MethodEstimate
+from perfrun.reports.framework_log import FrameworkLog
 from perfrun.reports.profiles import profile_lines
 from perfrun.reports.statistics import statistics_lines
 from perfrun.reports.table import (
@@ -38,6 +39,8 @@ _COLOURS = {
     Status.INTERRUPTED: "yellow",
 }
 
+_LOG = "in stderr.log beside the summary, as always"
+
 
 class Terminal:
     """Shows a run on a stream: with a spinner on a terminal, as plain lines elsewhere."""
@@ -50,6 +53,8 @@ class Terminal:
         self._console: Console | None = None
         self._lock = threading.Lock()
         self._begun = time.monotonic()
+        self._framework_log = FrameworkLog()
+        self._has_told = False  # where the lines are that are not shown
 
     def prepare(self) -> None:
         """Import rich now, if it will draw: later it would be while a benchmark runs."""
@@ -82,11 +87,14 @@ class Terminal:
         self._pass_on(text, self._stream)
 
     def stderr(self, text: str) -> None:
-        """Pass on what the benchmark prints to its standard error."""
-        self._pass_on(text, self._error_stream)
+        """Pass on what the benchmark prints to its standard error, but what its framework tells."""
+        shown = self._framework_log.shown(text)
+        if shown:
+            self._pass_on(shown, self._error_stream)
 
     def trial_finished(self, result: TrialResult) -> None:
         """Say how the trial ended and where its summary is."""
+        hidden = self._end_of_output()
         if self._status:
             with self._drawing():
                 self._status.stop()
@@ -102,6 +110,10 @@ class Terminal:
         doubts = quality_line(result)
         if doubts:
             self._line(f"  {doubts}", self._stream)
+        if hidden and not self._has_told and not self._quiet:
+            self._has_told = True
+            lines = f"{hidden} line{'s' * (hidden > 1)}"
+            self._line(f"  {lines} of its framework's log: {_LOG}", self._stream)
 
     def profile_started(self, method: str, kind: str) -> None:
         """Say which profile trial begins."""
@@ -109,6 +121,7 @@ class Terminal:
 
     def profile_finished(self, result: TrialResult) -> None:
         """Say what was recorded, where it is, and what took most."""
+        self._end_of_output()
         for line in profile_lines(result):
             self._line(line, self._stream)
 
@@ -152,6 +165,14 @@ class Terminal:
 
             self._console = Console(file=self._stream, highlight=False, soft_wrap=False)
         return self._console
+
+    def _end_of_output(self) -> int:
+        """A trial prints no more: show what was held back; return how many lines were hidden."""
+        rest = self._framework_log.rest()
+        if rest:
+            self._pass_on(rest, self._error_stream)
+        hidden, self._framework_log = self._framework_log.hidden, FrameworkLog()
+        return hidden
 
     def _pass_on(self, text: str, stream: TextIO) -> None:
         if self._quiet:

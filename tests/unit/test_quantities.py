@@ -41,10 +41,13 @@ def test_seconds_have_a_unit_that_suits_them_and_never_an_exponent(value: float,
         (0.1234567, "", "0.1235"),
         (1234567.5, "", "1,235,000"),
         (9999.6, "", "10,000"),
+        (2095.4, "", "2,095"),
         (-0.0, "", "-0"),
     ],
 )
-def test_bytes_and_flops_are_scaled_too_and_nothing_else_is(value: float, unit: str, text: str) -> None:
+def test_bytes_and_flops_are_scaled_too_and_nothing_else_is(
+    value: float, unit: str, text: str
+) -> None:
     assert with_unit(value, unit) == text
 
 
@@ -57,4 +60,5 @@ def test_a_range_is_in_the_unit_of_its_middle() -> None:
 def test_a_column_is_divided_by_what_its_unit_is_named_after() -> None:
     assert scale_of(2e-3, "s") == (1e-3, "ms")
     assert rounded(2.5e-3 / 1e-3, 6) == "2.5"
+    assert rounded(2500.25, 6) == "2,500.25"
     assert scale_of(5.0, "items") == (1.0, "items")

@@ -62,6 +62,17 @@ def plain(*, quiet: bool = False) -> tuple[Terminal, io.StringIO, io.StringIO]:
     return Terminal(out, err, quiet=quiet), out, err
 
 
+def test_what_the_framework_tells_at_its_start_is_said_once_to_be_in_the_log() -> None:
+    terminal, out, err = plain()
+    for number in (1, 2):
+        terminal.trial_started(number, 2, "m.Class.method", number)
+        terminal.stderr("I0000 00:00:1795286017.858660   18365 port.cc:153] on\nE: of mine")
+        terminal.trial_finished(result(trial_id=number))
+    assert err.getvalue() == "E: of mine" * 2
+    said = [line for line in out.getvalue().splitlines() if "stderr.log" in line]
+    assert said == ["  1 line of its framework's log: in stderr.log beside the summary, as always"]
+
+
 # --- figures -----------------------------------------------------------------------------------
 
 
