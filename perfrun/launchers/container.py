@@ -1,14 +1,13 @@
-"""Start a worker in a container of its own, wait for it, and leave nothing of it behind.
+"""One container, made for one worker: its supervisor is spoken with, and nothing of it is left.
 
 Inside, `perfrun.worker.supervise` starts the worker and says how it ended; see there for the
-language that both speak. What is done here per trial is: create, attach, start, ask for the pid,
+language that both speak. What is done here per worker is: create, attach, start, ask for the pid,
 wait (without asking again), remove.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -17,22 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perfrun.launchers.contract import (
-    DUMP_GRACE_S,
-    EXIT_GRACE_S,
-    REPORT,
-    TERM_GRACE_S,
-    Exit,
-)
-from perfrun.launchers.disk_guard import LOOK_EVERY_S, DiskGuard
 from perfrun.launchers.docker_engine import ContainerError, DockerEngine
 from perfrun.probes.tree_memory import descendants
-from perfrun.worker.files import OUTCOME
 
-START_LIMIT_S = 60.0  # for the interpreter in the container to begin
-KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
 LAST_WORD_S = 2.0  # for the engine to hand over what an ended container said
-_SIGNALLED = 128  # an exit status above it stands for a signal
 
 
 class Container:
@@ -149,154 +136,6 @@ class Container:
         for name in self._volumes:
             with contextlib.suppress(ContainerError):
                 self._engine.remove_volume(name)
-
-
-class ContainerProcess:
-    """A trial's worker, running in a container."""
-
-    def __init__(
-        self,
-        container: Container,
-        folder: Path,
-        private: Path,
-        prepared_s: float,
-        *,
-        no_cgroup: str | None,
-    ) -> None:
-        self._container, self._private = container, private
-        self._start_s = prepared_s + container.create_s
-        self._no_cgroup, self.own_cgroup = no_cgroup, no_cgroup is None
-        self._stopped_for: str | None = None
-        self._guard = DiskGuard(folder)
-        self._complaint: str | None = None  # of the guard
-        limit = time.perf_counter() + START_LIMIT_S
-        while container.worker is None and time.perf_counter() < limit:
-            if container.listen(1.0):
-                break
-        self._start = time.perf_counter()
-        self._host_pid = container.host_pid()
-
-    @property
-    def pid(self) -> int | None:
-        """The worker's pid as this host sees it."""
-        return self._host_pid
-
-    def wait(self, timeout_s: float | None) -> Exit:
-        """Wait for the end, enforce the deadline, leave nothing behind."""
-        deadline = None if timeout_s is None else self._start + timeout_s
-        finished_at: float | None = None
-        while not self._container.is_over:
-            now = time.perf_counter()
-            left = LOOK_EVERY_S if deadline is None else max(0.0, deadline - now)
-            if self._container.listen(min(LOOK_EVERY_S, left)):
-                break
-            self._complaint = self._guard.complaint()
-            if self._complaint:
-                # At once: it goes on writing while it is asked to end.
-                self.kill("exit" if (self._private / OUTCOME).exists() else "disk")
-                break
-            now = time.perf_counter()
-            if deadline is not None and now >= deadline:
-                self.stop("deadline")
-                break
-            if finished_at is None and (self._private / OUTCOME).exists():
-                finished_at = now
-            if finished_at is not None and now - finished_at > EXIT_GRACE_S:
-                self.stop("exit")
-                break
-        return self._end()
-
-    def stop(self, why: str) -> None:
-        """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all in the container."""
-        self._stopped_for = "exit" if (self._private / OUTCOME).exists() else why
-        for letter, grace_s in ((b"T", TERM_GRACE_S), (b"Q", DUMP_GRACE_S), (b"K", KILL_GRACE_S)):
-            self._container.send(letter)
-            if self._wait_for_end(grace_s):
-                return
-
-    def kill(self, why: str = "interrupt") -> None:
-        """End all of it at once."""
-        self._stopped_for = self._stopped_for or why
-        self._container.send(b"K")
-        self._wait_for_end(KILL_GRACE_S)
-
-    def _wait_for_end(self, seconds: float) -> bool:
-        end = time.perf_counter() + seconds
-        while not self._container.is_over:
-            left = end - time.perf_counter()
-            if left <= 0:
-                return False
-            self._container.listen(left)
-        return True
-
-    def close(self) -> Mapping[str, Any]:
-        """Remove the container, and with it whatever still runs in there."""
-        begin = time.perf_counter()
-        self._container.remove()
-        return {"remove_s": time.perf_counter() - begin}
-
-    def _end(self) -> Exit:
-        elapsed_s = time.perf_counter() - self._start
-        report, disturbance = self._last_word()
-        facts = {"id": self._container.id, "start_s": self._start_s}
-        return Exit(
-            exit_code=report.get("exit_code"),
-            signal_number=report.get("signal_number"),
-            stopped_for=self._stopped_for,
-            elapsed_s=report.get("elapsed_s", elapsed_s),
-            user_cpu_s=report.get("user_cpu_s", 0.0),
-            system_cpu_s=report.get("system_cpu_s", 0.0),
-            max_rss_bytes=report.get("max_rss_bytes", 0),
-            strays=tuple(report.get("strays", ())),
-            # Without a cgroup of its own, what it saw there was the engine's.
-            cgroup=report.get("cgroup") if self.own_cgroup else None,
-            no_cgroup=self._no_cgroup,
-            resources=report.get("resources"),
-            container=facts,
-            disturbance=self._complaint if self._stopped_for else disturbance,
-        )
-
-    def _last_word(self) -> tuple[dict[str, Any], str | None]:
-        """The supervisor's report, or what can be known without one; and what disturbed it."""
-        report = self._container.report or self._written_report()
-        if report is None:
-            return self._without_report()
-        if report.get("told_from_outside"):
-            return report, "the container was stopped from outside"
-        if report.get("harness_is_gone"):
-            return report, "the container engine went away"
-        return report, None
-
-    def _written_report(self) -> dict[str, Any] | None:
-        with contextlib.suppress(OSError, ValueError):
-            report = json.loads((self._private / REPORT).read_bytes())
-            return report if isinstance(report, dict) else None
-        return None
-
-    def _without_report(self) -> tuple[dict[str, Any], str | None]:
-        """The supervisor was killed, or nobody carried what it said."""
-        state = self._container.state()
-        if state is None:
-            # It may be that it only takes a moment: a supervisor without a harness ends itself.
-            return self._after_engine()
-        code = int(state.get("ExitCode") or 0)
-        number = code - _SIGNALLED if code > _SIGNALLED else None
-        report = {"exit_code": None if number else code, "signal_number": number}
-        if state.get("OOMKilled"):
-            return {**report, "cgroup": {"oom_kills": 1}}, None
-        if number:
-            return report, "the container was killed, and not by perfrun"
-        said = f": {self._container.complaint}" if self._container.complaint else ""
-        return report, f"the container ended with status {code}{said}"
-
-    def _after_engine(self) -> tuple[dict[str, Any], str | None]:
-        end = time.perf_counter() + DUMP_GRACE_S
-        while time.perf_counter() < end:
-            report = self._written_report()
-            if report:
-                return report, "the container engine went away"
-            time.sleep(0.02)
-        return {}, "the container engine went away"
 
 
 def _pidfd(pid: int) -> int | None:

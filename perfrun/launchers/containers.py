@@ -12,7 +12,8 @@ from perfrun.containment import Containment, cpus_of
 from perfrun.errors import UsageError
 from perfrun.gpu_support import read_gpu_support
 from perfrun.launchers import sandbox
-from perfrun.launchers.container import Container, ContainerProcess
+from perfrun.launchers.container import Container
+from perfrun.launchers.container_process import ContainerProcess
 from perfrun.launchers.container_service import ContainerService, write_order
 from perfrun.launchers.contract import ENTRY, SHIPPED, WORKER
 from perfrun.launchers.docker_engine import ContainerError, DockerEngine, ImageMissingError, connect

@@ -18,9 +18,6 @@ _INSTALLED = WORKER.parent / "shipped"
 SHIPPED = _INSTALLED if _INSTALLED.is_dir() else WORKER.parent.parent
 ORDER = "order.json"
 REPORT = "exit.json"  # how the worker ended, when a supervisor inside a container writes it
-TERM_GRACE_S = 2.0  # between SIGTERM and the dump
-DUMP_GRACE_S = 0.5  # for the dump to be written
-EXIT_GRACE_S = 30.0  # for a worker that has written its outcome to end
 CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
 
 

@@ -13,16 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perfrun.launchers.contract import (
-    CHILD_GRACE_S,
-    DUMP_GRACE_S,
-    ENTRY,
-    EXIT_GRACE_S,
-    ORDER,
-    TERM_GRACE_S,
-    Exit,
-)
-from perfrun.worker.files import OUTCOME
+from perfrun.launchers.contract import CHILD_GRACE_S, ENTRY, ORDER, Exit
+from perfrun.launchers.ending import ask_to_end, has_said_last_word, wait_until_due
 from perfrun.worker.procfs import last_io_counts, usage_counts
 
 
@@ -124,31 +116,22 @@ class LocalProcess:
         """
         deadline = None if timeout_s is None else self._start + timeout_s
         with _pidfd(self.pid) as ended:
-            finished_at: float | None = None
-            while not ended(_pause(deadline)):
-                now = time.perf_counter()
-                if deadline is not None and now >= deadline:
-                    self.stop("deadline")
-                    break
-                if finished_at is None and (self._private / OUTCOME).exists():
-                    finished_at = now
-                if finished_at is not None and now - finished_at > EXIT_GRACE_S:
-                    self.stop("exit")
-                    break
+            due = wait_until_due(ended, self._private, deadline)
+        if due:
+            self.stop(due)
         return self._reap()
 
     def stop(self, why: str) -> None:
         """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all of its group."""
-        # A worker that has said its last word is only slow to end: what it said stands. One that
-        # says it later says what our SIGTERM made of the method.
-        self._stopped_for = "exit" if (self._private / OUTCOME).exists() else why
+        # A worker that has said its last word is only slow to end: what it said stands.
+        self._stopped_for = "exit" if has_said_last_word(self._private) else why
         with _pidfd(self.pid) as ended:
-            _signal_group(self.pid, signal.SIGTERM)
-            if not ended(TERM_GRACE_S):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self.pid, signal.SIGQUIT)  # faulthandler writes stack.txt
-                ended(DUMP_GRACE_S)
-            _signal_group(self.pid, signal.SIGKILL)
+            ask_to_end(
+                ended,
+                terminate=lambda: _signal_group(self.pid, signal.SIGTERM),
+                dump=lambda: _signal(self.pid, signal.SIGQUIT),  # faulthandler writes stack.txt
+            )
+        _signal_group(self.pid, signal.SIGKILL)
 
     def kill(self) -> None:
         """End the worker and its group at once."""
@@ -179,11 +162,6 @@ class LocalProcess:
         )
 
 
-def _pause(deadline: float | None) -> float:
-    """How long to wait before looking around again, in seconds."""
-    return 1.0 if deadline is None else max(0.0, min(1.0, deadline - time.perf_counter()))
-
-
 @contextlib.contextmanager
 def _pidfd(pid: int) -> Any:
     """Yield a function that waits up to so many seconds for `pid` to end and says whether it did.
@@ -209,6 +187,11 @@ def _poll(pid: int, seconds: float) -> bool:
         if info is not None or time.perf_counter() >= end:
             return info is not None
         time.sleep(0.01)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _signal_group(group: int, number: int) -> None:

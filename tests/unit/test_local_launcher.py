@@ -15,7 +15,7 @@ import pytest
 
 from perfrun import trial
 from perfrun.environment import Method, Paths
-from perfrun.launchers import local
+from perfrun.launchers import ending
 from perfrun.launchers.local import LocalProcess
 from perfrun.plan import RunPlan
 from perfrun.storage import ResultFolder
@@ -78,7 +78,7 @@ class Cases(Benchmark):
 @pytest.fixture(autouse=True)
 def _as_under_the_runner(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Orphans of workers come to this process, as they come to the harness; short graces."""
-    monkeypatch.setattr(local, "TERM_GRACE_S", 0.5)
+    monkeypatch.setattr(ending, "TERM_GRACE_S", 0.5)
     if not procfs.adopt_orphans():
         pytest.skip("this system has no subreapers")
     yield
@@ -203,7 +203,7 @@ def test_a_worker_that_does_not_end_after_its_last_word_is_only_slow(
     process = start(folder, "lingers")
     wait_until((folder / "perfrun" / OUTCOME).exists)
     if by == "exit grace":
-        monkeypatch.setattr(local, "EXIT_GRACE_S", 0.1)
+        monkeypatch.setattr(ending, "EXIT_GRACE_S", 0.1)
     end = process.wait(None if by == "exit grace" else 0.1)
     assert end.stopped_for == "exit"
     assert record(folder)["complete"] is True

@@ -1,0 +1,170 @@
+"""A trial's worker in a container: wait for it, enforce its limits, say how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from perfrun.launchers.container import Container
+from perfrun.launchers.contract import REPORT, Exit
+from perfrun.launchers.disk_guard import LOOK_EVERY_S, DiskGuard
+from perfrun.launchers.ending import (
+    DUMP_GRACE_S,
+    ask_to_end,
+    has_said_last_word,
+    wait_until_due,
+)
+
+START_LIMIT_S = 60.0  # for the interpreter in the container to begin
+KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
+_SIGNALLED = 128  # an exit status above it stands for a signal
+
+
+class ContainerProcess:
+    """A trial's worker, running in a container."""
+
+    def __init__(
+        self,
+        container: Container,
+        folder: Path,
+        private: Path,
+        prepared_s: float,
+        *,
+        no_cgroup: str | None,
+    ) -> None:
+        self._container, self._private = container, private
+        self._start_s = prepared_s + container.create_s
+        self._no_cgroup, self.own_cgroup = no_cgroup, no_cgroup is None
+        self._stopped_for: str | None = None
+        self._guard = DiskGuard(folder)
+        self._complaint: str | None = None  # of the guard
+        limit = time.perf_counter() + START_LIMIT_S
+        while container.worker is None and time.perf_counter() < limit:
+            if container.listen(1.0):
+                break
+        self._start = time.perf_counter()
+        self._host_pid = container.host_pid()
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's pid as this host sees it."""
+        return self._host_pid
+
+    def wait(self, timeout_s: float | None) -> Exit:
+        """Wait for the end, enforce the deadline, leave nothing behind."""
+        due = wait_until_due(
+            self._container.listen,
+            self._private,
+            None if timeout_s is None else self._start + timeout_s,
+            look_every_s=LOOK_EVERY_S,
+            fills_the_disk=self._fills_the_disk,
+        )
+        if due == "disk":
+            # At once: it goes on writing while it is asked to end.
+            self.kill("exit" if has_said_last_word(self._private) else due)
+        elif due:
+            self.stop(due)
+        return self._end()
+
+    def _fills_the_disk(self) -> bool:
+        self._complaint = self._guard.complaint()
+        return self._complaint is not None
+
+    def stop(self, why: str) -> None:
+        """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all in the container."""
+        self._stopped_for = "exit" if has_said_last_word(self._private) else why
+        terminate, dump = (partial(self._container.send, letter) for letter in (b"T", b"Q"))
+        if not ask_to_end(self._wait_for_end, terminate, dump):
+            self._kill_all()
+
+    def kill(self, why: str = "interrupt") -> None:
+        """End all of it at once."""
+        self._stopped_for = self._stopped_for or why
+        self._kill_all()
+
+    def _kill_all(self) -> None:
+        self._container.send(b"K")
+        self._wait_for_end(KILL_GRACE_S)
+
+    def _wait_for_end(self, seconds: float) -> bool:
+        end = time.perf_counter() + seconds
+        while not self._container.is_over:
+            left = end - time.perf_counter()
+            if left <= 0:
+                return False
+            self._container.listen(left)
+        return True
+
+    def close(self) -> Mapping[str, Any]:
+        """Remove the container, and with it whatever still runs in there."""
+        begin = time.perf_counter()
+        self._container.remove()
+        return {"remove_s": time.perf_counter() - begin}
+
+    def _end(self) -> Exit:
+        elapsed_s = time.perf_counter() - self._start
+        report, disturbance = self._last_word()
+        facts = {"id": self._container.id, "start_s": self._start_s}
+        return Exit(
+            exit_code=report.get("exit_code"),
+            signal_number=report.get("signal_number"),
+            stopped_for=self._stopped_for,
+            elapsed_s=report.get("elapsed_s", elapsed_s),
+            user_cpu_s=report.get("user_cpu_s", 0.0),
+            system_cpu_s=report.get("system_cpu_s", 0.0),
+            max_rss_bytes=report.get("max_rss_bytes", 0),
+            strays=tuple(report.get("strays", ())),
+            # Without a cgroup of its own, what it saw there was the engine's.
+            cgroup=report.get("cgroup") if self.own_cgroup else None,
+            no_cgroup=self._no_cgroup,
+            resources=report.get("resources"),
+            container=facts,
+            disturbance=self._complaint if self._stopped_for else disturbance,
+        )
+
+    def _last_word(self) -> tuple[dict[str, Any], str | None]:
+        """The supervisor's report, or what can be known without one; and what disturbed it."""
+        report = self._container.report or self._written_report()
+        if report is None:
+            return self._without_report()
+        if report.get("told_from_outside"):
+            return report, "the container was stopped from outside"
+        if report.get("harness_is_gone"):
+            return report, "the container engine went away"
+        return report, None
+
+    def _written_report(self) -> dict[str, Any] | None:
+        with contextlib.suppress(OSError, ValueError):
+            report = json.loads((self._private / REPORT).read_bytes())
+            return report if isinstance(report, dict) else None
+        return None
+
+    def _without_report(self) -> tuple[dict[str, Any], str | None]:
+        """The supervisor was killed, or nobody carried what it said."""
+        state = self._container.state()
+        if state is None:
+            # It may be that it only takes a moment: a supervisor without a harness ends itself.
+            return self._after_engine()
+        code = int(state.get("ExitCode") or 0)
+        number = code - _SIGNALLED if code > _SIGNALLED else None
+        report = {"exit_code": None if number else code, "signal_number": number}
+        if state.get("OOMKilled"):
+            return {**report, "cgroup": {"oom_kills": 1}}, None
+        if number:
+            return report, "the container was killed, and not by perfrun"
+        said = f": {self._container.complaint}" if self._container.complaint else ""
+        return report, f"the container ended with status {code}{said}"
+
+    def _after_engine(self) -> tuple[dict[str, Any], str | None]:
+        end = time.perf_counter() + DUMP_GRACE_S
+        while time.perf_counter() < end:
+            report = self._written_report()
+            if report:
+                return report, "the container engine went away"
+            time.sleep(0.02)
+        return {}, "the container engine went away"
