@@ -132,7 +132,7 @@ def test_history_shows_what_a_run_has_just_measured(world: World) -> None:
     assert (series["metric"], series["direction"]) == ("accuracy", "higher")
     assert [point["value"] for point in series["points"]] == [0.9, 0.9]
     shown = perfrun("history", "pkg.cases.Cases.ok", place).stdout
-    assert "wall_time (s)" in shown
+    assert "wall_time (ms)" in shown
     assert all(path.parent.name in shown for path in world.summary_files())
     nothing = perfrun("history", "pkg.cases.Cases.other", place)
     assert (nothing.returncode, nothing.stdout) == (1, "")
