@@ -5,15 +5,40 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
+import hypothesis
 import postgres
 import pytest
+from leftovers import Started
 
 # A shell's background job ignores SIGINT, and all that it starts would.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A machine may stop for a second at any moment, so no example has a deadline. In CI (.ci/run) the
+# examples are the same every time: what is rare is found where somebody can look into it.
+hypothesis.settings.register_profile(
+    "here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.register_profile(
+    "ci", hypothesis.settings.get_profile("here"), derandomize=True, database=None
+)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A test that fails leaves no process behind, and shows what its processes said."""
+    started = Started()
+    try:
+        with started.watching():
+            return (yield)
+    except BaseException:
+        if said := started.end_all():
+            item.add_report_section("call", "processes", said)
+        raise
 
 
 @pytest.hookimpl(optionalhook=True)
