@@ -13,18 +13,12 @@ from worlds import World, strict
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
 
-# What the images differ in is a variable of theirs. CPU time, and the least of many: what else the
-# machine does is hardly in it.
+# What the images differ in is a variable of theirs. No time is measured: the machine may be busy.
 SOURCE = """
 class Cases(Benchmark):
     def spin(self):
-        times = []
-        for _ in range(40):
-            begin = time.process_time()
-            for _ in range(int(os.environ["LOOPS"])):
-                pass
-            times.append(time.process_time() - begin)
-        self.report_benchmark(metrics=[{"name": "cpu_s", "value": min(times)}])
+        cpu_s = int(os.environ["LOOPS"]) * 25e-9 * (1 + time.time_ns() % 7 * 0.002)
+        self.report_benchmark(metrics=[{"name": "cpu_s", "value": cpu_s}])
 """
 
 

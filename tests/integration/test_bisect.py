@@ -1,4 +1,7 @@
-"""`perfrun bisect` with real processes and real commits, on this machine, however busy it is."""
+"""`perfrun bisect` with real processes and real commits, on this machine, however busy it is.
+
+What a trial reports is no measurement, for that reason; test_loop.py searches by one.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,16 @@ import pytest
 from tests.gitrepos import git, make_repository
 from tests.worlds import Finished, World, finish, strict, wait_until
 
-# CPU time, and the least of many: what else the machine does is hardly in it.
 SOURCE = """
-import time
+import os
 from perfrun import Benchmark
 from bench.settings import LOOPS
 
 
 class Cases(Benchmark):
     def spin(self):
-        times = []
-        for _ in range(40):
-            begin = time.process_time()
-            for _ in range(LOOPS):
-                pass
-            times.append(time.process_time() - begin)
-        metrics = [{"name": "cpu_s", "value": min(times)}]
-        self.report_benchmark(wall_time=sum(times), metrics=metrics)
+        cpu_s = LOOPS * 25e-9 * (1 + os.getpid() % 7 * 0.002)
+        self.report_benchmark(wall_time=cpu_s, metrics=[{"name": "cpu_s", "value": cpu_s}])
 """
 SPIN = "bench.cases.Cases.spin"
 COMMITS, CULPRIT, BROKEN = 30, 19, 15  # BROKEN is the first that is tried
@@ -77,18 +73,12 @@ def bisect(world: World, repo: Path, good: str, bad: str, *more: str) -> tuple[F
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)  # noise may cost 400 pairs
 def test_the_commit_that_slows_a_method_by_a_tenth_is_named(
     tmp_path: Path, history: tuple[Path, list[str]]
 ) -> None:
     repo, hashes = history
     world = World(tmp_path)
     done, answer = bisect(world, repo, hashes[0], hashes[-1], "--max_pairs=150")
-    if answer["status"] == "undecided":  # noise costs trials, not a red build
-        done, answer = bisect(world, repo, hashes[0], hashes[-1], "--max_pairs=400", "--resume")
-    if answer["status"] == "undecided":
-        assert done.code == 1
-        pytest.skip(f"the machine is too noisy: {answer['trials_run']} trials leave it open")
     assert answer["status"] == "found", done.stderr
     assert done.code == 0
     assert answer["culprit"]["name"] == hashes[CULPRIT]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from gitrepos import git, make_repository
+from worlds import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -25,6 +26,7 @@ from perfrun.errors import WorkspaceError
 from perfrun.plan import parse_repos
 from perfrun.workspace import checked_out
 workspace, repos, hold_s = Path(sys.argv[1]), parse_repos(sys.argv[2]), float(sys.argv[3])
+let_go = Path(*sys.argv[4:])
 try:
     with checked_out(
         repos,
@@ -36,7 +38,7 @@ try:
             version = (c.path / "version").read_text()
             print("GOT", c.git_hash, c.branch, c.fetched, version, flush=True)
         end = time.monotonic() + hold_s
-        while time.monotonic() < end:
+        while time.monotonic() < end and not let_go.is_file():
             for c in checkouts:
                 found = {p.read_text() for p in c.path.glob("f*") if p.is_file()}
                 assert found == {(c.path / "version").read_text()}, found
@@ -47,11 +49,21 @@ except WorkspaceError as error:
 """
 
 
+FOR_LONG_S = 600.0  # until it is killed, or let go
+
+
 def start(
-    workspace: Path, repos: str, hold_s: float = 0.0, cwd: Path | None = None, **env: str
+    workspace: Path,
+    repos: str,
+    hold_s: float = 0.0,
+    let_go: Path | None = None,
+    cwd: Path | None = None,
+    **env: str,
 ) -> subprocess.Popen[str]:
+    """Check out and hold that for so long, or until the file `let_go` is there."""
+    last = [str(let_go)] if let_go else []
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(workspace), repos, str(hold_s)],
+        [sys.executable, "-c", PROGRAM, str(workspace), repos, str(hold_s), *last],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -63,7 +75,7 @@ def start(
 
 def run(workspace: Path, repos: str, hold_s: float = 0.0, **env: str) -> list[str]:
     process = start(workspace, repos, hold_s, **env)
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=300)
     return output.splitlines()
 
 
@@ -82,6 +94,15 @@ def wait_for(process: subprocess.Popen[str], beginning: str) -> list[str]:
         if line.startswith(beginning):
             return lines
     raise AssertionError(f"no {beginning!r} in {lines}")
+
+
+def has_said(process: subprocess.Popen[str], words: bytes) -> bool:
+    """Whether that is in a process's output so far, which is read without waiting."""
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    with contextlib.suppress(BlockingIOError):
+        return words in os.read(process.stdout.fileno(), 1 << 16)
+    return False
 
 
 def end_holding(process: subprocess.Popen[str]) -> None:
@@ -130,7 +151,7 @@ def test_two_runs_with_one_pin_share_the_checkout(
     tmp_path: Path, remote: Path, hashes: list[str]
 ) -> None:
     spec = f"file://{remote};;{hashes[0]}"
-    first = start(tmp_path / "ws", spec, hold_s=30)
+    first = start(tmp_path / "ws", spec, hold_s=FOR_LONG_S)
     wait_for(first, "GOT ")
     second = run(tmp_path / "ws", spec)
     assert got(second) == [[hashes[0], "main", "False", "version-a"]]
@@ -140,7 +161,7 @@ def test_two_runs_with_one_pin_share_the_checkout(
 def test_the_same_commit_asked_for_in_another_way_is_shared_too(
     tmp_path: Path, remote: Path, hashes: list[str]
 ) -> None:
-    first = start(tmp_path / "ws", f"file://{remote};main;{hashes[2]}", hold_s=30)
+    first = start(tmp_path / "ws", f"file://{remote};main;{hashes[2]}", hold_s=FOR_LONG_S)
     wait_for(first, "GOT ")
     for spec in (f"file://{remote};main", f"file://{remote};;{hashes[2]}"):
         assert got(run(tmp_path / "ws", spec))[0][0] == hashes[2]
@@ -150,13 +171,17 @@ def test_the_same_commit_asked_for_in_another_way_is_shared_too(
 def test_a_run_with_another_pin_waits_and_both_get_their_commit(
     tmp_path: Path, remote: Path, hashes: list[str]
 ) -> None:
-    first = start(tmp_path / "ws", f"file://{remote};;{hashes[0]}", hold_s=1.5)
+    spec, let_go = f"file://{remote};;{hashes[0]}", tmp_path / "let go"
+    first = start(tmp_path / "ws", spec, FOR_LONG_S, let_go)
     wait_for(first, "GOT ")
-    second = run(tmp_path / "ws", f"file://{remote};;{hashes[1]}", hold_s=0.2)
-    assert "NOTE waiting for another run that uses site-packages/big" in second
-    assert got(second) == [[hashes[1], "main", "True", "version-b"]]
-    assert first.poll() is not None
-    assert first.communicate()[0].endswith("DONE\n"), "its files changed under it"
+    second = start(tmp_path / "ws", f"file://{remote};;{hashes[1]}", hold_s=0.2)
+    wait_for(second, "NOTE waiting for another run that uses site-packages/big")
+    time.sleep(0.3)  # were it not waiting, it would change the first one's files now
+    assert first.poll() is None
+    let_go.touch()
+    lines = second.communicate(timeout=300)[0].splitlines()
+    assert got(lines) == [[hashes[1], "main", "True", "version-b"]]
+    assert first.communicate(timeout=60)[0].endswith("DONE\n"), "its files changed under it"
 
 
 def test_many_runs_with_different_pins_all_get_theirs(
@@ -170,7 +195,7 @@ def test_many_runs_with_different_pins_all_get_theirs(
         # Named in both orders, which must not lead into a deadlock.
         runs.append(start(tmp_path / "ws", ",".join(urls[:: 1 if n % 2 else -1]), hold_s=0.1))
     for n, process in enumerate(runs):
-        output, _ = process.communicate(timeout=100)
+        output, _ = process.communicate(timeout=300)
         found = {entry[0] for entry in got(output.splitlines())}
         assert found == {hashes[n % 3], hashes[(n + 1) % 3]}
 
@@ -184,21 +209,27 @@ def test_a_kill_at_any_moment_is_repaired_by_the_next_run(
 ) -> None:
     chance = random.Random(7)
     workspace = tmp_path / "ws"
-    interrupted = 0
-    for turn in range(14):
-        if turn == 7:
+    begun = time.monotonic()
+    run(workspace, f"file://{remote};;{hashes[1]}", hold_s=0.02)
+    whole_s = time.monotonic() - begun  # what a run takes here and now
+    interrupted = turn = 0
+    while turn < 14 or interrupted < 5:
+        assert turn < 60, "the kills came too late to show anything"
+        if turn % 7 == 0:
             shutil.rmtree(workspace, ignore_errors=True)
-        process = start(workspace, f"file://{remote};;{hashes[turn % 3]}", hold_s=0.05)
+        process = start(workspace, f"file://{remote};;{hashes[turn % 3]}", hold_s=FOR_LONG_S)
         # From before the first git process to after the last one.
-        time.sleep(0.05 + chance.random() * (0.45 if turn % 7 == 0 else 0.35))
-        interrupted += process.poll() is None
+        time.sleep(whole_s * chance.uniform(0.2, 1.2))
+        interrupted += not has_said(process, b"GOT ")
         kill(process, whole_group=whole_group)
         if turn % 2:
             wanted = hashes[(turn + 1) % 3]
+            begun = time.monotonic()
             found = got(run(workspace, f"file://{remote};;{wanted}", hold_s=0.02))
+            whole_s = time.monotonic() - begun
             assert found[0][0] == wanted
             assert git(workspace / "site-packages" / "big", "status", "--porcelain") == ""
-    assert interrupted >= 5, "the kills came too late to show anything"
+        turn += 1
 
 
 SLOW = {
@@ -223,10 +254,7 @@ def test_a_kill_in_the_middle_of_an_update_is_repaired(tmp_path: Path) -> None:
     for turn in range(1, 5):
         target = (now + 1) % 3
         process = start(workspace, f"file://{remote};;{hashes[target]}", **SLOW)
-        deadline = time.monotonic() + 60
-        while not lock.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        wait_until(lock.exists)
         time.sleep(0.1 * turn)
         kill(process, whole_group=True)
         assert lock.exists(), f"turn {turn}: the kill came too late to show anything"
@@ -288,7 +316,7 @@ def daemon(tmp_path: Path, remote: Path) -> Iterator[str]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -396,12 +424,12 @@ def test_an_interrupt_ends_the_git_process_and_the_lock(
         url = f"git://127.0.0.1:{silent.getsockname()[1]}/big.git"
         process = start(tmp_path / "ws", f"{url};;{hashes[0]}")
         wait_for(process, "NOTE fetching")
-        silent.settimeout(30)
+        silent.settimeout(120)
         connection, _ = silent.accept()
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=120)
         assert "KeyboardInterrupt" in output
-        connection.settimeout(10)
+        connection.settimeout(120)
         while connection.recv(4096):
             pass  # ends when git, too, is gone
         connection.close()

@@ -13,21 +13,17 @@ import pytest
 from tests.gitrepos import make_repository
 from tests.worlds import World, finish, strict, wait_until
 
+# The figure is no measurement: the machine may be busy. What is tested is what pairs make of it.
 SOURCE = """
-import time
+import os
 from perfrun import Benchmark
 from bench.settings import LOOPS
 
 
 class Cases(Benchmark):
     def spin(self):
-        times = []
-        for _ in range(20):
-            begin = time.process_time()
-            for _ in range(LOOPS):
-                pass
-            times.append(time.process_time() - begin)
-        self.report_benchmark(wall_time=1.0, metrics=[{"name": "cpu_s", "value": min(times)}])
+        cpu_s = LOOPS * 25e-8 * (1 + os.getpid() % 7 / 1000)
+        self.report_benchmark(wall_time=1.0, metrics=[{"name": "cpu_s", "value": cpu_s}])
 """
 SPIN = "bench.cases.Cases.spin"
 NIGHTS, CHANGE = 50, 40
@@ -89,11 +85,8 @@ def test_a_change_that_is_there_is_confirmed(history: tuple[World, list[str]]) -
     assert (changes[0]["confirmation"], code) == (None, 1)
     code, changes = detect(world, workspace, "--confirm", "--max_pairs=60")
     told = changes[0]["confirmation"]
-    assert changes[0]["status"] in ("confirmed", "candidate"), told
-    if changes[0]["status"] == "candidate":
-        pytest.skip(f"the machine is too noisy: {told}")
-    assert code == 1
-    assert told["low"] > 1.0
+    assert (changes[0]["status"], code) == ("confirmed", 1), told
+    assert told["low"] > 1.4
     assert told["not_reconstructed"] == []
     summaries = list((workspace / "ab" / "a" / "output").glob("*/perfzero_summary.json"))
     ran = json.loads(summaries[0].read_text(encoding="utf-8"))
@@ -108,10 +101,8 @@ def test_a_change_that_was_the_machines_is_not_reproduced(
     workspace = replay(world, "false", (hashes[1], hashes[2]), (0.010, 0.015))
     code, changes = detect(world, workspace, "--confirm", "--max_pairs=60")
     status, told = changes[0]["status"], changes[0]["confirmation"]
-    # Busy machines leave it open; only one in forty comparisons would call it worse.
-    assert status in ("not_reproduced", "candidate"), told
+    assert (status, code) == ("not_reproduced", 0), told
     assert told["pairs"] >= 8
-    assert code == (0 if status == "not_reproduced" else 1)
 
 
 def test_a_confirmation_that_was_interrupted_goes_on(history: tuple[World, list[str]]) -> None:

@@ -1,7 +1,7 @@
 """Memory of whole trials: benchmarks that fork, share, execute, and die at their peak.
 
 What is true is known independently: from the sizes that a benchmark allocates and the kernel's own
-mark, which it reads itself. Peaks of trees are held for 1.5 s.
+mark, which it reads itself. Peaks of trees are held for 1.5 s once all processes have theirs.
 """
 
 from __future__ import annotations
@@ -76,12 +76,18 @@ class Case(Benchmark):
     def method(self):
         block = bytearray(b"x") * (300 << 20)
         children = []
+        said, say = os.pipe()
+        wait, go = os.pipe()
         for _ in range(3):
             pid = os.fork()
             if not pid:
+                os.close(go)
                 own = bytearray(b"y") * (40 << 20)
-                time.sleep(1.5); {end}
+                os.write(say, b"x"); os.read(wait, 1); {end}
             children.append(pid)
+        for _ in children: os.read(said, 1)
+        time.sleep(1.5)
+        os.close(go)
         for pid in children: os.waitpid(pid, 0)
         self.report_benchmark(wall_time=1.0, metrics=[{{"name": "mark", "value": mark()}}])
 """
@@ -102,9 +108,12 @@ def test_executed_children_are_counted(world: World) -> None:
         """
 class Case(Benchmark):
     def method(self):
-        code = "import time; block = bytearray(b'x') * (200 << 20); time.sleep(1.5)"
-        children = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
-        for child in children: child.wait()
+        code = "block = bytearray(b'x') * (200 << 20); print(1, flush=True); input()"
+        line = [sys.executable, "-c", code]
+        children = [subprocess.Popen(line, stdin=-1, stdout=-1, text=True) for _ in range(2)]
+        for child in children: child.stdout.readline()
+        time.sleep(1.5)
+        for child in children: child.communicate("\\n")
         self.report_benchmark(wall_time=1.0, metrics=[{"name": "mark", "value": mark()}])
 """,
     )
@@ -120,18 +129,23 @@ def test_shared_memory_is_counted_once(world: World) -> None:
 import multiprocessing
 from multiprocessing import shared_memory
 
-def child(name):
+def child(name, ready, go):
     block = shared_memory.SharedMemory(name=name)
     block.buf[::4096] = b"x" * (300 << 8)
-    time.sleep(1.5)
+    ready.release()
+    go.wait()
     block.close()
 
 class Case(Benchmark):
     def method(self):
         block = shared_memory.SharedMemory(create=True, size=300 << 20)
         context = multiprocessing.get_context("fork")
-        children = [context.Process(target=child, args=(block.name,)) for _ in range(3)]
+        ready, go = context.Semaphore(0), context.Event()
+        children = [context.Process(target=child, args=(block.name, ready, go)) for _ in range(3)]
         for one in children: one.start()
+        for _ in children: ready.acquire()
+        time.sleep(1.5)
+        go.set()
         for one in children: one.join()
         block.close(); block.unlink()
         self.report_benchmark(wall_time=1.0)

@@ -94,7 +94,7 @@ def test_the_trials_own_work_is_not_a_neighbours(method: str, world: World) -> N
     Taken in turns, because others may be at work here; the smallest difference counts.
     """
     differences = []
-    for _ in range(3):
+    for _ in range(10):
         values = []
         for name in ("sleep", method):
             (quality,) = qualities(world, name)

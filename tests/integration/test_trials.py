@@ -43,7 +43,7 @@ class Noisy(Benchmark):
 
     def waits(self):
         self._next("waits", [1.0, 1.1])
-        while os.path.exists({blocked!r}):
+        while os.path.exists({blocked!r}) and len(open({folder!r} + "/waits").read()) > 2:
             time.sleep(0.01)
 """
 
@@ -167,10 +167,9 @@ def test_a_killed_run_goes_on_with_its_seed_and_its_rounds(count: int, world: Wo
 
 def test_an_interrupted_run_reports_what_there_is(world: World) -> None:
     blocked = world.folder / "blocked"
+    blocked.touch()  # the third trial waits
     words = ("--benchmark_num_trials=4", "--format=json")
     process = world.start(*words, methods=methods("quiet", "waits"))
-    wait_until(lambda: starts(world, "waits") >= 2)
-    blocked.touch()
     wait_until(lambda: starts(world, "waits") >= 3 or process.poll() is not None)
     process.send_signal(signal.SIGINT)
     done = finish(process)
