@@ -44,15 +44,20 @@ for pid in children: os.waitpid(pid, 0)
 SHARED_MEMORY = """
 import multiprocessing, time
 from multiprocessing import shared_memory
-def child(name):
+def child(name, ready, go):
     block = shared_memory.SharedMemory(name=name)
     block.buf[::4096] = b"x" * (200 << 8)
-    time.sleep({hold})
+    ready.release()
+    go.wait()
 if __name__ == "__main__":
     block = shared_memory.SharedMemory(create=True, size=200 << 20)
     context = multiprocessing.get_context("fork")
-    children = [context.Process(target=child, args=(block.name,)) for _ in range(3)]
+    ready, go = context.Semaphore(0), context.Event()
+    children = [context.Process(target=child, args=(block.name, ready, go)) for _ in range(3)]
     for one in children: one.start()
+    for _ in children: ready.acquire()
+    time.sleep({hold})
+    go.set()
     for one in children: one.join()
     block.close(); block.unlink()
 """
@@ -63,7 +68,7 @@ def watched(source: str, log: Path) -> TreeUsage:
     process = subprocess.Popen([sys.executable, "-c", source])
     sampler = TreeSampler(process.pid, log)
     sampler.start()
-    assert process.wait(60) == 0
+    assert process.wait(240) == 0
     return sampler.finish()
 
 
@@ -110,11 +115,14 @@ def test_shared_memory_counts_once(tmp_path: Path) -> None:
 
 
 def test_executed_children_share_next_to_nothing(tmp_path: Path) -> None:
-    child = f"import time; block = bytearray(b'x') * (150 << 20); time.sleep({HOLD})"
+    child = "block = bytearray(b'x') * (150 << 20); print(1, flush=True); input()"
     source = f"""
-import subprocess, sys
-children = [subprocess.Popen([sys.executable, "-c", {child!r}]) for _ in range(2)]
-for one in children: one.wait()
+import subprocess, sys, time
+line = [sys.executable, "-c", {child!r}]
+children = [subprocess.Popen(line, stdin=-1, stdout=-1, text=True) for _ in range(2)]
+for one in children: one.stdout.readline()
+time.sleep({HOLD})
+for one in children: one.communicate("\\n")
 """
     used = watched(source, tmp_path / "log")
     assert used.tree_peak_pss_bytes == pytest.approx(2 * 150 * MIB + 25 * MIB, rel=0.05)

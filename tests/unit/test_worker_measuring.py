@@ -210,15 +210,24 @@ def test_without_the_wait_only_launches_would_be_timed() -> None:
 
 def test_work_queued_before_is_not_counted() -> None:
     device = Device(0.1)
+    queued_was_done_s: list[float] = []
+    launches_s: list[float] = []
+
+    def step() -> None:
+        launches_s.append(time.perf_counter())
+        device.launch()
+
     try:
         device.launch()
         device.launch()
+        device.enqueue(lambda: queued_was_done_s.append(time.perf_counter()))
         found = Benchmark().measure(
-            device.launch, synchronize=device.synchronize, iterations=2, warmup=0, block_size=1
+            step, synchronize=device.synchronize, iterations=2, warmup=0, block_size=1
         )
     finally:
         device.end()
-    assert found.first_call_s < 0.28
+    # The first call was over before the second: it began when nothing was queued any more.
+    assert found.first_call_s <= launches_s[1] - queued_was_done_s[0]
 
 
 class Framework:
