@@ -157,7 +157,8 @@ def test_an_orphan_goes_to_the_process_that_adopts() -> None:
         """
 import os, subprocess, sys
 assert adopt_orphans()
-grandchild = "import os, time\\nif not os.fork(): time.sleep(0.3); print(os.getppid())"
+grandchild = "import os, time\\nparent = os.getpid()\\nif not os.fork():\\n"
+grandchild += " while os.getppid() == parent: time.sleep(0.01)\\n print(os.getppid())"
 out = subprocess.run([sys.executable, "-c", grandchild], capture_output=True, text=True).stdout
 print(int(int(out) == os.getpid()))
 """
