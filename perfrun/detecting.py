@@ -186,7 +186,7 @@ def watch_series(
 
 
 def _watched(series: Series, is_canary: bool) -> Watched | str:
-    from perfrun.analysis.changepoint import FEWEST_AFTER, FEWEST_BEFORE
+    from perfrun.analysis.looks import FEWEST_AFTER, FEWEST_BEFORE
 
     direction = series.direction
     if direction == "none":

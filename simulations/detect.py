@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from perfrun.analysis.changepoint import ALARM, FEWEST_BEFORE, MOST_AFTER, Watch
+from perfrun.analysis.changepoint import ALARM, Watch
+from perfrun.analysis.looks import FEWEST_BEFORE, MOST_AFTER
 from simulations.noises import Floats, Noise, drifting
 
 SPREAD = 0.02

@@ -61,7 +61,7 @@ LAYERS = (
     },
     {"worker.steadiness"},
     {
-        "analysis.changepoint",
+        "analysis.looks",
         "budget",
         "worker.stopping",
         "worker.serieswriter",
@@ -70,7 +70,7 @@ LAYERS = (
     },
     {"worker.record_stacks", "worker.record_torch", "worker.record_tensorflow"},
     {"worker.measurement", "worker.blocktimer"},
-    {"worker.measuring"},
+    {"analysis.changepoint", "worker.measuring"},
     {"worker.profiled", "worker.profiling"},
     {"worker.options"},
     {

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ MIN_EFFECT = 0.01  # a difference below this is none, however sure it is
 _SAME_TIME = 2  # nights between changes that are called simultaneous
 _CANARY = 0.05  # p-value from which a canary has moved too
 
+Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Verdict = Literal["worse", "better"]
 
@@ -65,15 +66,15 @@ def detect(
 
     Raises ValueError for values that are not positive and finite.
     """
-    watches = [Watch(history.values) for history in histories]
+    watches, p_values = Watch.all_of([history.values for history in histories])
     days = [np.asarray(history.nights, dtype=np.int64) for history in histories]
-    loud = _Loud(watches, days, alarm)
-    calendar = _Calendar(days)
+    calendar = _Calendar(days, p_values)
+    loud = set(calendar.every[p_values <= alarm].tolist())  # most nights have no alarm
+    least = math.log1p(min_effect)
     for night in calendar.nights:
-        if night in loud.nights:
-            when = calendar.observations(night)
-            for number in _take_up(watches, when, alarm, false_discoveries, math.log1p(min_effect)):
-                loud.look(number)
+        if night in loud:
+            for number in _take_up(watches, calendar.of(night), alarm, false_discoveries, least):
+                loud.update(days[number][watches[number].p_values <= alarm].tolist())
     found = [
         _detected(number, change, histories, watches)
         for number, watch in enumerate(watches)
@@ -82,65 +83,56 @@ def detect(
     return tuple(sorted(found, key=lambda one: (_begin(one, histories), one.series)))
 
 
-class _Loud:
-    """The nights in which some series may raise an alarm: most have none, and need no more."""
+class _Tonight(NamedTuple):
+    """Of each series that has observations of a night, the one that says most."""
 
-    def __init__(self, watches: Sequence[Watch], days: Sequence[Integers], alarm: float) -> None:
-        self._watches, self._days, self._alarm = watches, days, alarm
-        self.nights: set[int] = set()
-        for number in range(len(watches)):
-            self.look(number)
-
-    def look(self, number: int) -> None:
-        """Add the nights of a series, whose p-values are new."""
-        is_loud = self._watches[number].p_values <= self._alarm
-        self.nights.update(self._days[number][is_loud].tolist())
+    series: list[int]
+    places: list[int]
+    p_values: Floats
 
 
 class _Calendar:
-    """What each night has, as numbers of series and observation."""
+    """What each night has."""
 
-    def __init__(self, days: Sequence[Integers]) -> None:
-        every = np.concatenate(days) if days else np.empty(0, dtype=np.int64)
-        order = np.argsort(every, kind="stable")  # a night's observations by series, then in order
+    def __init__(self, days: Sequence[Integers], p_values: Floats) -> None:
+        """`p_values` are those of all series, end to end; they may change later."""
+        self._p_values = p_values
+        self.every = np.concatenate(days) if days else np.empty(0, dtype=np.int64)
+        self._order = np.argsort(self.every, kind="stable")  # by series, then by observation
+        self._days = self.every[self._order]
         sizes = [len(own) for own in days]
-        self._days = every[order]
-        self._series = np.repeat(np.arange(len(days)), sizes)[order]
+        self._series = np.repeat(np.arange(len(days)), sizes)
         self._begins = np.cumsum([0, *sizes])
-        self._order = order
-        self.nights: list[int] = np.unique(every).tolist()
+        self.nights: list[int] = np.unique(self._days).tolist()
 
-    def observations(self, night: int) -> Iterable[tuple[int, int]]:
-        """Those of one night."""
+    def of(self, night: int) -> _Tonight:
+        """What there is of one night."""
         first, end = np.searchsorted(self._days, (night, night + 1))
-        numbers = self._series[first:end]
-        places = self._order[first:end] - self._begins[numbers]
-        return zip(numbers.tolist(), places.tolist(), strict=True)
+        places = self._order[first:end]
+        ranks = np.lexsort((self._p_values[places], self._series[places]))
+        series, firsts = np.unique(self._series[places], return_index=True)
+        best = places[ranks[firsts]]
+        return _Tonight(
+            series.tolist(), (best - self._begins[series]).tolist(), self._p_values[best]
+        )
 
 
 def _take_up(
     watches: Sequence[Watch],
-    when: Iterable[tuple[int, int]],
+    tonight: _Tonight,
     alarm: float,
     false_discoveries: float,
     least: float,
 ) -> list[int]:
     """Cut the series whose change is taken up in this night; return their numbers."""
-    best: dict[int, int] = {}  # the observation that says most, where a night has several
-    for number, place in when:
-        p_values = watches[number].p_values
-        if number not in best or p_values[place] < p_values[best[number]]:
-            best[number] = place
-    numbers = list(best)
-    suite = [float(watches[number].p_values[best[number]]) for number in numbers]
-    if not suite or min(suite) > alarm:
+    if tonight.p_values.min() > alarm:
         return []
     taken = []
-    adjusted = benjamini_hochberg(suite)
-    for number, p_value, share in zip(numbers, suite, adjusted, strict=True):
-        watch, place = watches[number], best[number]
-        if p_value <= alarm and share <= false_discoveries and abs(watch.shift(place)) >= least:
-            watch.cut(place)
+    adjusted = np.array(benjamini_hochberg(tonight.p_values))
+    for at in np.flatnonzero((tonight.p_values <= alarm) & (adjusted <= false_discoveries)):
+        number, place = tonight.series[at], tonight.places[at]
+        if abs(watches[number].shift(place)) >= least:
+            watches[number].cut(place)
             taken.append(number)
     return taken
 

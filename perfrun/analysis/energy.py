@@ -18,40 +18,50 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _DRAWS = 4000  # permutations that a table rests on
-_NIGHTS = (
-    60  # before the split, of the tables; their number hardly matters once moments are matched
-)
+_AT_ONCE = 250  # what is in work fits into a processor's cache
+_NIGHTS = 60  # before the split, of the tables; once moments are matched it hardly matters
 _TAIL = 0.01  # probability below which the tail is taken as exponential, as it is in the limit
 
 
-def whitened(nights: Floats, memory: float) -> Floats:
-    """What is new in each night of an AR(1) process, as wide as the nights themselves."""
+def whitened(nights: Floats, memory: float | Floats) -> Floats:
+    """What is new in each night of an AR(1) process, as wide as the nights themselves.
+
+    Nights are the last axis; `memory` is one, or has 1 there.
+    """
     news = nights.copy()
-    news[1:] -= memory * nights[:-1]
-    news[1:] /= math.sqrt(1 - memory**2)
+    news[..., 1:] -= memory * nights[..., :-1]
+    news[..., 1:] /= np.sqrt(1 - np.square(memory))
     return news
 
 
-def energy_p_value(nights: Floats, split: int, memory: float) -> float:
-    """Probability of nights from `split` on lying so far from those before, if nothing changed."""
-    after = len(nights) - split
-    order = np.argsort(whitened(nights, memory), kind="stable")
+def energy_p_values(rows: Floats, split: int, memory: Floats) -> Floats:
+    """Probability of nights from `split` on lying so far from those before, if nothing changed.
+
+    A row is a series of nights, and has a memory of its own.
+    """
+    count = rows.shape[1]
+    after = count - split
+    order = np.argsort(whitened(rows, memory[:, None]), axis=1, kind="stable")
+    values = _standardised(order >= split, after)
     table = _table(after)
-    value = float(_standardised((order >= split)[None, :], after)[0])
-    least = 1 / math.comb(len(nights), after)  # no permutation test can say less
-    if value <= table[-1 - round(_TAIL * _DRAWS)]:
-        return float(len(table) - np.searchsorted(table, value - 1e-9)) / len(table)
+    shares = (len(table) - np.searchsorted(table, values - 1e-9)) / len(table)
     begin, end = table[-1 - round(_TAIL * _DRAWS)], table[-1 - round(_TAIL * _DRAWS / 10)]
     slope = math.log(10) / max(float(end - begin), 1e-9)
-    return max(_TAIL * math.exp(-slope * (value - float(begin))), least)
+    least = 1 / math.comb(count, after)  # no permutation test can say less
+    tails = np.maximum(_TAIL * np.exp(-slope * np.maximum(values - begin, 0)), least)
+    p_values: Floats = np.where(values <= begin, shares, tails)
+    return p_values
 
 
 @lru_cache(maxsize=64)
 def _table(after: int) -> Floats:
     """The statistic of permutations, in ascending order; the seed is fixed."""
     generator = np.random.default_rng([20261121, after])
-    shuffled = np.argsort(generator.random((_DRAWS, _NIGHTS + after)), axis=1) >= _NIGHTS
-    return np.sort(_standardised(shuffled, after))
+    found = []
+    for _ in range(_DRAWS // _AT_ONCE):
+        shuffled = np.argsort(generator.random((_AT_ONCE, _NIGHTS + after)), axis=1) >= _NIGHTS
+        found.append(_standardised(shuffled, after))
+    return np.sort(np.concatenate(found))
 
 
 def _standardised(is_after: NDArray[np.bool_], after: int) -> Floats:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -34,6 +35,21 @@ TO_SIGMA = 1.4826  # standard deviation of a normal distribution, in median abso
 _INNER = 0.6  # weight of the bulk in the spread
 
 
+class Before(NamedTuple):
+    """The nights before some ends, at most `BEFORE` for each: a row of them, the latest last.
+
+    What is not there, or not about the level that is asked for, stands at the begin of a row;
+    `unknown` and `former` are the places of these values, counted through all rows.
+    """
+
+    values: Floats
+    nights: Integers  # of each row, that are at the level that is asked for
+    noise_nights: Integers  # that are known
+    unknown: Integers
+    former: Integers  # known, and before the level that is asked for began
+    residuals: Floats  # of `former`, about the levels that they were at
+
+
 class Past(NamedTuple):
     """For each end (exclusive) of the nights before: their level and noise."""
 
@@ -48,40 +64,75 @@ class Past(NamedTuple):
     likely_memory: Floats  # the memory not taken larger
 
 
-def past_of(logs: Floats, levels: Floats, ends: Integers, start: int) -> Past:
-    """Level of the nights from `start` on before each end, and noise of those before `start` too.
+def before(
+    logs: Floats, levels: Floats, ends: Integers, first: Integers | int, start: Integers | int
+) -> Before:
+    """The nights before each end. `first` is that of the series, `start` that of the level.
 
     `levels` says about which level the nights before `start` lie.
     """
-    places = ends[:, None] - BEFORE + np.arange(BEFORE)[None, :]
-    known, own = places >= 0, places >= start
-    places = np.maximum(places, 0)
-    values, others = logs[places], levels[places]
-    count, noise_count = own.sum(axis=1), known.sum(axis=1)
-    level = _row_medians(np.where(own, values, np.inf), count)
+    padded = np.concatenate([np.zeros(BEFORE), logs])
+    values = sliding_window_view(padded, BEFORE)[ends]
+    nights, noise_nights = np.minimum(ends - start, BEFORE), np.minimum(ends - first, BEFORE)
+    short = np.flatnonzero(nights < BEFORE)
+    column = np.arange(BEFORE)
+    is_unknown = column < (BEFORE - noise_nights[short])[:, None]
+    is_former = (column < (BEFORE - nights[short])[:, None]) & ~is_unknown
+    places = short[:, None] * BEFORE + column
+    former = places[is_former]
+    night = ends[former // BEFORE] - BEFORE + former % BEFORE
+    return Before(
+        values=values,
+        nights=nights,
+        noise_nights=noise_nights,
+        unknown=places[is_unknown],
+        former=former,
+        residuals=logs[night] - levels[night],
+    )
+
+
+def past_of(known: Before) -> Past:
+    """Level and noise of the nights before each end."""
+    values, count, noise_count = known.values, known.nights, known.noise_nights
+    ordered = values.copy()
+    ordered.put(known.unknown, np.inf)
+    ordered.put(known.former, np.inf)
+    ordered.sort(axis=1)
+    level = _medians(ordered, count)
     for _ in range(2):  # the second time about the better level
-        residuals = values - np.where(own, level[:, None], others)
-        sizes = np.where(known, np.abs(residuals), np.inf)
-        scale = np.maximum(TO_SIGMA * _row_medians(sizes, noise_count), FLOOR)
-        scores = np.where(known, residuals / scale[:, None], 0.0)
+        scores = values - level[:, None]
+        scores.put(known.former, known.residuals)
+        sizes = np.abs(scores)
+        sizes.put(known.unknown, np.inf)
+        sizes.sort(axis=1)
+        scale = np.maximum(TO_SIGMA * _medians(sizes, noise_count), FLOOR)
+        scores /= scale[:, None]
+        scores.put(known.unknown, 0.0)
         bounded = np.clip(scores, -_REACH, _REACH)
-        level = level + scale * np.where(own, bounded, 0.0).sum(axis=1) / count
-    squares = np.maximum((bounded**2).sum(axis=1), 1e-12)
-    memory = (bounded[:, 1:] * bounded[:, :-1]).sum(axis=1) / squares
+        moves = bounded.copy() if len(known.former) else bounded
+        moves.put(known.former, 0.0)
+        level = level + scale * np.einsum("ij->i", moves) / count
+    squares = _products(bounded, bounded)
+    memory = _products(bounded[:, 1:], bounded[:, :-1]) / np.maximum(squares, 1e-12)
     memory = memory + (1 + 3 * np.maximum(memory, 0)) / noise_count  # it looks too small by this
     likely = np.clip(memory, 0, _MOST_MEMORY)
     margin = np.minimum(_MEMORY_MARGIN / noise_count, _MOST_MARGIN)
     memory = np.minimum(likely + margin, _MOST_MEMORY)
-    reach = _reach((np.abs(scores) > _TELLING).sum(axis=1), noise_count, likely)
-    bounded = np.clip(scores, -reach[:, None], reach[:, None])
-    squares = np.maximum((bounded**2).sum(axis=1), 1e-12)
+    # Few rows have a night that is far out, and in few a night counts as farther than `_REACH`.
+    largest = sizes[np.arange(len(sizes)), noise_count - 1] / scale
+    reach = _reach(_beyond(_TELLING, scores, largest), noise_count, likely)
+    wide = np.flatnonzero(reach > _REACH)
+    bounded[wide] = np.clip(scores[wide], -reach[wide, None], reach[wide, None])
+    squares[wide] = _products(bounded[wide], bounded[wide])
     news = bounded[:, 1:] - memory[:, None] * bounded[:, :-1]
-    news[~known[:, :-1]] = 0.0
-    fresh = (news**2).sum(axis=1) / squares * noise_count / (noise_count - 1)
+    # Of a night after an unknown one nothing can be said to be new; rows are shorter by one.
+    news.put(known.unknown - known.unknown // BEFORE, 0.0)
+    fresh = _products(news, news) / np.maximum(squares, 1e-12) * noise_count / (noise_count - 1)
+    far = _beyond(_FAR, scores, largest)
     return Past(
         level=level,
         scale=scale,
-        spread=_spread(scores, bounded, known),
+        spread=_spread(squares, far * reach**2, far, noise_count),
         memory=memory,
         fresh=np.maximum(fresh, 1 - memory**2),
         nights=count.astype(np.float64),
@@ -99,15 +150,13 @@ def _reach(far: Integers, nights: Integers, memory: Floats) -> Floats:
     return reach
 
 
-def _spread(scores: Floats, bounded: Floats, known: NDArray[np.bool_]) -> Floats:
-    """Of nights cut off at `_REACH`; outliers count by half.
+def _spread(squares: Floats, of_far: Floats, far: Integers, nights: Integers) -> Floats:
+    """Of nights that are cut off, from their sum of squares, and that of those beyond `_FAR`.
 
-    They hardly tell anything about a small step, and much about a large one.
+    Outliers count by half: they hardly tell anything about a small step, and much about a large.
     """
-    near = known & (np.abs(scores) <= _FAR)
-    squares = bounded**2
-    inner = np.where(near, squares, 0.0).sum(axis=1) / np.maximum(near.sum(axis=1) - 1, 1)
-    whole = squares.sum(axis=1) / np.maximum(known.sum(axis=1) - 1, 1)
+    inner = (squares - of_far) / np.maximum(nights - far - 1, 1)
+    whole = squares / np.maximum(nights - 1, 1)
     spread: Floats = np.sqrt(np.maximum(_INNER * inner + (1 - _INNER) * whole, 0.25))
     return spread
 
@@ -120,10 +169,22 @@ def mean_variance(memory: Floats, count: Floats | int) -> Floats:
     return variance
 
 
-def _row_medians(rows: Floats, counts: Integers) -> Floats:
-    """Median of the `counts` smallest values of each row; the rest is infinite."""
-    ordered = np.sort(rows, axis=1)
-    low = np.take_along_axis(ordered, ((counts - 1) // 2)[:, None], axis=1)[:, 0]
-    high = np.take_along_axis(ordered, (counts // 2)[:, None], axis=1)[:, 0]
-    medians: Floats = (low + high) / 2
+def _beyond(limit: float, scores: Floats, largest: Floats) -> Integers:
+    """How many scores of each row are farther out, given the size of the largest one."""
+    counts = np.zeros(len(scores), dtype=np.int64)
+    rows = np.flatnonzero(largest > limit)
+    counts[rows] = (np.abs(scores[rows]) > limit).sum(axis=1)
+    return counts
+
+
+def _medians(ordered: Floats, counts: Integers) -> Floats:
+    """Median of the first `counts` values of rows in ascending order."""
+    each = np.arange(len(ordered))
+    medians: Floats = (ordered[each, (counts - 1) // 2] + ordered[each, counts // 2]) / 2
     return medians
+
+
+def _products(left: Floats, right: Floats) -> Floats:
+    """Sums of the products of rows."""
+    sums: Floats = np.einsum("ij,ij->i", left, right)
+    return sums

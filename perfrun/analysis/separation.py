@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 
 BEFORE = 12  # nights
 AFTER = 6  # nights after them
+FIRST = BEFORE + AFTER - 1  # the first night of a series of which something can be said
 LIMIT = 8.0  # robust standard deviations, the larger of the two windows', between their medians
 _ASTRAY = 2  # nights of those before that may lie anywhere
 P_VALUE = 2e-5  # share of the nights of AR(1) 0.5 in which this happens; of others, it is less
@@ -32,19 +33,36 @@ def separated(logs: Floats) -> NDArray[np.bool_]:
     Nights are logarithms of one level, in their order; of the first ones nothing can be said.
     """
     apart = np.zeros(len(logs), dtype=np.bool_)
-    first = BEFORE + AFTER - 1
-    if len(logs) <= first:
+    if len(logs) <= FIRST:
         return apart
-    after = np.sort(sliding_window_view(logs[BEFORE:], AFTER), axis=1)
-    before = np.sort(sliding_window_view(logs[:-AFTER], BEFORE), axis=1)
-    # Most nights are dismissed by this, and what follows is done for the few that are left.
-    above = after[:, 0] > before[:, -1 - _ASTRAY]
-    below = after[:, -1] < before[:, _ASTRAY]
-    rows = np.flatnonzero(above | below)
-    (level, scale), (former, width) = _about(after[rows]), _about(before[rows])
+    rows = np.flatnonzero(_may_lie_above(logs) | _may_lie_above(-logs))
+    after = np.sort(sliding_window_view(logs[BEFORE:], AFTER)[rows], axis=1)
+    before = np.sort(sliding_window_view(logs[:-AFTER], BEFORE)[rows], axis=1)
+    is_beside = (after[:, 0] > before[:, -1 - _ASTRAY]) | (after[:, -1] < before[:, _ASTRAY])
+    (level, scale), (former, width) = _about(after), _about(before)
     least = LIMIT * np.maximum(np.maximum(scale, width), FLOOR)
-    apart[first + rows] = np.abs(level - former) > least
+    apart[FIRST + rows] = is_beside & (np.abs(level - former) > least)
     return apart
+
+
+def _may_lie_above(logs: Floats) -> NDArray[np.bool_]:
+    """Whether nights after may lie above all before them but `_ASTRAY`; dismisses nearly all.
+
+    Then they lie above one at least of `_ASTRAY` + 1 neighbours, wherever these are.
+    """
+    several = _ASTRAY + 1
+    count = len(logs) - FIRST
+    lowest = _lowest(logs, several)
+    most = [lowest[begin : begin + count] for begin in range(0, BEFORE - _ASTRAY, several)]
+    may: NDArray[np.bool_] = _lowest(logs[BEFORE:], AFTER) > np.max(most, axis=0)
+    return may
+
+
+def _lowest(logs: Floats, nights: int) -> Floats:
+    """Of as many nights in a row, the lowest."""
+    count = len(logs) - nights + 1
+    lowest: Floats = np.min([logs[begin : begin + count] for begin in range(nights)], axis=0)
+    return lowest
 
 
 def _about(ordered: Floats) -> tuple[Floats, Floats]:

@@ -184,7 +184,7 @@ def bootstrap_interval(
     return Interval(low=float(found.low), high=float(found.high), confidence=confidence)
 
 
-def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
+def benjamini_hochberg(p_values: Sequence[float] | Floats) -> tuple[float, ...]:
     """Adjusted p-values: those at or below q are discoveries with a false share of at most q.
 
     Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995. Here, and not by

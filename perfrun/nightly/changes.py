@@ -58,7 +58,7 @@ def recent_changes(
 
 
 def _is_young(series: Series) -> bool:
-    from perfrun.analysis.changepoint import FEWEST_AFTER, FEWEST_BEFORE  # numpy
+    from perfrun.analysis.looks import FEWEST_AFTER, FEWEST_BEFORE  # numpy
 
     enough = FEWEST_BEFORE + FEWEST_AFTER
     return series.direction != "none" and len(nights_of(series.origins, series.values)) < enough

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from perfrun.analysis.changepoint import ALARM, FEWEST_BEFORE, MOST_AFTER, Change, Watch
+from perfrun.analysis.changepoint import ALARM, Change, Watch
+from perfrun.analysis.looks import FEWEST_BEFORE, MOST_AFTER
 from simulations.detect import KINDS, found, ours
 from simulations.detect import false_alarms as share_of_false_alarms
 
