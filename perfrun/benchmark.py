@@ -75,11 +75,21 @@ def _open_closed_streams() -> None:
 
 
 def _command(words: list[str]) -> int:
-    if not words or words[0] not in _COMMANDS:
+    if not words or words[0].startswith("-"):
         return _run(words)
+    if words[0] not in _COMMANDS:
+        raise UsageError(_no_command(words[0]))
     module, function = _COMMANDS[words[0]]
     status: int = getattr(importlib.import_module(module), function)(words[1:])
     return status
+
+
+def _no_command(word: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(word, _COMMANDS, n=1)
+    hint = f"did you mean {near[0]}" if near else f"there are {', '.join(_COMMANDS)}"
+    return f"{word!r} is no command; {hint}. A run takes flags only, which begin with --"
 
 
 def _run(words: list[str]) -> int:
@@ -130,7 +140,8 @@ def _give_up_stdout() -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"perfrun: {text}\n")
+    named = text if text.startswith("perfrun ") else f"perfrun: {text}"  # a command names itself
+    sys.stderr.write(f"{named}\n")
 
 
 def _internal_error(words: list[str]) -> int:

@@ -170,6 +170,8 @@ def _interpreter(text: str | None) -> str:
 
 def _why_not(interpreter: str) -> str:
     try:
+        if Path(interpreter).is_dir():
+            return "is a folder"
         return "is not executable" if Path(interpreter).is_file() else "is not there"
     except PermissionError:
         return "lies where this user may not look"

@@ -229,5 +229,5 @@ def unknown_flag(word: str, made: argparse.ArgumentParser) -> str:
         return f"{word!r} is not a flag; flags begin with -- and flags of the benchmark follow --"
     known = [option for action in made._actions for option in action.option_strings]
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"unknown flag {name}; {hint}(flags of the benchmark itself follow --)"
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"unknown flag {name}{hint} (flags of the benchmark itself follow --)"

@@ -54,6 +54,7 @@ LAYERS = (
         "worker.garbage",
         "worker.recompilation",
         "worker.rows",
+        "worker.lookup",
         "worker.mainthread",
         "worker.recording",
         "worker.xplane",

@@ -20,6 +20,7 @@ from perfrun.worker.allocators import allocator_peaks
 from perfrun.worker.author import PREFIX_VARIABLE, SetupError
 from perfrun.worker.files import SERIES_VARIABLE, STACK, OutcomeFile
 from perfrun.worker.frameworks import loaded_frameworks, main_framework
+from perfrun.worker.lookup import WrongNameError, find_class, find_method, is_wrong_module
 from perfrun.worker.profiler import WindowedProfiler
 from perfrun.worker.recording import UnavailableError
 from perfrun.worker.reports import ReportKeeper
@@ -78,11 +79,11 @@ class Trial:
         with self.phase("import"):
             module = importlib.import_module(method["module"])
         self._note_module(module)
-        self.benchmark_class = getattr(module, method["class_name"])
+        self.benchmark_class = find_class(module, method["class_name"])
         parse_flags(self.order["benchmark_flags"])
         with self.phase("construct"):
             instance = self.benchmark_class(**self.order["constructor"])
-        bound = getattr(instance, method["name"])
+        bound = find_method(instance, method["name"], method["module"])
         os.environ[PREFIX_VARIABLE] = os.path.join(self.order["output_dir"], "proto_")
         os.environ[SERIES_VARIABLE] = self.order["private_dir"]
         self.keeper.watch(type(instance))
@@ -199,8 +200,16 @@ def _outcome_of(trial: Trial) -> int:
         return code & 0xFF
     except BaseException as error:  # noqa: BLE001 - a benchmark may raise anything
         text = traceback.format_exc()
-        if isinstance(error, (SetupError, UnavailableError)):  # the user's to put right
+        if isinstance(
+            error, (SetupError, UnavailableError, WrongNameError)
+        ):  # the user's to put right
             logging.getLogger().error("%s", error)
+        elif is_wrong_module(error, trial.order["method"]["module"]):
+            logging.getLogger().error(
+                "%s: it is in no checkout, no --python_path and not in the environment under test; "
+                "`perfrun list PACKAGE` prints what there is",
+                error,
+            )
         elif trial.outcome["phase"] == "import" and is_not_installed(error):
             logging.getLogger().error(
                 "%s: install it in the environment under test, or name another (--python)", error

@@ -336,8 +336,12 @@ def test_a_message_of_a_megabyte_does_not_break_the_summary(world: World) -> Non
 
 IMPORTS = {
     "a module that is missing": ("pkg.nowhere.Any.method", "ModuleNotFoundError: .*nowhere"),
-    "a class that is missing": ("pkg.cases.Nobody.method", "AttributeError: .*Nobody"),
-    "a method that is missing": (f"{CASES}.nothing", "AttributeError: .*nothing"),
+    "a class that is missing": (
+        "pkg.cases.Nobody.method",
+        "WrongNameError: pkg.cases has no class 'Nobody'",
+    ),
+    "a method that is missing": (f"{CASES}.nothing", "WrongNameError: .*has no method 'nothing'"),
+    "a method that is misspelt": (f"{CASES}.frist", "WrongNameError: .*; did you mean first[?]"),
     "a constructor that raises": ("pkg.cases.Picky.method", "KeyError: 'not like this'"),
     "a class that takes no arguments": ("pkg.cases.Closed.method", "TypeError: .*output_dir.*"),
     "a module that is not Python": ("pkg.broken.Any.method", "SyntaxError: .*"),
@@ -362,6 +366,8 @@ def test_what_cannot_be_imported_or_constructed_fails_alone(
     assert fault.outcome["status"] == "failed"
     assert re.match(reason, fault.outcome["reason"])
     assert fault.outcome["exception"]["traceback"]
+    by_the_user = ("WrongNameError", "ModuleNotFoundError")  # the name that was given is wrong
+    assert ("Traceback" in fault.done.stderr) is not reason.startswith(by_the_user)
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_one_without_a_working_environment_is_left_out_and_the_machines_combine(
 def test_when_nothing_can_be_run_there_is_one_line(world: World) -> None:
     done = versus(world, "--", "--no_such_flag=1")
     assert done.code == 2
-    assert done.stderr.splitlines()[-1].startswith("perfrun: perfrun versus: nothing can be run:")
+    assert done.stderr.splitlines()[-1].startswith("perfrun versus: nothing can be run:")
     assert "no_such_flag" in done.stderr.splitlines()[-1]
     assert not list(world.workspace.glob("versus/*/output/*/*"))
     assert not list(world.workspace.glob("versus/*.json"))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from perfrun.benchmark import main
 from perfrun.errors import UsageError
 from perfrun.flags import PERFZERO, expanded, parser, unknown_flag
 
@@ -145,3 +146,21 @@ def test_two_parses_share_no_list() -> None:
     assert made.parse_args(["--benchmark_methods=a"]).benchmark_methods == ["a"]
     assert made.parse_args(["--benchmark_methods=b"]).benchmark_methods == ["b"]
     assert made.parse_args([]).benchmark_methods == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["selftets"], "perfrun: 'selftets' is no command; did you mean selftest"),
+        (["whatever", "--format=json"], "there are list, doctor"),
+        (["compare"], "perfrun compare: the following arguments are required"),
+    ],
+)
+def test_a_wrong_command_is_one_line_too(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    [line] = shown.err.splitlines()
+    assert says in line
