@@ -106,7 +106,8 @@ class _Search:
         self._begun_s = 0.0  # the last pair
 
     def run(self, time_s: float | None) -> Found:
-        from perfrun.analysis.bisecting import Ask, Pair, next_move  # numpy
+        from perfrun.analysis.bisecting import Ask, next_move
+        from perfrun.analysis.culprits import Pair  # numpy
 
         # What was spent before it was resumed counts.
         until_s = None if time_s is None else time.monotonic() + time_s - self._log.spent_s

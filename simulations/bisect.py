@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from perfrun.analysis.bisecting import End, Pair, Rule, next_move
+from perfrun.analysis.bisecting import End, Rule, next_move
+from perfrun.analysis.culprits import Pair
 
 COUNTS = (30, 1000)
 EFFECTS = (0.10, 0.05)

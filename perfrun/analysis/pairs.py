@@ -87,13 +87,23 @@ def _level(count: int) -> float:
     return _SPACING * _POCOCK[count - 1] if count <= len(_POCOCK) else FALSE_ALARMS / count
 
 
-def judge(log_ratios: Sequence[float] | Floats, direction: Direction, rule: Rule) -> Judgement:
-    """Say what the pairs have shown so far. Ask at `looks`, and once when they end early."""
+def judge(
+    log_ratios: Sequence[float] | Floats,
+    direction: Direction,
+    rule: Rule,
+    level_of_look: float | None = None,
+) -> Judgement:
+    """Say what the pairs have shown so far. Ask at `looks`, and once when they end early.
+
+    `level_of_look` is for whoever looks at other times than these.
+    """
     if len(log_ratios) == 0:
         return Judgement(verdict="undecided", pairs=0, ratio=None, interval=None, p_value=None)
     numbers = numbers_of(log_ratios)
     walsh = walsh_averages(numbers)
-    depth = rank_depth(len(numbers), level(rule.max_pairs, rule.methods))
+    if level_of_look is None:
+        level_of_look = level(rule.max_pairs, rule.methods)
+    depth = rank_depth(len(numbers), level_of_look)
     interval = None
     if depth:
         low, high = math.exp(walsh[depth - 1]), math.exp(walsh[-depth])

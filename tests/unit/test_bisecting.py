@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from perfrun.analysis.bisecting import Ask, End, Pair, Rule, next_move, probabilities
+from perfrun.analysis.bisecting import Ask, End, Rule, next_move
+from perfrun.analysis.culprits import Pair, believe
 from simulations.bisect import gaussian, outliers, row, simulate
 
 Ratio = Callable[[int, int], float]
@@ -140,8 +141,8 @@ def test_a_pair_that_was_disturbed_costs_pairs_and_not_the_answer() -> None:
 
 def test_before_anything_else_is_measured_every_revision_is_as_likely() -> None:
     pairs = [Pair(a=0, b=4, log_ratio=0.1 + i / 1000) for i in range(8)]
-    assert probabilities([0, 1, 2, 3, 4], pairs) == pytest.approx([0.25] * 4)
-    assert probabilities([0, 3, 4], pairs) == pytest.approx([0.75, 0.25])
+    assert list(believe([0, 1, 2, 3, 4], pairs).shares) == pytest.approx([0.25] * 4)
+    assert list(believe([0, 3, 4], pairs).shares) == pytest.approx([0.75, 0.25])
     move = next_move(5, pairs, frozenset(), Rule())
     assert move == Ask(a=0, b=2, why="search")
 
