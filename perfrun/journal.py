@@ -167,6 +167,11 @@ def going_on(runs: Path) -> set[str]:
     }
 
 
+def folders_of(journal: Path) -> list[Path]:
+    """Return the folders of all trials that a run has started."""
+    return [Path(event["folder"]) for event in _events(journal) if event["event"] == "started"]
+
+
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
     """Hold a journal's lock; False when another process has it.

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from perfrun.journal import going_on
+from perfrun.journal import folders_of, going_on
 from perfrun.readings import SUMMARY, Reading, read_summary
 from perfrun.retention import PairSet
 from perfrun.searchlog import NAME, has_ended
 
 
 def pair_sets(workspace: Path) -> list[PairSet]:
-    """Return what has come to its end: each set of pairs, and each search as a whole.
+    """Return each set of pairs, and each search as a whole.
 
-    What is interrupted is not there, since it can go on. Nor is what is linked or cannot be read.
+    What was interrupted, or is going on, has its record with it. What is linked or cannot be read
+    is not there.
     """
     return [*_of_sides(workspace / "ab"), *_searches(workspace / "bisect")]
 
@@ -25,8 +27,11 @@ def _of_sides(pairs: Path) -> Iterator[PairSet]:
     for side in ("a", "b"):
         resumable = going_on(pairs / side / "runs")
         runs: dict[tuple[str, str], list[Reading]] = defaultdict(list)
+        begun: dict[str, list[Reading]] = {run_id: [] for run_id in sorted(resumable)}
         for trial in _trials(pairs / side / "output"):
-            if trial.run_id and trial.run_id not in resumable:
+            if trial.run_id in resumable:
+                begun[trial.run_id].append(trial)
+            elif trial.run_id:
                 runs[trial.run_id, trial.method].append(trial)
         for (_, method), trials in runs.items():
             yield PairSet(
@@ -36,6 +41,29 @@ def _of_sides(pairs: Path) -> Iterator[PairSet]:
                 folders=tuple(sorted(trial.path.parent for trial in trials)),
                 trials=len(trials),
             )
+        for run_id, trials in begun.items():
+            journal = pairs / side / "runs" / f"{run_id}.jsonl"
+            yield from _interrupted(f"ab/{side}", journal, pairs / side / "output", trials)
+
+
+def _interrupted(
+    kind: str, journal: Path, output: Path, trials: Sequence[Reading]
+) -> Iterator[PairSet]:
+    """A run that did not come to its end, with the trials that have no summary."""
+    folders = {trial.path.parent for trial in trials}
+    for folder in folders_of(journal):
+        here = output / folder.name  # a workspace that was moved still says where it was
+        if here.is_dir() and not here.is_symlink():
+            folders.add(here)
+    if folders:
+        yield PairSet(
+            kind=kind,
+            methods=tuple(sorted({trial.method for trial in trials})),
+            newest=_newest(trials, journal),
+            folders=tuple(sorted(folders)),
+            trials=len(trials),
+            unfinished=journal,
+        )
 
 
 def _searches(searches: Path) -> Iterator[PairSet]:
@@ -43,15 +71,27 @@ def _searches(searches: Path) -> Iterator[PairSet]:
     for log in sorted(searches.glob(f"*/{NAME}")):
         folder = log.parent
         trials = [trial for side in "ab" for trial in _trials(folder / side / "output")]
-        if folder.is_symlink() or not trials or not has_ended(log):
+        ended = has_ended(log)
+        if folder.is_symlink() or (ended and not trials):
             continue
         yield PairSet(
             kind="bisect",
             methods=tuple(sorted({trial.method for trial in trials})),
-            newest=max(trial.timestamp for trial in trials),
+            newest=_newest(trials, log),
             folders=(folder,),
             trials=len(trials),
+            unfinished=None if ended else log,
         )
+
+
+def _newest(trials: Sequence[Reading], record: Path) -> float:
+    """When the newest was run; before any, when the record was written last."""
+    if trials:
+        return max(trial.timestamp for trial in trials)
+    try:
+        return record.stat().st_mtime
+    except OSError:
+        return math.inf  # removed since
 
 
 def _trials(output: Path) -> Iterator[Reading]:

@@ -7,25 +7,28 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfrun.arguments import CommandParser
 from perfrun.detecting import find_changes, watch_series
 from perfrun.errors import UsageError
-from perfrun.journal import going_on
+from perfrun.journal import Journal, going_on
+from perfrun.locks import FileLock
 from perfrun.nightly.state import Nights
 from perfrun.pairsets import pair_sets
-from perfrun.retention import Kept, Policy, pairs_to_be_removed, parse_age, to_be_removed
+from perfrun.retention import Kept, PairSet, Policy, pairs_to_be_removed, parse_age, to_be_removed
+from perfrun.searchlog import NAME as SEARCH
 from perfrun.store.address import parse_address
 from perfrun.store.index import Store, open_store
 
 _EPILOG = """\
 A trial is removed when every policy that is given lets it go. Trials next to a change of level, and
-those of a run that can be resumed, always stay. Pairs of ab, detect --confirm and bisect go as a
-whole. All of it is in docs/nightly.md.
+what is running, always stay; what was interrupted stays for --resume, unless
+--unfinished_older_than lets it go. Pairs of ab, detect --confirm and bisect go as a whole. All of
+it is in docs/nightly.md.
 """
 _ASIDE = ".pruned"
 
@@ -43,6 +46,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--keep_nights", metavar="N", help="keep the last N nights that had any")
     made.add_argument("--keep_per_series", metavar="N", help="keep the newest N of each series")
     made.add_argument("--older_than", metavar="AGE", help="keep what is younger (90d, 12w, 48h)")
+    made.add_argument(
+        "--unfinished_older_than",
+        metavar="AGE",
+        help="what was interrupted so long ago counts as ended (default: keep it for --resume)",
+    )
     made.add_argument("--dry_run", action="store_true", help="only show what would be removed")
     made.add_argument("--format", metavar="table|json", help="what to print on stdout")
     return made
@@ -69,10 +77,14 @@ def prune_command(argv: Sequence[str]) -> int:
     policy = Policy(
         keep_nights=_whole(given.keep_nights, "--keep_nights"),
         keep_per_series=_whole(given.keep_per_series, "--keep_per_series"),
-        older_than_s=parse_age(given.older_than, "--older_than") if given.older_than else None,
+        older_than_s=_age(given.older_than, "--older_than"),
+        unfinished_older_than_s=_age(given.unfinished_older_than, "--unfinished_older_than"),
     )
     if policy.is_empty:
-        raise UsageError("say what to keep: --keep_nights, --keep_per_series or --older_than")
+        raise UsageError(
+            "say what to keep: --keep_nights, --keep_per_series, --older_than or "
+            "--unfinished_older_than"
+        )
     workspace = Path(given.workspace or "workspace").absolute()
     if not workspace.is_dir():
         raise UsageError(f"--workspace={workspace}: there is no such folder")
@@ -86,24 +98,28 @@ def prune_command(argv: Sequence[str]) -> int:
 
 def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
     """Remove what the policy lets go, and take it out of the workspace's index."""
-    with open_store(parse_address(None, workspace)) as store:
+    now = time.time()
+    with open_store(parse_address(None, workspace)) as store, ExitStack() as locks:
         store.refresh()
         trials, over = _trials(store, workspace)
         neighbours = _neighbours(store)
+        begun = going_on(workspace / "runs") - over
+        given_up = _given_up(workspace, trials, begun, policy, now, locks)
         chosen = to_be_removed(
-            trials,
-            policy,
-            now=time.time(),
-            neighbours=neighbours,
-            unfinished=going_on(workspace / "runs") - over,
+            trials, policy, now=now, neighbours=neighbours, unfinished=begun - given_up
         )
-        sets = pair_sets(workspace)
-        pairs = pairs_to_be_removed(sets, trials, policy, now=time.time())
+        pairs = [
+            one
+            for one in pairs_to_be_removed(pair_sets(workspace), trials, policy, now=now)
+            if one.unfinished is None or _is_idle(one.unfinished, locks)
+        ]
         removed = [trial.folder for trial in chosen]
         removed += [folder for one in pairs for folder in one.folders]
         size, failures = sum(map(_size, removed)), list[str]()
         if not dry_run:
             removed, failures = _remove(workspace, removed)
+            _end(chosen, given_up, workspace)
+            _end_pairs(pairs, removed)
             store.refresh()
     gone = set(removed)
     return Pruned(
@@ -115,6 +131,51 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
         neighbours=sum(trial.execution_id in neighbours for trial in trials),
         failures=tuple(failures),
     )
+
+
+def _given_up(
+    workspace: Path,
+    trials: Sequence[Kept],
+    begun: Collection[str],
+    policy: Policy,
+    now: float,
+    locks: ExitStack,
+) -> set[str]:
+    """The runs that were interrupted so long ago that nobody will resume them."""
+    newest: dict[str, float] = {}
+    for trial in trials:
+        if trial.run_id in begun:
+            newest[trial.run_id] = max(trial.timestamp, newest.get(trial.run_id, 0.0))
+    return {
+        run_id
+        for run_id, time_s in newest.items()
+        if policy.gives_up(time_s, now) and _is_idle(_journal(workspace, run_id), locks)
+    }
+
+
+def _is_idle(record: Path, locks: ExitStack) -> bool:
+    """Whether no perfrun is at what was begun; then none can resume it until `locks` are left."""
+    if record.name == SEARCH:
+        return locks.enter_context(FileLock(record.parent / "lock")).try_own()
+    return locks.enter_context(Journal(record).held())
+
+
+def _end(chosen: Sequence[Kept], given_up: Collection[str], workspace: Path) -> None:
+    """What has lost trials cannot be resumed."""
+    for run_id in {trial.run_id for trial in chosen} & set(given_up):
+        Journal(_journal(workspace, run_id)).end()
+
+
+def _end_pairs(pairs: Sequence[PairSet], removed: Collection[Path]) -> None:
+    """Searches are gone with their records."""
+    gone = set(removed)
+    for one in pairs:
+        if one.unfinished and one.unfinished.name != SEARCH and not gone.isdisjoint(one.folders):
+            Journal(one.unfinished).end()
+
+
+def _journal(workspace: Path, run_id: str) -> Path:
+    return workspace / "runs" / f"{run_id}.jsonl"
 
 
 def _trials(store: Store, workspace: Path) -> tuple[list[Kept], set[str]]:
@@ -215,6 +276,10 @@ def removed_text(done: Pruned) -> str:
     """How many, as a person says it."""
     pairs = f" and {done.pair_trials} of pairs" if done.pair_trials else ""
     return f"{done.trials} trial{'' if done.trials == 1 else 's'}{pairs}"
+
+
+def _age(text: str | None, flag: str) -> float | None:
+    return parse_age(text, flag) if text else None
 
 
 def _whole(text: str | None, flag: str) -> int | None:

@@ -23,11 +23,23 @@ class Policy:
     keep_nights: int | None = None  # of the last nights in which there was anything
     keep_per_series: int | None = None  # the newest trials of each
     older_than_s: float | None = None
+    # What was interrupted and has no newer trial is not resumed any more: it counts as ended.
+    unfinished_older_than_s: float | None = None
 
     @property
     def is_empty(self) -> bool:
         """Nothing is asked for, so nothing may go."""
         return self == Policy()
+
+    @property
+    def keeps_all_ended(self) -> bool:
+        """Nothing is asked for that lets go what has come to its end."""
+        return (self.keep_nights, self.keep_per_series, self.older_than_s) == (None, None, None)
+
+    def gives_up(self, newest: float, now: float) -> bool:
+        """Whether what was interrupted counts as ended, by its newest trial."""
+        age = self.unfinished_older_than_s
+        return age is not None and now - newest > age
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +63,7 @@ class PairSet:
     newest: float  # seconds since the epoch
     folders: tuple[Path, ...]
     trials: int
+    unfinished: Path | None = None  # the record of what was interrupted, and can be resumed by it
 
 
 def parse_age(text: str, flag: str) -> float:
@@ -74,7 +87,7 @@ def to_be_removed(
     `neighbours` are the execution ids on both sides of a change of level: they stay, and with them
     the other trials of the method in their runs. `unfinished` are ids of runs that may go on.
     """
-    if policy.is_empty:
+    if policy.keeps_all_ended:
         return ()
     near = {(trial.method, trial.run_id) for trial in trials if trial.execution_id in neighbours}
     late = _late(trials, policy)
@@ -94,20 +107,21 @@ def pairs_to_be_removed(
 ) -> tuple[PairSet, ...]:
     """Choose which sets of pairs go, oldest first, by the nights that `trials` were run in.
 
-    Where there are no trials, the nights are those of the sets.
+    Where there are no trials, the nights are those of the sets. What was interrupted is not one of
+    the newest sets of its methods: it has no answer.
     """
-    if policy.is_empty:
-        return ()
     times = [trial.timestamp for trial in trials] or [one.newest for one in sets]
     nights = sorted({_night(time) for time in times}, reverse=True)[: policy.keep_nights]
     groups: dict[Hashable, list[PairSet]] = defaultdict(list)
     for one in sorted(sets, key=lambda one: (one.newest, one.folders), reverse=True):
-        groups[one.kind, one.methods].append(one)
+        if one.unfinished is None:
+            groups[one.kind, one.methods].append(one)
     newest = {one.folders for own in groups.values() for one in own[: policy.keep_per_series or 0]}
     return tuple(
         one
         for one in sorted(sets, key=lambda one: (one.newest, one.folders))
         if one.folders not in newest
+        and (policy.gives_up(one.newest, now) if one.unfinished else not policy.keeps_all_ended)
         and (policy.older_than_s is None or now - one.newest > policy.older_than_s)
         and (policy.keep_nights is None or _night(one.newest) < nights[-1])
     )

@@ -66,6 +66,8 @@ def search(
     with ExitStack() as stack:
         if not stack.enter_context(held(log)).try_own():
             raise UsageError(f"--resume: another perfrun is at the search {log.folder.name}")
+        if not log.path.exists():  # between reading it and holding it
+            raise UsageError(f"--resume: the search {log.folder.name} was removed just now")
         work = _Search(revisions, metric, rule, log, screen, interruption)
         try:
             found = work.run(time_s)

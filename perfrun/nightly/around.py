@@ -34,20 +34,19 @@ class Around(Values):
         if self.take((), "retention", dict) is None:
             return Policy()
         where: Where = ("retention",)
-        self.source.refuse_unknown(where, ("keep_nights", "keep_per_series", "older_than"))
+        ages = ("older_than", "unfinished_older_than")
+        self.source.refuse_unknown(where, ("keep_nights", "keep_per_series", *ages))
         numbers = {}
         for key in ("keep_nights", "keep_per_series"):
             numbers[key] = self.take(where, key, int)
             if numbers[key] is not None and numbers[key] < 1:
                 raise self.source.error((*where, key), f"{key}: must be 1 or more")
-        age = self.take(where, "older_than", str)
-        place = (*where, "older_than")
-        return Policy(
-            **numbers,
-            older_than_s=self.judged(place, partial(parse_age, age, "--older_than"))
-            if age
-            else None,
-        )
+        older, unfinished = (self._age(where, key) for key in ages)
+        return Policy(**numbers, older_than_s=older, unfinished_older_than_s=unfinished)
+
+    def _age(self, where: Where, key: str) -> float | None:
+        age = self.take(where, key, str)
+        return self.judged((*where, key), partial(parse_age, age, f"--{key}")) if age else None
 
     def _confirm(self) -> Budget | None:
         """`true`, or a table of limits."""

@@ -95,10 +95,12 @@ def test_a_method_with_a_number_of_trials_has_that_number(tmp_path: Path) -> Non
 def test_retention_and_variables_are_read(tmp_path: Path) -> None:
     suite = suite_of(
         tmp_path,
-        "[retention]\nkeep_nights = 9\nolder_than = '2d'\n"
+        "[retention]\nkeep_nights = 9\nolder_than = '2d'\nunfinished_older_than = '1w'\n"
         f"[[environments]]\nname = 'e'\nenv = {{ OMP_NUM_THREADS = '4', B = 'x y' }}\n{METHOD}",
     )
-    assert suite.retention == Policy(keep_nights=9, older_than_s=2 * 86400.0)
+    assert suite.retention == Policy(
+        keep_nights=9, older_than_s=2 * 86400.0, unfinished_older_than_s=7 * 86400.0
+    )
     plan = plan_of(suite, units(suite)[0], Night(night="n"))
     assert dict(plan.env) == {"OMP_NUM_THREADS": "4", "B": "x y"}
 
@@ -179,6 +181,7 @@ WRONG = (
     (METHOD + "constructor_args = { when = 2026-01-01 }\n", 4, "not JSON"),
     ("[retention]\nkeep_nights = 0\n" + METHOD, 2, "keep_nights: must be 1 or more"),
     ("[retention]\nolder_than = '1y'\n" + METHOD, 2, "write 90d"),
+    ("[retention]\n\nunfinished_older_than = '1y'\n" + METHOD, 3, "write 90d"),
     ("confirm = 3\n" + METHOD, 1, "confirm: must be true or false or a table, not 3"),
     ("[confirm]\nmax_pairs = 7\n" + METHOD, 2, "max_pairs = 7: must be a whole number, 8 or more"),
     ("[confirm]\ntime_budget = 'soon'\n" + METHOD, 2, "write seconds, or 20m"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,9 @@ import numpy as np
 import pytest
 
 from perfrun.benchmark import main
-from perfrun.journal import Journal
+from perfrun.journal import Journal, going_on
 from perfrun.plan import RunPlan
-from perfrun.searchlog import begin
+from perfrun.searchlog import begin, held
 from perfrun.store.address import parse_address
 from perfrun.store.index import open_store
 from tests.summaries import summary, write
@@ -132,6 +135,7 @@ def test_what_a_killed_prune_left_is_removed(
         ((), "say what to keep"),
         (("--keep_nights=0",), "must be a whole number, 1 or more"),
         (("--older_than=1y",), "write 90d"),
+        (("--unfinished_older_than=soon",), "--unfinished_older_than=soon: write 90d"),
         (("--keep_nights=1", "--workspace=/gone"), "there is no such folder"),
         (("--keep_nights=1", "--format=xml"), "must be table or json"),
     ],
@@ -191,6 +195,90 @@ def test_the_newest_pairs_of_a_method_stay(
     assert pairs_left(workspace) == {"two", "three"}
 
 
+def test_interrupted_pairs_go_when_they_are_old_enough_to_be_given_up(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights(5))
+    age = f"{(time.time() - BEGIN) / 86400 - 2:.3f}d"  # until two nights after the beginning
+    put_pairs(workspace, "old", BEGIN)
+    put_pairs(workspace, "cut", BEGIN, ended=False)
+    put_pairs(workspace, "late", BEGIN + 4 * 86400, ended=False)
+    killed = workspace / "ab" / "a" / "output" / "cut-killed"  # its trial left no summary
+    killed.mkdir()
+    Journal(workspace / "ab" / "a" / "runs" / "cut-a.jsonl").started(("m", 4), killed)
+    status, found = prune(workspace, capsys, f"--unfinished_older_than={age}")
+    assert (status, found["trials"], found["pair_trials"], found["kept"]) == (0, 0, 6, 5)
+    assert pairs_left(workspace) == {"old", "late"}  # nothing was said of what has ended
+    assert not killed.exists()
+    assert going_on(workspace / "ab" / "a" / "runs") == {"late-a"}  # the other cannot be resumed
+    # With a policy more, both must let it go.
+    put_pairs(workspace, "cut", BEGIN + 86400, ended=False)
+    both = (f"--unfinished_older_than={age}", "--keep_nights=4")
+    assert prune(workspace, capsys, *both)[1]["trials"] == 1
+    assert pairs_left(workspace) == {"cut", "late"}
+    prune(workspace, capsys, both[0], "--keep_nights=3")
+    assert pairs_left(workspace) == {"late"}
+
+
+def test_what_was_interrupted_is_not_the_newest_of_its_method(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace.mkdir()
+    put_pairs(workspace, "one", BEGIN)
+    put_pairs(workspace, "cut", BEGIN + 86400, ended=False)
+    prune(workspace, capsys, "--keep_per_series=1")
+    assert pairs_left(workspace) == {"one", "cut"}
+    prune(workspace, capsys, "--keep_per_series=1", "--unfinished_older_than=1d")
+    assert pairs_left(workspace) == {"one"}
+
+
+def test_what_is_running_stays_however_old_it_is(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights(4))
+    put_pairs(workspace, "cut", BEGIN, ended=False)
+    search = begin(workspace / "bisect", "0", ["a", "b"], seed=1)
+    write(search.folder / "a" / "output", summary(timestamp=BEGIN))
+    run = Journal(workspace / "runs" / "run-000.jsonl")
+    run.begin(RunPlan(selectors=()), {}, 1)
+    flags = ("--unfinished_older_than=1d", "--keep_nights=1")
+    with ExitStack() as work:  # as those who are at it hold it
+        work.enter_context(held(search)).own()
+        work.enter_context(run.held())
+        for side in "ab":
+            journal = Journal(workspace / "ab" / side / "runs" / f"cut-{side}.jsonl")
+            assert work.enter_context(journal.held())
+        assert prune(workspace, capsys, *flags)[1]["trials"] == 2
+        assert (pairs_left(workspace), left(workspace)) == ({"cut"}, [0, 3])
+        assert search.path.exists()
+    found = prune(workspace, capsys, *flags)[1]
+    assert (found["trials"], found["pair_trials"]) == (1, 7)
+    assert (pairs_left(workspace), left(workspace)) == (set(), [3])
+    assert not search.folder.exists()
+    assert going_on(workspace / "runs") == set()
+
+
+def test_a_run_that_is_given_up_keeps_the_neighbours_of_a_change(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights(40, slower_from=25))
+    for number in (10, 24, 25):
+        run = Journal(workspace / "runs" / f"run-{number:03}.jsonl")
+        run.begin(RunPlan(selectors=()), {}, 1)
+    prune(workspace, capsys, "--keep_nights=3", "--unfinished_older_than=1d")
+    assert left(workspace) == [24, 25, 37, 38, 39]
+    assert going_on(workspace / "runs") == {"run-024", "run-025"}
+
+
+def test_a_search_that_was_killed_before_its_first_trial_goes_by_its_record(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    young, old = (begin(workspace / "bisect", name, ["a", "b"], seed=1) for name in "ab")
+    os.utime(old.path, (BEGIN, BEGIN))
+    prune(workspace, capsys, "--unfinished_older_than=1d")
+    assert (young.folder.exists(), old.folder.exists()) == (True, False)
+
+
 @pytest.mark.parametrize(("status", "stays"), [("found", False), ("undecided", True)])
 def test_searches_go_with_their_checkouts_when_they_have_an_answer(
     workspace: Path, capsys: pytest.CaptureFixture[str], status: str, stays: bool
@@ -204,3 +292,5 @@ def test_searches_go_with_their_checkouts_when_they_have_an_answer(
     _, found = prune(workspace, capsys, "--older_than=1d")
     assert log.folder.exists() is stays
     assert found["pair_trials"] == (0 if stays else 1)
+    prune(workspace, capsys, "--unfinished_older_than=1d")
+    assert not log.folder.exists()
