@@ -40,10 +40,10 @@ MAX_TEST_PAIRS = 60  # of good with bad, and of a candidate with the one before 
 # Of the probability: then the candidate is paired with the revision before it. These pairs tell it
 # from both of its neighbours at once, so beginning early saves some (simulations/bisect.py).
 _LIKELY = 0.6
-_ENOUGH = 0.97  # of the probability after that: then it is named
+_ENOUGH = 0.98  # of the probability after that: then it is named
 _CREDIBLE = 0.95  # of the probability is in the range that is named without a culprit
 # A test that is not decided then goes on to these looks, unless it is hopeless. They have what the
-# others leave of 5 % of false alarms: 4.2 % without them, 4.7 % with them.
+# others leave of 5 % of false alarms: 4.2 % without them, 4.7 % with them (tests/unit).
 _FURTHER = (90, 135, 200)
 _FURTHER_LEVEL = 0.003
 _HOPELESS = 2.0  # when so many times the allowed pairs would be needed
@@ -139,13 +139,18 @@ def _search(belief: Belief, told: Sequence[Pair], verified: Judgement, rule: Rul
     )
 
 
+def looks_with_levels(rule: Rule) -> tuple[tuple[int, float], ...]:
+    """After how many pairs two revisions are judged, and at which level each time."""
+    usual = level(rule.max_test_pairs)
+    first = [(look, usual) for look in looks(rule.max_test_pairs)]
+    return (*first, *((look, _FURTHER_LEVEL) for look in _FURTHER if look > rule.max_test_pairs))
+
+
 def _sequential(log_ratios: Sequence[float], rule: Rule) -> tuple[Judgement, bool]:
     """What the pairs of two revisions say, and whether that is the last word."""
     asked = paired.Rule(max_pairs=rule.max_test_pairs, min_effect=rule.min_effect)
     told = tuple(log_ratios)
-    usual = level(asked.max_pairs)
-    plan = [(look, usual) for look in looks(asked.max_pairs)]
-    plan += [(look, _FURTHER_LEVEL) for look in _FURTHER if look > asked.max_pairs]
+    plan = looks_with_levels(rule)
     for look, nominal in plan:
         if look > len(told):
             return _judged(told, asked, nominal), False

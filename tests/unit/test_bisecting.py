@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from perfrun.analysis.bisecting import Ask, End, Rule, next_move
+from perfrun.analysis.bisecting import Ask, End, Rule, looks_with_levels, next_move
 from perfrun.analysis.culprits import Pair, believe
+from perfrun.analysis.pairs import rank_depth
 from simulations.bisect import gaussian, outliers, row, simulate
 
 Ratio = Callable[[int, int], float]
@@ -145,6 +146,35 @@ def test_before_anything_else_is_measured_every_revision_is_as_likely() -> None:
     assert list(believe([0, 3, 4], pairs).shares) == pytest.approx([0.75, 0.25])
     move = next_move(5, pairs, frozenset(), Rule())
     assert move == Ask(a=0, b=2, why="search")
+
+
+def test_a_test_that_60_pairs_leave_open_goes_on_when_more_may_decide_it() -> None:
+    ratio = step(1, effect=0.05, noise=0.14, seed=8)
+    end, pairs = run(2, ratio)
+    assert end.status == "found"
+    assert 60 < len(pairs) <= 200
+    fewer = next_move(2, pairs[:60], frozenset(), Rule())
+    assert fewer == Ask(a=0, b=1, why="verify")
+
+
+def test_identical_revisions_are_called_different_in_5_of_100_tests_at_most() -> None:
+    values = np.random.default_rng(3).standard_normal((4000, 200))
+    alarms = np.zeros(len(values), dtype=bool)
+    for look, nominal in looks_with_levels(Rule()):
+        seen = values[:, :look]
+        ranks = np.argsort(np.argsort(np.abs(seen), axis=1), axis=1) + 1
+        above = (ranks * (seen > 0)).sum(axis=1)
+        below = look * (look + 1) // 2 - above
+        alarms |= np.minimum(above, below) < rank_depth(look, nominal)
+    assert 0.03 < alarms.mean() < 0.055
+
+
+def test_a_good_revision_that_is_off_by_itself_does_not_mislead_the_search() -> None:
+    # All pairs are against it: a third of the effect is in all of them.
+    calm = step(29, effect=0.05, noise=0.03, seed=8)
+    end, pairs = run(31, lambda a, b: calm(a, b) + (0.016 if a == 0 else 0.0))
+    assert (end.status, end.last) == ("found", 29)
+    assert len(pairs) < 150
 
 
 @pytest.mark.parametrize(("draw", "spread"), [(gaussian, 0.02), (outliers, 0.02), (gaussian, 0.05)])
