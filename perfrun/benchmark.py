@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from perfrun import __version__
 from perfrun.errors import Interrupted, PerfrunError, UsageError
+from perfrun.output import OutputError, give_up_stdout, named_failures
 
 # What a command's name stands for: only its own module is imported.
 _COMMANDS = {
@@ -40,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
     try:
-        return _command(words)
+        with named_failures():
+            return _command(words)
     except PerfrunError as error:
         _say(str(error))
         return error.exit_code
@@ -48,7 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("interrupted")
         return Interrupted.exit_code
     except BrokenPipeError:
-        _give_up_stdout()  # its reader has gone
+        give_up_stdout()  # its reader has gone
+        return PerfrunError.exit_code
+    except OutputError as error:
+        give_up_stdout()
+        _say(f"standard output cannot be written: {error.strerror}; what was measured is on disk")
         return PerfrunError.exit_code
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("perfrun"):
@@ -122,21 +128,8 @@ def _run(words: list[str]) -> int:
 
 def _print_document(text: str) -> None:
     """Write what another program reads, and make sure that it has left us."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        _give_up_stdout()
-        raise PerfrunError(
-            f"standard output cannot be written: {error.strerror}; the results are on disk"
-        ) from None
-
-
-def _give_up_stdout() -> None:
-    """Point standard output at the null device, so that Python's flush at exit says nothing."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def _say(text: str) -> None:

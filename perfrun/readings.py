@@ -40,10 +40,13 @@ class Reading:
 def read_summary(path: Path) -> Reading:
     """Read one file. Raises OSError, or ValueError for what is no summary."""
     try:
-        document = json.loads(path.read_bytes())
-        return reading_of(path, document)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"is not a summary: {error!r}") from None
+        return reading_of(path, json.loads(path.read_bytes()))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON, or cut short: {error}") from None
+    except KeyError as error:
+        raise ValueError(f"is JSON, but no summary: {error} is missing") from None
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"is JSON, but no summary: {error}") from None
 
 
 def reading_of(path: Path, document: Mapping[str, Any]) -> Reading:

@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "perfrun"
 LAYERS = (
     {
         "errors",
+        "output",
         "quantities",
         "worker.distribution",
         "analysis.directions",

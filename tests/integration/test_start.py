@@ -283,3 +283,38 @@ def test_a_full_device_as_standard_output_is_one_line_and_the_results_stay(world
     assert done.stderr.splitlines()[-1].startswith("perfrun: standard output cannot be written")
     assert "Traceback" not in done.stderr
     assert list((world.workspace / "output").glob("*/perfzero_summary.json"))
+
+
+@pytest.mark.parametrize(("word", "unbuffered"), [("doctor", ""), ("doctor", "1"), ("--help", "")])
+def test_other_commands_say_in_one_line_that_standard_output_is_full(
+    word: str, unbuffered: str, world: World
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, ENTRY, word],
+            env=world.environment(PYTHONUNBUFFERED=unbuffered),
+            cwd=world.folder,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 3
+    [line] = done.stderr.splitlines()
+    assert line.startswith("perfrun: standard output cannot be written: No space left")
+
+
+def test_a_reader_that_goes_away_before_the_end_changes_no_exit_status(world: World) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as gone:
+        done = subprocess.run(
+            world.words("--quiet", methods=METHOD),
+            env=world.environment(PYTHONUNBUFFERED=""),
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=240,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(world.summary_files()) == 1

@@ -94,3 +94,19 @@ def test_a_trial_under_a_profiler_is_no_result(tmp_path: Path) -> None:
     document["perfrun"]["order"] = {"profile": "cprofile"}
     with pytest.raises(ValueError, match="under a profiler"):
         read(tmp_path, document)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"execution_id": ', "is not JSON, or cut short"),
+        ("", "is not JSON, or cut short"),
+        ("[]", "is JSON, but no summary"),
+        ("{}", "is JSON, but no summary: 'benchmark_result' is missing"),
+    ],
+)
+def test_a_file_that_is_no_summary_says_what_it_is(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "perfzero_summary.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=says):
+        read_summary(path)
