@@ -7,7 +7,6 @@ import stat
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from perfrun.errors import UsageError
 
@@ -15,19 +14,12 @@ SUMMARY = "perfzero_summary.json"
 LARGEST_BYTES = 64 * 2**20  # no summary is near it; a file above it is something else
 
 
-class Found(NamedTuple):
-    """One summary as the file system shows it. `stamp` changes when the file does."""
-
-    path: str
-    stamp: str
-    problem: str = ""  # why it cannot be read; '' when nothing speaks against it
-
-
 @dataclass(kw_only=True)
 class Scan:
     """What is in some folders."""
 
-    found: dict[str, Found] = field(default_factory=dict)  # by path
+    found: dict[str, str] = field(default_factory=dict)  # path to stamp, which changes as it does
+    problems: dict[str, str] = field(default_factory=dict)  # why one of them cannot be read
     folders: list[str] = field(default_factory=list)  # whose listing is complete
 
 
@@ -54,32 +46,38 @@ def scan(named: Path, *, must_be_there: bool = True) -> Scan:
 def _look_below(folder: str, result: Scan) -> None:
     try:
         with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries if not entry.is_file())
+            names = sorted([entry.name for entry in entries if not entry.is_file()])
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except (FileNotFoundError, NotADirectoryError):
-        names = []  # which says of every file that was in it that it is gone
-    for name in names:
-        _look(f"{folder}/{name}/{SUMMARY}", result)
+        pass  # which says of every file that was in it that it is gone
+    else:
+        try:
+            for name in names:
+                _look(f"{folder}/{name}/{SUMMARY}", result, below=(opened, f"{name}/{SUMMARY}"))
+        finally:
+            os.close(opened)
     result.folders.append(folder)
 
 
-def _look(path: str, result: Scan, *, must_be_there: bool = False) -> None:
+def _look(
+    path: str, result: Scan, *, must_be_there: bool = False, below: tuple[int, str] | None = None
+) -> None:
+    """`below`: a folder that is open, and the path from there, which takes less to follow."""
     try:
-        status = os.stat(path)  # noqa: PTH116
+        status = os.stat(below[1], dir_fd=below[0]) if below else os.stat(path)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
         if must_be_there:
             raise
         return
     except OSError as error:
-        result.found[path] = Found(path=path, stamp="", problem=error.strerror or str(error))
+        result.found[path], result.problems[path] = "", error.strerror or str(error)
         return
     # The inode too: a summary is written aside and renamed, perhaps within one tick of the clock.
-    stamp = f"{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
-    problem = ""
+    result.found[path] = f"{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
     if not stat.S_ISREG(status.st_mode):
-        problem = "is no file"
+        result.problems[path] = "is no file"
     elif status.st_size > LARGEST_BYTES:
-        problem = f"is larger than {LARGEST_BYTES // 2**20} MiB: no summary"
-    result.found[path] = Found(path=path, stamp=stamp, problem=problem)
+        result.problems[path] = f"is larger than {LARGEST_BYTES // 2**20} MiB: no summary"
 
 
 def would_be_found(path: str, folders: Collection[str]) -> bool:

@@ -23,7 +23,7 @@ from perfrun.store import reading
 from perfrun.store.address import Address
 from perfrun.store.connection import Database
 from perfrun.store.extraction import BadSummary, Record, parse
-from perfrun.store.folders import Found, Scan, scan, storable, would_be_found
+from perfrun.store.folders import Scan, scan, storable, would_be_found
 from perfrun.store.identity import text
 from perfrun.store.query import BadFile, Counts, Selector, Series, Trial
 from perfrun.store.schema import bad_files, files
@@ -115,18 +115,26 @@ class Store:
             return reading.read_counts(connection)
 
     def _take(self, scans: Sequence[Scan]) -> Refreshed:
+        found: dict[str, str] = {}
+        problems: dict[str, str] = {}
+        for part in scans:
+            found.update(part.found)
+            problems.update(part.problems)
         with no_collection():
-            found = {path: one for part in scans for path, one in part.found.items()}
             known = self._known()
-            keys = {path: self._key(path) for path in found}
-            there = set(keys.values())
-            changed = [one for path, one in found.items() if known.get(keys[path]) != one.stamp]
-            gone = self._gone(scans, known, there)
+            names = list(map(self._name, found))
+            pairs = zip(names, found.items(), strict=True)
+            changed = [
+                (_key(name), path, stamp, problems.get(path, ""))
+                for name, (path, stamp) in pairs
+                if known.get(name) != stamp
+            ]
+            gone = self._gone(scans, known.keys() - names)
         for at in range(0, len(changed), _BATCH):
-            self._write(_read(changed[at : at + _BATCH], keys))
+            self._write(_read(changed[at : at + _BATCH]))
         for at in range(0, len(gone), _BATCH):
             self._write(Batch(gone=gone[at : at + _BATCH]))
-        bad = self._bad_keys().keys() & there
+        bad = self._bad_names().keys() & names
         return Refreshed(found=len(found), read=len(changed), gone=len(gone), bad=len(bad))
 
     def _write(self, batch: Batch) -> None:
@@ -135,57 +143,58 @@ class Store:
             # they said stays when they are gone. A workspace's own index is what is there.
             write(connection, batch, keep_gone=self._root is None)
 
-    def _key(self, path: str) -> FileKey:
-        """Files of the workspace are named relative to it: it may be mounted elsewhere tomorrow."""
+    def _name(self, path: str) -> str:
+        """What this host calls a file in this index.
+
+        Files of the workspace are named relative to it: it may be mounted elsewhere tomorrow.
+        """
         if self._root is not None and path.startswith(self._start):
-            return FileKey("", storable(path[len(self._start) :]))
-        return FileKey(socket.gethostname(), storable(path))
+            path = path[len(self._start) :]
+        return storable(path)
 
-    def _known(self) -> dict[FileKey, str]:
+    def _known(self) -> dict[str, str]:
         """The stamps of this host's files as they were when they were read."""
+        where = files.c.host.in_(_hosts()) & ~files.c.gone
         with self._database.reading() as connection:
-            where = files.c.host.in_(_hosts()) & ~files.c.gone
-            query = select(files.c.host, files.c.path, files.c.stamp).where(where)
-            rows = connection.execute(query).all()  # one by one takes longer
-            known = {FileKey(host, path): stamp for host, path, stamp in rows}
-        return {**known, **self._bad_keys()}
+            query = select(files.c.path, files.c.stamp).where(where)
+            known: dict[str, str] = dict(reading.read_rows(connection, query))
+        return {**known, **self._bad_names()}
 
-    def _bad_keys(self) -> dict[FileKey, str]:
-        columns = (bad_files.c.host, bad_files.c.path, bad_files.c.stamp)
+    def _bad_names(self) -> dict[str, str]:
+        query = select(bad_files.c.path, bad_files.c.stamp).where(bad_files.c.host.in_(_hosts()))
         with self._database.reading() as connection:
-            rows = connection.execute(select(*columns).where(bad_files.c.host.in_(_hosts())))
-            return {FileKey(host=row.host, path=row.path): row.stamp for row in rows}
+            return dict(reading.read_rows(connection, query))
 
-    def _gone(
-        self, scans: Sequence[Scan], known: Iterable[FileKey], there: set[FileKey]
-    ) -> list[FileKey]:
+    def _gone(self, scans: Sequence[Scan], not_found: Iterable[str]) -> list[FileKey]:
         folders = {storable(folder) for part in scans for folder in part.folders}
         return [
-            key
-            for key in known
-            if key not in there
-            and would_be_found(key.path if key.host else f"{self._start}{key.path}", folders)
+            _key(name)
+            for name in sorted(not_found)
+            if would_be_found(name if name.startswith("/") else self._start + name, folders)
         ]
+
+
+def _key(name: str) -> FileKey:
+    return FileKey(socket.gethostname() if name.startswith("/") else "", name)
 
 
 def _hosts() -> tuple[str, str]:
     return ("", socket.gethostname())
 
 
-def _read(found: Sequence[Found], keys: Mapping[str, FileKey]) -> Batch:
-    """Read and judge files; one that has just gone is left out."""
+def _read(found: Sequence[tuple[FileKey, str, str, str]]) -> Batch:
+    """Read and judge files: key, path, stamp and problem. One that has just gone is left out."""
     good: dict[FileKey, tuple[str, Record]] = {}
     bad: dict[FileKey, tuple[str, str]] = {}
-    for one in found:
-        key = keys[one.path]
+    for key, path, stamp, problem in found:
         try:
-            if one.problem:
-                raise BadSummary(one.problem)
-            good[key] = (one.stamp, parse(Path(one.path).read_bytes()))
+            if problem:
+                raise BadSummary(problem)
+            good[key] = (stamp, parse(Path(path).read_bytes()))
         except BadSummary as error:
-            bad[key] = (one.stamp, text(str(error)))
+            bad[key] = (stamp, text(str(error)))
         except FileNotFoundError:
             continue
         except OSError as error:
-            bad[key] = (one.stamp, error.strerror or str(error))
+            bad[key] = (stamp, error.strerror or str(error))
     return Batch(good=good, bad=bad)

@@ -67,7 +67,9 @@ def read_series(
     names = [row for row in connection.execute(select(metrics)) if _fits(row.name, metric)]
     # By time; what the figures of a trial share is made once.
     origins: dict[int, tuple[int, Origin]] = {}
-    for row in sorted(_rows(connection, _where(select(*_OF_ORIGIN), selector, about)), key=_TIME):
+    for row in sorted(
+        read_rows(connection, _where(select(*_OF_ORIGIN), selector, about)), key=_TIME
+    ):
         number, subject, context, execution, run, timestamp, status, grade, disturbed, label = row
         if subject in about:
             origins[number] = (
@@ -222,10 +224,10 @@ def _figures(
         query = _where(query.join(trials), selector, about)
     if metric_ids is not None:
         query = query.where(measurements.c.metric_id.in_(metric_ids))
-    return _rows(connection, query)
+    return read_rows(connection, query)
 
 
-def _rows(connection: Connection, query: Select[Any]) -> list[tuple[Any, ...]]:
+def read_rows(connection: Connection, query: Select[Any]) -> list[tuple[Any, ...]]:
     """What a query finds as the driver gives it: a million of SQLAlchemy's rows take a second."""
     result = connection.execute(query)
     try:
@@ -239,7 +241,7 @@ def _rows(connection: Connection, query: Select[Any]) -> list[tuple[Any, ...]]:
 def _paths(connection: Connection, root: Path | None) -> dict[int, str]:
     """One path of each trial; of copies, one that is still there."""
     query = select(files.c.trial_id, files.c.host, files.c.path)
-    rows = _rows(connection, query.order_by(files.c.gone.desc(), files.c.path.desc()))
+    rows = read_rows(connection, query.order_by(files.c.gone.desc(), files.c.path.desc()))
     start = "" if root is None else f"{root}/"
     return {trial: path if host else f"{start}{path}" for trial, host, path in rows}
 
