@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfrun.budget import DEFAULT_CHANGES, Budget, parse_budget
-from perfrun.confirmations import LEFT_OUT, confirm_rows
-from perfrun.confirming import INTERRUPTED
 from perfrun.differences import differences
 from perfrun.errors import Interrupted, UsageError
 from perfrun.garbage import no_collection
@@ -25,7 +23,6 @@ from perfrun.indexing import Parser, bring_up_to_date, opened
 from perfrun.nights import Night, Nights, nights_of
 from perfrun.readings import read_summary
 from perfrun.reports.changes import Row, page, row_document
-from perfrun.reports.terminal import Terminal
 
 if TYPE_CHECKING:
     from perfrun.store.query import Series
@@ -107,26 +104,36 @@ def detect_command(argv: Sequence[str]) -> int:
         series = store.series(metric=given.metric or None, clones=clones)
         chosen = watch_series(series, given.method, given.canary, store.address.shown)
     found = find_changes(*chosen, since=since)
+    interrupted = False
     if budget is not None:
-        workspace = Path(given.workspace or "workspace").absolute()
-        # Standard output is for the page.
-        screen = Terminal(sys.stderr, sys.stderr, quiet=True)
-        found = replace(found, rows=confirm_rows(found.rows, workspace, budget, screen))
-    reasons = [str((row.confirmation or {}).get("reason")) for row in found.rows]
-    left_out = sum(reason.startswith(LEFT_OUT) for reason in reasons)
-    if left_out:
-        sys.stderr.write(
-            f"perfrun: {left_out} of {len(found.rows)} changes were left out and stay candidates: "
-            "--since=14d looks at the new ones, --max_changes at more\n"
-        )
+        found, interrupted = _confirmed(found, Path(given.workspace or "workspace"), budget)
     if given.format == "json":
         sys.stdout.write(json.dumps(document(found)) + "\n")
     else:
         sys.stdout.write(page(found.series, found.left_out, found.rows))
-    if INTERRUPTED in reasons:
+    if interrupted:
         sys.stderr.write("perfrun: interrupted; the same command goes on from here\n")
         return Interrupted.exit_code
     return 1 if any(_alarms(row) for row in found.rows) else 0
+
+
+def _confirmed(found: Found, workspace: Path, budget: Budget) -> tuple[Found, bool]:
+    """Run the pairs of the changes; what came out, and whether that was interrupted."""
+    # Here, because it takes all of the main job, and most days there is nothing to confirm.
+    from perfrun.confirmations import LEFT_OUT, confirm_rows
+    from perfrun.confirming import INTERRUPTED
+    from perfrun.reports.terminal import Terminal
+
+    screen = Terminal(sys.stderr, sys.stderr, quiet=True)  # standard output is for the page
+    rows = confirm_rows(found.rows, workspace.absolute(), budget, screen)
+    reasons = [str((row.confirmation or {}).get("reason")) for row in rows]
+    left_out = sum(reason.startswith(LEFT_OUT) for reason in reasons)
+    if left_out:
+        sys.stderr.write(
+            f"perfrun: {left_out} of {len(rows)} changes were left out and stay candidates: "
+            "--since=14d looks at the new ones, --max_changes at more\n"
+        )
+    return replace(found, rows=rows), INTERRUPTED in reasons
 
 
 def _alarms(row: Row) -> bool:

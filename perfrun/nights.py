@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import accumulate
 from statistics import median
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from weakref import WeakKeyDictionary
 from perfrun.store.query import Origin, Origins, Point, point_of
 
 _NOON = timedelta(hours=12)
+_QUARTER_S = 900
 
 
 class Night(NamedTuple):
@@ -32,7 +34,7 @@ class _Calendar:
     not_falling: tuple[int, ...]
     disturbed: tuple[bool, ...]
     counted: tuple[Sequence[int], ...]  # the places of its trials that count
-    single: tuple[int, ...]  # the same when that is one in every night; else empty
+    single: Sequence[int]  # the same when that is one in every night; else empty
 
 
 _CALENDARS: WeakKeyDictionary[Origins, _Calendar] = WeakKeyDictionary()
@@ -43,7 +45,9 @@ class Nights:
 
     def __init__(self, origins: Origins, figures: Sequence[float], calendar: _Calendar) -> None:
         self._origins, self._figures, self._calendar = origins, figures, calendar
-        if calendar.single:
+        if calendar.single == range(len(figures)):
+            self.values = figures
+        elif calendar.single:
             self.values = [figures[place] for place in calendar.single]
         else:
             self.values = [median([figures[at] for at in own]) for own in calendar.counted]
@@ -93,8 +97,15 @@ def _calendar(rows: Sequence[Origin]) -> _Calendar:
         not_falling=tuple(accumulate(days, max)),
         disturbed=tuple([disturbed for _, disturbed, _ in kept]),
         counted=counted,
-        single=tuple([own[0] for own in counted]) if all(len(n) == 1 for n in counted) else (),
+        single=_single(counted),
     )
+
+
+def _single(counted: Sequence[Sequence[int]]) -> Sequence[int]:
+    if any(len(own) != 1 for own in counted):
+        return ()
+    places = [own[0] for own in counted]
+    return range(len(places)) if places == list(range(len(places))) else places
 
 
 def _groups(rows: Sequence[Origin]) -> Sequence[Sequence[int]]:
@@ -116,4 +127,10 @@ def _night(rows: Sequence[Origin], places: Sequence[int]) -> tuple[int, bool, Se
 
 
 def _day(timestamp: float) -> int:
-    return (datetime.fromtimestamp(timestamp) - _NOON).toordinal()
+    return _day_of_quarter(int(timestamp // _QUARTER_S))
+
+
+@lru_cache(4096)
+def _day_of_quarter(number: int) -> int:
+    """Of a quarter of an hour since the epoch: noon is where one begins, in every time zone."""
+    return (datetime.fromtimestamp(number * _QUARTER_S) - _NOON).toordinal()

@@ -112,8 +112,8 @@ def past_of(known: Before) -> Past:
         moves = bounded.copy() if len(known.former) else bounded
         moves.put(known.former, 0.0)
         level = level + scale * np.einsum("ij->i", moves) / count
-    squares = _products(bounded, bounded)
-    memory = _products(bounded[:, 1:], bounded[:, :-1]) / np.maximum(squares, 1e-12)
+    squares, pairs = _products(bounded, bounded), _products(bounded[:, 1:], bounded[:, :-1])
+    memory = pairs / np.maximum(squares, 1e-12)
     memory = memory + (1 + 3 * np.maximum(memory, 0)) / noise_count  # it looks too small by this
     likely = np.clip(memory, 0, _MOST_MEMORY)
     margin = np.minimum(_MEMORY_MARGIN / noise_count, _MOST_MARGIN)
@@ -122,12 +122,13 @@ def past_of(known: Before) -> Past:
     largest = sizes[np.arange(len(sizes)), noise_count - 1] / scale
     reach = _reach(_beyond(_TELLING, scores, largest), noise_count, likely)
     wide = np.flatnonzero(reach > _REACH)
-    bounded[wide] = np.clip(scores[wide], -reach[wide, None], reach[wide, None])
-    squares[wide] = _products(bounded[wide], bounded[wide])
-    news = bounded[:, 1:] - memory[:, None] * bounded[:, :-1]
-    # Of a night after an unknown one nothing can be said to be new; rows are shorter by one.
-    news.put(known.unknown - known.unknown // BEFORE, 0.0)
-    fresh = _products(news, news) / np.maximum(squares, 1e-12) * noise_count / (noise_count - 1)
+    some = np.clip(scores[wide], -reach[wide, None], reach[wide, None])
+    bounded[wide] = some
+    squares[wide], pairs[wide] = _products(some, some), _products(some[:, 1:], some[:, :-1])
+    # The sum of squares of what is new in each night but the first.
+    first = bounded[np.arange(len(bounded)), BEFORE - noise_count]
+    news = squares - first**2 - 2 * memory * pairs + memory**2 * (squares - bounded[:, -1] ** 2)
+    fresh = news / np.maximum(squares, 1e-12) * noise_count / (noise_count - 1)
     far = _beyond(_FAR, scores, largest)
     return Past(
         level=level,
