@@ -35,11 +35,13 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def run_all(folder: Path, python: str, module: str) -> dict[str, dict[str, Any]]:
-    """Run every method on one thread; return metrics and extras of each by its name."""
+def run_all(folder: Path, python: str, module: str, *methods: str) -> dict[str, dict[str, Any]]:
+    """Run methods (all) on one thread; return metrics and extras of each by its name."""
+    folder.mkdir()
     keywords = {
         method: {"intra_threads": 1, "device": "cpu", "iterations": 5, "warmup": 2, **own}
         for method, own in SMALL.items()
+        if method in (methods or SMALL)
     }
     done = subprocess.run(
         [python, "-c", DRIVER, module, json.dumps(keywords)],
@@ -58,16 +60,37 @@ def run_all(folder: Path, python: str, module: str) -> dict[str, dict[str, Any]]
         (entry,) = decode_entries(path.read_bytes())
         values = {item["name"]: item["value"] for item in (*entry["metrics"], *entry["extras"])}
         found[entry["name"].split(".")[1]] = values
-    assert sorted(found) == sorted(SMALL)
+    assert sorted(found) == sorted(keywords)
     return found
 
 
-def assert_sound(found: dict[str, dict[str, Any]]) -> None:
-    # The fastest of thirty small products on one thread is what a thread can do. The others are
-    # held to twice that: their best moment may have had a higher clock, or no neighbour.
-    matmul = found["matmul"]
-    peak = matmul["flops_per_call"] / matmul["latency_min_s"]
+def fastest(values: dict[str, Any]) -> float:
+    """Operations a second in the shortest call."""
+    return float(values["flops_per_call"] / values["latency_min_s"])
+
+
+def assert_possible(folder: Path, python: str, module: str, found: dict[str, Any]) -> None:
+    """No operator does more than the machine can.
+
+    The fastest of thirty small products on one thread is what a thread can do. The others are
+    held to twice that: their best moment may have had a higher clock, or no neighbour. Where all
+    thirty had neighbours, there are thirty more.
+    """
+    peak = fastest(found["matmul"])
     bound = read_peak().flops_per_s or float("inf")
+    rates = {name: fastest(values) for name, values in found.items() if "flops_per_call" in values}
+    for attempt in range(8):
+        if max(rates.values()) <= 2 * peak:
+            break
+        again = run_all(folder / f"again {attempt}", python, module, "matmul")
+        peak = max(peak, fastest(again["matmul"]))
+    assert max(rates.values()) <= min(2 * peak, bound), (rates, peak, bound)
+
+
+def assert_sound(folder: Path, python: str, module: str) -> None:
+    found = run_all(folder / "all", python, module)
+    assert_possible(folder, python, module, found)
+    matmul = found["matmul"]
     assert matmul["flops_per_call"] == 2 * 256**3
     for method, values in found.items():
         median_s = values["latency_median_s"]
@@ -76,12 +99,8 @@ def assert_sound(found: dict[str, dict[str, Any]]) -> None:
         )
         assert {"counted_by", "shapes", "device", "dtype", "threads"} <= set(values)
         assert values["threads"] == 1
-        if not method.startswith("transfer"):
-            fastest = values["flops_per_call"] / values["latency_min_s"]
-            assert fastest <= 2 * peak, method
-            assert fastest <= bound, method
+        assert ("flops_per_call" in values) == (not method.startswith("transfer"))
     for method in ("transfer_to_device", "transfer_from_device"):
-        assert "flops_per_call" not in found[method]
         assert "within the CPU's memory" in found[method]["counted_by"]
     assert found["transfer_from_device"]["bytes_per_call"] == 512**2 * 2  # float16
     fused = found["elementwise_fused"]
@@ -97,14 +116,14 @@ def assert_sound(found: dict[str, dict[str, Any]]) -> None:
 def test_torch_operators_count_their_work_and_stay_below_the_peak(
     tmp_path: Path, compiling_python: str
 ) -> None:
-    assert_sound(run_all(tmp_path, compiling_python, "benchmarks.torch.operators"))
+    assert_sound(tmp_path, compiling_python, "benchmarks.torch.operators")
 
 
 @pytest.mark.tensorflow
 def test_tensorflow_operators_count_their_work_and_stay_below_the_peak(
     tmp_path: Path, tensorflow_python: str
 ) -> None:
-    assert_sound(run_all(tmp_path, tensorflow_python, "benchmarks.tensorflow.operators"))
+    assert_sound(tmp_path, tensorflow_python, "benchmarks.tensorflow.operators")
 
 
 def test_twice_the_side_is_eight_times_the_product_and_four_times_its_bytes() -> None:

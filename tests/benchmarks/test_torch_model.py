@@ -69,8 +69,9 @@ TRAINED = 3 * BY_HAND - 2 * 784 * 1024
 
 
 @pytest.fixture(scope="module")
-def several(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Several:
-    return run_several(torch_python, tmp_path_factory.mktemp("torch"), METHODS)
+def several(compiling_python: str, tmp_path_factory: pytest.TempPathFactory) -> Several:
+    # By a path without a space, which is refused before a compiler is looked for.
+    return run_several(compiling_python, tmp_path_factory.mktemp("torch"), METHODS)
 
 
 def test_what_cannot_be_measured_is_refused_in_one_line(several: Several) -> None:

@@ -43,7 +43,7 @@ class Noisy(Benchmark):
 
     def waits(self):
         self._next("waits", [1.0, 1.1])
-        while os.path.exists({blocked!r}) and len(open({folder!r} + "/waits").read()) > 2:
+        while os.path.exists({blocked!r}) and len(open({folder!r} + "/waits").read()) > 3:
             time.sleep(0.01)
 """
 
@@ -167,15 +167,15 @@ def test_a_killed_run_goes_on_with_its_seed_and_its_rounds(count: int, world: Wo
 
 def test_an_interrupted_run_reports_what_there_is(world: World) -> None:
     blocked = world.folder / "blocked"
-    blocked.touch()  # the third trial waits
-    words = ("--benchmark_num_trials=4", "--format=json")
+    blocked.touch()  # the fourth trial waits; of three, at least two count on a busy machine
+    words = ("--benchmark_num_trials=5", "--format=json")
     process = world.start(*words, methods=methods("quiet", "waits"))
-    wait_until(lambda: starts(world, "waits") >= 3 or process.poll() is not None)
+    wait_until(lambda: starts(world, "waits") >= 4 or process.poll() is not None)
     process.send_signal(signal.SIGINT)
     done = finish(process)
     assert done.code == 130
     found = estimates(done)
-    assert found["waits"]["trials"] >= 2
+    assert found["waits"]["trials"] >= 3
     assert found["waits"]["low_s"] is not None
     assert found["waits"]["stopped_by"] == "interrupted"
     [report] = world.workspace.glob("runs/*.report.json")
@@ -183,7 +183,8 @@ def test_an_interrupted_run_reports_what_there_is(world: World) -> None:
     blocked.unlink()
     resumed = world.run(*words, "--resume", methods=methods("quiet", "waits"))
     assert resumed.code == 0
-    assert Counter(result["trial_id"] for result in resumed.results) == {1: 2, 2: 2, 3: 2, 4: 2}
+    trials = Counter(result["trial_id"] for result in resumed.results)
+    assert trials == {1: 2, 2: 2, 3: 2, 4: 2, 5: 2}
     assert strict(report.read_text())["interrupted"] is False
 
 
@@ -264,13 +265,14 @@ def test_a_broken_numpy_costs_the_statistics_and_nothing_else(world: World) -> N
     package = world.folder / "broken" / "numpy"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise ImportError('libopenblas is not there')")
+    # Of three trials at least two count, however busy the machine is.
     done = world.run(
         "--format=json",
-        "--benchmark_num_trials=2",
+        "--benchmark_num_trials=3",
         methods=methods("quiet"),
         PYTHONPATH=str(package.parent),
     )
-    assert (done.code, done.statuses) == (0, ["passed", "passed"])
+    assert (done.code, done.statuses) == (0, ["passed"] * 3)
     assert strict(done.stdout)["methods"] == []
     assert "no statistics over the trials: libopenblas is not there" in done.stderr
 
