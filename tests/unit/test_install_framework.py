@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import venv
+from importlib.metadata import distributions
 from pathlib import Path
 from types import ModuleType
 
@@ -89,9 +90,8 @@ class Machine:
         return subprocess.run(argv, capture_output=True, text=True, env=self.environment())
 
     def installed(self) -> dict[str, str]:
-        argv = [str(self.python), "-m", "pip", "list", "--format=json"]
-        done = subprocess.run(argv, capture_output=True, text=True, env=self.environment())
-        found = {entry["name"]: entry["version"] for entry in json.loads(done.stdout)}
+        places = [str(path) for path in self.prefix.glob("lib/python3*/site-packages")]
+        found = {one.name: one.version for one in distributions(path=places)}
         return {name: version for name, version in found.items() if name not in BUNDLED}
 
 
