@@ -22,30 +22,32 @@ print(json.dumps(allocator_peaks()))
 """
 
 
-def said(python: str, before: str = "") -> Any:
-    done = subprocess.run(
-        [python, "-c", before + "\n" + ASK], capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+def said(python: str, *before: str) -> Any:
+    """What is said after each of these, in one process."""
+    source = "".join(f"{one}\n{ASK}" for one in before)
+    done = subprocess.run([python, "-c", source], capture_output=True, text=True, check=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    return [json.loads(line) for line in lines]
 
 
 def test_nothing_is_imported_to_find_out() -> None:
-    assert said(sys.executable) == []
+    assert said(sys.executable, "") == [[]]
 
 
 @pytest.mark.torch
 def test_torch_without_a_device_says_so(torch_python: str) -> None:
-    (entry,) = said(torch_python, "import torch; torch.ones(9).sum()")
+    ((entry,),) = said(torch_python, "import torch; torch.ones(9).sum()")
     assert entry["framework"] == "torch"
     assert "no CUDA" in entry["reason"]
 
 
 @pytest.mark.tensorflow
 def test_tensorflow_is_not_started_by_asking(tensorflow_python: str) -> None:
-    (entry,) = said(tensorflow_python, "import tensorflow")
-    assert entry["reason"] == "TensorFlow's runtime was not started"
-    (entry,) = said(tensorflow_python, "import tensorflow as tf; tf.constant(1) + 1")
-    assert entry["reason"] == "TensorFlow used no device but the CPU"
+    found = said(tensorflow_python, "import tensorflow as tf", "tf.constant(1) + 1")
+    assert [entry["reason"] for (entry,) in found] == [
+        "TensorFlow's runtime was not started",
+        "TensorFlow used no device but the CPU",
+    ]
 
 
 class Cuda:
