@@ -214,6 +214,12 @@ def _outcome_of(trial: Trial) -> int:
             logging.getLogger().error(
                 "%s: install it in the environment under test, or name another (--python)", error
             )
+        elif trial.outcome["phase"] == "construct" and is_refused_call(error):
+            logging.getLogger().error(
+                "%s: %s; --perfzero_constructor_args adds to what PerfZero gives a class",
+                type(error).__name__,
+                error,
+            )
         else:
             logging.getLogger().error("the benchmark failed\n%s", text)
         trial.outcome["error"] = {
@@ -223,6 +229,15 @@ def _outcome_of(trial: Trial) -> int:
             "traceback": text,
         }
         return 1
+
+
+def is_refused_call(error: BaseException) -> bool:
+    """Whether arguments did not fit, so that no line of the benchmark has run."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    is_ours = trace is not None and trace.tb_frame.f_code.co_filename == __file__
+    return is_ours and isinstance(error, TypeError)
 
 
 def is_not_installed(error: BaseException) -> bool:

@@ -366,7 +366,11 @@ def test_what_cannot_be_imported_or_constructed_fails_alone(
     assert fault.outcome["status"] == "failed"
     assert re.match(reason, fault.outcome["reason"])
     assert fault.outcome["exception"]["traceback"]
-    by_the_user = ("WrongNameError", "ModuleNotFoundError")  # the name that was given is wrong
+    by_the_user = (
+        "WrongNameError",
+        "ModuleNotFoundError",
+        "TypeError",
+    )  # the name that was given is wrong
     assert ("Traceback" in fault.done.stderr) is not reason.startswith(by_the_user)
 
 
