@@ -63,6 +63,7 @@ def _measured(arguments: argparse.Namespace, scratch: Path) -> list[Row]:
         pin=arguments.checkout_repo,
         image=arguments.image or None,
         summaries=arguments.summaries,
+        postgresql=arguments.postgresql or None,
     )
     rows: list[Row] = []
     for name in arguments.only or PARTS:
@@ -102,6 +103,11 @@ def _parser() -> argparse.ArgumentParser:
         default=20_000,
         metavar="N",
         help="how many for the rows on the index (default: 20000)",
+    )
+    parser.add_argument(
+        "--postgresql",
+        metavar="URL",
+        help="address of an empty database; without it, the index's rows on a server are skipped",
     )
     parser.add_argument("--only", action="append", choices=PARTS, help="repeatable")
     parser.add_argument("--format", choices=FORMATS, default="table")

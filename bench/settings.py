@@ -24,3 +24,4 @@ class Settings:
     pin: Pin | None
     image: str | None = None  # for trials in containers
     summaries: int = 20_000  # in the index
+    postgresql: str | None = None  # address of an empty database

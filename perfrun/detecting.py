@@ -216,9 +216,17 @@ def _watched(series: Series, is_canary: bool) -> Watched | str:
 
 @no_collection()
 def find_changes(
-    watched: Sequence[Watched], left_out: Mapping[str, int], *, since: date | None = None
+    watched: Sequence[Watched],
+    left_out: Mapping[str, int],
+    *,
+    since: date | None = None,
+    alarm_since: date | None = None,
 ) -> Found:
-    """Look at all series together; rows are the changes that began on `since` or later."""
+    """Look at all series together.
+
+    Rows are the changes that began on `since` or later, and whose alarm was on `alarm_since` or
+    later.
+    """
     from perfrun.analysis.detection import History, detect  # numpy and scipy
 
     histories = [
@@ -231,10 +239,12 @@ def find_changes(
         for one in watched
     ]
     rows = []
-    for change in detect(histories):
+    first, first_alarm = (day.toordinal() if day else 0 for day in (since, alarm_since))
+    for change in detect(histories, begun_since=first, alarm_since=first_alarm):
         one = watched[change.series]
         before, after = one.nights[change.first_after - 1], one.nights[change.first_after]
-        if since and date.fromordinal(after.day) < since:
+        alarm = one.nights[change.alarm].day
+        if after.day < first or alarm < first_alarm:  # not in the order of their time
             continue
         rows.append(
             Row(
@@ -245,7 +255,7 @@ def find_changes(
                 before_execution_id=before.point.execution_id,
                 after_execution_id=after.point.execution_id,
                 night=date.fromordinal(after.day).isoformat(),
-                alarm_night=date.fromordinal(one.nights[change.alarm].day).isoformat(),
+                alarm_night=date.fromordinal(alarm).isoformat(),
                 ratio=change.ratio,
                 low=change.low,
                 high=change.high,

@@ -58,7 +58,6 @@ class Change:
     shift: float  # level after less level before: of up to 60 nights before, 21 after
     reach: float  # half the width of its 95 % interval
     raised_by: tuple[str, ...]  # members that saw it then: score, energy, separation
-    pelt: bool | None  # whether PELT sees it in all nights known by now; None: cannot be asked
 
 
 class _Cut(NamedTuple):
@@ -192,11 +191,14 @@ class Watch:
             shift=float(np.median(after) - np.median(before)),
             reach=float(quantile) * error,
             raised_by=cut.raised_by,
-            pelt=self._hindsight(start, split, end, past),
         )
 
-    def _hindsight(self, start: int, split: int, end: int, past: Past) -> bool | None:
-        begin, end = max(start, split - BEFORE), min(end, split + BEFORE)
+    def pelt_sees(self, change: Change) -> bool | None:
+        """Whether PELT sees it in all nights known by now; None where it cannot be asked."""
+        number = self._starts.index(change.first_after)
+        split, past = change.first_after, self._cuts[number - 1].past
+        begin = max(self._starts[number - 1], split - BEFORE)
+        end = min([*self._starts[number + 1 :], len(self)][0], split + BEFORE)
         scores = (self._logs[begin:end] - past.level[0]) / (past.scale[0] * past.spread[0])
         reach = float(past.reach[0])
         # Cut off about both levels: an outlier is none in either.

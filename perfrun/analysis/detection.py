@@ -61,9 +61,12 @@ def detect(
     alarm: float = ALARM,
     false_discoveries: float = FALSE_DISCOVERIES,
     min_effect: float = MIN_EFFECT,
+    begun_since: int = 0,
+    alarm_since: int = 0,
 ) -> tuple[Detected, ...]:
     """Go through all nights as if each were the last; what was found, in the order of its nights.
 
+    Changes that began, or were made sure, in an earlier night than asked for are left out.
     Raises ValueError for values that are not positive and finite.
     """
     watches, p_values = Watch.all_of([history.values for history in histories])
@@ -79,6 +82,8 @@ def detect(
         _detected(number, change, histories, watches)
         for number, watch in enumerate(watches)
         for change in watch.changes()
+        if histories[number].nights[change.first_after] >= begun_since
+        and histories[number].nights[change.alarm] >= alarm_since
     ]
     return tuple(sorted(found, key=lambda one: (_begin(one, histories), one.series)))
 
@@ -142,6 +147,7 @@ def _detected(
 ) -> Detected:
     history = histories[number]
     earlier = [c.first_after for c in watches[number].changes() if c.alarm < change.alarm]
+    raised_by = change.raised_by
     level_since = history.nights[max(earlier, default=0)]
     return Detected(
         series=number,
@@ -156,7 +162,7 @@ def _detected(
             other.is_canary and _moved_too(other, watch, history, change, level_since)
             for other, watch in zip(histories, watches, strict=True)
         ),
-        detectors=(*change.raised_by, "pelt") if change.pelt else change.raised_by,
+        detectors=(*raised_by, "pelt") if watches[number].pelt_sees(change) else raised_by,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +47,15 @@ def recent_changes(
     series = [one for one in store.series(clones=clones) if one.key.method in names]
     watched, left_out = watch_series(series, canaries=sorted(canaries))
     tonight = (datetime.fromtimestamp(begun) - _NOON).date()
-    rows = find_changes(watched, left_out).rows
-    oldest = tonight - timedelta(days=RECENT_DAYS)
-    current = [one for one in series if any(origin.label == night for origin in one.origins.rows)]
+    oldest = tonight - timedelta(days=RECENT_DAYS - 1)
+    rows = find_changes(watched, left_out, alarm_since=oldest).rows
+    different = {id(one.origins): one.origins for one in series}  # metrics share theirs
+    of_night = {
+        number for number, own in different.items() if any(row.label == night for row in own.rows)
+    }
+    current = [one for one in series if id(one.origins) in of_night]
     return Recent(
-        rows=tuple(row for row in rows if date.fromisoformat(row.alarm_night) > oldest),
+        rows=rows,
         young=sum(_is_young(one) for one in current),
         series=len(current),
     )

@@ -117,3 +117,12 @@ def test_a_year_of_a_suite_has_few_false_alarms_and_finds_most_changes() -> None
     assert came_out.found >= 11
     assert came_out.false <= 3
     assert came_out.machine > 4 * came_out.machine_unmarked
+
+
+def test_old_changes_can_be_left_out_and_count_for_the_others_all_the_same() -> None:
+    histories = [history(1.2, at=at, seed=at, count=80) for at in (30, 40, 50)]
+    whole = detect(histories)
+    assert [one.first_after for one in whole] == [30, 40, 50]
+    assert detect(histories, begun_since=40) == whole[1:]
+    assert detect(histories, alarm_since=whole[1].alarm + 1) == whole[2:]
+    assert detect(histories, begun_since=51) == ()
