@@ -193,7 +193,7 @@ def watch_series(
 
 
 def _watched(series: Series, is_canary: bool) -> Watched | str:
-    from perfrun.analysis.looks import FEWEST_AFTER, FEWEST_BEFORE
+    from perfrun.analysis.looks import FEWEST_NIGHTS
 
     direction = series.direction
     if direction == "none":
@@ -201,7 +201,7 @@ def _watched(series: Series, is_canary: bool) -> Watched | str:
     nights = nights_of(series.origins, series.values)
     if nights.values and min(nights.values) <= 0:
         return "not_positive"
-    if len(nights) < FEWEST_BEFORE + FEWEST_AFTER:
+    if len(nights) < FEWEST_NIGHTS:
         return "short"
     return Watched(
         method=series.key.method,

@@ -101,22 +101,22 @@ KINDS: dict[str, Noise] = {
 
 def ours(table: Floats) -> list[int]:
     """`perfrun detect` with a single series: the verdicts of all nights are made in one go."""
-    return [_first(Watch(values).p_values <= ALARM) for values in table]
+    return [_first(watch.p_values <= ALARM) for watch in Watch.all_of(table.tolist())[0]]
 
 
 def score_alone(table: Floats) -> list[int]:
     """The score without the energy statistic, and without what a separation adds."""
-    return [_first(Watch(values).score_p_values <= ALARM) for values in table]
+    return [_first(watch.score_p_values <= ALARM) for watch in Watch.all_of(table.tolist())[0]]
 
 
 def energy_alone(table: Floats) -> list[int]:
     """The energy statistic, asked where the score is half sure and believed whatever that says."""
-    return [_first(Watch(values).energy_p_values <= ALARM) for values in table]
+    return [_first(watch.energy_p_values <= ALARM) for watch in Watch.all_of(table.tolist())[0]]
 
 
 def separation_alone(table: Floats) -> list[int]:
     """The last nights lie apart from those before, whatever the memory of the noise."""
-    return [_first(Watch(values).separation) for values in table]
+    return [_first(watch.separation) for watch in Watch.all_of(table.tolist())[0]]
 
 
 def threshold(share: float, window: int) -> Detector:

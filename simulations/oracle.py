@@ -26,7 +26,7 @@ _FALSE = 0.05
 _YOUNG = tuple(
     (before, step, spread)
     for step, spread in ((0.10, 0.02), (0.10, 0.01), (0.10, 0.001))
-    for before in (16, 20, 30)
+    for before in (6, 8, 11, 16, 20, 30)
 )
 
 
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         generator = np.random.default_rng([given.seed, 4, before])
         table = gaussian(generator, (max(1, given.series // 16), before + LATER), spread)
         table[:, before:] *= 1 + step
-        alarms = np.array([Watch(values).p_values <= ALARM for values in table])
+        alarms = np.array([one.p_values <= ALARM for one in Watch.all_of(table.tolist())[0]])
         pair = [f"{100 * share:.0f}" for share in shares(alarms, before, _FIRST)]
         sys.stdout.write(f"| {before} | {spread:.1%} | {step:.0%} | {' | '.join(pair)} |\n")
     return 0

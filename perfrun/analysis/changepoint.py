@@ -43,7 +43,7 @@ from perfrun.analysis.nightnoise import BEFORE, Past, before, mean_variance, pas
 
 Floats = NDArray[np.float64]
 
-ALARM = 0.0052  # the p-value of a night, for all numbers of nights after together
+ALARM = 0.005  # the p-value of a night, for all numbers of nights after together
 _OF_MEDIANS = 1.2533  # standard error of a median, in those of a mean
 _CONFIDENCE = 0.95
 

@@ -15,12 +15,21 @@ from scipy import special
 
 from perfrun.analysis.energy import energy_p_values
 from perfrun.analysis.nightnoise import BEFORE, Past, before, mean_variance, past_of
-from perfrun.analysis.separation import AFTER, FIRST, P_VALUE, separated
+from perfrun.analysis.separation import (
+    AFTER,
+    FIRST,
+    P_VALUE,
+    YOUNG,
+    YOUNG_P_VALUE,
+    separated,
+    separated_young,
+)
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-FEWEST_BEFORE = 12  # nights of a series before its first verdict
+FEWEST_NIGHTS = YOUNG + AFTER  # of a series of which something is said: of large steps only
+FEWEST_BEFORE = 12  # nights before a step that score and energy are asked about
 FEWEST_AFTER = 2  # nights at the new level
 MOST_AFTER = 21
 FEWEST_LEVEL = 4  # nights from which the level after a change is known well enough for the next
@@ -84,11 +93,11 @@ def look_at(stretches: Sequence[Stretch]) -> Looks:
         questions.append(asked._replace(nights=asked.nights + begin))
         begin += len(laid.logs)
     _ask_energy(questions, looks.energy_p_values)
-    looks.p_values[:] = looks.score_p_values
+    others = looks.score_p_values.copy()
     nights = np.flatnonzero(looks.energy_p_values < 1)
-    looks.p_values[nights] = np.maximum(looks.p_values[nights], looks.energy_p_values[nights])
-    apart = np.flatnonzero(looks.separation & (looks.p_values > P_VALUE))
-    looks.p_values[apart] = P_VALUE
+    others[nights] = np.maximum(others[nights], looks.energy_p_values[nights])
+    apart = np.flatnonzero(looks.p_values < others)
+    np.minimum(looks.p_values, others, out=looks.p_values)
     looks.splits[apart] = (apart - np.repeat(np.cumsum(sizes) - sizes, sizes)[apart]) - AFTER + 1
     return looks
 
@@ -130,8 +139,8 @@ class _Laid:
 
     def ends(self) -> Integers:
         """The nights that may be the first ones at a new level."""
-        fewest = np.where(self.start == self.first, FEWEST_BEFORE, FEWEST_LEVEL)
-        is_end = self.places >= self.start + fewest
+        least = np.maximum(self.first + FEWEST_BEFORE, self.start + FEWEST_LEVEL)
+        is_end = self.places >= least
         return np.flatnonzero(is_end & (self.places <= self.end - FEWEST_AFTER))
 
 
@@ -150,8 +159,7 @@ def _portions(stretches: Sequence[Stretch]) -> Iterator[Sequence[Stretch]]:
 def _look(laid: _Laid, looks: Looks) -> _Asked:
     """Enter what score and separation say; return what to ask the energy statistic."""
     is_asked_about = laid.places >= laid.since
-    known = laid.places - laid.start >= FIRST
-    looks.separation[:] = separated(laid.logs) & known & is_asked_about
+    _enter_separation(laid, looks, is_asked_about)
     ends = laid.ends()
     past = past_of(before(laid.logs, laid.levels, ends, laid.first[ends], laid.start[ends]))
     scores = scores_of(laid.logs, past, ends)
@@ -169,6 +177,18 @@ def _look(laid: _Laid, looks: Looks) -> _Asked:
     asked = looks.score_p_values[nights] <= _ASKED
     nights, rows = nights[asked], rows[asked]
     return _questions(laid, nights, splits[nights], past.level[rows], past.likely_memory[rows])
+
+
+def _enter_separation(laid: _Laid, looks: Looks, is_asked_about: NDArray[np.bool_]) -> None:
+    """The p-values of nights that lie apart are `separation`'s, until the others are known."""
+    known = laid.places - laid.start >= FIRST
+    looks.separation[:] = separated(laid.logs) & known & is_asked_about
+    looks.p_values[looks.separation] = P_VALUE
+    is_start = (laid.places == laid.start) & (laid.since < laid.start + FIRST)
+    young = separated_young(laid.logs, laid.places[is_start], laid.end[is_start])
+    young = young[is_asked_about[young]]
+    looks.separation[young] = True
+    looks.p_values[young] = YOUNG_P_VALUE
 
 
 def _best(scores: Floats, ends: Integers, laid: _Laid) -> tuple[Floats, Integers]:

@@ -5,8 +5,11 @@ looks like memory, most of all in a young history: the longer it stays unreporte
 like one, until it counts as noise for good. This member asks for no memory and for few nights: the
 last ones lie apart from nearly all of those before them, by many times the spread within either.
 
-Noise with a memory makes such gaps by itself, now and then. `LIMIT` is chosen so that it hardly
-ever does; `simulations/detect.py` has the figures.
+Before twelve nights are known there is no judging how wide they lie. Then, from six nights on, the
+gap is held against the whole width of either group instead: that of all nights, none left out.
+
+Noise with a memory makes such gaps by itself, now and then. `LIMIT` and `WIDTHS` are chosen so that
+it hardly ever does; `simulations/detect.py` and `simulations/oracle.py` have the figures.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from numpy.typing import NDArray
 from perfrun.analysis.nightnoise import FLOOR, TO_SIGMA
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 BEFORE = 12  # nights
 AFTER = 6  # nights after them
@@ -25,6 +29,10 @@ FIRST = BEFORE + AFTER - 1  # the first night of a series of which something can
 LIMIT = 8.0  # robust standard deviations, the larger of the two windows', between their medians
 _ASTRAY = 2  # nights of those before that may lie anywhere
 P_VALUE = 2e-5  # share of the nights of AR(1) 0.5 in which this happens; of others, it is less
+YOUNG = 6  # nights before, where there are fewer than `BEFORE`
+WIDTHS = 2.0  # of the wider group, between their medians; a width is that of all its nights
+YOUNG_P_VALUE = 5e-5  # as above, of the nights with so few before
+_WIDTH_FLOOR = 2.5 * FLOOR  # of six nights, in their standard deviations
 
 
 def separated(logs: Floats) -> NDArray[np.bool_]:
@@ -43,6 +51,24 @@ def separated(logs: Floats) -> NDArray[np.bool_]:
     least = LIMIT * np.maximum(np.maximum(scale, width), FLOOR)
     apart[FIRST + rows] = is_beside & (np.abs(level - former) > least)
     return apart
+
+
+def separated_young(logs: Floats, starts: Integers, ends: Integers) -> Integers:
+    """Of levels that begin at `starts`, and end before `ends`: the nights with which it is so.
+
+    All `AFTER` nights lie on one side of all those before, of which there are fewer than `BEFORE`.
+    """
+    found = [starts[:0]]
+    for split in range(YOUNG, BEFORE):
+        own = starts[ends - starts >= split + AFTER]
+        before, after = np.split(logs[own[:, None] + np.arange(split + AFTER)], [split], axis=1)
+        least, most = before.min(axis=1), before.max(axis=1)
+        lowest, highest = after.min(axis=1), after.max(axis=1)
+        rows = np.flatnonzero((lowest > most) | (highest < least))
+        widths = np.maximum(np.maximum(most - least, highest - lowest)[rows], _WIDTH_FLOOR)
+        gaps = np.abs(np.median(after[rows], axis=1) - np.median(before[rows], axis=1))
+        found.append(own[rows[gaps > WIDTHS * widths]] + split + AFTER - 1)
+    return np.concatenate(found)
 
 
 def _may_lie_above(logs: Floats) -> NDArray[np.bool_]:

@@ -62,10 +62,11 @@ def recent_changes(
 
 
 def _is_young(series: Series) -> bool:
-    from perfrun.analysis.looks import FEWEST_AFTER, FEWEST_BEFORE  # numpy
+    from perfrun.analysis.looks import FEWEST_NIGHTS  # numpy
 
-    enough = FEWEST_BEFORE + FEWEST_AFTER
-    return series.direction != "none" and len(nights_of(series.origins, series.values)) < enough
+    return (
+        series.direction != "none" and len(nights_of(series.origins, series.values)) < FEWEST_NIGHTS
+    )
 
 
 def change_reports(

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from perfrun.analysis.changepoint import ALARM, Watch
 from perfrun.analysis.detection import History, detect
-from perfrun.analysis.separation import AFTER, BEFORE, P_VALUE, separated
+from perfrun.analysis.separation import (
+    AFTER,
+    BEFORE,
+    P_VALUE,
+    YOUNG,
+    YOUNG_P_VALUE,
+    separated,
+    separated_young,
+)
+from simulations.detect import KINDS
 from simulations.noises import drifting
 
 
@@ -29,6 +40,55 @@ def test_a_large_step_in_a_young_history_is_found_within_a_week(before: int, ste
         assert 2 <= nights <= 7
 
 
+@pytest.mark.parametrize("before", range(YOUNG, BEFORE))
+@pytest.mark.parametrize("step", [1.1, 0.9])
+def test_a_step_of_a_hundred_times_the_noise_is_found_after_six_nights(
+    before: int, step: float
+) -> None:
+    for seed in range(20):
+        values = young(before, AFTER, seed, step=step)
+        assert first_alarm(values) == before + AFTER - 1
+        (found,) = detect([History(values=values, nights=range(before + AFTER), direction="lower")])
+        assert (found.first_after, found.p_value) == (before, YOUNG_P_VALUE)
+        assert "separation" in found.detectors
+
+
+@settings(max_examples=60)
+@given(
+    before=st.integers(0, BEFORE - 1),
+    after=st.integers(0, 12),
+    night=st.integers(0, 23),
+    factor=st.one_of(st.floats(0.01, 0.8), st.floats(1.2, 100)),
+)
+def test_of_few_nights_every_one_has_a_say(
+    before: int, after: int, night: int, factor: float
+) -> None:
+    """One night elsewhere, or fewer than six on either side, and nothing is said."""
+    logs = np.log(young(before, after))
+    ends = np.array([len(logs)])
+    said = separated_young(logs, np.array([0]), ends).tolist()
+    assert said == ([before + AFTER - 1] if before >= YOUNG and after >= AFTER else [])
+    if night < min(len(logs), before + AFTER):
+        logs[night] += np.log(factor)
+        assert separated_young(logs, np.array([0]), ends).tolist() == []
+
+
+def test_levels_end_to_end_are_looked_at_as_alone() -> None:
+    levels = [young(8, 6, 1), young(5, 9, 2), young(11, 3, 3), young(11, 9, 4)]
+    sizes = np.array([len(level) for level in levels])
+    ends = np.cumsum(sizes)
+    found = separated_young(np.log(np.concatenate(levels)), ends - sizes, ends)
+    assert sorted(found.tolist()) == [13, int(ends[2]) + 16]
+
+
+def test_noise_hardly_ever_looks_like_a_step_of_the_first_nights() -> None:
+    count = 30000
+    starts = 18 * np.arange(count)
+    for kind, least in {**dict.fromkeys(KINDS, 0.0002), "AR(1) 0.5": 0.0006}.items():
+        table = np.log(KINDS[kind](np.random.default_rng(8), (count, 18), 0.02))
+        assert len(separated_young(table.ravel(), starts, starts + 18)) <= least * count
+
+
 def test_two_outliers_among_the_first_nights_do_not_hide_it() -> None:
     for seed in range(40):
         values = young(16, 7, seed)
@@ -47,7 +107,11 @@ def test_who_raised_the_alarm_is_said_and_the_place_is_the_night_of_the_step() -
         assert found.p_value == P_VALUE
         raised.add(tuple(name for name in found.detectors if name != "pelt"))
     assert ("separation",) in raised
-    assert raised <= {("separation",), ("energy", "separation"), ("score", "energy", "separation")}
+    assert raised <= {
+        ("separation",),
+        ("energy", "separation"),
+        ("score", "energy", "separation"),
+    }
 
 
 def test_its_alarm_is_a_discovery_in_a_suite_of_a_thousand_series() -> None:
