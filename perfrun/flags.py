@@ -227,7 +227,7 @@ def unknown_flag(word: str, made: argparse.ArgumentParser) -> str:
     name = word.partition("=")[0]
     if not name.startswith("-"):
         return f"{word!r} is not a flag; flags begin with -- and flags of the benchmark follow --"
-    known = [option for action in made._actions for option in action.option_strings]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    known = [option.lstrip("-") for action in made._actions for option in action.option_strings]
+    near = difflib.get_close_matches(name.lstrip("-"), known, n=1)  # dashes would count as alike
+    hint = f"; did you mean --{near[0]}?" if near else ""
     return f"unknown flag {name}{hint} (flags of the benchmark itself follow --)"

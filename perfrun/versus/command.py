@@ -26,6 +26,9 @@ from perfrun.versus.notes import machine_text
 from perfrun.versus.parsing import Asked, Combine, parse_versus
 from perfrun.versus.trials import Trials, run_trials
 
+# What ended the rounds of a case, where its word is another command's.
+_STOPPED = {"max_pairs": "all rounds", "time_budget": "--time_budget spent"}
+
 
 def versus_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun versus`: 1 when something failed."""
@@ -65,7 +68,7 @@ def _write(asked: Asked, trials: Trials, whole: dict[str, Any], screen: Terminal
 def _lines(asked: Asked, trials: Trials, answer: Answer) -> list[str]:
     """What stands below the table."""
     cases = "; ".join(
-        f"{name}: {len(blocks)} ({trials.stopped_by[name]})"
+        f"{name}: {len(blocks)} ({_STOPPED.get(why := trials.stopped_by[name], why)})"
         for name, blocks in trials.blocks.items()
     )
     ratio = f"Ratio: latency over that of {asked.contenders[0].label}." if answer.ratios else ""

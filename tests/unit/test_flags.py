@@ -124,6 +124,8 @@ def test_own_flags_written_out_are_never_taken_for_perfzeros(own: str) -> None:
     [
         ("--benchmark_metods=x", "did you mean --benchmark_methods?"),
         ("--batch_size=8", "flags of the benchmark itself follow --"),
+        ("--phase=inference", "unknown flag --phase (flags of the benchmark itself follow --)"),
+        ("--benchmrk-num_trials=2", "did you mean --benchmark_num_trials?"),
         ("stray", "'stray' is not a flag"),
     ],
 )
