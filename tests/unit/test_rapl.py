@@ -51,7 +51,10 @@ def nobody() -> Iterator[Path]:
     """A folder that everybody can reach, seen by a user who is not root."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        (zone(Path(folder), "intel-rapl:0", "package-0", 1) / "energy_uj").chmod(0)
+        package = zone(Path(folder), "intel-rapl:0", "package-0", 1)
+        for path in (package, *package.iterdir()):  # whatever the umask is
+            path.chmod(0o755)
+        (package / "energy_uj").chmod(0)
         was = os.geteuid()
         if was == 0:
             os.seteuid(65534)
