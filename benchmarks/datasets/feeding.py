@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.configured import Configured
-from benchmarks.datasets import parts, rates
+from benchmarks.datasets import parts, rates, source
+from benchmarks.datasets.source import Opened
 from benchmarks.knobs import Settings
 from perfrun import SetupError
 
@@ -53,6 +54,18 @@ def is_wanted(settings: Settings) -> bool:
     if settings.value("data_loader_only", False):
         raise SetupError("data_loader_only needs data_dir, the folder of a data set")
     return False
+
+
+def opened(benchmark: Configured) -> Opened | None:
+    """Open the data set that the knobs name; None where they name none, and input is synthetic.
+
+    DataError, one line, for a folder that is no data set.
+    """
+    return (
+        source.of(benchmark.settings, benchmark.root_data_dir)
+        if is_wanted(benchmark.settings)
+        else None
+    )
 
 
 def is_alone(settings: Settings) -> bool:

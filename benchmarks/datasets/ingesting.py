@@ -7,7 +7,10 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from benchmarks.configured import Configured
-from benchmarks.datasets import parts, rates
+from benchmarks.datasets import parts, rates, source
+from benchmarks.datasets.source import Opened
+from benchmarks.models.built import Built
+from benchmarks.models.spec import spelt
 
 BATCH_SIZE = 16
 ROUNDS = 3
@@ -41,7 +44,8 @@ class Ingesting(Configured, ABC):
         self._measure((rates.LOADER, rates.DEVICE, rates.END_TO_END), rounds=ROUNDS)
 
     def _measure(self, wanted: tuple[str, ...], rounds: int) -> None:
-        loader = self._open_loader()
+        images = self._images()  # before a model is built, which may take minutes
+        loader = self._loader(images, self._batch_size())
         found: dict[str, list[Any]] = {part: [] for part in wanted}
         waits_s: list[float] = []
         resident = None
@@ -65,8 +69,24 @@ class Ingesting(Configured, ABC):
         )
         self.report_benchmark(**arguments)
 
+    def _images(self) -> Opened:
+        return source.of(self.settings, self.root_data_dir)
+
+    def _batch_size(self) -> int:
+        return self.settings.value("batch_size", BATCH_SIZE)
+
+    def _notes_of(self, network: Built) -> dict[str, Any]:
+        """What a report says about the model."""
+        return {
+            "model": network.spec.name,
+            "model_library": network.spec.library,
+            "batch_size": self._batch_size(),
+            "input_shape": spelt(network.shape),
+            "forward_only": str(self.settings.value("forward_only", False)).lower(),
+        }
+
     @abstractmethod
-    def _open_loader(self) -> Any:
+    def _loader(self, images: Opened, batch_size: int) -> Any:
         """Return the framework's loader of the data set, which fits the model."""
 
     @abstractmethod

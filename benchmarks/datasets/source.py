@@ -9,6 +9,7 @@ from benchmarks.datasets import caffe_lmdb
 from benchmarks.datasets.caffe_lmdb import CaffeLmdb
 from benchmarks.datasets.defect import DataError
 from benchmarks.datasets.image_folder import ImageFolder, class_folders
+from benchmarks.knobs import Settings
 
 BACKENDS = (CaffeLmdb.backend, ImageFolder.backend)
 MAKER = "python -m benchmarks.datasets.make"
@@ -27,9 +28,10 @@ class Source(Protocol):
         """Return the decoded image, a `PIL.Image`, and its label."""
 
 
-def open_source(
-    data_dir: str | None, backend: str | None, root: str | None = None
-) -> ImageFolder | CaffeLmdb:
+Opened = ImageFolder | CaffeLmdb
+
+
+def open_source(data_dir: str | None, backend: str | None, root: str | None = None) -> Opened:
     """Open the data set in a folder; a relative one is looked for below `root` first.
 
     `backend` is `image_folder` or `caffe_lmdb`; None takes what is there. DataError, one line, for
@@ -49,6 +51,11 @@ def open_source(
     if found is None:
         raise DataError(f"{folder}: no {caffe_lmdb.FILE} in it, so it is no {backend}")
     return CaffeLmdb(folder)
+
+
+def of(settings: Settings, root: str | None) -> Opened:
+    """Open the data set of the knobs `data_dir` and `data_backend`, as `open_source` does."""
+    return open_source(settings.value("data_dir"), settings.value("data_backend"), root)
 
 
 def check_label(images: Source, number: int, label: int, classes: int | None) -> None:

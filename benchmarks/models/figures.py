@@ -5,6 +5,7 @@ What is not known has no metric; for the model's utilisation an extra says why.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,13 @@ class Peak:
 def metrics_of(values: Mapping[str, float | None]) -> list[Metric]:
     """Return metrics of the values that are known."""
     return [{"name": name, "value": value} for name, value in values.items() if value is not None]
+
+
+def final_loss(loss: float) -> list[Metric]:
+    """Return the loss of the last step; RuntimeError when it is no number."""
+    if not math.isfinite(loss):
+        raise RuntimeError(f"the loss became {loss}; these steps trained nothing")
+    return metrics_of({"final_loss": loss})
 
 
 def start_up(

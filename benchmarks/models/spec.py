@@ -26,6 +26,22 @@ class ModelSpec:
     parameters: int | None = None  # published, all; holds for `input_shape`
     trainable_parameters: int | None = None  # published, trainable; holds for `input_shape`
 
+    def shape_for(self, shape: Shape | None) -> Shape:
+        """Return the shape, or the model's own for None; SetupError for another kind of input."""
+        if shape is None:
+            return self.input_shape
+        if len(shape) != len(self.input_shape):
+            raise SetupError(
+                f"input_shape is {spelt(shape)}; {self.name} takes {self.input_kind}, "
+                f"such as {spelt(self.input_shape)}"
+            )
+        return shape
+
+
+def spelt(shape: Shape) -> str:
+    """Return a shape as `input_shape` takes it."""
+    return "x".join(map(str, shape))
+
 
 def unknown_model(name: str, names: Iterable[str], framework: str) -> SetupError:
     """Return the error of a name that nothing has: one line with the nearest names."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.models.known import known_value
-from benchmarks.models.spec import ModelSpec
+from benchmarks.models.built import Built
+from benchmarks.models.spec import spelt
 from benchmarks.tensorflow import catalogue
 from benchmarks.tensorflow.framework import tf
 from benchmarks.tensorflow.placement import Placement
@@ -22,55 +22,33 @@ _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mix
 
 
 @dataclass(frozen=True, kw_only=True)
-class Built:
-    """A model with random weights."""
+class Network(Built):
+    """A Keras model with random weights."""
 
-    spec: ModelSpec
     model: Any
-    shape: tuple[int, ...]  # of one example, channels first
     dtype: str
-    build_s: float
 
-    @property
-    def parameters(self) -> int:
-        """Return how many numbers the model holds, batch statistics included."""
-        return int(self.model.count_params())
-
-    @property
-    def trainable_parameters(self) -> int:
-        """Return how many of them training changes."""
-        return sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
-
-    def parameter_metrics(self) -> list[dict[str, Any]]:
-        """Return both as metrics, which pass only when they are the published ones."""
-        own_shape = self.shape == self.spec.input_shape
-        found = (
-            ("parameters", self.parameters, self.spec.parameters),
-            ("trainable_parameters", self.trainable_parameters, self.spec.trainable_parameters),
-        )
-        return [
-            {"name": name, "value": value}
-            if published is None or not own_shape
-            else known_value(name, value, published)
-            for name, value, published in found
-        ]
+    def parameter_counts(self) -> tuple[int, int]:
+        """Return the numbers that the model holds, batch statistics included; and the trained."""
+        trained = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
+        return int(self.model.count_params()), trained
 
 
 def build(
     name: str, *, shape: tuple[int, ...] | None, dtype: str, seed: int, placement: Placement
-) -> Built:
+) -> Network:
     """Build a model of the catalogue; SetupError for a name or a shape that it does not have."""
     spec = catalogue.find(name)
-    shape = _checked(spec, shape)
+    shape = spec.shape_for(shape)
     tf.keras.utils.set_random_seed(seed)
     began = time.perf_counter()
     try:
         with placement.scope(), precision(dtype):
             model = spec.build(shape)
     except ValueError as error:
-        raise SetupError(f"{name} cannot be built for {_spelt(shape)}: {_line(error)}") from error
+        raise SetupError(f"{name} cannot be built for {spelt(shape)}: {_line(error)}") from error
     took_s = time.perf_counter() - began
-    return Built(spec=spec, model=model, shape=shape, dtype=dtype, build_s=took_s)
+    return Network(spec=spec, model=model, shape=shape, dtype=dtype, build_s=took_s)
 
 
 @contextlib.contextmanager
@@ -82,21 +60,6 @@ def precision(dtype: str) -> Iterator[None]:
         yield
     finally:
         tf.keras.mixed_precision.set_dtype_policy(before)
-
-
-def _checked(spec: ModelSpec, shape: tuple[int, ...] | None) -> tuple[int, ...]:
-    if shape is None:
-        return spec.input_shape
-    if len(shape) != len(spec.input_shape):
-        raise SetupError(
-            f"input_shape is {_spelt(shape)}; {spec.name} takes {spec.input_kind}, "
-            f"such as {_spelt(spec.input_shape)}"
-        )
-    return shape
-
-
-def _spelt(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape))
 
 
 def _line(error: Exception) -> str:

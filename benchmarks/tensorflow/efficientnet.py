@@ -14,7 +14,7 @@ class EfficientNetB0(Named):
 
     def inference_batch8(self) -> None:
         """Forward passes, always batch 8."""
-        self._measure_model(forward_only=True, batch_size=8, iterations=10)
+        self.measure_model(training=False, batch_size=8, iterations=10)
 
 
 class EfficientNetB1(Named):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from benchmarks.datasets.ingesting import BATCH_SIZE, MODEL, Ingesting
+from benchmarks.datasets.ingesting import MODEL, Ingesting
+from benchmarks.datasets.source import Opened
 from benchmarks.tensorflow import placement, steps
-from benchmarks.tensorflow.building import Built, build
+from benchmarks.tensorflow.building import Network, build
 from benchmarks.tensorflow.framework import KERAS_VERSION, tf
 from benchmarks.tensorflow.loader import Loader, loader_for
 from benchmarks.tensorflow.placement import Placement
@@ -21,7 +22,7 @@ class Ingestion(Ingesting):
         return placement.choose(self.settings)
 
     @functools.cached_property
-    def _built(self) -> Built:
+    def _network(self) -> Network:
         return build(
             self.settings.value("model", MODEL),
             shape=self.settings.value("input_shape"),
@@ -32,17 +33,16 @@ class Ingestion(Ingesting):
 
     @functools.cached_property
     def _run(self) -> Any:
-        built = self._built
+        network = self._network
         if self.settings.value("forward_only", False):
-            forward = steps.forward(built.model)
+            forward = steps.forward(network.model)
             return tf.function(lambda images, labels: forward(images))  # noqa: ARG005
         with self._place.scope():
-            step = steps.training(built.model, built.spec, half=built.dtype == "float16")
+            step = steps.training(network.model, network.spec, half=network.dtype == "float16")
         return tf.function(step)
 
-    def _open_loader(self) -> Loader:
-        size = self.settings.value("batch_size", BATCH_SIZE)
-        return loader_for(self, self._built, size)
+    def _loader(self, images: Opened, batch_size: int) -> Loader:
+        return loader_for(images, self.settings, self._network, batch_size)
 
     def _resident(self, batch: Any) -> Any:
         with self._place.scope():
@@ -54,14 +54,10 @@ class Ingestion(Ingesting):
 
     def _notes(self) -> dict[str, Any]:
         return {
-            "model": self._built.spec.name,
-            "model_library": self._built.spec.library,
+            **self._notes_of(self._network),
             "device": self._place.description,
             **placement.threads(),
-            "batch_size": self.settings.value("batch_size", BATCH_SIZE),
-            "input_shape": "x".join(map(str, self._built.shape)),
-            "dtype": self._built.dtype,
-            "forward_only": str(self.settings.value("forward_only", False)).lower(),
+            "dtype": self._network.dtype,
             "seed": self.settings.value("seed", 0),
             "tensorflow_version": tf.__version__,
             "keras_version": KERAS_VERSION,

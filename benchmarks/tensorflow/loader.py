@@ -16,90 +16,66 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.configured import Configured
-from benchmarks.datasets import pictures, source
+from benchmarks.datasets import loading, pictures, source
 from benchmarks.datasets.caffe_lmdb import CaffeLmdb
 from benchmarks.datasets.defect import DataError
 from benchmarks.datasets.image_folder import ImageFolder
 from benchmarks.datasets.order import endless
+from benchmarks.datasets.source import Opened
 from benchmarks.knobs import Settings
 from benchmarks.tensorflow import steps
-from benchmarks.tensorflow.building import Built
+from benchmarks.tensorflow.building import Network
 from benchmarks.tensorflow.framework import tf
 
-LOADER_THREADS = 4
 PREFETCHED = 2  # batches
 SEARCH_S = 20.0  # for the image that could not be decoded
 
 
-class Loader:
-    """Batches (images, labels) without end: (N, H, W, C) in float32.
+class Loader(loading.Loader):
+    """Batches (N, H, W, C) in float32, by threads.
 
     `scaled` images are normalised as for ImageNet; others have pixels from 0 to 255, for models
     that scale them on their own.
-
-    `prefetched` is how many batches may lie ready before the first is asked for: a measurement
-    must have taken so many, else it times a queue. `start_s` is the time to the first batch.
     """
+
+    burst = 1  # its threads share each batch
 
     def __init__(
         self,
-        images: ImageFolder | CaffeLmdb,
+        images: Opened,
+        settings: Settings,
         shape: tuple[int, ...],
         batch_size: int,
         *,
-        threads: int = LOADER_THREADS,
-        shuffle: bool = False,
-        seed: int = 0,
         classes: int | None = None,
         scaled: bool = True,
     ) -> None:
-        self.images = images
-        self.threads = threads
-        self.shuffle = shuffle
-        self.batch_size = batch_size
+        super().__init__(images, settings, shape, batch_size, classes=classes)
         # In the prefetching stage, and in the parallel one before it.
-        self.prefetched = PREFETCHED + -(-threads // batch_size)
-        self.burst = 1  # its threads share each batch
-        self.start_s: float | None = None
-        self._shape = pictures.image_shape(shape)
-        self._seed = seed
+        self.prefetched = PREFETCHED + -(-self._workers // batch_size)
         self._scaled = scaled
-        self._classes = classes
         self._iterator: Iterator[Any] | None = None
         self._defect: DataError | None = None
-        self.dataset = self._batched(self._records())
-
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        return self
+        self._dataset = self._batched(self._records())
 
     def __next__(self) -> tuple[Any, Any]:
-        began = time.perf_counter()
         if self._iterator is None:
-            self._iterator = iter(self.dataset)
+            self._iterator = iter(self._dataset)
         try:
             images, labels = next(self._iterator)
         except tf.errors.OpError as error:
             raise self._explained(error) from None
-        if self.start_s is None:
-            self.start_s = time.perf_counter() - began
         return images, labels
 
     def close(self) -> None:
-        """Stop its threads; the next batch would start them again, from the beginning."""
         self._iterator = None
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What a report says about it."""
         lmdb = isinstance(self.images, CaffeLmdb)
         return {
-            "data_dir": str(self.images.folder),
-            "data_backend": self.images.backend,
-            "data_images": len(self.images),
-            "data_shuffle": self.shuffle,
-            "loader_threads": self.threads,
-            "loader_prefetched_batches": self.prefetched,
+            **super().notes,
+            "loader_threads": self._workers,
             "loader_reader": "lmdb and from_generator, one thread" if lmdb else "tf.io.read_file",
             "epoch_turnover": "none: the pipeline repeats, the iterator is never made anew",
         }
@@ -116,7 +92,7 @@ class Loader:
         source.check_label(images, len(images) - 1, max(images.labels), self._classes)
         files, labels = tf.constant(images.files), tf.constant(images.labels, tf.int64)
         order = tf.data.Dataset.range(len(images))
-        if self.shuffle:
+        if self._shuffle:
             order = order.shuffle(len(images), seed=self._seed, reshuffle_each_iteration=True)
         return order.repeat().map(lambda number: (files[number], labels[number]))
 
@@ -124,7 +100,7 @@ class Loader:
         images = self.images
         assert isinstance(images, CaffeLmdb)
         encoded = images.datum(0).encoded
-        for number in endless(len(images), shuffle=self.shuffle, seed=self._seed):
+        for number in endless(len(images), shuffle=self._shuffle, seed=self._seed):
             try:
                 yield self._record(images, number, encoded)
             except DataError as error:
@@ -142,11 +118,11 @@ class Loader:
         return np.stack(planes, axis=-1).reshape(datum.height, datum.width, -1), datum.label
 
     def _batched(self, records: Any) -> Any:
-        decoded = records.map(self._pixels, num_parallel_calls=self.threads or None)
+        decoded = records.map(self._pixels, num_parallel_calls=self._workers or None)
         batches = decoded.batch(self.batch_size, drop_remainder=True).prefetch(PREFETCHED)
         options = tf.data.Options()
         options.autotune.enabled = False  # num_loader_threads means what it says
-        options.threading.private_threadpool_size = max(1, self.threads)
+        options.threading.private_threadpool_size = max(1, self._workers)
         return batches.with_options(options)
 
     def _pixels(self, stored: Any, label: Any) -> tuple[Any, Any]:
@@ -192,43 +168,15 @@ class Loader:
         return None
 
 
-def open_loader(
-    settings: Settings,
-    input_shape: tuple[int, ...],
-    batch_size: int,
-    *,
-    classes: int | None = None,
-    root_data_dir: str | None = None,
-    scaled: bool = True,
-) -> Loader:
-    """Open the data set of the knob `data_dir` as batches of (N, H, W, C) and their labels.
-
-    `input_shape` is channels first, as everywhere; `classes` and `scaled` are the model's.
-    DataError, one line, for a folder that is no data set; a broken image says so when it is read.
-    """
+def loader_for(images: Opened, settings: Settings, network: Network, batch_size: int) -> Loader:
+    """Return the loader of a data set for a model."""
     return Loader(
-        source.open_source(
-            settings.value("data_dir"), settings.value("data_backend"), root_data_dir
-        ),
-        input_shape,
+        images,
+        settings,
+        network.shape,
         batch_size,
-        threads=settings.value("num_loader_threads", LOADER_THREADS),
-        shuffle=settings.value("data_shuffle", False),
-        seed=settings.value("seed", 0),
-        classes=classes,
-        scaled=scaled,
-    )
-
-
-def loader_for(benchmark: Configured, built: Built, batch_size: int) -> Loader:
-    """Open the data set of a benchmark's knobs for its model."""
-    return open_loader(
-        benchmark.settings,
-        built.shape,
-        batch_size,
-        classes=built.spec.classes,
-        root_data_dir=benchmark.root_data_dir,
-        scaled=not steps.scales_pixels(built.model),
+        classes=network.spec.classes,
+        scaled=not steps.scales_pixels(network.model),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -93,11 +92,3 @@ def check_output(spec: ModelSpec, output: Any, batch_size: int) -> None:
             raise RuntimeError(
                 f"{spec.name} gave {tuple(part.shape)}; expected {batch_size} finite rows"
             )
-
-
-def checked_loss(loss: Any) -> float:
-    """Return the loss; RuntimeError when it is no number."""
-    final_loss = float(loss)
-    if not math.isfinite(final_loss):
-        raise RuntimeError(f"the loss became {final_loss}; these steps trained nothing")
-    return final_loss

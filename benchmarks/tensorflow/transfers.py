@@ -20,6 +20,7 @@ class Transfers:
 
     def __init__(self, tensors: tuple[Any, ...], data: str, place: Placement) -> None:
         self._on_cpu = place.kind == "cpu"
+        self._data = data
         arrays = [tensor.numpy() for tensor in tensors]
         if data == PAGEABLE:
             self._source = arrays
@@ -37,3 +38,10 @@ class Transfers:
     def out(self, result: Any) -> Any:
         """Return the result in host memory, as numpy arrays."""
         return tf.nest.map_structure(lambda part: part.numpy(), result)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return what a report says about it."""
+        kind = "pageable" if self._data == PAGEABLE else "pinned"
+        where = "within host memory" if self._on_cpu else f"from {kind} host memory"
+        return {"data_copied": where}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from benchmarks.datasets.ingesting import BATCH_SIZE, KNOBS, MODEL, Ingesting
+from benchmarks.datasets.ingesting import KNOBS, MODEL, Ingesting
+from benchmarks.datasets.source import Opened
 from benchmarks.torch import catalogue, execution
 from benchmarks.torch.execution import Execution
 from benchmarks.torch.loader import Loader, loader_for, on_device
@@ -34,9 +35,8 @@ class Ingestion(Ingesting):
             return lambda images, labels: forward(images)  # noqa: ARG005
         return Training(self._network, self._how)
 
-    def _open_loader(self) -> Loader:
-        size = self.settings.value("batch_size", BATCH_SIZE)
-        return loader_for(self, self._network, self._how, size)
+    def _loader(self, images: Opened, batch_size: int) -> Loader:
+        return loader_for(images, self.settings, self._network, self._how, batch_size)
 
     def _resident(self, batch: Any) -> Any:
         return on_device(self._how, batch)
@@ -45,11 +45,4 @@ class Ingestion(Ingesting):
         return self._run(*on_device(self._how, batch))
 
     def _notes(self) -> dict[str, Any]:
-        return {
-            "model": self._network.spec.name,
-            "model_library": self._network.spec.library,
-            **self._how.facts(),
-            "batch_size": self.settings.value("batch_size", BATCH_SIZE),
-            "input_shape": "x".join(map(str, self._network.shape)),
-            "forward_only": str(self.settings.value("forward_only", False)).lower(),
-        }
+        return {**self._notes_of(self._network), **self._how.facts()}

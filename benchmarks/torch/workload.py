@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.models.known import known_value
+from benchmarks.models.built import Built
 from benchmarks.models.spec import ModelSpec, Shape
 from benchmarks.torch.execution import Execution
 from benchmarks.torch.framework import torch
@@ -18,40 +18,21 @@ _AUXILIARY = 0.4  # weight of an auxiliary classifier's loss, as in torchvision'
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network:
+class Network(Built):
     """A model with random weights. `called` is it, or what torch.compile made of it."""
 
-    spec: ModelSpec
     module: Any
     called: Any
-    shape: Shape  # of one example
-    build_s: float
 
-    def parameter_metrics(self) -> list[dict[str, Any]]:
-        """Return the counts, which pass only when they are the published ones."""
-        own_shape = self.shape == self.spec.input_shape
+    def parameter_counts(self) -> tuple[int, int]:
         every = tuple(self.module.parameters())
-        counts = (
-            ("parameters", every, self.spec.parameters),
-            (
-                "trainable_parameters",
-                [parameter for parameter in every if parameter.requires_grad],
-                self.spec.trainable_parameters,
-            ),
-        )
-        found = []
-        for name, parameters, published in counts:
-            count = sum(parameter.numel() for parameter in parameters)
-            if published is not None and own_shape:
-                found.append(known_value(name, count, published))
-            else:
-                found.append({"name": name, "value": count})
-        return found
+        trained = (parameter for parameter in every if parameter.requires_grad)
+        return sum(each.numel() for each in every), sum(each.numel() for each in trained)
 
 
 def build(spec: ModelSpec, execution: Execution, shape: Shape | None, *, training: bool) -> Network:
     """Build a model with the seed's weights on its device; SetupError for a shape it has not."""
-    shape = _checked(spec, shape)
+    shape = spec.shape_for(shape)
     torch.manual_seed(execution.seed)
     began = time.perf_counter()
     module = spec.build(shape).to(execution.device)
@@ -68,17 +49,6 @@ def build(spec: ModelSpec, execution: Execution, shape: Shape | None, *, trainin
         shape=shape,
         build_s=built_s,
     )
-
-
-def _checked(spec: ModelSpec, shape: Shape | None) -> Shape:
-    if shape is None:
-        return spec.input_shape
-    if len(shape) != len(spec.input_shape):
-        raise SetupError(
-            f"input_shape is {'x'.join(map(str, shape))}; {spec.name} takes {spec.input_kind}, "
-            f"such as {'x'.join(map(str, spec.input_shape))}"
-        )
-    return shape
 
 
 def example_inputs(spec: ModelSpec, shape: Shape, batch_size: int, **where: Any) -> Any:
@@ -117,19 +87,19 @@ class Forward:
             with self._execution.autocast():
                 return self._network.called(inputs)
 
-    def check(self, output: Any, batch_size: int) -> None:
-        """RuntimeError for an output of the wrong shape, not finite, or with autograd on."""
-        spec = self._network.spec
-        for tensor in tensors_of(output):
-            shape = tuple(tensor.shape)
-            expected = batch_size if spec.target != "class" else (batch_size, spec.classes)
-            got = shape[0] if spec.target != "class" else shape
-            if got != expected or not bool(torch.isfinite(tensor).all()):
-                raise RuntimeError(
-                    f"{spec.name} gave {shape}; expected finite numbers, of shape {expected}"
-                )
-            if tensor.requires_grad:
-                raise RuntimeError("autograd was on: training's bookkeeping is in these times")
+
+def check_output(spec: ModelSpec, output: Any, batch_size: int) -> None:
+    """RuntimeError for an output of the wrong shape, not finite, or with autograd on."""
+    for tensor in tensors_of(output):
+        shape = tuple(tensor.shape)
+        expected = batch_size if spec.target != "class" else (batch_size, spec.classes)
+        got = shape[0] if spec.target != "class" else shape
+        if got != expected or not bool(torch.isfinite(tensor).all()):
+            raise RuntimeError(
+                f"{spec.name} gave {shape}; expected finite numbers, of shape {expected}"
+            )
+        if tensor.requires_grad:
+            raise RuntimeError("autograd was on: training's bookkeeping is in these times")
 
 
 class Training:

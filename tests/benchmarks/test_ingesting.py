@@ -47,7 +47,10 @@ class Fed(Ingesting):
         self.loader = loader
         self.reports: list[dict[str, Any]] = []
 
-    def _open_loader(self) -> Sleeping:
+    def _images(self) -> Any:
+        return None
+
+    def _loader(self, images: Any, batch_size: int) -> Sleeping:
         return self.loader
 
     def _resident(self, batch: Any) -> Any:

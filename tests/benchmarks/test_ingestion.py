@@ -50,7 +50,7 @@ def sets(python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 ARRIVES = """
 import importlib, json, sys
 import numpy as np
-from benchmarks.datasets import pictures
+from benchmarks.datasets import pictures, source
 from benchmarks.datasets.source import open_source
 from benchmarks.knobs import Settings
 framework, folder = sys.argv[1:]
@@ -59,10 +59,10 @@ loading = importlib.import_module(f"benchmarks.{framework}.loader")
 def opened(name, shape=(3, 32, 32), **knobs):
     classes = knobs.pop("classes", None)
     settings = Settings(data_dir=name, num_loader_threads=2, **knobs)
-    return loading.open_loader(settings, shape, 4, classes=classes, root_data_dir=folder)
+    return loading.Loader(source.of(settings, folder), settings, shape, 4, classes=classes)
 
-def expected(source, number):
-    image, label = source.image(number)
+def expected(images, number):
+    image, label = images.image(number)
     pixels = np.asarray(image, np.float32) / 255
     return (pixels - pictures.MEAN[3]) / pictures.DEVIATION[3], label
 
@@ -70,7 +70,7 @@ def channels_last(images):
     images = np.asarray(images)
     return images.transpose(0, 2, 3, 1) if framework == "torch" else images
 
-source = open_source(f"{folder}/folder", None)
+stored = open_source(f"{folder}/folder", None)
 for name in ("folder", "lmdb", "raw"):
     loader = opened(name)
     # Ten images in batches of four: the third batch has two of the next epoch.
@@ -78,7 +78,7 @@ for name in ("folder", "lmdb", "raw"):
         images, labels = next(loader)
         assert images.shape[0] == 4
         for position, image in enumerate(channels_last(images)):
-            pixels, label = expected(source, (4 * batch + position) % 10)
+            pixels, label = expected(stored, (4 * batch + position) % 10)
             assert abs(image - pixels).max() < 1e-5, (name, batch, position)
             assert int(labels[position]) == label, (name, batch, position)
     loader.close()

@@ -1,0 +1,97 @@
+"""What the methods of models need of a framework: a model that is ready, and one step of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from benchmarks.datasets.parts import Batches
+from benchmarks.datasets.source import Opened
+from benchmarks.knobs import Settings
+from benchmarks.models.built import Built
+from benchmarks.models.figures import Peak, Work
+
+
+class Transfers(Protocol):
+    """Input that lives on the host, and its way to the device and back."""
+
+    def bring(self) -> tuple[Any, ...]:
+        """Return the input, copied to the device."""
+
+    def out(self, result: Any) -> Any:
+        """Return a step's result in the host's memory."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return what a report says about it."""
+
+
+class Loader(Batches, Protocol):
+    """Batches of a data set that fit the model."""
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """Return what a report says about it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(ABC):
+    """A model that is ready, and one step of it: `step(*arguments)`."""
+
+    network: Built
+    training: bool
+    batch_size: int
+    step: Callable[..., Any]
+    arguments: tuple[Any, ...]  # on the device
+
+    def run(self) -> Any:
+        """Run one step on the input that is on the device."""
+        return self.step(*self.arguments)
+
+    @property
+    @abstractmethod
+    def is_compiled(self) -> bool:
+        """Whether the first step compiles or traces what the later ones run."""
+
+    @abstractmethod
+    def scope(self) -> AbstractContextManager[Any]:
+        """Return the context in which its steps are run."""
+
+    @abstractmethod
+    def wait(self, result: Any) -> None:
+        """Return when the device has finished the step that gave this result."""
+
+    @abstractmethod
+    def device_peak_bytes(self) -> int | None:
+        """Return the most memory of an accelerator that was in use; None where there is none."""
+
+    @abstractmethod
+    def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
+        """Return what a step takes of a loader's batch, on the device."""
+
+    @abstractmethod
+    def loader(self, images: Opened, settings: Settings) -> Loader:
+        """Return the framework's loader of a data set."""
+
+    @abstractmethod
+    def transfers(self, data: str) -> Transfers:
+        """Return the input as it lies on the host; `data` is a value of the knob."""
+
+    @abstractmethod
+    def check(self, output: Any) -> None:
+        """RuntimeError for a result of inference of the wrong shape, or not finite."""
+
+    @abstractmethod
+    def work(self) -> Work:
+        """Count the arithmetic of one example."""
+
+    @abstractmethod
+    def peak(self) -> Peak:
+        """Measure the arithmetic that the device can do."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Return what a report says about device, types, compilation and versions."""
