@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,16 +40,3 @@ class ModelSpec:
 def spelt(shape: Shape) -> str:
     """Return a shape as `input_shape` takes it."""
     return "x".join(map(str, shape))
-
-
-def unknown_model(name: str, names: Iterable[str], framework: str) -> SetupError:
-    """Return the error of a name that nothing has: one line with the nearest names."""
-    known = sorted(names)
-    spellings = {known_name.lower(): known_name for known_name in known}
-    near = difflib.get_close_matches(name.lower(), spellings, n=3)
-    *most, last = [spellings[word] for word in near] or [""]
-    either = f"{', '.join(most)} or {last}" if most else last
-    hint = f"did you mean {either}?" if near else ""
-    return SetupError(
-        f"there is no model {name} for {framework}; {hint or 'known are ' + ', '.join(known)}"
-    )

@@ -3,66 +3,49 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
-from benchmarks.configured import Configured
-from benchmarks.datasets.scikit import Task, learned, load, module
-
-WARMUP = 3  # epochs, after the first and before the timed ones
+from benchmarks.datasets.learning import Learning
+from benchmarks.datasets.scikit import Split, Task, module
 
 
-class Classifier(Configured, ABC):
-    """A task of scikit-learn's data. One timed step is an epoch; `iterations` counts epochs."""
+class Classifier(Learning, ABC):
+    """A task of scikit-learn's data, learned by its own MLPClassifier."""
 
-    task: ClassVar[Task]
-    takes = ("iterations", "warmup", "batch_size", "seed")
+    def _learner(self, split: Split, batch_size: int, seed: int) -> Learner:
+        return Learner(self.task, split, batch_size, seed)
 
-    def training(self) -> None:
-        """All epochs of the task, then the accuracy on data that it has never seen."""
-        task, seed = self.task, self.settings.value("seed", 0)
-        split = load(task, seed)
-        labels = split.train_labels
-        size = self.settings.value("batch_size", task.batch_size or len(labels))
-        network = module("sklearn.neural_network").MLPClassifier(
+
+class Learner:
+    """A network of MLPClassifier, trained with Adam."""
+
+    def __init__(self, task: Task, split: Split, batch_size: int, seed: int) -> None:
+        self._split = split
+        self._classes = np.arange(task.classes)
+        self._network = module("sklearn.neural_network").MLPClassifier(
             task.hidden,
             solver="adam",
             alpha=0,  # no weight decay: the other frameworks have none
             learning_rate_init=task.learning_rate,
-            batch_size=min(size, len(labels)),
+            batch_size=min(batch_size, len(split.train_labels)),
             random_state=seed,
         )
-        classes = np.arange(task.classes)
 
-        def epoch() -> None:
-            # One pass over the data.
-            network.partial_fit(split.train_features, labels, classes=classes)
+    def epoch(self) -> None:
+        # One pass over the data.
+        split = self._split
+        self._network.partial_fit(split.train_features, split.train_labels, classes=self._classes)
 
-        warmup = self.settings.value("warmup", WARMUP)
-        timed = self.measure(
-            epoch,
-            item="epoch",
-            warmup=warmup,
-            iterations=self.settings.value("iterations", max(1, task.epochs - 1 - warmup)),
-            block_size=1,
-            report=False,
-        )
-        epochs = 1 + warmup + timed.iterations
+    def scores(self) -> dict[str, float]:
+        split, predicted = self._split, self._network.predict_proba
         log_loss = module("sklearn.metrics").log_loss
-        metrics = learned(
-            task,
-            epochs=epochs,
-            accuracy=network.score(split.test_features, split.test_labels),
-            train_loss=log_loss(labels, network.predict_proba(split.train_features)),
-            test_loss=log_loss(split.test_labels, network.predict_proba(split.test_features)),
-        )
-        extras = {
-            "batch_size": size,
-            "epochs": epochs,
-            "train_examples": len(labels),
-            "test_examples": len(split.test_labels),
-            "seed": seed,
-            "scikit_learn_version": module("sklearn").__version__,
+        return {
+            "accuracy": self._network.score(split.test_features, split.test_labels),
+            "train_loss": log_loss(split.train_labels, predicted(split.train_features)),
+            "test_loss": log_loss(split.test_labels, predicted(split.test_features)),
         }
-        self.report_benchmark(**timed.report_arguments(metrics=metrics, extras=extras))
+
+    def facts(self) -> dict[str, Any]:
+        return {"scikit_learn_version": module("sklearn").__version__}

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.models.spec import ModelSpec, Shape, unknown_model
+from benchmarks.models.naming import PLAIN, Names, print_names, unknown_model
+from benchmarks.models.spec import ModelSpec, Shape
 from benchmarks.tensorflow.framework import tf
 from benchmarks.tensorflow.nets import dlbs, llama, residual, transformer
 
+MODULE = "benchmarks.tensorflow.catalogue"
 KERAS, DLBS = "keras", "dlbs"  # library prefixes
 
 # Of keras.applications: side of the image in pixels, parameters, trainable ones.
@@ -107,13 +110,21 @@ def find(name: str) -> ModelSpec:
         return _application(rest, name)
     elif library == DLBS and rest in _DLBS:
         return find(_DLBS[rest])
-    raise unknown_model(name, names(), "TensorFlow")
+    raise unknown_model(name, names(), "TensorFlow", MODULE)
 
 
 def names() -> tuple[str, ...]:
     """Return all names that `find` knows."""
-    applications = (f"{KERAS}:{name}" for name in _application_names())
-    return (*_PLAIN, *_OWN, *applications, *(f"{DLBS}:{name}" for name in _DLBS))
+    return tuple(name for names_of in names_by_library().values() for name in names_of())
+
+
+def names_by_library() -> dict[str, Names]:
+    """Return the plain names, and those of each library with its prefix."""
+    return {
+        PLAIN: lambda: (*_PLAIN, *_OWN),
+        KERAS: lambda: tuple(f"{KERAS}:{name}" for name in _application_names()),
+        DLBS: lambda: tuple(f"{DLBS}:{name}" for name in _DLBS),
+    }
 
 
 def _application_names() -> tuple[str, ...]:
@@ -218,3 +229,7 @@ _OWN = {
         ),
     )
 }
+
+
+if __name__ == "__main__":
+    sys.exit(print_names(names_by_library(), MODULE, sys.argv[1:]))

@@ -4,66 +4,61 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from benchmarks.configured import Configured
-from benchmarks.datasets.scikit import Split, Task, learned, load
-from benchmarks.tensorflow.framework import tf
-
-WARMUP = 3  # epochs, after the first and before the timed ones
-TAKES = ("iterations", "warmup", "batch_size", "seed")
+from benchmarks.datasets.learning import Learning
+from benchmarks.datasets.scikit import Split, Task
+from benchmarks.tensorflow.framework import KERAS_VERSION, tf
 
 
-class Classifier(Configured, ABC):
-    """A task of scikit-learn's data. One timed step is an epoch; `iterations` counts epochs."""
+class Classifier(Learning, ABC):
+    """A task of scikit-learn's data, learned by a graph for each step."""
 
-    task: ClassVar[Task]
-    takes = TAKES
+    def _learner(self, split: Split, batch_size: int, seed: int) -> Learner:
+        return Learner(self.task, split, batch_size, seed)
 
-    def training(self) -> None:
-        """All epochs of the task, then the accuracy on data that it has never seen."""
-        task, seed = self.task, self.settings.value("seed", 0)
-        split = load(task, seed)
+
+class Learner:
+    """A network of dense layers, trained with Adam."""
+
+    def __init__(self, task: Task, split: Split, batch_size: int, seed: int) -> None:
         tf.keras.utils.set_random_seed(seed)
-        network = _network(split.features, task)
-        train = _train_step(network, split.features, task)
-        features = tf.constant(split.train_features)
-        labels = tf.constant(split.train_labels)
-        count = len(split.train_labels)
-        size = self.settings.value("batch_size", task.batch_size or count)
-        shuffle = np.random.default_rng(seed)
+        self._split = split
+        self._batch_size = batch_size
+        self._network = _network(split.features, task)
+        self._train = _train_step(self._network, split.features, task)
+        self._features = tf.constant(split.train_features)
+        self._labels = tf.constant(split.train_labels)
+        self._shuffle = np.random.default_rng(seed)
 
-        def epoch() -> Any:
-            for chosen in _batches(count, size, shuffle):
-                loss = train(tf.gather(features, chosen), tf.gather(labels, chosen))
-            return loss
+    def epoch(self) -> Any:
+        for chosen in self._batches():
+            loss = self._train(tf.gather(self._features, chosen), tf.gather(self._labels, chosen))
+        return loss
 
-        warmup = self.settings.value("warmup", WARMUP)
-        timed = self.measure(
-            epoch,
-            item="epoch",
-            warmup=warmup,
-            iterations=self.settings.value("iterations", max(1, task.epochs - 1 - warmup)),
-            block_size=1,
-            report=False,
-        )
-        epochs = 1 + warmup + timed.iterations
-        self.report_benchmark(
-            **timed.report_arguments(
-                metrics=learned(task, epochs=epochs, **_figures(network, split)),
-                extras={
-                    "batch_size": size,
-                    "epochs": epochs,
-                    "train_examples": count,
-                    "test_examples": len(split.test_labels),
-                    "seed": seed,
-                    "tensorflow_version": tf.__version__,
-                    "keras_version": tf.keras.__version__,
-                },
-            )
-        )
+    def scores(self) -> dict[str, float]:
+        split = self._split
+        test_loss, accuracy = self._scored(split.test_features, split.test_labels)
+        train_loss, _ = self._scored(split.train_features, split.train_labels)
+        return {"accuracy": accuracy, "train_loss": train_loss, "test_loss": test_loss}
+
+    def facts(self) -> dict[str, Any]:
+        return {"tensorflow_version": tf.__version__, "keras_version": KERAS_VERSION}
+
+    def _batches(self) -> Iterator[Any]:
+        count = len(self._split.train_labels)
+        whole = self._batch_size >= count
+        order = np.arange(count) if whole else self._shuffle.permutation(count)
+        for begin in range(0, count, self._batch_size):
+            yield order[begin : begin + self._batch_size]
+
+    def _scored(self, features: Any, labels: Any) -> tuple[float, float]:
+        output = self._network(features, training=False)
+        loss = tf.keras.losses.sparse_categorical_crossentropy(labels, output, from_logits=True)
+        right = np.argmax(output.numpy(), axis=1) == labels
+        return float(np.mean(loss.numpy())), float(np.mean(right))
 
 
 def _network(features: int, task: Task) -> Any:
@@ -92,22 +87,3 @@ def _train_step(network: Any, features: int, task: Task) -> Any:
         tf.TensorSpec((None,), tf.int64),
     )
     return tf.function(train, input_signature=shapes)
-
-
-def _batches(count: int, size: int, shuffle: np.random.Generator) -> Iterator[Any]:
-    order = np.arange(count) if size >= count else shuffle.permutation(count)
-    for begin in range(0, count, size):
-        yield order[begin : begin + size]
-
-
-def _figures(network: Any, split: Split) -> dict[str, float]:
-    test_loss, accuracy = _scores(network, split.test_features, split.test_labels)
-    train_loss, _ = _scores(network, split.train_features, split.train_labels)
-    return {"accuracy": accuracy, "train_loss": train_loss, "test_loss": test_loss}
-
-
-def _scores(network: Any, features: Any, labels: Any) -> tuple[float, float]:
-    output = network(features, training=False)
-    loss = tf.keras.losses.sparse_categorical_crossentropy(labels, output, from_logits=True)
-    right = np.argmax(output.numpy(), axis=1) == labels
-    return float(np.mean(loss.numpy())), float(np.mean(right))

@@ -8,15 +8,19 @@ transformers (`bert_base`, `gpt2`), or from timm.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import sys
 from dataclasses import replace
 from importlib import metadata
 
-from benchmarks.models.spec import ModelSpec, unknown_model
+from benchmarks.models.naming import PLAIN, Names, print_names, unknown_model
+from benchmarks.models.spec import ModelSpec
 from benchmarks.torch import vision
 from benchmarks.torch.libraries import dlbs, timm, torchvision, transformers
 from perfrun import SetupError
 
+MODULE = "benchmarks.torch.catalogue"
 _LIBRARIES = (torchvision.PREFIX, timm.PREFIX, transformers.PREFIX, dlbs.PREFIX)
 
 
@@ -32,7 +36,8 @@ def find(name: str) -> ModelSpec:
         )
     found = _qualified(library, rest) if colon else _plain(name)
     if found is None:
-        raise unknown_model(name, _near(library if colon else ""), "PyTorch")
+        near = names_by_library()[library if colon else PLAIN]
+        raise unknown_model(name, near(), "PyTorch", MODULE)
     return replace(found, name=name)
 
 
@@ -40,6 +45,24 @@ def names() -> tuple[str, ...]:
     """Return the plain names, timm's excepted."""
     of_transformers = (name.replace("-", "_") for name in transformers.names())
     return tuple(dict.fromkeys((*torchvision.names(), *dlbs.OWN, *of_transformers)))
+
+
+def names_by_library() -> dict[str, Names]:
+    """Return the plain names (timm's excepted), and those of each library with its prefix."""
+    libraries: dict[str, Names] = {
+        torchvision.PREFIX: torchvision.names,
+        timm.PREFIX: timm.names,
+        transformers.PREFIX: transformers.names,
+        dlbs.PREFIX: dlbs.names,
+    }
+    return {
+        PLAIN: names,
+        **{prefix: functools.partial(_prefixed, prefix, of) for prefix, of in libraries.items()},
+    }
+
+
+def _prefixed(prefix: str, names_of: Names) -> tuple[str, ...]:
+    return tuple(f"{prefix}:{name}" for name in names_of())
 
 
 def _qualified(library: str, name: str) -> ModelSpec | None:
@@ -70,19 +93,6 @@ def _plain(name: str) -> ModelSpec | None:
     return None
 
 
-def _near(library: str) -> tuple[str, ...]:
-    """Return names to look for near ones among: of the library that was named, else plain ones."""
-    listed = {
-        torchvision.PREFIX: torchvision.names,
-        timm.PREFIX: timm.names,
-        transformers.PREFIX: transformers.names,
-        dlbs.PREFIX: dlbs.names,
-    }
-    if library in listed:
-        return tuple(f"{library}:{name}" for name in listed[library]())
-    return names()
-
-
 def versions(library: str) -> dict[str, str]:
     """Return what a report says about the model library, and the state of torchvision."""
     found = {}
@@ -92,3 +102,7 @@ def versions(library: str) -> dict[str, str]:
         repaired = vision.is_repaired()
         found["torchvision_operators"] = "declared only" if repaired else "compiled"
     return found
+
+
+if __name__ == "__main__":
+    sys.exit(print_names(names_by_library(), MODULE, sys.argv[1:]))

@@ -136,6 +136,14 @@ for name, method, knobs in (
         getattr(model, method)()
     except ValueError as error:
         found[name] = str(error)
+# Neither the folder nor the model is there: the folder is looked for before a model is built.
+for module, method in (("model", "Model.training"), ("ingestion", "Ingestion.all_three")):
+    name, method = method.split(".")
+    cls = getattr(importlib.import_module(f"benchmarks.{framework}.{module}"), name)
+    try:
+        getattr(cls(root_data_dir=folder, data_dir="nowhere", model="no_such_model"), method)()
+    except ValueError as error:
+        found[f"first_{name}"] = str(error)
 print(json.dumps(found))
 """
 
@@ -159,6 +167,7 @@ def assert_bad_data_says_so_in_a_line(said: dict[str, Any], sets: Path) -> None:
     assert said["absent"].endswith(
         "nowhere: does not exist; data_dir names the folder of a data set"
     )
+    assert said["first_Model"] == said["first_Ingestion"] == said["absent"]
     assert "holds an LMDB (data.mdb), but data_backend is image_folder" in said["backend"]
     assert not [line for line in said.values() if isinstance(line, str) and "\n" in line]
     assert said["left"] == 0, "processes of a loader go on"
