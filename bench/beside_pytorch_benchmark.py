@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.torch import arithmetic
 from benchmarks.torch.model import Model
+from benchmarks.torch.workload import Network
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -33,12 +33,14 @@ def main(argv: list[str] | None = None) -> int:
     logging.disable(logging.INFO)
     model = Model(model=options.model, intra_threads=options.threads)
     job = model.job(training=False, batch_size=options.batch_size)
+    network = job.network
+    assert isinstance(network, Network)
     theirs: list[dict[str, Any]] = []
     ours: list[Any] = []
 
     def their_turn() -> None:
         sample = job.arguments[0]
-        theirs.append(benchmark(job.network.module, sample, num_runs=options.runs))
+        theirs.append(benchmark(network.module, sample, num_runs=options.runs))
 
     def our_turn() -> None:
         ours.append(
@@ -56,8 +58,8 @@ def main(argv: list[str] | None = None) -> int:
     for number in range(options.rounds):
         for turn in turns if number % 2 else reversed(turns):
             turn()
-    work = arithmetic.count(job.network, training=False)
-    counts = {metric["name"]: metric["value"] for metric in job.network.parameter_metrics()}
+    work = job.work()
+    counts = {metric["name"]: metric["value"] for metric in network.parameter_metrics()}
     rows = [
         ("parameters", theirs[0]["params"], counts["trainable_parameters"], None),
         (

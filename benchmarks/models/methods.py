@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any, ClassVar, TypeVar
 
 from benchmarks.datasets import feeding
@@ -40,25 +41,40 @@ def described(**docs: str) -> Callable[[type[Class]], type[Class]]:
     return describe
 
 
-def _described(method: Callable[[Any], None], doc: str) -> Callable[[Any], None]:
-    @functools.wraps(method)
-    def own(self: Any) -> None:
-        method(self)
-
+def _described(method: FunctionType, doc: str) -> FunctionType:
+    # A copy, not a wrapper: a report has the name of the code that asks for it.
+    own = FunctionType(method.__code__, method.__globals__, closure=method.__closure__)
+    functools.update_wrapper(own, method)
     own.__doc__ = doc
     return own
 
 
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """What a method fixes of how the model is run; None is left to the knob."""
+
+    training: bool
+    mode: str | None = None  # of the knob `compile`
+    dtype: str | None = None
+
+
 class Methods(BatchSearch, ABC):
-    """Inference and training of one model. A framework's class makes the job: `job`."""
+    """Inference and training of one model. A framework's class makes the job: `_built`."""
 
     takes: ClassVar[tuple[str, ...]] = KNOBS
     batch_trial = "benchmarks.models.batch_trial"
-    model_name: ClassVar[str] = "efficientnet_b0"  # unless `model` says otherwise
+    model_name: ClassVar[str] = "efficientnet_b0"  # unless the knob says otherwise
     timed_steps: ClassVar[tuple[int | None, int | None]] = (None, None)  # inference, training
     warmup_steps: ClassVar[int | None] = None  # None: found
     compiled: ClassVar[str]  # what `compile` is in the methods for compiled models
     framework_import_s: ClassVar[float | None]  # None: something else had imported it
+
+    def __init_subclass__(cls, *, model: str | None = None, **more: Any) -> None:
+        """Fix the model of a class by `class Name(Model, model=...)`: it is no knob of it then."""
+        super().__init_subclass__(**more)
+        if model is not None:
+            cls.model_name = model
+            cls.takes = tuple(name for name in cls.takes if name != "model")
 
     def run(self) -> None:
         """Inference where `forward_only` is true, else training."""
@@ -107,19 +123,9 @@ class Methods(BatchSearch, ABC):
         """Training steps with arithmetic in float16, the loss scaled."""
         self.measure_model(training=True, dtype="float16")
 
-    @abstractmethod
-    def job(
-        self,
-        *,
-        training: bool,
-        batch_size: int | None = None,
-        mode: str | None = None,
-        dtype: str | None = None,
-    ) -> Job:
-        """Build the model and a step of it as the knobs say; what is given here is fixed.
-
-        SetupError for a knob that says something else than what is fixed.
-        """
+    def job(self, *, training: bool, batch_size: int | None = None) -> Job:
+        """Build the model and a step of it as the knobs say; what is given here is fixed."""
+        return self._job(Way(training=training), batch_size)
 
     def measure_model(
         self,
@@ -144,7 +150,7 @@ class Methods(BatchSearch, ABC):
         if found is not None:
             batch_size = found.best.batch_size
             process_start.cold_age_s()  # after a search no start is a cold one
-        job = self.job(training=training, batch_size=batch_size, mode=mode, dtype=dtype)
+        job = self._job(Way(training=training, mode=mode, dtype=dtype), batch_size)
         with job.scope():
             loader = None if images is None else job.loader(images, self.settings)
             if loader is not None and feeding.is_alone(self.settings):
@@ -152,6 +158,14 @@ class Methods(BatchSearch, ABC):
             else:
                 self._measure_steps(job, loader, iterations or self.timed_steps[training])
         self._report_found(found)
+
+    @abstractmethod
+    def _built(self, way: Way, batch_size: int) -> Job:
+        """Build the model and a step of it; SetupError for a knob that contradicts the way."""
+
+    def _job(self, way: Way, batch_size: int | None) -> Job:
+        default = BATCH_SIZES[way.training]
+        return self._built(way, batch_size or self.settings.value("batch_size", default))
 
     def _measure_steps(self, job: Job, loader: Loader | None, iterations: int | None) -> None:
         feed = None
@@ -176,9 +190,6 @@ class Methods(BatchSearch, ABC):
 
     def _warmup(self) -> int | None:
         return self.settings.value("warmup", self.warmup_steps)
-
-    def _batch_size(self, given: int | None, *, training: bool) -> int:
-        return given or self.settings.value("batch_size", BATCH_SIZES[training])
 
     def _extras(self, job: Job) -> dict[str, Any]:
         return {

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.named import Named
+from benchmarks.tensorflow.model import Model
 
 
-class BertBase(Named):
+class BertBase(Model, model="bert_base"):
     """BERT-base, 109,482,240 parameters."""
-
-    model_name = "bert_base"

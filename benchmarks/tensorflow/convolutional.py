@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.named import Named
+from benchmarks.tensorflow.model import Model
 
 
-class AlexNet(Named):
+class AlexNet(Model, model="alexnet"):
     """AlexNet on one device, with local response normalisation, 227 pixels."""
 
-    model_name = "alexnet"
 
-
-class InceptionV3(Named):
+class InceptionV3(Model, model="inception_v3"):
     """keras.applications.InceptionV3, 299 pixels."""
 
-    model_name = "inception_v3"
 
-
-class MobileNetV2(Named):
+class MobileNetV2(Model, model="mobilenet_v2"):
     """keras.applications.MobileNetV2."""
 
-    model_name = "mobilenet_v2"
 
-
-class MobileNetV3Large(Named):
+class MobileNetV3Large(Model, model="mobilenet_v3_large"):
     """keras.applications.MobileNetV3Large."""
 
-    model_name = "mobilenet_v3_large"
 
-
-class DenseNet121(Named):
+class DenseNet121(Model, model="densenet121"):
     """keras.applications.DenseNet121."""
-
-    model_name = "densenet121"

@@ -2,58 +2,37 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.named import Named
+from benchmarks.models.few_steps import FewSteps
+from benchmarks.tensorflow.model import Model
 
 
-class EfficientNetB0(Named):
+class EfficientNetB0(FewSteps, Model, model="efficientnet_b0"):
     """keras.applications.EfficientNetB0; few steps, so that it is a quick first benchmark."""
 
-    model_name = "efficientnet_b0"
-    timed_steps = (30, 6)
-    warmup_steps = 3
 
-    def inference_batch8(self) -> None:
-        """Forward passes, always batch 8."""
-        self.measure_model(training=False, batch_size=8, iterations=10)
-
-
-class EfficientNetB1(Named):
+class EfficientNetB1(Model, model="efficientnet_b1"):
     """keras.applications.EfficientNetB1."""
 
-    model_name = "efficientnet_b1"
 
-
-class EfficientNetB2(Named):
+class EfficientNetB2(Model, model="efficientnet_b2"):
     """keras.applications.EfficientNetB2."""
 
-    model_name = "efficientnet_b2"
 
-
-class EfficientNetB3(Named):
+class EfficientNetB3(Model, model="efficientnet_b3"):
     """keras.applications.EfficientNetB3."""
 
-    model_name = "efficientnet_b3"
 
-
-class EfficientNetB4(Named):
+class EfficientNetB4(Model, model="efficientnet_b4"):
     """keras.applications.EfficientNetB4."""
 
-    model_name = "efficientnet_b4"
 
-
-class EfficientNetB5(Named):
+class EfficientNetB5(Model, model="efficientnet_b5"):
     """keras.applications.EfficientNetB5."""
 
-    model_name = "efficientnet_b5"
 
-
-class EfficientNetB6(Named):
+class EfficientNetB6(Model, model="efficientnet_b6"):
     """keras.applications.EfficientNetB6."""
 
-    model_name = "efficientnet_b6"
 
-
-class EfficientNetB7(Named):
+class EfficientNetB7(Model, model="efficientnet_b7"):
     """keras.applications.EfficientNetB7."""
-
-    model_name = "efficientnet_b7"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.named import Named
+from benchmarks.tensorflow.model import Model
 
 
-class GPT2(Named):
+class GPT2(Model, model="gpt2"):
     """The smallest GPT-2, 124,439,808 parameters."""
-
-    model_name = "gpt2"

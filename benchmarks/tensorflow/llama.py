@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.named import Named
+from benchmarks.tensorflow.model import Model
 
 
-class LlamaSmall(Named):
+class LlamaSmall(Model, model="llama_small"):
     """8 blocks of 512, 58,073,600 parameters; training predicts the next token."""
-
-    model_name = "llama_small"

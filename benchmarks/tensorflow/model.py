@@ -11,7 +11,7 @@ from benchmarks.datasets.source import Opened
 from benchmarks.knobs import TENSORFLOW_COMPILE, Settings
 from benchmarks.models import job as jobs
 from benchmarks.models.figures import Peak, Work
-from benchmarks.models.methods import EAGER, KNOBS, Methods, described, only_for
+from benchmarks.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
 from benchmarks.tensorflow import arithmetic, placement, steps
 from benchmarks.tensorflow.building import Network, build
 from benchmarks.tensorflow.framework import IMPORT_S, KERAS_VERSION, tf
@@ -102,16 +102,8 @@ class Model(Methods):
     compiled = XLA
     framework_import_s = IMPORT_S
 
-    def job(
-        self,
-        *,
-        training: bool,
-        batch_size: int | None = None,
-        mode: str | None = None,
-        dtype: str | None = None,
-    ) -> Job:
-        """Build the model and a step of it as the knobs say; what is given here is fixed."""
-        chosen, wanted_type = self._choices(mode, dtype)
+    def _built(self, way: Way, batch_size: int) -> Job:
+        chosen, wanted_type = self._choices(way.mode, way.dtype)
         place = placement.choose(self.settings)
         seed = self.settings.value("seed", 0)
         network = build(
@@ -122,19 +114,18 @@ class Model(Methods):
             placement=place,
         )
         spec, model = network.spec, network.model
-        size = self._batch_size(batch_size, training=training)
         with place.scope():
-            inputs = steps.example_inputs(spec, model, size)
-            labels = (steps.example_labels(spec, inputs),) if training else ()
+            inputs = steps.example_inputs(spec, model, batch_size)
+            labels = (steps.example_labels(spec, inputs),) if way.training else ()
             half = network.dtype == "float16"
-            plain = steps.training(model, spec, half=half) if training else steps.forward(model)
+            plain = steps.training(model, spec, half=half) if way.training else steps.forward(model)
             step = steps.as_run(plain, chosen)
         return Job(
             network=network,
             place=place,
             mode=chosen,
-            training=training,
-            batch_size=size,
+            training=way.training,
+            batch_size=batch_size,
             plain=plain,
             step=step,
             arguments=(inputs, *labels),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import operations, operators
+from benchmarks import operations, operators, processors
 from benchmarks.operations import Work
 from benchmarks.operators import CHANNELS, HEAD_SIZE, HEADS, fusion_metrics
 from perfrun import SetupError
@@ -158,8 +157,7 @@ def _to_gpu(tensor: Any) -> Any:
 def _threads() -> int:
     """Threads within one operator; TensorFlow's 0 means one per CPU that it may use."""
     chosen = int(tf.config.threading.get_intra_op_parallelism_threads())
-    usable = getattr(os, "sched_getaffinity", None)
-    return chosen or (len(usable(0)) if usable else os.cpu_count() or 1)
+    return chosen or processors.usable()
 
 
 def _chain(values: Any) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks import processors
 from benchmarks.knobs import Settings
 from benchmarks.tensorflow.framework import tf
 from perfrun import SetupError
@@ -72,8 +72,7 @@ def _set_threads(settings: Settings) -> None:
 
 def threads() -> dict[str, int]:
     """Return the threads within one operator, and for several; 0 is TensorFlow's own choice."""
-    usable = getattr(os, "sched_getaffinity", None)
-    cpus = len(usable(0)) if usable else os.cpu_count() or 1
+    cpus = processors.usable()
     threading = tf.config.threading
     return {
         "threads": int(threading.get_intra_op_parallelism_threads()) or cpus,

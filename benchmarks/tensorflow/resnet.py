@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.named import Named
+from benchmarks.tensorflow.model import Model
 
 
-class ResNet18(Named):
+class ResNet18(Model, model="resnet18"):
     """ResNet-18, the stride in the 3 x 3 convolution."""
 
-    model_name = "resnet18"
 
-
-class ResNet34(Named):
+class ResNet34(Model, model="resnet34"):
     """ResNet-34, the stride in the 3 x 3 convolution."""
 
-    model_name = "resnet34"
 
-
-class ResNet50(Named):
+class ResNet50(Model, model="resnet50"):
     """ResNet-50, the stride in the 3 x 3 convolution."""
 
-    model_name = "resnet50"
 
-
-class ResNet101(Named):
+class ResNet101(Model, model="resnet101"):
     """ResNet-101, the stride in the 3 x 3 convolution."""
 
-    model_name = "resnet101"
 
-
-class ResNet152(Named):
+class ResNet152(Model, model="resnet152"):
     """ResNet-152, the stride in the 3 x 3 convolution."""
-
-    model_name = "resnet152"

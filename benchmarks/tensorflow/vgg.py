@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.named import Named
+from benchmarks.tensorflow.model import Model
 
 
-class VGG16(Named):
+class VGG16(Model, model="vgg16"):
     """keras.applications.VGG16."""
 
-    model_name = "vgg16"
 
-
-class VGG19(Named):
+class VGG19(Model, model="vgg19"):
     """keras.applications.VGG19."""
-
-    model_name = "vgg19"

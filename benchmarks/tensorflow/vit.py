@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.tensorflow.named import Named
+from benchmarks.tensorflow.model import Model
 
 
-class ViTB16(Named):
+class ViTB16(Model, model="vit_b_16"):
     """ViT-B/16, 86,567,656 parameters."""
-
-    model_name = "vit_b_16"

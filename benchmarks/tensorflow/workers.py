@@ -29,9 +29,7 @@ class RankError(RuntimeError):
 class Group:
     """The ranks of one level. Without communication each is a cluster of its own."""
 
-    def __init__(
-        self, order: Mapping[str, Any], *, ranks: int, folder: Path, communication: bool
-    ) -> None:
+    def __init__(self, order: Mapping[str, Any], *, ranks: int, folder: Path) -> None:
         self.ranks = ranks
         self.folder = folder
         self.silence_s = float(order["silence_s"])
@@ -39,9 +37,10 @@ class Group:
         addresses = free_addresses(ranks)
         self._processes: list[subprocess.Popen[bytes]] = []
         for rank in range(ranks):
-            own = addresses if communication else [addresses[rank]]
-            index = rank if communication else 0
-            self._start(rank, {**order, "addresses": own, "index": index})
+            together = order["communication"]
+            own = addresses if together else [addresses[rank]]
+            told = {"addresses": own, "index": rank if together else 0}
+            self._start(rank, {**order, **told, "batch_size": order["batch_sizes"][ranks]})
 
     def ready(self) -> list[dict[str, Any]]:
         """Wait until every rank has built and compiled its model; return what they say of it."""
@@ -81,7 +80,7 @@ class Group:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    env=_environment(rank, gpus=order["kind"] == "gpu"),
+                    env=_environment(rank, gpus=order["device"] == "gpu"),
                 )
             )
 

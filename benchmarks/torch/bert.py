@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks.torch.named import Named
+from benchmarks.torch.model import Model
 
 
-class BertBase(Named):
+class BertBase(Model, model="bert_base"):
     """bert_base: 109,482,240 parameters."""
 
-    model_name = "bert_base"
 
-
-class BertLarge(Named):
+class BertLarge(Model, model="bert_large"):
     """bert_large: 335,141,888 parameters."""
 
-    model_name = "bert_large"
 
-
-class DistilBert(Named):
+class DistilBert(Model, model="distilbert"):
     """distilbert: 66,362,880 parameters."""
-
-    model_name = "distilbert"

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-from benchmarks.torch.named import Named
+from benchmarks.torch.model import Model
 
 
-class DeepMNIST(Named):
+class DeepMNIST(Model, model="deep_mnist"):
     """Six fully connected layers for handwritten digits: 11,972,510 parameters."""
 
-    model_name = "deep_mnist"
 
-
-class AcousticModel(Named):
+class AcousticModel(Model, model="acoustic_model"):
     """Fully connected speech recogniser, 540 features: 34,678,784 parameters."""
 
-    model_name = "acoustic_model"
 
-
-class SensorNet(Named):
+class SensorNet(Model, model="sensor_net"):
     """Three hidden layers of 1024: 2,919,440 parameters."""
 
-    model_name = "sensor_net"
 
-
-class AlexNet(Named):
+class AlexNet(Model, model="alexnet"):
     """The AlexNet of the paper, without groups: 62,378,344 parameters, 227 pixels."""
 
-    model_name = "alexnet"
 
-
-class AlexNetOWT(Named):
+class AlexNetOWT(Model, model="alexnet_owt"):
     """AlexNet after "one weird trick": 61,100,840 parameters, 227 pixels."""
 
-    model_name = "alexnet_owt"
 
-
-class Overfeat(Named):
+class Overfeat(Model, model="overfeat"):
     """OverFeat: 145,920,872 parameters, 231 pixels."""
-
-    model_name = "overfeat"

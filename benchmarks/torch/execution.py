@@ -73,7 +73,7 @@ def choose(
         channels_last=settings.value("channels_last", False),
         seed=settings.value("seed", 0),
     )
-    _set_threads(settings)
+    set_threads(settings)
     if execution.compile != EAGER:
         _need_a_compiler(device)
         _compile_afresh()
@@ -82,7 +82,15 @@ def choose(
     return execution
 
 
-def _set_threads(settings: Settings) -> None:
+def prepared_device(settings: Settings) -> torch.device:
+    """Set threads and seed as the knobs say, for what is no model; return the device."""
+    set_threads(settings)
+    torch.manual_seed(settings.value("seed", 0))
+    return devices.chosen(settings.value("device", "auto"))
+
+
+def set_threads(settings: Settings) -> None:
+    """Set the threads of the whole process; SetupError where PyTorch has started them already."""
     within, between = settings.value("intra_threads"), settings.value("inter_threads")
     if within is not None:
         torch.set_num_threads(within)

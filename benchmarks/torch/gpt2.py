@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.torch.named import Named
+from benchmarks.torch.model import Model
 
 
-class GPT2(Named):
+class GPT2(Model, model="gpt2"):
     """gpt2: 124,439,808 parameters."""
 
-    model_name = "gpt2"
 
-
-class GPT2Medium(Named):
+class GPT2Medium(Model, model="gpt2_medium"):
     """gpt2_medium: 354,823,168 parameters."""
-
-    model_name = "gpt2_medium"

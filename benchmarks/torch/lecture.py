@@ -12,6 +12,7 @@ import torch
 from benchmarks.configured import Configured
 from benchmarks.operators import fusion_metrics, seconds_of
 from benchmarks.torch import device as devices
+from benchmarks.torch import execution
 
 INPUTS, HIDDEN, OUTPUTS = 1000, 100, 10
 LEARNING_RATE = 1e-4
@@ -35,7 +36,10 @@ class Lecture(Configured):
 
     def two_layers(self) -> None:
         """Train the lecture's network of two layers, 1000-100-10, by gradient descent."""
-        device, batch = self._prepare(), self.settings.value("batch_size", 64)
+        device, batch = (
+            execution.prepared_device(self.settings),
+            self.settings.value("batch_size", 64),
+        )
         examples = torch.randn(batch, INPUTS, device=device)
         wanted = torch.randn(batch, OUTPUTS, device=device)
         model = torch.nn.Sequential(
@@ -62,13 +66,13 @@ class Lecture(Configured):
 
     def recurrent_cell(self) -> None:
         """Calculate the next state of a recurrent cell compiled, and compare with eagerly."""
-        device = self._prepare()
+        device = execution.prepared_device(self.settings)
         shapes = ((1, 10), (1, 20), (20, 10), (20, 20))
         self._compare(_next_state, [torch.randn(*shape, device=device) for shape in shapes])
 
     def scaled_product(self) -> None:
         """Calculate `x.t() @ y * 100 + 10` compiled, and compare with eagerly: three passes."""
-        device, size = self._prepare(), self.settings.value("size", SIZE)
+        device, size = execution.prepared_device(self.settings), self.settings.value("size", SIZE)
         self._compare(_scaled_product, [torch.randn(1, size, device=device) for _ in range(2)])
 
     def products_in_turn(self) -> None:
@@ -88,18 +92,8 @@ class Lecture(Configured):
             self._run(step, device)
 
     def _matrices(self) -> tuple[torch.device, list[torch.Tensor]]:
-        device, size = self._prepare(), self.settings.value("size", SIZE)
+        device, size = execution.prepared_device(self.settings), self.settings.value("size", SIZE)
         return device, [torch.randn(size, size, device=device) for _ in range(3)]
-
-    def _prepare(self) -> torch.device:
-        threads = self.settings.value("intra_threads")
-        if threads is not None:
-            torch.set_num_threads(threads)
-        inter_threads = self.settings.value("inter_threads")
-        if inter_threads is not None:
-            torch.set_num_interop_threads(inter_threads)
-        torch.manual_seed(self.settings.value("seed", 0))
-        return devices.chosen(self.settings.value("device", "auto"))
 
     def _compare(self, function: Callable[..., torch.Tensor], tensors: list[torch.Tensor]) -> None:
         """Time a function eagerly, then compiled in intervals as long: see benchmarks.operators."""

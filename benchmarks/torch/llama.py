@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.torch.named import Named
+from benchmarks.torch.model import Model
 
 
-class LlamaSmall(Named):
+class LlamaSmall(Model, model="llama_small"):
     """Eight layers of 512: 58,073,600 parameters."""
-
-    model_name = "llama_small"

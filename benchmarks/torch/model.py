@@ -12,7 +12,7 @@ from benchmarks.knobs import Settings
 from benchmarks.models import job as jobs
 from benchmarks.models import methods
 from benchmarks.models.figures import Peak, Work
-from benchmarks.models.methods import EAGER, Methods, described, only_for
+from benchmarks.models.methods import EAGER, Methods, Way, described, only_for
 from benchmarks.torch import arithmetic, catalogue, execution
 from benchmarks.torch import device as devices
 from benchmarks.torch.execution import COMPILED, Execution
@@ -98,27 +98,18 @@ class Model(Methods):
     compiled = COMPILED
     framework_import_s = IMPORT_S
 
-    def job(
-        self,
-        *,
-        training: bool,
-        batch_size: int | None = None,
-        mode: str | None = None,
-        dtype: str | None = None,
-    ) -> Job:
-        """Build the model and a step of it as the knobs say; what is given here is fixed."""
-        how = self._execution(mode, dtype)
+    def _built(self, way: Way, batch_size: int) -> Job:
+        how = self._execution(way.mode, way.dtype)
         spec = catalogue.find(self.settings.value("model", self.model_name))
-        network = build(spec, how, self.settings.value("input_shape"), training=training)
-        size = self._batch_size(batch_size, training=training)
-        inputs = in_layout(how, example_inputs(spec, network.shape, size, device=how.device))
+        network = build(spec, how, self.settings.value("input_shape"), training=way.training)
+        inputs = in_layout(how, example_inputs(spec, network.shape, batch_size, device=how.device))
         return Job(
             network=network,
             how=how,
-            training=training,
-            batch_size=size,
-            step=(Training if training else Forward)(network, how),
-            arguments=(inputs, example_labels(spec, inputs)) if training else (inputs,),
+            training=way.training,
+            batch_size=batch_size,
+            step=(Training if way.training else Forward)(network, how),
+            arguments=(inputs, example_labels(spec, inputs)) if way.training else (inputs,),
         )
 
     def _execution(self, mode: str | None, dtype: str | None) -> Execution:

@@ -12,6 +12,7 @@ from benchmarks import operations, operators
 from benchmarks.operations import Work
 from benchmarks.operators import CHANNELS, HEAD_SIZE, HEADS, fusion_metrics
 from benchmarks.torch import device as devices
+from benchmarks.torch import execution
 
 _nn = torch.nn.functional
 
@@ -21,14 +22,14 @@ class Operators(operators.Operators):
 
     def matmul(self) -> None:
         """Multiply two square matrices."""
-        device = self._prepare()
+        device = execution.prepared_device(self.settings)
         size = self._size("matmul", accelerated=device.type != "cpu")
         left, right = self._normal(device, size, size), self._normal(device, size, size)
         self._run(lambda: left @ right, operations.matmul(size, self._dtype), device)
 
     def conv2d(self) -> None:
         """Convolve images with 3x3 kernels, 64 channels in and out."""
-        device = self._prepare()
+        device = execution.prepared_device(self.settings)
         batch, size = self._shape("conv2d", device)
         images = self._normal(device, batch, CHANNELS, size, size)
         weights = self._normal(device, CHANNELS, CHANNELS, 3, 3)
@@ -37,7 +38,7 @@ class Operators(operators.Operators):
 
     def attention(self) -> None:
         """Scaled dot product attention, 8 heads of 64."""
-        device = self._prepare()
+        device = execution.prepared_device(self.settings)
         batch, tokens = self._shape("attention", device)
         query, key, value = (
             self._normal(device, batch, HEADS, tokens, HEAD_SIZE) for _ in range(3)
@@ -47,7 +48,7 @@ class Operators(operators.Operators):
 
     def layer_norm(self) -> None:
         """Normalise rows, with scale and shift."""
-        device = self._prepare()
+        device = execution.prepared_device(self.settings)
         rows, features = self._shape("layer_norm", device)
         values = self._normal(device, rows, features)
         scale, shift = self._normal(device, features), self._normal(device, features)
@@ -80,27 +81,17 @@ class Operators(operators.Operators):
 
     def transfer_to_device(self) -> None:
         """Copy a tensor from pinned memory to the device; on the CPU, to another tensor."""
-        device = self._prepare()
+        device = execution.prepared_device(self.settings)
         source = self._normal(torch.device("cpu"), *self._square(device))
         source = source.pin_memory() if device.type == "cuda" else source
         self._copy(source, torch.empty_like(source, device=device), device, "host to device")
 
     def transfer_from_device(self) -> None:
         """Copy a tensor from the device to pinned memory; on the CPU, to another tensor."""
-        device = self._prepare()
+        device = execution.prepared_device(self.settings)
         source = self._normal(device, *self._square(device))
         target = torch.empty_like(source, device="cpu", pin_memory=device.type == "cuda")
         self._copy(source, target, device, "device to host")
-
-    def _prepare(self) -> torch.device:
-        threads = self.settings.value("intra_threads")
-        if threads is not None:
-            torch.set_num_threads(threads)
-        inter_threads = self.settings.value("inter_threads")
-        if inter_threads is not None:
-            torch.set_num_interop_threads(inter_threads)
-        torch.manual_seed(self.settings.value("seed", 0))
-        return devices.chosen(self.settings.value("device", "auto"))
 
     def _normal(self, device: torch.device, *shape: int) -> torch.Tensor:
         return torch.randn(*shape, device=device).to(getattr(torch, self._dtype))
@@ -115,7 +106,7 @@ class Operators(operators.Operators):
         return size, size
 
     def _chain_input(self) -> tuple[torch.device, torch.Tensor, int]:
-        device = self._prepare()
+        device = execution.prepared_device(self.settings)
         size = self._size("elementwise", accelerated=device.type != "cpu")
         return device, self._normal(device, size, size), size
 

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from benchmarks.torch.named import Named
+from benchmarks.torch.model import Model
 
 
-class ResNet18(Named):
+class ResNet18(Model, model="resnet18"):
     """resnet18: 11,689,512 parameters."""
 
-    model_name = "resnet18"
 
-
-class ResNet34(Named):
+class ResNet34(Model, model="resnet34"):
     """resnet34: 21,797,672 parameters."""
 
-    model_name = "resnet34"
 
-
-class ResNet50(Named):
+class ResNet50(Model, model="resnet50"):
     """resnet50: 25,557,032 parameters."""
 
-    model_name = "resnet50"
 
-
-class ResNet101(Named):
+class ResNet101(Model, model="resnet101"):
     """resnet101: 44,549,160 parameters."""
 
-    model_name = "resnet101"
 
-
-class ResNet152(Named):
+class ResNet152(Model, model="resnet152"):
     """resnet152: 60,192,808 parameters."""
-
-    model_name = "resnet152"

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from benchmarks.torch.named import Named
+from benchmarks.torch.model import Model
 
 
-class VGG11(Named):
+class VGG11(Model, model="vgg11"):
     """vgg11: 132,863,336 parameters."""
 
-    model_name = "vgg11"
 
-
-class VGG13(Named):
+class VGG13(Model, model="vgg13"):
     """vgg13: 133,047,848 parameters."""
 
-    model_name = "vgg13"
 
-
-class VGG16(Named):
+class VGG16(Model, model="vgg16"):
     """vgg16: 138,357,544 parameters."""
 
-    model_name = "vgg16"
 
-
-class VGG19(Named):
+class VGG19(Model, model="vgg19"):
     """vgg19: 143,667,240 parameters."""
-
-    model_name = "vgg19"

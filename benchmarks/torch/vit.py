@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks.torch.named import Named
+from benchmarks.torch.model import Model
 
 
-class ViTB16(Named):
+class ViTB16(Model, model="vit_b_16"):
     """vit_b_16: 86,567,656 parameters."""
 
-    model_name = "vit_b_16"
 
-
-class ViTB32(Named):
+class ViTB32(Model, model="vit_b_32"):
     """vit_b_32: 88,224,232 parameters."""
 
-    model_name = "vit_b_32"
 
-
-class ViTL16(Named):
+class ViTL16(Model, model="vit_l_16"):
     """vit_l_16: 304,326,632 parameters."""
-
-    model_name = "vit_l_16"
