@@ -3,15 +3,13 @@
 Revisions are numbered in order, 0 being good and the last one bad. The oracle is a pair of trials,
 one of revision `a` and one of `b`, and says the logarithm of b over a. If revision c is the first
 bad one, that scatters around the effect when a < c <= b and around 0 otherwise. So every pair tells
-something of every candidate, and what is known is a probability for each: Horstein's probabilistic
-bisection (IEEE Transactions on Information Theory 9, 1963; Waeber, Frazier and Henderson, SIAM
-Journal on Control and Optimization 51, 2013), with the likelihood of the figures instead of a yes
-or no. A wrong turn costs pairs, not the answer; where it is clear, a pair a revision is enough.
+something of every candidate, and what is known is a probability for each (`analysis.culprits`). A
+wrong turn costs pairs, not the answer; where it is clear, a pair a revision is enough.
 
 Three stages. Good and bad are compared by the sequential test of `analysis.pairs`: no difference,
-nothing to search. Then revisions near the median of the probabilities are paired with good. When
-one candidate has most of the probability, it is paired with the revision before it, and is named
-only when the sequential test finds the change there too.
+nothing to search. Then the pair is run that tells most of where the change is. When one candidate
+has most of the probability, it is paired with the revision before it, and is named only when the
+sequential test finds the change there too.
 simulations/bisect.py measures how often that is right and what it costs.
 
 `next_move` is a function of what was measured, and of nothing else: a search that was killed goes
@@ -36,7 +34,8 @@ from perfrun.analysis.pairs import Judgement, judge, level, looks
 Status = Literal["found", "range", "not_reproduced", "undecided"]
 
 MAX_PAIRS = 600  # of a whole search
-MAX_TEST_PAIRS = 60  # of good with bad, and of a candidate with the one before it
+# Of good with bad, and of a candidate with the one before it; more where that may decide it.
+MAX_TEST_PAIRS = 60
 # Of the probability: then the candidate is paired with the revision before it. These pairs tell it
 # from both of its neighbours at once, so beginning early saves some (simulations/bisect.py).
 _LIKELY = 0.6

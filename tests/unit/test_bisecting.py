@@ -11,6 +11,7 @@ import pytest
 from perfrun.analysis.bisecting import Ask, End, Rule, looks_with_levels, next_move
 from perfrun.analysis.culprits import Pair, believe
 from perfrun.analysis.pairs import rank_depth
+from simulations import bisect_oracle
 from simulations.bisect import gaussian, outliers, row, simulate
 
 Ratio = Callable[[int, int], float]
@@ -184,3 +185,10 @@ def test_the_simulation_in_small(
     tally = simulate(30, 0.1, spread, draw, 0.1, 20)
     assert tally.answers["right"] >= 19
     assert row(30, 0.1, "x", 0.1, tally).startswith("| 30 | 10% | x | 10% |")
+
+
+def test_who_knows_the_noise_and_the_effect_finds_it_with_fewer_pairs() -> None:
+    random, law = np.random.default_rng(1), bisect_oracle.log_density("5 % outliers")
+    done = [bisect_oracle.search(random, 30, outliers, law) for _ in range(40)]
+    assert sum(found for found, _ in done) >= 37
+    assert 40 < np.mean([pairs for _, pairs in done]) < 130
