@@ -58,7 +58,8 @@ def search(
 
     `confirm` makes that one, where it is to be another kind.
 
-    Raises SearchError when a probe fails for another reason than memory, or when 1 does not fit.
+    Raises SearchError when a probe fails for another reason than memory, or when 1 does not fit. A
+    batch of 1 may fail when 2 does not: one value a channel is nothing to normalise a batch by.
     """
     done: list[Probe] = []
     fitting, too_large = 0, limit + 1
@@ -68,14 +69,17 @@ def search(
         done.append(found)
         if on_probe is not None:
             on_probe(found)
-        if found.status == "failed":
+        if found.status == "failed" and (len(done) > 1 or limit == 1):
             raise SearchError(f"a probe of batch size {size} failed: {found.reason}", tuple(done))
         return found
 
     size = 1
     while True:
         while too_large - fitting > 1:
-            if tried(size).status == "fits":
+            status = tried(size).status
+            if status == "failed":
+                size = 2
+            elif status == "fits":
                 fitting = size
                 size = min(2 * size, limit) if too_large > limit else (fitting + too_large) // 2
             else:

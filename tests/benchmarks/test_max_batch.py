@@ -66,6 +66,25 @@ def test_another_failure_ends_the_search_and_is_not_taken_for_memory() -> None:
     assert [probe.batch_size for probe in caught.value.probes] == [1, 2, 4, 8]
 
 
+@pytest.mark.parametrize("largest", [2, 3, 9])
+def test_a_model_that_cannot_run_one_example_is_searched_from_two(largest: int) -> None:
+    tried: list[int] = []
+
+    def probe(size: int) -> Probe:
+        tried.append(size)
+        if size == 1:
+            return Probe(batch_size=1, status="failed", reason="more than 1 value per channel")
+        return Probe(batch_size=size, status="fits" if size <= largest else "out_of_memory")
+
+    assert search(probe, limit=100).best.batch_size == largest
+    assert tried[:2] == [1, 2]
+    assert tried.count(1) == 1
+    for limit, fits in ((1, True), (100, False)):  # nothing above it to try, or nothing that fits
+        largest = largest if fits else 1
+        with pytest.raises(SearchError, match="batch size 1 failed: more than 1 value"):
+            search(probe, limit=limit)
+
+
 def test_when_one_example_does_not_fit_that_is_said() -> None:
     with pytest.raises(SearchError, match="not even batch size 1 fits"):
         search(stand_in(0, []), limit=100)  # type: ignore[arg-type]
