@@ -7,6 +7,7 @@ batch is full; one at the turn holds the last images of an epoch and the first o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from benchmarks.knobs import Settings
 from benchmarks.torch.execution import Execution
 from benchmarks.torch.framework import torch
 from benchmarks.torch.workload import Network, in_layout
+from perfrun import SetupError
 
 PREFETCHED_PER_PROCESS = 2  # batches; DataLoader's default, spelt out because warm-up depends on it
 
@@ -94,8 +96,10 @@ class Loader(loading.Loader):
             self._batches = iter(self._loader)
         try:
             images, labels = next(self._batches)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, RuntimeError) and "shared memory" in str(error):
+                raise SetupError(_shared_memory_is_short()) from error
             raise
         return images, labels
 
@@ -114,6 +118,17 @@ class Loader(loading.Loader):
             "pinned_memory": self._pin_memory,
             "epoch_turnover": "none: the order is endless, the loader is never made anew",
         }
+
+
+def _shared_memory_is_short() -> str:
+    """PyTorch's own messages, of a refused request and of a bus error, name no size."""
+    memory = os.statvfs("/dev/shm")  # noqa: S108 - no file is made there
+    size = memory.f_blocks * memory.f_frsize / 2**20
+    return (
+        f"the data loader's processes ran out of shared memory, of which there are {size:.0f} MiB; "
+        "in a container give more (perfrun --shm_size with --image, PERFRUN_SHM_SIZE for Compose), "
+        "or choose fewer num_loader_threads or a smaller batch_size"
+    )
 
 
 def loader_for(

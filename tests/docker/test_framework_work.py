@@ -72,6 +72,27 @@ def test_processes_that_load_data_have_shared_memory(world: World, torch_image: 
     assert summary["perfrun"]["container"]["limits"]["shm_bytes"] > 8 * BATCH_BYTES > 2**26
 
 
+@pytest.mark.torch
+def test_too_little_shared_memory_is_one_line(world: World, torch_image: str) -> None:
+    folder = world.folder / "images" / "one class"
+    folder.mkdir(parents=True)
+    for number in range(8):
+        (folder / f"{number}.ppm").write_bytes(b"P6 64 64 255\n" + bytes(64 * 64 * 3))
+    knobs = {"data_dir": str(folder.parent), "input_shape": "3x64x64", "batch_size": 32}
+    done = world.run(
+        *("--format=json", "--timeout=120", f"--image={torch_image}", "--shm_size=1m"),
+        f"--root_data_dir={folder.parent}",
+        f"--perfzero_constructor_args={json.dumps({**knobs, 'num_loader_threads': 1})}",
+        methods="benchmarks.torch.ingestion.Ingestion.loader_only",
+    )
+    (summary,) = done.summaries()
+    reason = summary["perfrun"]["outcome"]["reason"]
+    assert reason.startswith("SetupError: the data loader's processes ran out of shared memory")
+    assert "there are 1 MiB" in reason
+    assert "--shm_size" in reason
+    assert "Traceback" not in done.stderr
+
+
 def test_profiles_under_compose_are_the_users_and_where_the_summary_says(
     fresh: Path, user: Caller, torch_image: str
 ) -> None:
