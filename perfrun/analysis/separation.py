@@ -58,17 +58,23 @@ def separated_young(logs: Floats, starts: Integers, ends: Integers) -> Integers:
 
     All `AFTER` nights lie on one side of all those before, of which there are fewer than `BEFORE`.
     """
-    found = [starts[:0]]
-    for split in range(YOUNG, BEFORE):
-        own = starts[ends - starts >= split + AFTER]
-        before, after = np.split(logs[own[:, None] + np.arange(split + AFTER)], [split], axis=1)
-        least, most = before.min(axis=1), before.max(axis=1)
-        lowest, highest = after.min(axis=1), after.max(axis=1)
-        rows = np.flatnonzero((lowest > most) | (highest < least))
-        widths = np.maximum(np.maximum(most - least, highest - lowest)[rows], _WIDTH_FLOOR)
-        gaps = np.abs(np.median(after[rows], axis=1) - np.median(before[rows], axis=1))
-        found.append(own[rows[gaps > WIDTHS * widths]] + split + AFTER - 1)
-    return np.concatenate(found)
+    is_long = ends - starts >= YOUNG + AFTER
+    starts, ends = starts[is_long], ends[is_long]
+    # What lies beyond an end is not looked at. Columns are numbers of nights before, from `YOUNG`.
+    nights = logs[np.minimum(starts[:, None] + np.arange(FIRST), ends[:, None] - 1)]
+    after = sliding_window_view(nights[:, YOUNG:], AFTER, axis=1)
+    lowest, highest = after.min(axis=2), after.max(axis=2)
+    least = np.minimum.accumulate(nights[:, : BEFORE - 1], axis=1)[:, YOUNG - 1 :]
+    most = np.maximum.accumulate(nights[:, : BEFORE - 1], axis=1)[:, YOUNG - 1 :]
+    is_there = (ends - starts)[:, None] >= np.arange(YOUNG, BEFORE) + AFTER
+    widths = np.maximum(np.maximum(most - least, highest - lowest), _WIDTH_FLOOR)
+    found = []
+    for row, column in np.argwhere(is_there & ((lowest > most) | (highest < least))).tolist():
+        split = YOUNG + column
+        gap = abs(np.median(after[row, column]) - np.median(nights[row, :split]))
+        if gap > WIDTHS * widths[row, column]:
+            found.append(starts[row] + split + AFTER - 1)
+    return np.array(found, dtype=np.int64)
 
 
 def _may_lie_above(logs: Floats) -> NDArray[np.bool_]:
