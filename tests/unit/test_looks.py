@@ -85,7 +85,7 @@ class PlainPast:
 
 def plain_score(stretch: Stretch, night: int) -> tuple[float, int, PlainPast | None]:
     """P-value of the score in a night, and the split that says most."""
-    fewest = stretch.start + (FEWEST_LEVEL if stretch.start else FEWEST_BEFORE)
+    fewest = max(FEWEST_BEFORE, stretch.start + FEWEST_LEVEL)
     best: tuple[float, int, PlainPast | None] = (0.0, 0, None)
     for after in range(FEWEST_AFTER, MOST_AFTER + 1):
         split = night - after + 1
@@ -109,11 +109,27 @@ def plain_energy(stretch: Stretch, night: int, split: int, past: PlainPast) -> f
     return float(energy_p_values(nights[None, :], split - begin, np.array([past.likely]))[0])
 
 
-def is_apart(stretch: Stretch, night: int) -> bool:
-    """What `separation` promises."""
-    first = night - separation.FIRST
-    if first < stretch.start:
+def plain_separation(stretch: Stretch, night: int) -> float:
+    """What `separation` promises: its p-value, or 1."""
+    if night - separation.FIRST >= stretch.start:
+        return separation.P_VALUE if is_apart(stretch, night) else 1.0
+    return separation.YOUNG_P_VALUE if is_apart_though_young(stretch, night) else 1.0
+
+
+def is_apart_though_young(stretch: Stretch, night: int) -> bool:
+    split = night - separation.AFTER + 1
+    before = stretch.logs[stretch.start : max(split, stretch.start)].tolist()
+    if len(before) < separation.YOUNG:
         return False
+    after = stretch.logs[split : night + 1].tolist()
+    beside = min(after) > max(before) or max(after) < min(before)
+    width = max(max(some) - min(some) for some in (before, after))
+    least = separation.WIDTHS * max(width, separation._WIDTH_FLOOR)
+    return beside and abs(median(after) - median(before)) > least
+
+
+def is_apart(stretch: Stretch, night: int) -> bool:
+    first = night - separation.FIRST
     before = sorted(stretch.logs[first : first + separation.BEFORE].tolist())
     after = sorted(stretch.logs[first + separation.BEFORE : night + 1].tolist())
     beside = after[0] > before[-1 - separation._ASTRAY] or after[-1] < before[separation._ASTRAY]
@@ -168,11 +184,11 @@ def test_what_is_said_of_each_night_is_what_plain_arithmetic_says(
             if past and p_value <= looks._ASKED:
                 energy = plain_energy(stretch, night, split, past)
             assert found.energy_p_values[at] == pytest.approx(energy, rel=1e-9)
-            apart = night >= stretch.since and is_apart(stretch, night)
-            assert found.separation[at] == apart
+            apart = plain_separation(stretch, night) if night >= stretch.since else 1.0
+            assert found.separation[at] == (apart < 1)
             worse = max(p_value, energy) if energy < 1 else p_value
-            if apart and worse > separation.P_VALUE:
-                worse, split = separation.P_VALUE, night - separation.AFTER + 1
+            if apart < worse:
+                worse, split = apart, night - separation.AFTER + 1
             assert found.p_values[at] == pytest.approx(worse, rel=1e-9)
             if worse <= ALARM:
                 assert found.splits[at] == split
