@@ -87,7 +87,13 @@ def nights_of(origins: Origins, values: Sequence[float]) -> Nights:
 
 
 def _calendar(rows: Sequence[Origin]) -> _Calendar:
-    nights = [_night(rows, group) for group in _groups(rows)]
+    groups = _groups(rows)
+    if len(groups) == len(rows):  # a trial a night is quickly judged
+        nights = [
+            (_day(row.timestamp), row.disturbed, own) for row, own in zip(rows, groups, strict=True)
+        ]
+    else:
+        nights = [_night(rows, group) for group in groups]
     quiet = [night for night in nights if not night[1]]
     kept = quiet if 2 * len(quiet) >= len(nights) else nights
     days = tuple([day for day, _, _ in kept])
