@@ -125,9 +125,13 @@ def disturbance_note(cells: Sequence[Cell]) -> list[str]:
         return []
     note = (
         f"Disturbed trials: {', '.join(texts)}. They count: those of a round were run in the same "
-        "minutes. But load may slow one framework more than another: all figures, ratios included, "
-        "are those of a busy machine."
+        "minutes."
     )
+    if any(disturbed and 2 * disturbed >= ran for disturbed, ran in counts.values()):
+        note += (
+            " But load may slow one framework more than another: all figures, ratios included, "
+            "are those of a busy machine."
+        )
     return [note]
 
 
