@@ -20,13 +20,19 @@ def named_failures() -> Iterator[None]:
     A reader that goes away before the last lines (`| head`) changes nothing.
     """
     stream = sys.stdout
-    watched: Any = _Watched(stream)
+    watched = _Watched(stream)
     sys.stdout = watched
     try:
         yield
         _write_rest(watched)
     except SystemExit:  # --help, --version
         _write_rest(watched)
+        raise
+    except BaseException:
+        try:
+            watched.flush()
+        except OSError:
+            give_up_stdout()  # what went wrong first is what is told
         raise
     finally:
         sys.stdout = stream
@@ -37,36 +43,40 @@ def give_up_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _write_rest(stream: TextIO) -> None:
+def _write_rest(watched: _Watched) -> None:
     try:
-        stream.flush()
+        watched.flush()
     except BrokenPipeError:
         give_up_stdout()
+    if watched.failure is not None:  # somebody has passed over it
+        raise watched.failure
 
 
 class _Watched:
-    """A text stream whose failures have a name of their own."""
+    """A text stream whose failures have a name of their own; the first one is remembered."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self.failure: OutputError | None = None
 
     def write(self, text: str) -> int:
-        with _named():
+        with self._named():
             return self._stream.write(text)
 
     def flush(self) -> None:
-        with _named():
+        with self._named():
             self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-
-@contextlib.contextmanager
-def _named() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(error.errno, error.strerror) from None
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            failure = OutputError(error.errno, error.strerror)
+            self.failure = self.failure or failure
+            raise failure from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -91,7 +91,7 @@ def _newest(trials: Sequence[Reading], record: Path) -> float:
     try:
         return record.stat().st_mtime
     except OSError:
-        return math.inf  # removed since
+        return time.time()  # removed since
 
 
 def _trials(output: Path) -> Iterator[Reading]:

@@ -31,6 +31,7 @@ what is running, always stay; what was interrupted stays for --resume, unless
 it is in docs/nightly.md.
 """
 _ASIDE = ".pruned"
+_MOST_LOCKS = 200  # far below the 1,024 files that a process may usually have open
 
 
 def parser() -> argparse.ArgumentParser:
@@ -99,7 +100,7 @@ def prune_command(argv: Sequence[str]) -> int:
 def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
     """Remove what the policy lets go, and take it out of the workspace's index."""
     now = time.time()
-    with open_store(parse_address(None, workspace)) as store, ExitStack() as locks:
+    with open_store(parse_address(None, workspace)) as store, _Locks() as locks:
         store.refresh()
         trials, over = _trials(store, workspace)
         neighbours = _neighbours(store)
@@ -139,7 +140,7 @@ def _given_up(
     begun: Collection[str],
     policy: Policy,
     now: float,
-    locks: ExitStack,
+    locks: _Locks,
 ) -> set[str]:
     """The runs that were interrupted so long ago that nobody will resume them."""
     newest: dict[str, float] = {}
@@ -153,8 +154,20 @@ def _given_up(
     }
 
 
-def _is_idle(record: Path, locks: ExitStack) -> bool:
-    """Whether no perfrun is at what was begun; then none can resume it until `locks` are left."""
+class _Locks(ExitStack):
+    """Locks that are held until what they guard is gone. Each takes a file descriptor."""
+
+    room = _MOST_LOCKS
+
+
+def _is_idle(record: Path, locks: _Locks) -> bool:
+    """Whether no perfrun is at what was begun; then none can resume it until `locks` are left.
+
+    Beyond as many as can be locked at once nothing counts as idle: the next prune takes those.
+    """
+    if not locks.room:
+        return False
+    locks.room -= 1
     if record.name == SEARCH:
         return locks.enter_context(FileLock(record.parent / "lock")).try_own()
     return locks.enter_context(Journal(record).held())

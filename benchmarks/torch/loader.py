@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class Loader(loading.Loader):
             images, labels = next(self._batches)
         except BaseException as error:
             self.close()
-            if isinstance(error, RuntimeError) and "shared memory" in str(error):
+            if isinstance(error, RuntimeError) and _is_short_of_shared_memory(str(error)):
                 raise SetupError(_shared_memory_is_short()) from error
             raise
         return images, labels
@@ -118,6 +119,15 @@ class Loader(loading.Loader):
             "pinned_memory": self._pin_memory,
             "epoch_turnover": "none: the order is endless, the loader is never made anew",
         }
+
+
+def _is_short_of_shared_memory(message: str) -> bool:
+    """Not of file descriptors, of which PyTorch says that it cannot open shared memory."""
+    return (
+        "shared memory" in message
+        and "Too many open files" not in message
+        and Path("/dev/shm").is_dir()  # noqa: S108 - no file is made there
+    )
 
 
 def _shared_memory_is_short() -> str:

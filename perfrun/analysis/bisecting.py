@@ -171,6 +171,8 @@ def _is_hopeless(judgement: Judgement, rule: Rule) -> bool:
     effect = abs(math.log(judgement.ratio))
     # How narrow the interval must get to leave out 0, or to lie within the smallest effect.
     wanted = max(effect, math.log1p(rule.min_effect) - effect)
+    if wanted <= 0:  # no effect at all was seen, and the smallest one counts
+        return True
     return judgement.pairs * (half / wanted) ** 2 > _HOPELESS * _FURTHER[-1]
 
 

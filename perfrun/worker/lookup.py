@@ -14,7 +14,7 @@ def find_class(module: Any, name: str) -> Any:
     try:
         return getattr(module, name)
     except AttributeError:
-        known = [n for n in dir(module) if isinstance(getattr(module, n, None), type)]
+        known = [n for n in dir(module) if isinstance(vars(module).get(n), type)]
         raise WrongNameError(_no_such("class", name, module.__name__, known)) from None
 
 

@@ -26,6 +26,7 @@ from perfrun.worker.recording import UnavailableError
 from perfrun.worker.reports import ReportKeeper
 from perfrun.worker.resolution import check_loaded, check_module
 
+_ARGUMENTS = "; --perfzero_constructor_args adds to what PerfZero gives a class"
 LOG_FORMAT = "%(asctime)s %(levelname)s: %(message)s"
 
 
@@ -215,11 +216,8 @@ def _outcome_of(trial: Trial) -> int:
                 "%s: install it in the environment under test, or name another (--python)", error
             )
         elif trial.outcome["phase"] == "construct" and is_refused_call(error):
-            logging.getLogger().error(
-                "%s: %s; --perfzero_constructor_args adds to what PerfZero gives a class",
-                type(error).__name__,
-                error,
-            )
+            hint = "" if "abstract" in str(error) else _ARGUMENTS
+            logging.getLogger().error("%s: %s%s", type(error).__name__, error, hint)
         else:
             logging.getLogger().error("the benchmark failed\n%s", text)
         trial.outcome["error"] = {

@@ -212,7 +212,7 @@ def test_what_the_deadline_leaves_undone_is_reported(place: Place) -> None:
     assert place.run().code == 0
     whole_s = time.monotonic() - begin  # of five trials: the first begins long before
     # A trial of the first run has no end: it is ended, and the second run has no turn.
-    place.write(f"deadline = '{2 * whole_s:.1f}s'")
+    place.write(f"deadline = '{3 * whole_s:.1f}s'")
     done = place.run(HOLD="one 3")
     assert done.code == 1, done.stderr
     report = strict(done.stdout)

@@ -285,7 +285,9 @@ def test_a_full_device_as_standard_output_is_one_line_and_the_results_stay(world
     assert list((world.workspace / "output").glob("*/perfzero_summary.json"))
 
 
-@pytest.mark.parametrize(("word", "unbuffered"), [("doctor", ""), ("doctor", "1"), ("--help", "")])
+@pytest.mark.parametrize(
+    ("word", "unbuffered"), [("doctor", ""), ("doctor", "1"), ("--help", ""), ("--help", "1")]
+)
 def test_other_commands_say_in_one_line_that_standard_output_is_full(
     word: str, unbuffered: str, world: World
 ) -> None:
@@ -302,6 +304,24 @@ def test_other_commands_say_in_one_line_that_standard_output_is_full(
     assert done.returncode == 3
     [line] = done.stderr.splitlines()
     assert line.startswith("perfrun: standard output cannot be written: No space left")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_table_that_a_full_device_has_swallowed_is_no_success(
+    unbuffered: str, world: World
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            world.words(methods=METHOD),
+            env=world.environment(PYTHONUNBUFFERED=unbuffered),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 3
+    assert "perfrun: standard output cannot be written" in done.stderr
+    assert list((world.workspace / "output").glob("*/perfzero_summary.json"))
 
 
 def test_a_reader_that_goes_away_before_the_end_changes_no_exit_status(world: World) -> None:

@@ -76,6 +76,13 @@ def test_good_and_bad_that_are_the_same_are_not_searched() -> None:
     assert {(pair.a, pair.b) for pair in pairs} == {(0, 30)}
 
 
+def test_figures_of_few_values_without_any_effect_are_undecided() -> None:
+    told = [Pair(a=0, b=4, log_ratio=(0.01, 0.0, -0.01)[at % 3]) for at in range(60)]
+    end = next_move(5, told, frozenset(), Rule(min_effect=0.0))
+    assert isinstance(end, End)
+    assert end.status != "found"
+
+
 def test_good_and_bad_that_noise_hides_are_undecided() -> None:
     end, pairs = run(31, step(9, effect=0.001, noise=0.5))
     assert (end.status, end.probability) == ("undecided", None)

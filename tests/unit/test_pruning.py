@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfrun import pruning
 from perfrun.benchmark import main
 from perfrun.journal import Journal, going_on
 from perfrun.plan import RunPlan
@@ -230,6 +231,18 @@ def test_what_was_interrupted_is_not_the_newest_of_its_method(
     assert pairs_left(workspace) == {"one", "cut"}
     prune(workspace, capsys, "--keep_per_series=1", "--unfinished_older_than=1d")
     assert pairs_left(workspace) == {"one"}
+
+
+def test_what_cannot_be_locked_now_is_left_to_the_next_prune(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning._Locks, "room", 2)  # a set of pairs has one for each side
+    workspace.mkdir()
+    put_pairs(workspace, "first", BEGIN, ended=False)
+    put_pairs(workspace, "second", BEGIN, ended=False)
+    assert prune(workspace, capsys, "--unfinished_older_than=1d")[1]["pair_trials"] == 6
+    prune(workspace, capsys, "--unfinished_older_than=1d")
+    assert pairs_left(workspace) == set()
 
 
 def test_what_is_running_stays_however_old_it_is(
