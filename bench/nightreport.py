@@ -19,12 +19,23 @@ from perfrun.store.index import open_store
 from perfrun.store.query import Selector
 
 
-def night_report(workspace: Path, night: str, begun: float) -> str:
-    """The report, as Markdown. `night` labels the night's trials, which began at `begun`."""
+def night_report(
+    workspace: Path,
+    night: str,
+    begun: float,
+    *,
+    names: Iterable[str] | None = None,
+    canary: str | None = None,
+) -> str:
+    """The report, as Markdown. `night` labels the night's trials, which began at `begun`.
+
+    `names` are the suite's methods: those with a trial of the night unless given.
+    """
     with open_store(parse_address(None, workspace)) as store:
         store.refresh()
-        names = {trial.method for trial in store.trials(Selector(labels=(night,)))}
-        methods = tuple(_methods(sorted(names)))
+        if names is None:
+            names = {trial.method for trial in store.trials(Selector(labels=(night,)))}
+        methods = tuple(_methods(sorted(names), canary))
         recent = recent_changes(store, methods, night, begun)
     return markdown(
         NightReport(
@@ -43,7 +54,7 @@ def night_report(workspace: Path, night: str, begun: float) -> str:
     )
 
 
-def _methods(names: Iterable[str]) -> Iterable[MethodReport]:
+def _methods(names: Iterable[str], canary: str | None) -> Iterable[MethodReport]:
     figure = Figure(metric="wall_time", median=1.0, unit="s", direction="lower", trials=1)
     for name in names:
         yield MethodReport(
@@ -51,7 +62,7 @@ def _methods(names: Iterable[str]) -> Iterable[MethodReport]:
             unit="bench",
             method=name,
             owner=None,
-            canary=False,
+            canary=name == canary,
             state="ok",
             why=None,
             asked=1,

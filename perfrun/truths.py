@@ -62,15 +62,7 @@ class Check:
             return self._off(f"a figure is not there: {type(error).__name__}: {error}")
 
     def _off(self, reason: str) -> Row:
-        return Row(
-            what=self.what,
-            truth=None,
-            measured=None,
-            unit="",
-            source="",
-            verdict="off",
-            reason=reason,
-        )
+        return _without_figures(self, "off", reason)
 
 
 def compare(
@@ -99,13 +91,17 @@ def compare(
 
 def skipped(check: Check, reason: str) -> Row:
     """A row about something that this machine or environment does not have."""
+    return _without_figures(check, "skipped", reason)
+
+
+def _without_figures(check: Check, verdict: str, reason: str) -> Row:
     return Row(
         what=check.what,
         truth=None,
         measured=None,
         unit="",
         source="",
-        verdict="skipped",
+        verdict=verdict,
         reason=reason,
     )
 

@@ -22,11 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from perfrun.nightly.changes import change_reports, recent_changes
-from perfrun.nightly.report import Figure, MethodReport, NightReport
-from perfrun.reports.markdown import markdown
-from perfrun.store.address import parse_address
-from perfrun.store.index import open_store
+from bench.nightreport import night_report
 from simulations.year import Year
 
 TRIALS = 3
@@ -145,45 +141,12 @@ def _run(taken: dict[str, float], command: str, workspace: Path, *more: str, nam
 def _report(year: Year, workspace: Path) -> str:
     """The last night's report, as `perfrun nightly` draws it."""
     last = max(max(history.nights) for history in year.histories)
-    begun = (_FIRST + timedelta(days=last)).timestamp()
-    figure = Figure(metric="wall_time", median=1.0, unit="s", direction="lower", trials=TRIALS)
-    canary = max(year.owners)
-    methods = tuple(
-        MethodReport(
-            environment="lab",
-            unit="lab",
-            method=method(owner),
-            owner=None,
-            canary=owner == canary,
-            state="ok",
-            why=None,
-            asked=TRIALS,
-            trials=TRIALS,
-            disturbed=0,
-            figures=(figure,),
-            failures=(),
-        )
-        for owner in sorted(set(year.owners))
-    )
-    with open_store(parse_address(None, workspace)) as store:
-        store.refresh()
-        label = f"night-{last:03}"
-        recent = recent_changes(store, methods, label, begun)
-    changes = change_reports(recent.rows, methods, label, {})
-    return markdown(
-        NightReport(
-            night="last",
-            suite="year",
-            owner=None,
-            begun=begun,
-            ended=begun,
-            deadline=None,
-            commits={},
-            methods=methods,
-            errors=(),
-            notes=(),
-            changes=changes,
-        )
+    return night_report(
+        workspace,
+        f"night-{last:03}",
+        (_FIRST + timedelta(days=last)).timestamp(),
+        names={method(owner) for owner in year.owners},
+        canary=method(max(year.owners)),
     )
 
 
