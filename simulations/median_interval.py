@@ -1,6 +1,6 @@
 """How often the interval of a series' median holds the true median, and what the stop rule costs.
 
-`python simulations/median_interval.py [--series=N]` prints the tables of docs/measurement.md. The
+`python -m simulations.median_interval [--series=N]` prints the tables of docs/measurement.md. The
 series are log-normal with a spread of 5 %, each value keeping a share of the last one's deviation,
 as times of one process do.
 """
@@ -11,9 +11,6 @@ import argparse
 import math
 import random
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from perfrun.worker.distribution import describe, median_interval
 from perfrun.worker.stopping import TIMED, Limits, Progress

@@ -1,6 +1,6 @@
 """What the steadiness classifier says of real series on this machine, as a Markdown table.
 
-    python simulations/real_series.py
+    python -m simulations.real_series
 
 Run it with an interpreter that has torch for the rows about torch.
 """
@@ -13,10 +13,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from perfrun.worker.distribution import median
 from perfrun.worker.steadiness import classify

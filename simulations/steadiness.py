@@ -1,7 +1,7 @@
 """How well the steadiness classifier knows series whose kind is known, as Markdown tables.
 
-    python simulations/steadiness.py
-    python simulations/steadiness.py --series=50 --seed=1 --lengths=100
+    python -m simulations.steadiness
+    python -m simulations.steadiness --series=50 --seed=1 --lengths=100
 
 Every table is made from pseudo-random series of one recorded seed, so that it can be made again.
 Where the package `ruptures` is installed, `--compare` also shows what its PELT with least squares
@@ -21,9 +21,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from perfrun.worker.segments import TOLERANCE
 from perfrun.worker.steadiness import classify
