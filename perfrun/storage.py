@@ -8,6 +8,7 @@ temporary files and says so: a measured result is never thrown away for want of 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -28,14 +29,16 @@ class Reserve:
     def __init__(self, folder: Path, name: str) -> None:
         self._path = folder / f".reserve-{name}"
 
-    def take(self) -> None:
-        """Set the space aside, if there is any and it is not set aside yet."""
+    def take(self) -> str | None:
+        """Set the space aside, if it is not yet; return why there is none on a full disk."""
         if self._path.exists():
-            return
+            return None
         try:
             self._path.write_bytes(b"\0" * RESERVED_BYTES)
-        except OSError:
+        except OSError as error:
             self.release()
+            return error.strerror if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
+        return None
 
     def release(self) -> None:
         """Give the space back."""
@@ -63,6 +66,7 @@ class Storage:
         self._output = output
         self._rescue = Path(tempfile.gettempdir()) / f"perfrun-rescue-{run_id}"
         self._notify = notify
+        self._has_told = False  # that the disk is full
         self.reserve = Reserve(output, run_id)
 
     def open(self) -> None:
@@ -76,9 +80,7 @@ class Storage:
 
     def new_folder(self, execution_id: str) -> ResultFolder:
         """Make `<output>/<execution_id>`, or the same with `-2`, `-3`, ... when it is taken."""
-        self.reserve.take()
-        if _is_nearly_full(self._output):
-            self.reserve.release()
+        self._look_at_disk()
         for parent in (self._output, self._output, self._rescue):
             try:
                 path = _make_new(parent, execution_id)
@@ -90,6 +92,19 @@ class Storage:
                 self._notify(f"{self._output} cannot be written ({failure}); using {path}")
             return ResultFolder(path, rescued=parent == self._rescue)
         raise failure
+
+    def _look_at_disk(self) -> None:
+        """Make room on a full disk, and say so: once, until there was room again."""
+        full = self.reserve.take() or full_disk(self._output)
+        if full:
+            self.reserve.release()
+            if not self._has_told:
+                self._notify(
+                    f"the disk of {self._output} is full ({full}): results are still kept, but "
+                    "a benchmark that writes files will fail; make room, or choose another disk "
+                    "with --workspace=FOLDER"
+                )
+        self._has_told = bool(full)
 
     def write_summary(self, folder: ResultFolder, text: str, name: str = SUMMARY) -> Path:
         """Write the summary where it can be written, and return where that was."""
@@ -111,11 +126,13 @@ class Storage:
         return path
 
 
-def _is_nearly_full(folder: Path) -> bool:
+def full_disk(folder: Path) -> str | None:
+    """How much is free where this disk has no room for a trial; None where it has."""
     try:
-        return shutil.disk_usage(folder).free < _TRIAL_BYTES
+        free = shutil.disk_usage(folder).free
     except OSError:
-        return False
+        return None
+    return f"{free // 1024} KiB free" if free < _TRIAL_BYTES else None
 
 
 def _make_new(parent: Path, name: str) -> Path:

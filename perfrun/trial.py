@@ -22,7 +22,7 @@ from perfrun.measured import Measured, bring_together
 from perfrun.plan import RunPlan
 from perfrun.probes.watch import Watch, Watched
 from perfrun.quality import judge_quality
-from perfrun.storage import PROFILE_SUMMARY, SUMMARY, ResultFolder, Storage
+from perfrun.storage import PROFILE_SUMMARY, SUMMARY, ResultFolder, Storage, full_disk
 from perfrun.summary import RunFacts, TrialFacts, build_summary
 from perfrun.worker.procfs import memory_marks
 
@@ -68,6 +68,7 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
         outcome = collect.judge(
             left, end, oom_kills=_oom_kills() - kills_before, timeout_s=run.plan.timeout_s
         )
+    outcome = _with_full_disk(outcome, spec.folder.path)
     own_peak = memory_marks()["peak_rss_bytes"] or 0
     measured = bring_together(left.record, end, watched, own_peak_rss_bytes=own_peak)
     notes = collect.findings(left, end, outcome) if end else ()
@@ -118,6 +119,15 @@ def recover_trial(
     measured = bring_together(left.record, None, None, own_peak_rss_bytes=0)
     notes = ("summary written by a later --resume: what was watched from outside is lost",)
     return _write(run, spec, _facts(spec, left, outcome, measured, notes), storage), left.complete
+
+
+def _with_full_disk(outcome: Outcome, folder: Path) -> Outcome:
+    """Name a full disk beside what the benchmark said: many libraries do not (a SIGBUS never)."""
+    if outcome.status not in (Status.FAILED, Status.CRASHED, Status.EXITED):
+        return outcome
+    full = full_disk(folder)
+    said = f"{outcome.reason}; the disk of its folder is full ({full})"
+    return replace(outcome, reason=said) if full else outcome
 
 
 def _run_worker(

@@ -40,6 +40,7 @@ LAYERS = (
         "containment",
         "counted",
         "redaction",
+        "registries",
         "garbage",
         "gitnames",
         "worker.test_log",
@@ -212,6 +213,7 @@ BARE = (
     "image",
     "engine",
     "gpu_support",
+    "registries",
 )  # run where nothing is installed: standard library only
 
 

@@ -17,13 +17,16 @@ KNOBS = ("data_dir", *OF_DATA_SETS, "data_loader_only")
 
 
 class Feed:
-    """Batches of a loader for a model; `example` is the first one."""
+    """Batches of a loader for a model."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
-        self.example = next(loader)
         self._waited_s = 0.0
         self._warmup = 0
+
+    def example(self) -> Any:
+        """Return a batch that is not measured; it is not kept, so that memory is that of use."""
+        return next(self._loader)
 
     def measure(self, benchmark: Configured, step: Callable[[Any], object]) -> Any:
         """Time steps on batches as they are loaded, several of them at a time."""

@@ -45,7 +45,7 @@ class Job(ABC):
     training: bool
     batch_size: int
     step: Callable[..., Any]
-    arguments: tuple[Any, ...]  # on the device
+    arguments: tuple[Any, ...]  # on the device; of a data set only their `outline`
 
     def run(self) -> Any:
         """Run one step on the input that is on the device."""
@@ -71,6 +71,10 @@ class Job(ABC):
     @abstractmethod
     def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
         """Return what a step takes of a loader's batch, on the device."""
+
+    @abstractmethod
+    def outline(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
+        """Return what `work` needs to know of a loader's batch, without its contents."""
 
     @abstractmethod
     def loader(self, images: Opened, settings: Settings) -> Loader:

@@ -56,6 +56,7 @@ class Way:
     training: bool
     mode: str | None = None  # of the knob `compile`
     dtype: str | None = None
+    has_data: bool = False  # input comes from a data set: none is made up, to lie in memory unused
 
 
 class Methods(BatchSearch, ABC):
@@ -150,7 +151,8 @@ class Methods(BatchSearch, ABC):
         if found is not None:
             batch_size = found.best.batch_size
             process_start.cold_age_s()  # after a search no start is a cold one
-        job = self._job(Way(training=training, mode=mode, dtype=dtype), batch_size)
+        way = Way(training=training, mode=mode, dtype=dtype, has_data=images is not None)
+        job = self._job(way, batch_size)
         with job.scope():
             loader = None if images is None else job.loader(images, self.settings)
             if loader is not None and feeding.is_alone(self.settings):
@@ -173,7 +175,7 @@ class Methods(BatchSearch, ABC):
         data = self.settings.value("data", ON_DEVICE)
         if loader is not None:
             feed = feeding.Feed(loader)
-            job = replace(job, arguments=job.on_device(feed.example))
+            job = replace(job, arguments=job.outline(feed.example()))
         elif data != ON_DEVICE:
             transfers = job.transfers(data)
         Measuring(

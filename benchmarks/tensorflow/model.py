@@ -52,7 +52,10 @@ class Job(jobs.Job):
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
 
     def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
-        return batch[: len(self.arguments)]  # TensorFlow brings what an operator needs
+        return batch[: 1 + self.training]  # TensorFlow brings what an operator needs
+
+    def outline(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
+        return tuple(tf.TensorSpec(part.shape, part.dtype) for part in self.on_device(batch))
 
     def loader(self, images: Opened, settings: Settings) -> Loader:
         return loader_for(images, settings, self.network, self.batch_size)
@@ -115,8 +118,11 @@ class Model(Methods):
         )
         spec, model = network.spec, network.model
         with place.scope():
-            inputs = steps.example_inputs(spec, model, batch_size)
-            labels = (steps.example_labels(spec, inputs),) if way.training else ()
+            arguments: tuple[Any, ...] = ()
+            if not way.has_data:
+                inputs = steps.example_inputs(spec, model, batch_size)
+                labels = (steps.example_labels(spec, inputs),) if way.training else ()
+                arguments = (inputs, *labels)
             half = network.dtype == "float16"
             plain = steps.training(model, spec, half=half) if way.training else steps.forward(model)
             step = steps.as_run(plain, chosen)
@@ -128,7 +134,7 @@ class Model(Methods):
             batch_size=batch_size,
             plain=plain,
             step=step,
-            arguments=(inputs, *labels),
+            arguments=arguments,
             seed=seed,
         )
 

@@ -55,7 +55,10 @@ class Job(jobs.Job):
         return int(torch.cuda.max_memory_reserved(self.how.device)) if on_gpu else None
 
     def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
-        return on_device(self.how, batch)[: len(self.arguments)]
+        return on_device(self.how, batch)[: 1 + self.training]
+
+    def outline(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:  # noqa: ARG002
+        return ()  # the arithmetic is counted from the network's own shape
 
     def loader(self, images: Opened, settings: Settings) -> Loader:
         return loader_for(images, settings, self.network, self.how, self.batch_size)
@@ -102,14 +105,18 @@ class Model(Methods):
         how = self._execution(way.mode, way.dtype)
         spec = catalogue.find(self.settings.value("model", self.model_name))
         network = build(spec, how, self.settings.value("input_shape"), training=way.training)
-        inputs = in_layout(how, example_inputs(spec, network.shape, batch_size, device=how.device))
+        arguments: tuple[Any, ...] = ()
+        if not way.has_data:
+            where = {"device": how.device}
+            inputs = in_layout(how, example_inputs(spec, network.shape, batch_size, **where))
+            arguments = (inputs, example_labels(spec, inputs)) if way.training else (inputs,)
         return Job(
             network=network,
             how=how,
             training=way.training,
             batch_size=batch_size,
             step=(Training if way.training else Forward)(network, how),
-            arguments=(inputs, example_labels(spec, inputs)) if way.training else (inputs,),
+            arguments=arguments,
         )
 
     def _execution(self, mode: str | None, dtype: str | None) -> Execution:

@@ -23,6 +23,7 @@ from perfrun.errors import PerfrunError
 from perfrun.image.lock import is_image_info
 from perfrun.image.site import CONTEXT, make_context
 from perfrun.image.spec import ImageSpec, build_args
+from perfrun.registries import explain_fetch
 
 IMAGE_INFO = "/opt/perfrun/image.json"
 LOCK_LABEL = "perfrun.lock"
@@ -32,8 +33,14 @@ LOCK_VARIABLE = "PERFRUN_LOCK"
 CONTEXT_TO_COME = "{the context}"
 # What the scripts of a build say when they give up, behind BuildKit's step number and seconds.
 LAST_WORDS = re.compile(r"^(?:#\d+ +)?(?:\d+\.\d+ )?(?:perfrun|install_framework): (.+)$")
-# What the engine itself says then, as of a base image that it cannot fetch: only the inmost reason.
-ENGINES_WORDS = re.compile(r"^(?:ERROR: )?failed to solve: (?:.*failed to do request: )?(.+)$")
+# What the engine itself says then.
+ENGINES_WORDS = re.compile(r"^(?:ERROR: )?failed to solve(?: with frontend \S+)?: (.+)$")
+# Of these words, those that are about an image that the Dockerfile is built on, and its name.
+FETCHING = re.compile(
+    r"failed to do request|pull access denied|source metadata for|failed to authorize|"
+    r"failed to resolve reference|failed to fetch"
+)
+FETCHED = re.compile(r"(?:metadata for|denied for|resolve reference) \"?([^\s\",]+?)\"?[:,] ")
 
 
 class BuildError(PerfrunError):
@@ -182,6 +189,17 @@ def _remove_nameless(image: str) -> None:
         query("image", "rm", image)
 
 
+def explain_engine(line: str) -> str:
+    """Why the engine gave up, from a line of its progress; empty for any other line."""
+    found = ENGINES_WORDS.match(line)
+    said = found[1].strip() if found else ""
+    if not FETCHING.search(said):
+        return said
+    image = FETCHED.search(said)
+    name = image[1] if image else ""
+    return f"{name or 'its base image'} could not be fetched: {explain_fetch(said, name)}"
+
+
 def _run(command: Command, tag: str) -> None:
     """Runs a build; what it says is progress, and its scripts' last words are the error."""
     with subprocess.Popen(
@@ -200,9 +218,9 @@ def _run(command: Command, tag: str) -> None:
         last_words = engines_words = ""
         for line in process.stdout:
             sys.stderr.write(line)
-            found, engines = LAST_WORDS.match(line), ENGINES_WORDS.match(line)
+            found = LAST_WORDS.match(line)
             last_words = found[1].strip() if found else last_words
-            engines_words = engines[1].strip() if engines else engines_words
+            engines_words = explain_engine(line) or engines_words
     if process.returncode:
         why = last_words or engines_words or f"docker ended with {process.returncode}"
         raise BuildError(f"image {tag} was not built: {why}")

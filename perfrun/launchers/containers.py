@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -190,7 +191,10 @@ def _found_image(engine: DockerEngine, name: str, notify: Callable[[str], None])
             engine.pull(name, notify)
             return engine.image(name)
     except ContainerError as error:
-        raise UsageError(f"--image={name}: {error}") from None
+        # Most have it from setup.py, and forgot to build it on this machine.
+        built = name.startswith("perfrun/")
+        hint = f"; `python3 setup.py --docker_tag={shlex.quote(name)}` builds it" if built else ""
+        raise UsageError(f"--image={name}: {error}{hint}") from None
 
 
 def _refuse_unknown(asked: Containment, engine: DockerEngine, traits: sandbox.EngineTraits) -> None:

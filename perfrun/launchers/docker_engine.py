@@ -19,6 +19,7 @@ from docker.context import ContextAPI
 from perfrun.engine import explain_refusal
 from perfrun.errors import UsageError
 from perfrun.launchers.streams import Streams
+from perfrun.registries import explain_fetch
 
 ANSWER_LIMIT_S = 120.0  # removing a container from a slow disk takes its time
 DEFAULT_HOST = "unix:///var/run/docker.sock"
@@ -62,10 +63,15 @@ class DockerEngine:
         """Fetch an image from its registry."""
         repository, tag = docker.utils.parse_repository_tag(name)
         notify(f"pulling {name}: the engine does not have it")
+        tag = tag or "latest"
         with _told():
-            for event in self._client.pull(repository, tag or "latest", stream=True, decode=True):
-                if event.get("error"):
-                    raise ContainerError(_one_line(event["error"]))
+            try:
+                events = self._client.pull(repository, tag, stream=True, decode=True)
+                complaint = next((event["error"] for event in events if event.get("error")), None)
+            except docker.errors.APIError as error:
+                complaint = error.explanation or str(error)
+        if complaint:
+            raise ContainerError(explain_fetch(complaint, name))
 
     def has_network(self, name: str) -> bool:
         """Whether a container can be put on that network."""

@@ -89,9 +89,19 @@ def grades(trials: Sequence[TrialResult]) -> str:
 
 
 def quality_line(result: TrialResult) -> str | None:
-    """Why the trial's figures are not beyond doubt, in one line; None when they are."""
+    """Why the trial's figures are not beyond doubt, in one line; None when they are.
+
+    What is found of several series or devices is said once, of the first; the summary has them all.
+    """
     quality = result.document["perfrun"].get("quality") or {}
-    doubts = [f["text"] for f in quality.get("findings", ()) if f["severity"] != Severity.INFO]
+    found: dict[str, list[str]] = {}
+    for finding in quality.get("findings", ()):
+        if finding["severity"] != Severity.INFO:
+            found.setdefault(finding["code"], []).append(finding["text"])
+    doubts = [
+        texts[0] + (f" (and {len(texts) - 1} more like it)" if len(texts) > 1 else "")
+        for texts in found.values()
+    ]
     word = ", disturbed" if result.disturbed else ""
     return f"quality {result.grade}{word}: {'; '.join(doubts)}" if doubts else None
 

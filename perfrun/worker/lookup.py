@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, Container, List
 
 
 class WrongNameError(AttributeError):
@@ -13,22 +13,30 @@ def find_class(module: Any, name: str) -> Any:
     """The class of a module. Raises WrongNameError."""
     try:
         return getattr(module, name)
-    except AttributeError:
+    except AttributeError as error:
         known = [n for n in dir(module) if isinstance(vars(module).get(n), type)]
-        raise WrongNameError(_no_such("class", name, module.__name__, known)) from None
+        text = _no_such("class", name, module.__name__, known)
+        raise WrongNameError(text + authors_words(vars(module), error)) from error
 
 
 def find_method(instance: Any, name: str, module: str) -> Any:
     """The bound method. Raises WrongNameError; what a property of that name raises goes through."""
     try:
         return getattr(instance, name)
-    except AttributeError:
+    except AttributeError as error:
         its_class = type(instance)
         if name in dir(its_class):
             raise
         known = [n for n in dir(its_class) if callable(getattr(its_class, n, None))]
-        shown = "%s.%s" % (module, its_class.__name__)
-        raise WrongNameError(_no_such("method", name, shown, known)) from None
+        text = _no_such("method", name, "%s.%s" % (module, its_class.__name__), known)
+        raise WrongNameError(text + authors_words(dir(its_class), error)) from error
+
+
+def authors_words(names: Container[str], error: AttributeError) -> str:
+    """What a `__getattr__` among these names has said, to be added: it may know why, or a way."""
+    if "__getattr__" not in names:
+        return ""
+    return " (its __getattr__ says: %s)" % " ".join(str(error).split())
 
 
 def is_wrong_module(error: BaseException, module: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List
 
 from perfrun.worker.discovery import class_methods, module_methods
 from perfrun.worker.files import write_json
+from perfrun.worker.lookup import authors_words
 from perfrun.worker.modules import modules_in
 from perfrun.worker.trial import parse_flags
 
@@ -32,9 +33,14 @@ def _discover_one(target: Dict[str, Any]) -> Answer:
     try:
         module = importlib.import_module(target["module"])
         if target.get("class_name"):
-            cls = getattr(module, target["class_name"], None)
+            words = ""
+            try:
+                cls = getattr(module, target["class_name"])
+            except AttributeError as error:
+                cls, words = None, authors_words(vars(module), error)
             if not isinstance(cls, type):
-                return {"target": target, "error": _no_class(module, target), "is_missing": True}
+                text = _no_class(module, target) + words
+                return {"target": target, "error": text, "is_missing": True}
             return {"target": target, "methods": class_methods(cls, target.get("pattern"))}
         answer = {"target": target, "methods": module_methods(module)}
         if target.get("is_named"):  # a package that is installed, which only this side can see

@@ -139,7 +139,7 @@ def test_an_efficiency_above_one_is_noted_and_not_capped() -> None:
     assert "ingestion_note" not in rates.report_arguments(parts, waited_s=0, extras={})["extras"]
 
 
-def test_an_order_without_end_has_each_image_once_an_epoch_and_shares_it_out() -> None:
+def test_an_order_without_end_has_each_image_once_an_epoch() -> None:
     def taken(count: int, **options: Any) -> list[int]:
         numbers = endless(5, **{"shuffle": True, "seed": 1, **options})
         return [next(numbers) for _ in range(count)]
@@ -150,5 +150,3 @@ def test_an_order_without_end_has_each_image_once_an_epoch_and_shares_it_out() -
     assert not first == second == third
     assert taken(15) == [*first, *second, *third]
     assert taken(15, seed=2) != taken(15)
-    assert taken(5, rank=0, ranks=3) == taken(15)[0::3]
-    assert taken(5, rank=2, ranks=3) == taken(15)[2::3]

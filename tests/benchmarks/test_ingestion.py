@@ -120,7 +120,23 @@ found = {
 """
 
 MODEL = """
+import weakref
+from benchmarks.datasets import feeding
 Model = importlib.import_module(f"benchmarks.{framework}.model").Model
+
+class Watched(Model):
+    "What lies in memory beside the batches that are fed, when the steps have been timed."
+    def _built(self, way, batch_size):
+        job = super()._built(way, batch_size)
+        self.made_up = len(job.arguments)
+        return job
+
+examples, example = [], feeding.Feed.example
+def watched(feed):
+    batch = example(feed)
+    examples.append(weakref.ref(batch[0]))
+    return batch
+feeding.Feed.example = watched
 fixed = {"model": "resnet18", "input_shape": "3x32x32", "batch_size": 4, "iterations": 2,
          "num_loader_threads": 1, "warmup": 1}
 for name, method, knobs in (
@@ -130,8 +146,11 @@ for name, method, knobs in (
     ("synthetic", "inference", {"data_shuffle": False}),
     ("no_data", "run", {"data_loader_only": True}),
 ):
-    model = Model(root_data_dir=folder, **{**fixed, **knobs})
-    model.report_benchmark = lambda **report: found.update({name: report})
+    model = Watched(root_data_dir=folder, **{**fixed, **knobs})
+    def report_benchmark(**report):
+        held = sum(one() is not None for one in examples)
+        found.update({name: {**report, "made_up": model.made_up, "held": held}})
+    model.report_benchmark = report_benchmark
     try:
         getattr(model, method)()
     except ValueError as error:
@@ -231,6 +250,9 @@ def assert_a_model_takes_a_data_set(said: dict[str, Any]) -> None:
     assert said["training"]["extras"]["warmup"] >= 2  # what lay ready was taken first
     note = "without effect: data; input is a data set"
     assert said["inference"]["extras"]["data_note"] == note
+    in_memory = [said[run]["made_up"] for run in ("training", "inference", "loader", "synthetic")]
+    assert in_memory == [0, 0, 0, 1], "no synthetic batch lies beside a data set"
+    assert said["training"]["held"] == said["inference"]["held"] == 0, "nor one of the data set's"
     assert names("loader") == {"loader_images_per_second", "loader_first_call_s"}
     assert not of_both & names("synthetic") - {"flops_per_example"}
     assert said["synthetic"]["extras"]["data_note"].endswith("there is no data_dir")

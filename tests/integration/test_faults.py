@@ -616,8 +616,11 @@ def test_a_full_disk_costs_no_summary_and_no_other_method(left_over: int, world:
         """,
     )
     perfrun = fault.summary["perfrun"]
+    full = f"the disk of {world.workspace / 'output'} is full ("
+    assert fault.done.stderr.count(full) == 1, fault.done.stderr  # before `last`
     if fault.outcome["status"] == "failed":
         assert "No space left" in fault.outcome["reason"]
+        assert "; the disk of its folder is full (" in fault.outcome["reason"]
         assert perfrun["unsaved_reports"][0]["extras"] == {"n": 5}
     else:
         assert left_over

@@ -198,8 +198,8 @@ def test_the_commit_of_the_checkout_becomes_build_arguments(tmp_path: Path) -> N
     "path",
     [
         *(ROOT / name for name in ("setup.py", "perfrun/engine.py", "perfrun/errors.py")),
-        *(ROOT / name for name in ("perfrun/gpu_support.py", "perfrun/redaction.py")),
-        *sorted((ROOT / "perfrun").glob("image*.py")),
+        *(ROOT / f"perfrun/{name}.py" for name in ("gpu_support", "redaction", "registries")),
+        *sorted((ROOT / "perfrun/image").glob("*.py")),
     ],
     ids=lambda path: path.name,
 )

@@ -5,8 +5,12 @@ The tests may run as root, whom permissions do not stop: a file stands where a f
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -165,6 +169,47 @@ def test_when_no_place_is_left_the_summary_is_said_and_the_run_goes_on(
     assert not path.exists()
     assert '{"measured": 1}' in said[-1]
     assert str(folder.path) in said[-1]
+
+
+def test_a_disk_that_fills_between_trials_is_said_once_until_there_is_room_again(
+    storage: Storage, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = {"bytes": 1 << 30}
+
+    def disk_usage(folder: Path) -> SimpleNamespace:
+        assert folder == output(tmp_path)
+        return SimpleNamespace(free=free["bytes"])
+
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    storage.new_folder("before")
+    assert not said
+    free["bytes"] = 12_345
+    for trial in "ab":
+        folder = storage.new_folder(trial)
+        assert not folder.rescued  # there is room enough for a folder and a summary
+        assert reserve_size(output(tmp_path)) == 0  # it is what was set aside
+    [line] = said
+    assert line.startswith(f"the disk of {output(tmp_path)} is full (12 KiB free): ")
+    assert "--workspace=FOLDER" in line
+    free["bytes"] = 1 << 30
+    storage.new_folder("room")
+    assert reserve_size(output(tmp_path)) == RESERVED_BYTES
+    free["bytes"] = 0
+    storage.new_folder("full again")
+    assert len(said) == 2
+
+
+def test_a_disk_without_room_for_the_reserve_is_full(
+    storage: Storage, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, data: bytes) -> int:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), str(path))
+
+    storage.reserve.release()
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    assert storage.new_folder("id").path == output(tmp_path) / "id"
+    [line] = said
+    assert line.startswith(f"the disk of {output(tmp_path)} is full (Disk quota exceeded): ")
 
 
 def test_writing_replaces_a_whole_file_by_a_whole_file(tmp_path: Path) -> None:

@@ -236,7 +236,10 @@ def of_quality(grade: str, *findings: tuple[str, str]) -> dict[str, Any]:
     return {
         "grade": grade,
         "disturbed": any(severity == "disturbed" for severity, _ in findings),
-        "findings": [{"severity": severity, "text": text} for severity, text in findings],
+        "findings": [
+            {"code": "_".join(text.split(": ")[-1].split()[:2]), "severity": severity, "text": text}
+            for severity, text in findings
+        ],
     }
 
 
@@ -256,6 +259,14 @@ def test_doubts_about_a_trial_are_one_line_and_information_is_none() -> None:
     assert out.getvalue().splitlines()[1:] == ["  quality E, disturbed: it is so; and so"]
     terminal.trial_finished(result(quality=of_quality("A", ("info", "by the way"))))
     assert len(out.getvalue().splitlines()) == 3
+
+
+def test_what_is_found_of_each_series_is_said_once() -> None:
+    terminal, out, _ = plain()
+    found = [("warning", f"part_{n}: not steady (drift)") for n in range(7)]
+    terminal.trial_finished(result(quality=of_quality("F", *found, ("warning", "and so on"))))
+    [line] = out.getvalue().splitlines()[1:]
+    assert line == "  quality F: part_0: not steady (drift) (and 6 more like it); and so on"
 
 
 def test_a_plain_table_is_never_wrapped() -> None:
