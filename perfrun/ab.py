@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrun.arguments import CommandParser
+from perfrun.arguments import CommandParser, parse_whole
 from perfrun.cli import parse
 from perfrun.comparison import comparison_row, difference_row, parse_share
 from perfrun.differences import Difference, differences
@@ -112,7 +112,7 @@ def parse_ab(argv: Sequence[str]) -> Asked:
     words, after = _split(argv)
     given, common = parser().parse_known_args(words)
     effect = parse_share(given.min_effect, "--min_effect")
-    count = _whole(given.max_pairs, "--max_pairs", rules.FEWEST_PAIRS) or rules.MAX_PAIRS
+    count = parse_whole(given.max_pairs, "--max_pairs", rules.FEWEST_PAIRS) or rules.MAX_PAIRS
     plans: dict[Name, RunPlan] = {}
     workspaces = set()
     for name, text in (("a", given.a), ("b", given.b)):
@@ -133,7 +133,7 @@ def parse_ab(argv: Sequence[str]) -> Asked:
         rule=rules.Rule(max_pairs=count, min_effect=rules.MIN_EFFECT if effect is None else effect),
         limits=Limits(max_pairs=count, time_s=parse_duration(given.time_budget, "--time_budget")),
         metric=given.metric or WALL_TIME,
-        seed=_whole(given.seed, "--seed", 0),
+        seed=parse_whole(given.seed, "--seed", 0),
     )
 
 
@@ -245,11 +245,3 @@ def _refuse(plan: RunPlan) -> None:
         )
     if plan.repetition.max_reruns or plan.execution_id:
         raise UsageError("perfrun ab: takes neither --max_reruns nor --execution_id")
-
-
-def _whole(text: str | None, flag: str, least: int) -> int | None:
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
-        raise UsageError(f"{flag}={text}: must be a whole number, {least} or more")
-    return int(text)

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with named_failures():
             return _command(words)
     except PerfrunError as error:
-        _say(str(error))
+        _say(error.line)
         return error.exit_code
     except KeyboardInterrupt:
         _say("interrupted")

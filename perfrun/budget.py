@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfrun.errors import UsageError
+from perfrun.arguments import parse_whole
 from perfrun.repetition import parse_duration
 
 DEFAULT_PAIRS, FEWEST_PAIRS = 30, 8  # with fewer nothing can be decided
@@ -25,13 +25,7 @@ def parse_budget(
 ) -> Budget:
     """Parse the three flags. Raises UsageError."""
     return Budget(
-        max_pairs=_whole(max_pairs or str(DEFAULT_PAIRS), "--max_pairs", FEWEST_PAIRS),
+        max_pairs=parse_whole(max_pairs, "--max_pairs", FEWEST_PAIRS) or DEFAULT_PAIRS,
         time_s=parse_duration(time_budget, "--time_budget"),
-        most=_whole(max_changes, "--max_changes", 1) if max_changes else None,
+        most=parse_whole(max_changes, "--max_changes", 1),
     )
-
-
-def _whole(text: str, flag: str, least: int) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
-        raise UsageError(f"{flag}={text}: must be a whole number, {least} or more")
-    return int(text)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrun.arguments import CommandParser
+from perfrun.arguments import CommandParser, parse_regex
 from perfrun.differences import GUARDED, Difference
 from perfrun.errors import UsageError
 from perfrun.reports.comparison import drawn_comparisons, environment_line, plain_comparisons
@@ -155,10 +155,7 @@ def _allowed(text: str | None) -> tuple[str, ...]:
 
 
 def _regex(text: str | None, flag: str) -> re.Pattern[str] | None:
-    try:
-        return re.compile(text) if text else None
-    except re.error as error:
-        raise UsageError(f"{flag}={text}: not a regular expression: {error}") from None
+    return parse_regex(text, flag) if text else None
 
 
 def parse_share(text: str | None, flag: str) -> float | None:

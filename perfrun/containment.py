@@ -20,10 +20,10 @@ COMPANIONS = (
     "pids_limit",
 )
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
-_CPUS = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*")
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
+_CPUS = re.compile(r"\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*", re.ASCII)
 _NETWORK = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
-_DEVICE = re.compile(r"[\w./:=-]+", re.ASCII)
+_DEVICE = re.compile(r"\d{1,4}|(?!\d+$)[\w./:=-]+", re.ASCII)
 _LEAST_MEMORY = 6 * 2**20  # the engine takes no less
 DEFAULT_SHM_BYTES = 2 * 2**30  # the engine's own 64 MiB are too little for data loaders
 DEFAULT_PIDS = 4096
@@ -146,6 +146,6 @@ def _gpus(text: str | None) -> str | None:
 def _pids(text: str | None) -> int:
     if not text:
         return DEFAULT_PIDS
-    if not text.isdecimal() or not 16 <= int(text) <= _MOST_PIDS:
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not 16 <= int(text) <= _MOST_PIDS:
         raise UsageError(f"--pids_limit={text}: must be a whole number from 16 to {_MOST_PIDS}")
     return int(text)

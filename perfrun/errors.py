@@ -20,6 +20,13 @@ class PerfrunError(Exception):
 
     exit_code = 3
 
+    @property
+    def line(self) -> str:
+        """The text as one line: what a name or path in it has of line ends is escaped."""
+        return "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(self)
+        )
+
 
 class UsageError(PerfrunError):
     """What the user asked for cannot be right. One line: what, where, what to do."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from perfrun.arguments import parse_regex, shown
 from perfrun.containment import Containment
 from perfrun.errors import UsageError
 from perfrun.profiles import ProfilerWindow
@@ -243,7 +244,7 @@ def parse_selector(text: str) -> MethodSelector:
     if "filter:" in text:
         head, pattern = text.split("filter:", 1)
         class_path, method = head[:-1], None
-        _check_regex(pattern, text)
+        parse_regex(pattern, f"--benchmark_methods: {shown(text)!r}")
     elif ":" in text:
         class_path, _, method = text.rpartition(":")
     else:
@@ -260,21 +261,13 @@ def parse_selector(text: str) -> MethodSelector:
     )
 
 
-def _check_regex(pattern: str, text: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        wrong = f"{pattern!r} is not a regular expression: {error}"
-        raise UsageError(f"--benchmark_methods: {text!r}: {wrong}") from None
-
-
 def parse_constructor_args(text: str | None) -> dict[str, Any]:
     """Parse the JSON object of `--perfzero_constructor_args`."""
     if not text:
         return {}
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--perfzero_constructor_args: not JSON: {error}") from None
     if not isinstance(value, dict):
         raise UsageError('--perfzero_constructor_args: must be a JSON object, as {"name": 1}')

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 
 from perfrun.errors import UsageError
 
 KINDS = ("cprofile", "torch", "tensorflow", "memory", "sampling")
+_SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,7 @@ def parse_profiler_windows(text: str | None) -> tuple[ProfilerWindow, ...]:
     windows: list[ProfilerWindow] = []
     for item in [item.strip() for item in (text or "").split(",") if item.strip()]:
         begin, _, end = item.partition(":")
-        if not begin.isdigit() or (end and not end.isdigit()):
+        if not all(_SECONDS.fullmatch(text) for text in (begin, end or "0")):
             raise UsageError(f"--profiler_enabled_time: {item!r} is not begin:end in whole seconds")
         # PerfZero's "until the method ends" is a year.
         window = ProfilerWindow(begin_s=int(begin), end_s=int(end) if end else 365 * 24 * 3600)

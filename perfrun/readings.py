@@ -45,8 +45,10 @@ def read_summary(path: Path) -> Reading:
         raise ValueError(f"is not JSON, or cut short: {error}") from None
     except KeyError as error:
         raise ValueError(f"is JSON, but no summary: {error} is missing") from None
-    except (TypeError, AttributeError) as error:
+    except (TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"is JSON, but no summary: {error}") from None
+    except RecursionError:
+        raise ValueError("is no summary: too deeply nested") from None
 
 
 def reading_of(path: Path, document: Mapping[str, Any]) -> Reading:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perfrun.arguments import parse_whole, shown
 from perfrun.errors import UsageError
 
 FEWEST_TRIALS = 6  # with --precision: below this there is no interval (analysis.stopping.PILOT)
@@ -31,8 +32,8 @@ class Repetition:
 def parse_repetition(given: Mapping[str, Any], num_trials: int) -> Repetition:
     """Parse the flags. Raises UsageError for what cannot be meant."""
     precision = _precision(given["precision"])
-    max_trials = _whole(given["max_trials"], "--max_trials", FEWEST_TRIALS)
-    reruns = _whole(given["max_reruns"], "--max_reruns", 0)
+    max_trials = parse_whole(given["max_trials"], "--max_trials", FEWEST_TRIALS)
+    reruns = parse_whole(given["max_reruns"], "--max_reruns", 0)
     budget_s = parse_duration(given["time_budget"], "--time_budget")
     if precision is None:
         for flag, value in (("--max_trials", max_trials), ("--time_budget", budget_s)):
@@ -50,7 +51,7 @@ def parse_repetition(given: Mapping[str, Any], num_trials: int) -> Repetition:
         max_trials=max(MOST_TRIALS, num_trials) if max_trials is None else max_trials,
         time_budget_s=budget_s,
         max_reruns=reruns if reruns is not None else RERUNS if precision else 0,
-        seed=_whole(given["seed"], "--seed", 0),
+        seed=parse_whole(given["seed"], "--seed", 0),
     )
 
 
@@ -61,22 +62,12 @@ def _precision(text: str | None) -> float | None:
     try:
         value = float(number) / (100 if text.strip().endswith("%") else 1)
     except ValueError:
-        raise UsageError(f"--precision={_shown(text)}: write 1% or 0.01") from None
+        raise UsageError(f"--precision={shown(text)}: write 1% or 0.01") from None
     if not 0 < value < 1:
         raise UsageError(
-            f"--precision={_shown(text)}: must be more than 0 and below 100% (1% = 0.01)"
+            f"--precision={shown(text)}: must be more than 0 and below 100% (1% = 0.01)"
         )
     return value
-
-
-def _whole(text: str | None, flag: str, least: int) -> int | None:
-    if not text:
-        return None
-    if not re.fullmatch(r"\d{1,18}", text.strip(), re.ASCII):
-        raise UsageError(f"{flag}={_shown(text)}: must be a whole number, {least} or more")
-    if int(text) < least:
-        raise UsageError(f"{flag}={_shown(text)}: must be {least} or more")
-    return int(text)
 
 
 def parse_duration(text: str | None, flag: str) -> float | None:
@@ -87,11 +78,7 @@ def parse_duration(text: str | None, flag: str) -> float | None:
     try:
         seconds = float(found[1]) * _UNITS[found[2]] if found else math.nan
     except ValueError:
-        raise UsageError(f"{flag}={_shown(text)}: write seconds, or 20m, 1h, 1d") from None
+        raise UsageError(f"{flag}={shown(text)}: write seconds, or 20m, 1h, 1d") from None
     if not 0 < seconds < math.inf:
-        raise UsageError(f"{flag}={_shown(text)}: must be more than 0 seconds")
+        raise UsageError(f"{flag}={shown(text)}: must be more than 0 seconds")
     return seconds
-
-
-def _shown(text: str) -> str:
-    return text if text.isprintable() else repr(text)

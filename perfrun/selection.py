@@ -166,10 +166,11 @@ def _span(word: str) -> tuple[float, float] | None:
     first, last = found[1], found[2] or found[1]
     try:
         begin, end = datetime.fromisoformat(first), datetime.fromisoformat(last)
-    except ValueError:
+        steps = {10: timedelta(days=1), 16: timedelta(minutes=1)}
+        end += steps.get(len(last), timedelta(seconds=1))
+        return begin.timestamp(), end.timestamp()
+    except (ValueError, OverflowError):  # no such day, or the first or last one that Python knows
         return None
-    steps = {10: timedelta(days=1), 16: timedelta(minutes=1)}
-    return begin.timestamp(), (end + steps.get(len(last), timedelta(seconds=1))).timestamp()
 
 
 def _exists(path: Path) -> bool:

@@ -58,7 +58,7 @@ def read_lock(path: Path) -> Lock:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"--lock={path}: cannot be read ({error.strerror})") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UsageError(f"--lock={path}: is no JSON file") from None
     info = document.get("setup_info", document) if isinstance(document, dict) else None
     if info is None or not is_image_info(info):

@@ -160,7 +160,7 @@ def main(argv: Sequence[str]) -> int:
         request = parse_arguments(argv, checkout)
         result = preview(request, checkout) if request.is_dry_run else carry_out(request, checkout)
     except PerfrunError as error:
-        sys.stderr.write(f"perfrun: {error}\n")
+        sys.stderr.write(f"perfrun: {error.line}\n")
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("perfrun: interrupted; finished steps of the build are kept\n")

@@ -33,6 +33,10 @@ class Source:
             self.data: dict[str, Any] = tomllib.loads(self.text)
         except tomllib.TOMLDecodeError as error:
             raise self._syntax(str(error)) from None
+        except RecursionError:
+            raise UsageError(f"{path}: not TOML: too deeply nested") from None
+        except ValueError as error:  # a number of thousands of digits
+            raise UsageError(f"{path}: {error}") from None
 
     def error(self, where: Where, text: str) -> UsageError:
         """Make the error for what is wrong at a place."""

@@ -36,6 +36,8 @@ class Values:
         if key not in table:
             return None
         value = table[key]
+        if isinstance(value, str) and "\0" in value:  # neither a path nor a command line has one
+            raise self.source.error((*where, key), f"{key}: holds a null character")
         # A bool is an int to Python, and a mistake here.
         if isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool)):
             return value
@@ -69,6 +71,8 @@ class Values:
         for number, item in enumerate(self.source.at(where)):
             if not isinstance(item, str):
                 raise self.source.error((*where, number), f"{where[-1]}: {item!r} is not text")
+            if "\0" in item:
+                raise self.source.error((*where, number), f"{where[-1]}: holds a null character")
         return list(self.source.at(where))
 
     def tables(self, key: str, *, needed: bool) -> int:

@@ -117,7 +117,7 @@ def read_saved(path: Path) -> Saved:
         whole = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"--combine: {path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--combine: {path}: is not JSON: {error}") from None
     if not isinstance(whole, dict) or whole.get("schema") != SCHEMA:
         raise UsageError(f"--combine: {path}: was not written by `perfrun versus`")
@@ -128,7 +128,7 @@ def read_saved(path: Path) -> Saved:
         )
     try:
         return _saved(path, whole)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise UsageError(f"--combine: {path}: is damaged: {error!r}") from None
 
 

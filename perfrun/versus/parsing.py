@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfrun.arguments import CommandParser
+from perfrun.arguments import CommandParser, parse_whole
 from perfrun.cli import parse
 from perfrun.comparison import parse_share
 from perfrun.errors import UsageError
@@ -134,7 +134,7 @@ def parse_versus(argv: Sequence[str]) -> Asked | Combine:
     batch_sizes = _batch_sizes(given.batch_sizes)
     phases = _phases(given.phase)
     usual = ROUNDS if len(contenders) > 1 else FEWEST_FOR_INTERVAL
-    rounds = _whole(given.rounds, "--rounds", 1) or usual
+    rounds = parse_whole(given.rounds, "--rounds", 1) or usual
     plans = _plans(given, common, after, contenders, batch_sizes, phases, rounds)
     first = next(iter(plans.values()))
     named = (name for one in contenders for name in (one.label, one.framework))
@@ -149,7 +149,7 @@ def parse_versus(argv: Sequence[str]) -> Asked | Combine:
         rounds=rounds,
         min_effect=MIN_EFFECT if effect is None else effect,
         time_s=parse_duration(given.time_budget, "--time_budget"),
-        seed=_whole(given.seed, "--seed", 0),
+        seed=parse_whole(given.seed, "--seed", 0),
         prices=prices,
         platform_name=first.platform_name,
         output_format=given.format,
@@ -259,7 +259,7 @@ def _combine(given: argparse.Namespace, others: Sequence[str], prices: Prices) -
 def _batch_sizes(text: str | None) -> tuple[int, ...]:
     found = []
     for item in (text or "1").split(","):
-        size = _whole(item.strip(), "--batch_sizes", 1)
+        size = parse_whole(item.strip(), "--batch_sizes", 1)
         if size is None:
             raise UsageError(f"--batch_sizes={text}: write whole numbers, as 1,8,32")
         if size in found:
@@ -284,11 +284,3 @@ def _shell_words(label: str, text: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise UsageError(f"--flags={label}={text!r}: {str(error).lower()}") from None
-
-
-def _whole(text: str | None, flag: str, least: int) -> int | None:
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit()) or not least <= int(text) < 10**9:
-        raise UsageError(f"{flag}={text}: must be a whole number, {least} or more")
-    return int(text)
