@@ -21,7 +21,7 @@ COMPANIONS = (
 )
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
-_CPUS = re.compile(r"\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*", re.ASCII)
+_CPUS = re.compile(r"\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*", re.ASCII)
 _NETWORK = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _DEVICE = re.compile(r"\d{1,4}|(?!\d+$)[\w./:=-]+", re.ASCII)
 _LEAST_MEMORY = 6 * 2**20  # the engine takes no less

@@ -192,7 +192,7 @@ def _events(path: Path) -> list[dict[str, Any]]:
         return []
     events = []
     for line in lines:
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             event = json.loads(line)
             if isinstance(event, dict) and "event" in event:
                 events.append(event)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfrun.arguments import shown
 from perfrun.cli import parse
 from perfrun.environment import Paths, Service, describe, discover
 from perfrun.errors import UsageError
@@ -17,6 +18,8 @@ from perfrun.launchers.contract import Launcher
 from perfrun.runner import import_paths
 from perfrun.worker.modules import modules_in
 from perfrun.workspace import checked_out
+
+_LONGEST = 1000  # characters of a name; the path of its file must be one that systems take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +71,8 @@ def _discover(
 
 def find_targets(name: str, paths: Paths) -> list[dict[str, Any]]:
     """Return what a worker is to import for `name`: modules of a package, a module, a class."""
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise UsageError(f"perfrun list: {name!r} is not a package, module or module.Class")
+    if len(name) > _LONGEST or not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"perfrun list: {shown(name)!r} is not a package, module or module.Class")
     relative = Path(*name.split("."))
     for root in map(Path, (*paths.first, *paths.last)):
         if (root / relative).is_dir():

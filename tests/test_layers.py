@@ -21,12 +21,12 @@ LAYERS = (
         "checks.check",
         "checks.sysfs",
     },
+    {"arguments"},
     {
         "analysis.hindsight",
         "analysis.separation",
         "analysis.stats",
         "archives",
-        "arguments",
         "checks.distribution",
         "checks.readings",
         "engine",

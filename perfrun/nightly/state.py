@@ -117,7 +117,7 @@ def _load(path: Path) -> Night | None:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         done = {name: _unit(value) for name, value in data.pop("units").items()}
         return Night(**data, units=done)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

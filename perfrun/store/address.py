@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from perfrun.errors import UsageError
 from perfrun.redaction import redact
@@ -36,6 +37,7 @@ def parse_address(store: str | None, workspace: Path) -> Address:
     if not separator:
         return _file(Path(store).absolute(), None)
     if scheme in _POSTGRESQL:
+        _check_port(store)
         return Address(url=f"postgresql+psycopg://{rest}", shown=redact(store))
     if scheme == "sqlite" and len(rest) > 1 and rest.startswith("/"):
         return _file(Path(rest[1:]).absolute(), None)
@@ -45,9 +47,16 @@ def parse_address(store: str | None, workspace: Path) -> Address:
     )
 
 
+def _check_port(store: str) -> None:
+    try:
+        urlsplit(store).port  # noqa: B018 - reading it is the check
+    except ValueError as error:
+        raise UsageError(f"--store={redact(store)}: {str(error).lower()}") from None
+
+
 def _file(path: Path, workspace: Path | None) -> Address:
     if path.is_dir():
         raise UsageError(f"--store={path}: is a folder; name a file in it, as {path / FILE_NAME}")
     # As an SQLite URI, so that a name may hold anything.
-    url = f"sqlite:///file:{quote(str(path))}?uri=true"
+    url = f"sqlite:///file:{quote(os.fsencode(path))}?uri=true"
     return Address(url=url, shown=str(path), file=path, workspace=workspace)
