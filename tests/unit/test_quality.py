@@ -11,13 +11,17 @@ from hypothesis import strategies as some
 
 from perfrun.document import to_json
 from perfrun.findings.finding import Finding, Severity
-from perfrun.quality import GRADES, grade, judge_quality
+from perfrun.quality import GRADES, POINTS, grade, judge_quality
 
 severities = some.sampled_from(list(Severity))
 
 
-def of(*words: Severity | str) -> list[Finding]:
-    return [Finding(code="c", severity=Severity(word), text="t") for word in words]
+def of(*words: Severity | str, code: str = "") -> list[Finding]:
+    """One finding for each of the words, of codes of their own unless one is given."""
+    return [
+        Finding(code=code or f"c{number}", severity=Severity(word), text="t")
+        for number, word in enumerate(words)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -37,6 +41,11 @@ def of(*words: Severity | str) -> list[Finding]:
 )
 def test_the_grade_follows_the_documented_points(words: list[str], letter: str) -> None:
     assert grade(of(*words)) == letter
+
+
+@given(some.lists(severities, min_size=1, max_size=12))
+def test_the_same_of_many_series_counts_once_at_its_worst(words: list[Severity]) -> None:
+    assert grade(of(*words, code="unsteady")) == grade(of(max(words, key=POINTS.__getitem__)))
 
 
 @given(some.lists(severities, max_size=12), severities)
