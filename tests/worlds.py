@@ -21,6 +21,19 @@ ROOT = Path(__file__).resolve().parent.parent
 ENTRY = str(ROOT / "perfrun" / "benchmark.py")
 _MARK = "PERFRUN_TEST_MARK"
 PATIENCE_S = 150.0  # for what takes a moment on an idle machine
+# For modules of benchmarks: to be ended in a trial whose number is known, however busy the machine.
+HOLD = """
+import os, time
+
+def hold_at(number, folder):
+    \"\"\"In the trial of that number, counted in `folder`: make the file `held`, and wait.\"\"\"
+    trials = os.path.join(folder, "trials")
+    with open(trials, "a") as file:
+        file.write("x")
+    if os.path.getsize(trials) == number:
+        open(os.path.join(folder, "held"), "w").close()
+        time.sleep(600)
+"""
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,11 @@ from typing import Any
 from perfrun.launchers.container import Container
 from perfrun.launchers.contract import REPORT, Exit
 from perfrun.launchers.disk_guard import LOOK_EVERY_S, DiskGuard
-from perfrun.launchers.ending import (
-    DUMP_GRACE_S,
-    ask_to_end,
-    has_said_last_word,
-    wait_until_due,
-)
+from perfrun.launchers.ending import ask_to_end, has_said_last_word, wait_until_due
 
 START_LIMIT_S = 60.0  # for the interpreter in the container to begin
 KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
+REPORT_GRACE_S = 2.0  # for one whose harness or engine is gone to end, and to write how it was
 _SIGNALLED = 128  # an exit status above it stands for a signal
 
 
@@ -79,7 +75,7 @@ class ContainerProcess:
         """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all in the container."""
         self._stopped_for = "exit" if has_said_last_word(self._private) else why
         terminate, dump = (partial(self._container.send, letter) for letter in (b"T", b"Q"))
-        if not ask_to_end(self._wait_for_end, terminate, dump):
+        if not ask_to_end(self._wait_for_end, self._private, terminate, dump):
             self._kill_all()
 
     def kill(self, why: str = "interrupt") -> None:
@@ -161,7 +157,7 @@ class ContainerProcess:
         return report, f"the container ended with status {code}{said}"
 
     def _after_engine(self) -> tuple[dict[str, Any], str | None]:
-        end = time.perf_counter() + DUMP_GRACE_S
+        end = time.perf_counter() + REPORT_GRACE_S
         while time.perf_counter() < end:
             report = self._written_report()
             if report:

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from perfrun.worker.files import OUTCOME
+from perfrun.worker.files import OUTCOME, STACK
 
 TERM_GRACE_S = 2.0  # between SIGTERM and the dump
-DUMP_GRACE_S = 0.5  # for the dump to be written
+DUMP_LOOK_S = 0.05  # whether the dump is written, which takes a millisecond of the processor
+DUMP_LOOKS = 100  # for one that does not get the processor, or cannot dump
 EXIT_GRACE_S = 30.0  # for a worker that has written its outcome to end
 LOOK_EVERY_S = 1.0  # for the outcome; the end itself is waited for, and wakes at once
 
@@ -49,13 +50,34 @@ def wait_until_due(
     return None
 
 
-def ask_to_end(ended: Ended, terminate: Callable[[], None], dump: Callable[[], None]) -> bool:
-    """SIGTERM, and a dump of the stacks of one that does not obey; whether it has ended by then."""
+def ask_to_end(
+    ended: Ended, private: Path, terminate: Callable[[], None], dump: Callable[[], None]
+) -> bool:
+    """SIGTERM, and a dump of the stacks of one that does not obey; whether it has ended by then.
+
+    The dump goes into `private`. Looks are counted, not seconds: a machine that stood still has not
+    let anybody write.
+    """
     terminate()
     if ended(TERM_GRACE_S):
         return True
+    stacks = private / STACK
+    begun = size = _bytes_in(stacks)
     dump()
-    return ended(DUMP_GRACE_S)
+    for _ in range(DUMP_LOOKS):
+        if ended(DUMP_LOOK_S):
+            return True
+        before, size = size, _bytes_in(stacks)
+        if begun < size == before:  # it is there, and nothing is added to it
+            return False
+    return False
+
+
+def _bytes_in(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def has_said_last_word(private: Path) -> bool:

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perfrun.launchers.contract import CHILD_GRACE_S, ENTRY, ORDER, Exit
+from perfrun.launchers.contract import CHILD_GRACE_S, ENTRY, HELPER_GRACE_S, ORDER, Exit
 from perfrun.launchers.ending import ask_to_end, has_said_last_word, wait_until_due
-from perfrun.worker.procfs import last_io_counts, usage_counts
+from perfrun.worker.procfs import is_pythons_own, last_io_counts, usage_counts
 
 
 class LocalLauncher:
@@ -128,6 +128,7 @@ class LocalProcess:
         with _pidfd(self.pid) as ended:
             ask_to_end(
                 ended,
+                self._private,
                 terminate=lambda: _signal_group(self.pid, signal.SIGTERM),
                 dump=lambda: _signal(self.pid, signal.SIGQUIT),  # faulthandler writes stack.txt
             )
@@ -213,7 +214,9 @@ def _kill_strays(group: int) -> tuple[str, ...]:
 
     # multiprocessing's resource tracker frees shared memory when the worker is gone, and its fork
     # server ends: neither was left behind.
-    psutil.wait_procs(psutil.Process().children(recursive=True), timeout=CHILD_GRACE_S)
+    left = psutil.Process().children(recursive=True)
+    _, left = psutil.wait_procs(left, timeout=CHILD_GRACE_S)
+    psutil.wait_procs([one for one in left if is_pythons_own(one.pid)], timeout=HELPER_GRACE_S)
     strays = psutil.Process().children(recursive=True)
     commands = [(_command(process), process.pid) for process in strays]
     names = tuple(f"{command} (pid {pid})" for command, pid in commands if command)

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Optional
 
+# Commands of multiprocessing's own processes.
+_HELPERS = tuple(
+    b"from multiprocessing.%s import main" % name for name in (b"resource_tracker", b"forkserver")
+)
+
 
 def memory_marks(pid: str = "self") -> Dict[str, Optional[int]]:
     """Return the kernel's high-water marks of a live process, in bytes.
@@ -116,6 +121,16 @@ def die_with_parent() -> None:
 def adopt_orphans() -> bool:
     """Make this process the parent of its descendants' orphans (prctl PR_SET_CHILD_SUBREAPER)."""
     return _prctl(36, 1)
+
+
+def is_pythons_own(pid: int) -> bool:
+    """Whether a process is a helper of multiprocessing: it ends by itself after its program."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            command = file.read()
+    except OSError:
+        return False
+    return any(helper in command for helper in _HELPERS)
 
 
 def _prctl(option: int, value: int) -> bool:

@@ -20,9 +20,10 @@ import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from perfrun.worker.cgroups import find_cgroup
-from perfrun.worker.procfs import adopt_orphans, last_io_counts, usage_counts
+from perfrun.worker.procfs import adopt_orphans, is_pythons_own, last_io_counts, usage_counts
 
 CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
+HELPER_GRACE_S = 5.0  # for those of them that are multiprocessing's own, and surely will
 TERM_GRACE_S = 2.0  # for the worker when the container is stopped from outside
 MOST_NAMED = 20  # of the processes left behind; a fork bomb leaves thousands
 
@@ -144,8 +145,8 @@ class Supervisor:
 
     def _end_strays(self) -> List[str]:
         """Kill what the worker left behind, and return what it was."""
-        grace = time.perf_counter() + CHILD_GRACE_S
-        while _others() and time.perf_counter() < grace and not self.harness_is_gone:
+        begin = time.perf_counter()
+        while not self.harness_is_gone and _may_end(time.perf_counter() - begin):
             time.sleep(0.01)
             self._reap(0.0)
         strays = _others()
@@ -244,6 +245,14 @@ def _others() -> Set[int]:
     """The living processes besides init and us. Zombies are not counted: they do nothing."""
     found = {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1, os.getpid()}
     return {pid for pid in found if _state(pid) not in ("Z", "X", "")}
+
+
+def _may_end(waited_s: float) -> bool:
+    """Whether there are processes that may end by themselves, after so long."""
+    pids = _others()
+    if waited_s >= CHILD_GRACE_S:
+        pids = {pid for pid in pids if is_pythons_own(pid)}
+    return bool(pids) and waited_s < HELPER_GRACE_S
 
 
 def _state(pid: int) -> str:

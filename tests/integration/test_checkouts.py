@@ -232,17 +232,25 @@ def test_a_kill_at_any_moment_is_repaired_by_the_next_run(
         turn += 1
 
 
-SLOW = {
-    # What git itself offers to slow down the writing of files: a filter.
-    "GIT_CONFIG_COUNT": "2",
-    "GIT_CONFIG_KEY_0": "filter.slow.smudge",
-    "GIT_CONFIG_VALUE_0": "sleep 0.02; cat",
-    "GIT_CONFIG_KEY_1": "filter.slow.clean",
-    "GIT_CONFIG_VALUE_1": "cat",
-}
+def stopping_at(count: int, folder: Path) -> dict[str, str]:
+    """Let git wait, until it is killed, before the file of that number; `there` says so.
+
+    A filter is what git itself offers to come in between.
+    """
+    seen, there = folder / "seen", folder / "there"
+    seen.unlink(missing_ok=True)
+    there.unlink(missing_ok=True)
+    wait = f": > '{there}'; while kill -0 $PPID; do sleep 0.05; done"
+    stop = f"echo >> '{seen}'; test $(wc -l < '{seen}') -lt {count} || {{ {wait}; }}"
+    return {
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_0": "filter.slow.smudge",
+        "GIT_CONFIG_VALUE_0": f"{stop}; cat",
+        "GIT_CONFIG_KEY_1": "filter.slow.clean",
+        "GIT_CONFIG_VALUE_1": "cat",
+    }
 
 
-@pytest.mark.slow
 def test_a_kill_in_the_middle_of_an_update_is_repaired(tmp_path: Path) -> None:
     attributes = {".gitattributes": "f1* filter=slow\n"}
     remote = tmp_path / "big"
@@ -253,11 +261,11 @@ def test_a_kill_in_the_middle_of_an_update_is_repaired(tmp_path: Path) -> None:
     now = 0
     for turn in range(1, 5):
         target = (now + 1) % 3
-        process = start(workspace, f"file://{remote};;{hashes[target]}", **SLOW)
-        wait_until(lock.exists)
-        time.sleep(0.1 * turn)
+        slow = stopping_at(20 * turn, tmp_path)
+        process = start(workspace, f"file://{remote};;{hashes[target]}", **slow)
+        wait_until((tmp_path / "there").exists)
         kill(process, whole_group=True)
-        assert lock.exists(), f"turn {turn}: the kill came too late to show anything"
+        assert lock.exists(), f"turn {turn}: git was not in the middle of writing files"
         now = (target + turn % 2) % 3  # the interrupted commit, or the one after it
         found = got(run(workspace, f"file://{remote};;{hashes[now]}", hold_s=0.02))
         assert found[0][0] == hashes[now]

@@ -11,19 +11,21 @@ from typing import Any
 import pytest
 
 from tests.gitrepos import make_repository
-from tests.worlds import World, finish, strict, wait_until
+from tests.worlds import HOLD, World, finish, strict, wait_until
 
 # The figure is no measurement: the machine may be busy. What is tested is what pairs make of it.
-SOURCE = """
-import os
+SOURCE = f"""{HOLD}
+import random
 from perfrun import Benchmark
 from bench.settings import LOOPS
 
 
 class Cases(Benchmark):
     def spin(self):
-        cpu_s = LOOPS * 25e-8 * (1 + os.getpid() % 7 / 1000)
-        self.report_benchmark(wall_time=1.0, metrics=[{"name": "cpu_s", "value": cpu_s}])
+        if "HOLD_AT" in os.environ:
+            hold_at(int(os.environ["HOLD_AT"]), os.environ["HOLD_IN"])
+        cpu_s = LOOPS * 25e-8 * (1 + random.random() * 0.006)
+        self.report_benchmark(wall_time=1.0, metrics=[{{"name": "cpu_s", "value": cpu_s}}])
 """
 SPIN = "bench.cases.Cases.spin"
 NIGHTS, CHANGE = 50, 40
@@ -110,9 +112,9 @@ def test_a_confirmation_that_was_interrupted_goes_on(history: tuple[World, list[
     workspace = replay(world, "cut", (hashes[0], hashes[1]), (0.010, 0.015))
     words = [world.python, world.entry, "detect", f"--workspace={workspace}", "--metric=cpu_s"]
     words += ["--confirm", "--format=json"]
-    process = world.start_words(words)
+    process = world.start_words(words, HOLD_AT="5", HOLD_IN=str(workspace))
     ran = "ab/*/output/*/perfzero_summary.json"
-    wait_until(lambda: len(list(workspace.glob(ran))) >= 4)
+    wait_until((workspace / "held").exists)
     process.send_signal(signal.SIGINT)
     stopped = finish(process)
     assert stopped.code == 130

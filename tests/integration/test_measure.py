@@ -18,17 +18,21 @@ class Cases(Benchmark):
 
     def killed(self):
         def step():
-            self.calls = getattr(self, "calls", 0) + 1
-            if self.calls > 40:
+            if self.calls_are_over():
                 os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(0.001)
         self.measure(step, block_size=1, warmup=9)
 
     def hangs(self):
         def step():
-            self.calls = getattr(self, "calls", 0) + 1
-            time.sleep(600 if self.calls > 40 else 0.001)
+            time.sleep(600 if self.calls_are_over() else 0.001)
         self.measure(step, block_size=1, warmup=9)
+
+    def calls_are_over(self):
+        self.calls = getattr(self, "calls", 0) + 1
+        if self.calls > 40:
+            open(os.path.join(self.output_dir, "last call"), "w").close()
+        return self.calls > 40
 
     def in_a_child(self):
         import multiprocessing
@@ -63,16 +67,21 @@ def test_series_of_a_method_are_in_its_summary(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "status", "timeout_s"), [("killed", "crashed", 200), ("hangs", "timed_out", 8)]
+    ("method", "status", "timeouts_s"),
+    [("killed", "crashed", (200,)), ("hangs", "timed_out", (8, 90))],
 )
 def test_what_was_timed_before_a_violent_end_is_in_the_summary(
-    tmp_path: Path, method: str, status: str, timeout_s: int
+    tmp_path: Path, method: str, status: str, timeouts_s: tuple[int, ...]
 ) -> None:
     world = World(tmp_path)
     world.write(CLASS)
-    done = world.run("--format=json", f"--timeout={timeout_s}", methods=f"pkg.cases.Cases.{method}")
-    assert done.statuses == [status]
-    (summary,) = done.summaries()
+    for timeout_s in timeouts_s:  # a busy machine may come to the last call only with the second
+        words = ("--format=json", f"--timeout={timeout_s}")
+        done = world.run(*words, methods=f"pkg.cases.Cases.{method}")
+        assert done.statuses == [status]
+        (summary,) = done.summaries()
+        if (Path(done.results[0]["summary"]).parent / "last call").exists():
+            break
     assert summary["benchmark_result"]["wall_time"] == -1
     (series,) = series_of(summary)
     assert (series["complete"], series["stopped_by"]) == (False, None)
@@ -140,18 +149,22 @@ class Cases(Benchmark):
     def queued(self):
         tf.config.experimental.set_synchronous_execution(False)
         batch = tf.random.normal((700, 700))
-        def step():
-            self.kept = batch
-            for _ in range(4):
-                self.kept = self.kept @ batch
-        self.measure(step, block_size=1, iterations=10, warmup=2)
-        truth = []
-        for _ in range(30):  # more than were measured: one of them has as quiet a moment
-            began = time.perf_counter()
-            step()
-            tf.test.experimental.sync_devices()
-            truth.append(time.perf_counter() - began)
-        self.report_benchmark(name="truth", wall_time=min(truth))
+        def share_left(**given):
+            # How much of the time goes to work that the interval before had left in the queue.
+            waits = []
+            def step():
+                began = time.perf_counter()
+                tf.test.experimental.sync_devices()
+                waits.append(time.perf_counter() - began)
+                self.kept = batch
+                for _ in range(4):
+                    self.kept = self.kept @ batch
+            found = self.measure(step, block_size=1, iterations=11, warmup=2, **given)
+            return sorted(waits[-11:])[5] / found.median_s
+        self.report_benchmark(name="shares", wall_time=1.0, metrics=[
+            {"name": "waited", "value": share_left(name="waited")},
+            {"name": "not_waited", "value": share_left(name="not_waited", synchronize=False)},
+        ])
 """
 
 
@@ -178,8 +191,9 @@ def test_a_recompilation_by_torch_is_seen(tmp_path: Path, torch_python: str) -> 
     again = only(measured(world, TORCH, torch_python, "compiles_again"))
     assert again["recompilations"]["torch_dynamo_graphs"] == 1
     assert again["steadiness"]["steady"] is False
-    # The compilation is one value far above the rest, and not in the median.
-    assert max(again["times_s"]) > 3 * again["statistics"]["median_s"]
+    # The compilation is one value far above the rest, and not in the median: the first call and
+    # two more are not among these.
+    assert again["times_s"][14 - 3] > 3 * again["statistics"]["median_s"]
 
 
 @pytest.mark.tensorflow
@@ -202,9 +216,11 @@ def test_work_that_tensorflow_has_queued_is_waited_for(
     tmp_path: Path, tensorflow_python: str
 ) -> None:
     summary = measured(World(tmp_path), TENSORFLOW, tensorflow_python, "queued")
-    series, truth = only(summary), summary["perfrun"]["reports"][1]
-    assert truth["name"] == "Cases.truth"
-    # Were only the launches timed, steps would be shorter than the work can be done in.
-    assert series["statistics"]["min_s"] > 0.5 * truth["wall_time"]
-    assert series["synchronised_by"] == ["tf.test.experimental.sync_devices"]
-    assert not series["notes"]
+    waited, not_waited = series_of(summary)
+    (shares,) = [r for r in summary["perfrun"]["reports"] if r["name"] == "Cases.shares"]
+    share = {metric["name"]: metric["value"] for metric in shares["metrics"]}
+    # Were only the launches timed, every step would begin by waiting for the one before.
+    assert share["waited"] < 0.5 < share["not_waited"]
+    assert waited["synchronised_by"] == ["tf.test.experimental.sync_devices"]
+    assert not_waited["synchronised_by"] == []
+    assert not [note for note in waited["notes"] if "still working" in note]

@@ -1,7 +1,8 @@
 """Memory of whole trials: benchmarks that fork, share, execute, and die at their peak.
 
 What is true is known independently: from the sizes that a benchmark allocates and the kernel's own
-mark, which it reads itself. Peaks of trees are held for 1.5 s once all processes have theirs.
+mark, which it reads itself. Peaks of trees are held, once all processes have theirs, until whoever
+samples them has gone on for 1.5 s, however late the machine lets it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,16 @@ def mark():
     for line in open("/proc/self/status"):
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
+
+def hold(folder):
+    # A line each tenth of a second, at most.
+    path = os.path.join(folder, "process_info.log")
+    def lines():
+        return open(path, "rb").read().count(b"\\n") if os.path.exists(path) else 0
+    last, end = lines() + 13, time.monotonic() + 300
+    while lines() < last:
+        assert time.monotonic() < end, "nobody takes samples"
+        time.sleep(0.05)
 """
 
 
@@ -86,7 +97,7 @@ class Case(Benchmark):
                 os.write(say, b"x"); os.read(wait, 1); {end}
             children.append(pid)
         for _ in children: os.read(said, 1)
-        time.sleep(1.5)
+        hold(self.output_dir)
         os.close(go)
         for pid in children: os.waitpid(pid, 0)
         self.report_benchmark(wall_time=1.0, metrics=[{{"name": "mark", "value": mark()}}])
@@ -112,7 +123,7 @@ class Case(Benchmark):
         line = [sys.executable, "-c", code]
         children = [subprocess.Popen(line, stdin=-1, stdout=-1, text=True) for _ in range(2)]
         for child in children: child.stdout.readline()
-        time.sleep(1.5)
+        hold(self.output_dir)
         for child in children: child.communicate("\\n")
         self.report_benchmark(wall_time=1.0, metrics=[{"name": "mark", "value": mark()}])
 """,
@@ -144,7 +155,7 @@ class Case(Benchmark):
         children = [context.Process(target=child, args=(block.name, ready, go)) for _ in range(3)]
         for one in children: one.start()
         for _ in children: ready.acquire()
-        time.sleep(1.5)
+        hold(self.output_dir)
         go.set()
         for one in children: one.join()
         block.close(); block.unlink()
@@ -183,8 +194,11 @@ class Case(Benchmark):
     def method(self):
         with open(os.path.join(self.output_dir, "file"), "wb") as file:
             file.write(b"x" * (8 << 20))
-        end = time.process_time() + 0.5
-        while time.process_time() < end: pass
+        def machine_s():
+            fields = open("/proc/stat").readline().split()
+            return sum(int(fields[n]) for n in (1, 2, 3, 6, 7)) / os.sysconf("SC_CLK_TCK")
+        end, machine_end = time.process_time() + 0.5, machine_s() + 0.5
+        while time.process_time() < end or machine_s() < machine_end: pass
         time.sleep(0.1)
         self.report_benchmark(wall_time=1.0)
 """,
@@ -196,7 +210,7 @@ class Case(Benchmark):
         assert part["voluntary_switches"] >= 1
         assert part["minor_faults"] >= 0
     assert cpu["trial"]["user_s"] >= cpu["method"]["user_s"]
-    assert cpu["machine"]["busy_s"] > 0.4
+    assert cpu["machine"]["busy_s"] > 0.49
     assert cpu["machine"]["steal_s"] is not None
     usage = document["perfrun"]["usage"]
     assert 0 < usage["observer_cpu_s"] <= usage["harness_cpu_s"]
@@ -240,14 +254,20 @@ class Numbers(Dataset):
     def __len__(self): return 24
     def __getitem__(self, index):
         if self.own is None: self.own = bytearray(b"y") * (50 << 20)
-        time.sleep(0.5)
         return self.all[index]
 
 class Case(Benchmark):
     def method(self):
         loader = DataLoader(Numbers(), batch_size=2, num_workers=3)
-        truths = [truth() for batch in loader]
-        metrics = [{"name": "truth", "value": max(truths)}]
+        truths = []
+        for number, batch in enumerate(loader):
+            truths.append(truth())
+            if number == 5:  # each worker has made two batches
+                hold(self.output_dir)
+        metrics = [
+            {"name": "truth_low", "value": min(truths[4:])},
+            {"name": "truth_high", "value": max(truths)},
+        ]
         self.report_benchmark(wall_time=1.0, metrics=metrics)
 """
 
@@ -258,11 +278,12 @@ def test_a_data_loader_whose_workers_share_a_tensor_is_counted_right(
     world: World, torch_python: str
 ) -> None:
     # The name of a socket, which the loader makes in the temporary folder, is short
-    words = (f"--python={torch_python}", "--timeout=120")
+    words = (f"--python={torch_python}", "--timeout=400")
     document = ran(world, "import glob\n" + LOADER, *words, TMPDIR=tempfile.gettempdir())
-    truth = metric(document, "truth")
-    assert truth > 300 * MIB + 3 * 50 * MIB
-    assert tree_pss(document) == pytest.approx(truth, rel=0.03)
-    assert document["process_info"]["max_tree_rss"] > 1.8 * truth
+    # Equal, unless processes come or go elsewhere that have the same libraries.
+    low, high = metric(document, "truth_low"), metric(document, "truth_high")
+    assert low > 300 * MIB + 3 * 50 * MIB
+    assert 0.97 * low < tree_pss(document) < 1.03 * high
+    assert document["process_info"]["max_tree_rss"] > 1.8 * high
     allocators = document["perfrun"]["memory"]["device_reason"]
     assert "torch used no CUDA" in allocators or document["perfrun"]["memory"]["device"]

@@ -9,7 +9,7 @@ import pytest
 
 from perfrun.launchers import ending
 from perfrun.launchers.ending import ask_to_end, wait_until_due
-from perfrun.worker.files import OUTCOME
+from perfrun.worker.files import OUTCOME, STACK
 
 
 def never(seconds: float) -> bool:
@@ -66,12 +66,41 @@ def test_an_outcome_gives_a_grace_from_when_it_is_seen(
     ("ends_after", "said"),
     [("terminate", ["terminate"]), ("dump", ["terminate", "dump"]), ("", ["terminate", "dump"])],
 )
-def test_stacks_are_dumped_only_of_one_that_does_not_obey(ends_after: str, said: list[str]) -> None:
+def test_stacks_are_dumped_only_of_one_that_does_not_obey(
+    ends_after: str, said: list[str], tmp_path: Path
+) -> None:
     heard: list[str] = []
     obeyed = ask_to_end(
         lambda _: heard[-1] == ends_after,
+        tmp_path,
         terminate=lambda: heard.append("terminate"),
         dump=lambda: heard.append("dump"),
     )
     assert heard == said
     assert obeyed is bool(ends_after)
+
+
+@pytest.mark.parametrize(
+    ("writes", "looks"),
+    [
+        ({}, ending.DUMP_LOOKS),  # it cannot dump
+        ({1: "thread 1\n"}, 2),
+        ({30: "thread 1\n", 31: "thread 2\n"}, 32),  # it got the processor late
+    ],
+)
+def test_a_dump_is_waited_for_until_it_is_written(
+    writes: dict[int, str], looks: int, tmp_path: Path
+) -> None:
+    (tmp_path / STACK).write_text("of SIGTERM, before\n")
+    seen = 0
+
+    def ended(seconds: float) -> bool:
+        nonlocal seen
+        if seconds == ending.DUMP_LOOK_S:
+            seen += 1
+            with (tmp_path / STACK).open("a") as file:
+                file.write(writes.get(seen, ""))
+        return False
+
+    assert not ask_to_end(ended, tmp_path, terminate=lambda: None, dump=lambda: None)
+    assert seen == looks

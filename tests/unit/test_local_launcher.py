@@ -227,6 +227,13 @@ def test_pythons_own_helper_ends_by_itself_and_frees_shared_memory(folder: Path)
     assert not (Path("/dev/shm") / name).exists()
 
 
+def test_a_helper_of_python_gets_more_time_to_end_than_a_stray(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfrun.launchers.local.CHILD_GRACE_S", 0.0)
+    assert start(folder, "shares_memory_and_exits").wait(60).strays == ()
+
+
 def test_killing_at_once_reaches_children_too(folder: Path) -> None:
     process = start(folder, "hangs")
     wait_for_line(folder)

@@ -178,3 +178,18 @@ def ends(pid: int, seconds: float = 10.0) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+@pytest.mark.parametrize("module", ["resource_tracker", "forkserver"])
+def test_multiprocessings_helpers_are_known_by_their_command(module: str) -> None:
+    own, known, gone = run(
+        f"""
+import os
+from multiprocessing import {module}
+{module}.ensure_running()
+pid = {module}._{module}._{"forkserver_" if module == "forkserver" else ""}pid
+while not is_pythons_own(pid): pass  # it is its parent until it executes
+print(*[int(is_pythons_own(number)) for number in (os.getpid(), pid, 2**22 + 1)])
+"""
+    )
+    assert (own, known, gone) == (False, True, False)
