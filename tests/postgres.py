@@ -82,16 +82,27 @@ def running(bin_folder: Path) -> Iterator[Server]:
         subprocess.run(
             [*prefix, *initdb], check=True, stdout=subprocess.PIPE, env=environment, cwd="/"
         )
-        port = _free_port()
-        words = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
-        start = [*control, "-o", words, f"--log={data / 'server.log'}", "start"]
-        subprocess.run(start, check=True, stdout=subprocess.DEVNULL, env=environment, cwd="/")
-        yield Server(port=port)
+        yield Server(port=_start(control, data, environment))
     finally:
         if (data / "postmaster.pid").exists():
             stop = [*control, "-m", "immediate", "stop"]
             subprocess.run(stop, check=True, stdout=subprocess.DEVNULL, env=environment, cwd="/")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(control: list[str], data: Path, environment: dict[str, str]) -> int:
+    """Start the server and return its port: one that nobody else has taken in the meantime."""
+    log = data / "server.log"
+    for _ in range(5):
+        port = _free_port()
+        words = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
+        start = [*control, "-o", words, f"--log={log}", "start"]
+        done = subprocess.run(
+            start, stdout=subprocess.DEVNULL, env=environment, cwd="/", check=False
+        )
+        if done.returncode == 0:
+            return port
+    raise RuntimeError(f"no PostgreSQL server: {log.read_text(errors='replace')[-2000:]}")
 
 
 def _free_port() -> int:

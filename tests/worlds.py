@@ -128,7 +128,7 @@ class World:
 
     def left_running(self) -> list[str]:
         """The processes of this world that live on, after a moment in which they may end."""
-        end = time.monotonic() + 10.0
+        end = time.monotonic() + 60.0
         while time.monotonic() < end:
             # Twice: one that is just being started has no environment for an instant.
             before = self.alive()

@@ -172,6 +172,8 @@ class TreeSampler(threading.Thread):
         if now - then < _CPU_WINDOW_S:
             return
         used = _cpu_seconds(self._pid)
+        if time.perf_counter() - now > _CPU_WINDOW_S / 100:
+            return  # held up between the two clocks: the other process may have run on
         self._window = (now, used)
         if used is not None and before is not None:
             self._cpu_percent = round((used - before) / (now - then) * 100.0, 1)

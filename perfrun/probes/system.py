@@ -64,13 +64,14 @@ class Snapshot:
 
 def take_snapshot(cgroup: Cgroup | None = None) -> Snapshot:
     """Read all counters, and those of a control group if one is given."""
-    stat, memory, events = _stat(), _table("/proc/meminfo"), _table("/proc/vmstat")
+    stat, elapsed_s, wall_clock_s = _stat(), time.monotonic(), time.time()  # of one moment
+    memory, events = _table("/proc/meminfo"), _table("/proc/vmstat")
     pressures = {name: read_pressure(f"/proc/pressure/{name}") for name in ("cpu", "memory", "io")}
     swap_total, swap_free = memory.get("SwapTotal:"), memory.get("SwapFree:")
     return Snapshot(
         counters=Counters(
-            elapsed_s=time.monotonic(),
-            wall_clock_s=time.time(),
+            elapsed_s=elapsed_s,
+            wall_clock_s=wall_clock_s,
             **_processor_seconds(stat.get("cpu", [])),
             context_switches=_first(stat.get("ctxt")),
             forks=_first(stat.get("processes")),

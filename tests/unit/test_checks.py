@@ -234,10 +234,13 @@ def test_a_workspace_that_is_not_there_yet_is_judged_by_the_folder_above(tmp_pat
     found = storage.writable(workspace)
     assert (found.presence, found.value) == (FOUND, f"{workspace} (to be made)")
     assert not (tmp_path / "not").exists()
-    # Others write to this disk meanwhile.
-    assert storage.free_disk_bytes(workspace) == pytest.approx(
-        storage.free_disk_bytes(tmp_path), rel=0.1
-    )
+    # Others may write to this disk meanwhile.
+    before, there = storage.free_disk_bytes(tmp_path), storage.free_disk_bytes(workspace)
+    after = storage.free_disk_bytes(tmp_path)
+    assert before is not None
+    assert there is not None
+    assert after is not None
+    assert 0.9 * min(before, after) <= there <= 1.1 * max(before, after)
 
 
 def test_a_file_in_the_place_of_the_workspace_is_missing(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from worlds import wait_until
 
 from perfrun import transfer
 from perfrun.downloads import Dataset, provide_data
@@ -42,7 +42,8 @@ class Server(ThreadingHTTPServer):
         self.requests: list[tuple[str, str | None]] = []  # path and Range
         self.ranges = True
         self.validators = True
-        self.delay_s = 0.0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
 
     def url(self, path: str = "/data.bin") -> str:
         return f"http://127.0.0.1:{self.server_address[1]}{path}"
@@ -58,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
         server = self.server
         path = self.path.partition("?")[0]
         server.requests.append((path, self.headers.get("Range")))
-        time.sleep(server.delay_s)
+        server.may_answer.wait()
         fault = server.faults.pop(0) if server.faults else ""
         if fault.isdigit():
             self.send_response(int(fault))
@@ -294,27 +295,33 @@ def test_secrets_are_in_no_file_and_no_message(
     assert not [t for t in texts if "t0ps3cret" in t or "s3cr3tpass" in t]
 
 
-def test_two_runs_download_once(provide: Provide, server: Server, root: Path) -> None:
-    server.delay_s = 0.5
+def test_of_three_runs_one_downloads(server: Server, root: Path, tmp_path: Path) -> None:
+    server.may_answer.clear()
     program = (
         "import sys; from pathlib import Path; from perfrun.plan import parse_data\n"
         "from perfrun.downloads import provide_data\n"
         "print(provide_data(parse_data(sys.argv[1], ''), root=Path(sys.argv[2]), notify=print))"
     )
-    runs = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, server.url(), str(root)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        )
-        for _ in range(3)
-    ]
-    outputs = [process.communicate(timeout=60)[0] for process in runs]
-    assert [process.returncode for process in runs] == [0, 0, 0]
+    logs = [tmp_path / f"log {number}" for number in range(3)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment["PYTHONUNBUFFERED"] = "1"
+    runs = []
+    for log in logs:
+        with log.open("wb") as file:
+            words = [sys.executable, "-c", program, server.url(), str(root)]
+            runs.append(subprocess.Popen(words, stdout=file, env=environment))
+
+    def waiting() -> int:
+        return sum("waiting for another run" in log.read_text() for log in logs)
+
+    try:
+        wait_until(lambda: waiting() == 2)  # for the one that waits for the server
+    finally:
+        server.may_answer.set()
+    assert [process.wait(120) for process in runs] == [0, 0, 0]
     assert len(server.requests) == 1
-    assert sum("downloaded=True" in output for output in outputs) == 1
-    assert sum("waiting for another run" in output for output in outputs) >= 1
+    assert sum("downloaded=True" in log.read_text() for log in logs) == 1
+    assert waiting() == 2
 
 
 # What is there already

@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from worlds import wait_until
 
 from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
@@ -109,10 +109,7 @@ def test_a_child_that_was_given_the_lock_keeps_it_when_its_parent_is_killed(tmp_
     finally:
         os.kill(child, signal.SIGKILL)
         other.communicate()
-    deadline = time.monotonic() + 10
-    while has_to_wait(path, "share") and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not has_to_wait(path, "share")
+    wait_until(lambda: not has_to_wait(path, "share"))
 
 
 def test_leaving_lets_go_even_if_a_child_inherited_the_lock(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from perfrun.launchers.contract import ENTRY
 def test_it_does_not_run_among_other_peoples_processes(tmp_path: Path) -> None:
     order = write_order({"action": "run"}, tmp_path, tmp_path / "out", tmp_path / "err", None)
     assert json.loads(order.read_text())["parent_pid"] is None
-    bystander = subprocess.Popen(["sleep", "60"])
+    bystander = subprocess.Popen(["sleep", "600"])
     argv = [sys.executable, "-I", str(ENTRY), "--supervise", str(order)]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 1

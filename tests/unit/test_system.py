@@ -9,6 +9,7 @@ import time
 from dataclasses import asdict, replace
 
 import pytest
+from cputime import cpu_ratio, reading
 
 from perfrun.probes.system import Counters, Snapshot, counters_between, difference, take_snapshot
 from perfrun.worker.cgroups import find_cgroup
@@ -17,16 +18,19 @@ SPIN = "import time; end = time.process_time() + 0.6\nwhile time.process_time() 
 
 
 def test_work_is_in_what_was_added() -> None:
+    begin = time.monotonic()
     before = take_snapshot()
     subprocess.run([sys.executable, "-c", SPIN], check=True)
     after = take_snapshot()
+    elapsed_s = time.monotonic() - begin
     added = counters_between(before, after)
     cores = os.cpu_count() or 1
     assert added.busy_s is not None
     assert added.idle_s is not None
     assert added.steal_s is not None
     assert added.busy_s >= 0.5
-    assert added.busy_s <= (added.elapsed_s + 0.1) * cores
+    assert added.elapsed_s <= elapsed_s
+    assert added.busy_s <= (elapsed_s + 0.1) * cores
     assert added.forks is not None
     assert added.forks >= 1
     assert added.context_switches is not None
@@ -35,11 +39,7 @@ def test_work_is_in_what_was_added() -> None:
 
 
 def test_a_snapshot_is_cheap() -> None:
-    begin = time.process_time()
-    for _ in range(20):
-        take_snapshot(find_cgroup())
-    # 0.5 ms on a quiet machine with two cores
-    assert time.process_time() - begin < 20 * 0.02
+    assert cpu_ratio(lambda: take_snapshot(find_cgroup()), reading, rounds=20) < 20
 
 
 def test_what_is_available_is_a_part_of_the_memory() -> None:

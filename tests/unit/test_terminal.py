@@ -12,11 +12,13 @@ import tty
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from perfrun.document import Status, TrialResult, to_json
+from perfrun.reports import terminal as module
 from perfrun.reports.table import (
     folder_lines,
     grades,
@@ -168,7 +170,9 @@ def test_of_many_folders_some_are_shown_and_the_rest_counted() -> None:
 # --- plain lines -------------------------------------------------------------------------------
 
 
-def test_a_run_that_is_no_terminal_is_told_in_plain_lines() -> None:
+def test_a_run_that_is_no_terminal_is_told_in_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    times_s = iter([10.0, 20.0, 22.54])  # of the run, the trial's start and its end
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(times_s)))
     terminal, out, err = plain()
     terminal.note("cloning")
     terminal.trial_started(1, 2, "m.Class.method", 1)
@@ -180,7 +184,7 @@ def test_a_run_that_is_no_terminal_is_told_in_plain_lines() -> None:
     lines = out.getvalue().splitlines()
     assert lines[:2] == ["[1/2] m.Class.method, trial 1 ...", "printed"]
     assert lines[2].startswith(
-        "m.Class.method, trial 1: failed (ValueError: [red]no[/red]), 0.0 s, "
+        "m.Class.method, trial 1: failed (ValueError: [red]no[/red]), 2.5 s, "
     )
     assert lines[2].endswith("perfzero_summary.json")
     assert lines[3:] == ["  note: left 1 process"]
@@ -331,15 +335,14 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
     stream = open(slave, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
     def shown() -> str:
+        """All that was written. The kernel passes it on in its own time: so up to a mark."""
+        mark = "\0end"
+        stream.write(mark)
         stream.flush()
-        os.set_blocking(master, False)
-        parts = []
-        try:
-            while part := os.read(master, 65536):
-                parts.append(part)
-        except BlockingIOError:
-            pass
-        return b"".join(parts).decode()
+        text = b""
+        while not text.endswith(mark.encode()):
+            text += os.read(master, 65536)
+        return text.decode().removesuffix(mark)
 
     yield stream, shown
     stream.close()

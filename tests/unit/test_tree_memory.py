@@ -1,7 +1,8 @@
 """Trees of real processes that share memory in every way there is, against what they truly hold.
 
 What is true is known from the programs: sizes that they allocate, and the kernel's mark of the
-parent. Every peak is held for 2.5 s; 0.25 s are promised on a machine that has time to look.
+parent. Every peak is held until the sampler has seen it, or for a minute: 0.25 s are promised on a
+machine that has time to look, and nothing on one that stands still.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,15 +21,18 @@ from perfrun.probes.shared_memory import SharedMemory, Sizes, proportional_bytes
 from perfrun.worker.procfs import memory_marks
 
 MIB = 2**20
-HOLD = "2.5"
-# The peak begins when the last child has said that it holds its own, however busy the machine is.
+LONGEST_S = 60.0  # that a peak is held
+# Children begin when the parent is told to go on; its peak begins when the last of them has said
+# that it holds its own, and lasts until it is told to go on again.
 SHARED = """
-import os, sys, time
+import os
 block = bytearray(b"x") * (300 << 20)
+start, begin = os.pipe()
 said, say = os.pipe()
 wait, go = os.pipe()
 def child():
-    os.close(go)
+    os.close(begin); os.close(go)
+    os.read(start, 1)
     {body}
     os.write(say, b"x"); os.read(wait, 1); os._exit(0)
 children = []
@@ -35,14 +40,16 @@ for _ in range(3):
     pid = os.fork()
     if not pid: child()
     children.append(pid)
+print("forked", flush=True); input()
+os.close(begin)
 for _ in children: os.read(said, 1)
-time.sleep({hold})
+print("peak", flush=True); input()
 {end}
 os.close(go)
 for pid in children: os.waitpid(pid, 0)
 """
 SHARED_MEMORY = """
-import multiprocessing, time
+import multiprocessing
 from multiprocessing import shared_memory
 def child(name, ready, go):
     block = shared_memory.SharedMemory(name=name)
@@ -56,28 +63,65 @@ if __name__ == "__main__":
     children = [context.Process(target=child, args=(block.name, ready, go)) for _ in range(3)]
     for one in children: one.start()
     for _ in children: ready.acquire()
-    time.sleep({hold})
+    print("peak", flush=True); input()
     go.set()
     for one in children: one.join()
     block.close(); block.unlink()
 """
+Seen = Callable[[TreeSampler], bool]
 
 
-def watched(source: str, log: Path) -> TreeUsage:
-    """Run a program to its end under the sampler."""
-    process = subprocess.Popen([sys.executable, "-c", source])
+def watched(source: str, log: Path, *stages: Seen) -> TreeUsage:
+    """Run a program to its end under the sampler.
+
+    Each time it has printed a line, it is let go when the sampler has seen what belongs to that
+    stage. What it never sees is for the assertions of the test.
+    """
+    process = subprocess.Popen([sys.executable, "-c", source], stdin=-1, stdout=-1, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
     sampler = TreeSampler(process.pid, log)
     sampler.start()
-    assert process.wait(240) == 0
+    with process.stdin as words, process.stdout as lines:
+        for is_seen in stages:
+            assert lines.readline()
+            end = time.monotonic() + LONGEST_S
+            enough = sys.maxsize  # a few samples more: what was right must not go wrong again
+            while sampler._samples < enough and time.monotonic() < end:
+                if enough == sys.maxsize and is_seen(sampler):
+                    enough = sampler._samples + 5
+                time.sleep(0.01)
+            words.write("\n")
+            words.flush()
+        assert process.wait(240) == 0
     return sampler.finish()
 
 
+def begun(sampler: TreeSampler) -> bool:
+    """Nothing yet but the program itself."""
+    return sampler._samples > 0
+
+
+def family(sampler: TreeSampler) -> bool:
+    """All four processes, and what they share."""
+    return len(sampler.pids) == 4 and sampler._tree.pss.looks > 0
+
+
+def peak_above(own_bytes: int) -> Seen:
+    """All that the parent holds, and so much of the children's own."""
+
+    def is_seen(sampler: TreeSampler) -> bool:
+        return sampler._tree.pss.peak_bytes >= 0.975 * (sampler._peak_rss + own_bytes)
+
+    return is_seen
+
+
 def program(body: str, end: str = "") -> str:
-    return SHARED.format(body=body, hold=HOLD, end=end)
+    return SHARED.format(body=body, end=end)
 
 
 def test_what_forked_children_share_counts_once(tmp_path: Path) -> None:
-    used = watched(program("pass"), tmp_path / "log")
+    used = watched(program("pass"), tmp_path / "log", family, peak_above(0))
     assert used.peak_rss_bytes is not None
     assert used.tree_peak_pss_bytes is not None
     assert used.tree_peak_rss_bytes is not None
@@ -90,7 +134,8 @@ def test_what_forked_children_share_counts_once(tmp_path: Path) -> None:
 
 
 def test_what_a_child_adds_counts_for_each(tmp_path: Path) -> None:
-    used = watched(program('own = bytearray(b"y") * (60 << 20)'), tmp_path / "log")
+    source = program('own = bytearray(b"y") * (60 << 20)')
+    used = watched(source, tmp_path / "log", begun, peak_above(3 * 60 * MIB))
     assert used.peak_rss_bytes is not None
     truth = used.peak_rss_bytes + 3 * 60 * MIB
     assert used.tree_peak_pss_bytes == pytest.approx(truth, rel=0.03)
@@ -98,15 +143,19 @@ def test_what_a_child_adds_counts_for_each(tmp_path: Path) -> None:
 
 def test_pages_that_a_child_writes_to_are_shared_no_more(tmp_path: Path) -> None:
     # Resident memory does not change by that: only page faults tell.
-    body = 'time.sleep(0.7); block[:100 << 20:4096] = b"y" * (100 << 8)'
-    used = watched(program(body), tmp_path / "log")
+    source = program('block[:100 << 20:4096] = b"y" * (100 << 8)')
+    used = watched(source, tmp_path / "log", family, peak_above(3 * 100 * MIB))
     assert used.peak_rss_bytes is not None
     truth = used.peak_rss_bytes + 3 * 100 * MIB
     assert used.tree_peak_pss_bytes == pytest.approx(truth, rel=0.03)
 
 
 def test_shared_memory_counts_once(tmp_path: Path) -> None:
-    used = watched(SHARED_MEMORY.format(hold=HOLD), tmp_path / "log")
+    def is_seen(sampler: TreeSampler) -> bool:
+        tree = sampler._tree
+        return tree.peak_rss_bytes > 600 * MIB and tree.pss.peak_bytes > 205 * MIB
+
+    used = watched(SHARED_MEMORY, tmp_path / "log", is_seen)
     assert used.tree_peak_pss_bytes is not None
     assert used.tree_peak_rss_bytes is not None
     # Five interpreters (multiprocessing has one that frees shared memory) share most of theirs.
@@ -117,27 +166,32 @@ def test_shared_memory_counts_once(tmp_path: Path) -> None:
 def test_executed_children_share_next_to_nothing(tmp_path: Path) -> None:
     child = "block = bytearray(b'x') * (150 << 20); print(1, flush=True); input()"
     source = f"""
-import subprocess, sys, time
+import subprocess, sys
 line = [sys.executable, "-c", {child!r}]
 children = [subprocess.Popen(line, stdin=-1, stdout=-1, text=True) for _ in range(2)]
 for one in children: one.stdout.readline()
-time.sleep({HOLD})
+print("peak", flush=True); input()
 for one in children: one.communicate("\\n")
 """
-    used = watched(source, tmp_path / "log")
-    assert used.tree_peak_pss_bytes == pytest.approx(2 * 150 * MIB + 25 * MIB, rel=0.05)
+    truth = 2 * 150 * MIB + 25 * MIB
+    used = watched(
+        source, tmp_path / "log", lambda sampler: sampler._tree.pss.peak_bytes > 0.955 * truth
+    )
+    assert used.tree_peak_pss_bytes == pytest.approx(truth, rel=0.05)
 
 
 def test_children_that_are_killed_at_their_peak_were_seen(tmp_path: Path) -> None:
     body, end = 'own = bytearray(b"y") * (100 << 20)', "for pid in children: os.kill(pid, 9)"
-    used = watched(program(body, end), tmp_path / "log")
+    source = program(body, end)
+    used = watched(source, tmp_path / "log", begun, peak_above(3 * 100 * MIB))
     assert used.peak_rss_bytes is not None
     truth = used.peak_rss_bytes + 3 * 100 * MIB
     assert used.tree_peak_pss_bytes == pytest.approx(truth, rel=0.03)
 
 
 def test_a_process_alone_is_never_looked_at(tmp_path: Path) -> None:
-    used = watched('import time; b = bytearray(b"x") * (50 << 20); time.sleep(0.5)', tmp_path / "l")
+    source = 'b = bytearray(b"x") * (50 << 20); print(1, flush=True); input()'
+    used = watched(source, tmp_path / "l", lambda sampler: sampler._samples >= 5)
     assert used.tree_pss_looks == 0
     assert used.tree_peak_pss_bytes is None
     assert used.most_processes == 1

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cputime import arithmetic, cpu_ratio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfrun import Benchmark
 from perfrun.series import read_series
+from perfrun.worker import blocktimer, measuring
 from perfrun.worker.author import PREFIX_VARIABLE
 from perfrun.worker.files import SERIES_VARIABLE
 from perfrun.worker.measurement import derive, evaluate
@@ -58,6 +60,7 @@ class Device:
         self._work_s = work_s
         self._queue: deque[Callable[[], object]] = deque()
         self._changed = threading.Condition()
+        self._watched = threading.Event()
         self._pending = 0
         self._ended = False
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -72,11 +75,19 @@ class Device:
             self._queue.append(work)
             self._changed.notify_all()
 
+    def wait_for_attention(self) -> None:
+        """Work that cannot be over before somebody waits for it, however slow they are."""
+        self._watched.wait()
+        time.sleep(self._work_s)
+
     def synchronize(self) -> None:
+        self._watched.set()
         with self._changed:
             self._changed.wait_for(lambda: not self._pending)
+        self._watched.clear()
 
     def end(self) -> None:
+        self._watched.set()
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -161,20 +172,51 @@ def test_a_loop_as_context_manager_reads_the_same_length(folder: Path) -> None:
     assert only_series(folder)["name"] == "loop"
 
 
-def test_short_steps_are_timed_in_blocks_and_the_timer_is_a_thousandth_of_them() -> None:
+def test_short_steps_are_timed_in_blocks_and_the_timer_is_a_thousandth_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_ns = calls = 0
+
+    def clock() -> int:
+        """It takes 40 ns to read; a step takes 100."""
+        nonlocal now_ns
+        now_ns += 40
+        return now_ns
+
+    def step() -> None:
+        nonlocal calls, now_ns
+        calls += 1
+        now_ns += 100
+
+    for module in (blocktimer, measuring):
+        monkeypatch.setattr(module, "_clock", clock)
+    found = Benchmark().measure(step, **SHORT)
+    assert found.facts["timer"]["overhead_s"] == pytest.approx(40e-9)
+    assert 0.0005 < found.facts["timer"]["share"] <= 0.001
+    assert 400 <= found.block_size <= 800
+    assert found.facts["steps"] == found.block_size * found.iterations
+    assert calls == found.facts["steps"] + found.facts["warmup"]["steps"] + 1
+    assert found.median_s == pytest.approx(100e-9, rel=0.002)
+
+
+def test_on_a_real_clock_the_timer_is_a_thousandth_too() -> None:
     calls = 0
 
     def step() -> None:
         nonlocal calls
         calls += 1
 
-    found = Benchmark().measure(step, **SHORT)
-    assert found.block_size > 50
-    assert found.facts["timer"]["overhead_s"] > 0
-    assert found.facts["timer"]["share"] <= 0.005  # a busy machine; 0.001 is the aim
-    assert calls == found.facts["steps"] + found.facts["warmup"]["steps"] + 1
-    assert found.facts["steps"] == found.block_size * found.iterations
-    assert 1e-9 < found.median_s < 1e-5
+    shares = []
+    for _ in range(20):  # one in which the machine did nothing else
+        calls = 0
+        found = Benchmark().measure(step, **SHORT)
+        assert found.facts["timer"]["overhead_s"] > 0
+        assert found.facts["steps"] == found.block_size * found.iterations
+        assert calls == found.facts["steps"] + found.facts["warmup"]["steps"] + 1
+        shares.append(found.facts["timer"]["share"])
+        if shares[-1] <= 0.002 and found.block_size > 50 and 1e-9 < found.median_s < 1e-5:
+            return
+    pytest.fail(f"the timer took {shares} of a block")
 
 
 def test_the_slow_start_of_a_step_is_kept_apart() -> None:
@@ -268,7 +310,13 @@ def test_a_device_is_waited_for_without_being_asked_for_and_when_loaded_late(
         assert found.first_call_s >= 0.02
         assert found.min_s >= 0.02
         assert found.facts["synchronised_by"] == ["torch.accelerator.synchronize"]
-        told = Benchmark().measure(step, synchronize=False, iterations=5, warmup=1, block_size=1)
+        told = Benchmark().measure(
+            lambda: device.enqueue(device.wait_for_attention),
+            synchronize=False,
+            iterations=5,
+            warmup=1,
+            block_size=1,
+        )
     finally:
         device.end()
     assert told.min_s < 0.02
@@ -384,7 +432,7 @@ def test_a_step_that_raises_leaves_its_series_and_an_untouched_collector(folder:
             raise ValueError("on purpose")
 
     with pytest.raises(ValueError, match="on purpose"):
-        Benchmark().measure(step, block_size=1, warmup=2, gc="off")
+        Benchmark().measure(step, block_size=1, warmup=2, max_time_s=600, gc="off")
     assert gc.isenabled()
     series = only_series(folder)
     assert series["report"] is None
@@ -407,7 +455,7 @@ def step():
     if calls > int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.001)
-Benchmark().measure(step, block_size=1, warmup=4, name="killed")
+Benchmark().measure(step, block_size=1, warmup=4, name="killed", iterations=10_000)
 """
 
 
@@ -499,7 +547,7 @@ def test_a_report_can_be_left_to_the_benchmark(folder: Path, tmp_path: Path) -> 
 
 
 def test_leaving_the_loop_early_is_said_and_an_empty_one_is_an_error(folder: Path) -> None:
-    with Benchmark().measuring(block_size=1, warmup=1) as timer:
+    with Benchmark().measuring(block_size=1, warmup=1, max_time_s=600) as timer:
         for number, _ in enumerate(timer):
             if number == 6:
                 break
@@ -610,9 +658,7 @@ def test_latency_times_throughput_is_the_items_and_the_device_is_never_slower_th
 def test_ten_thousand_rows_are_evaluated_soon() -> None:
     many = 10_000
     rows = Columns([10**6 + n % 97 for n in range(many)], [10**6] * many, [-1] * many, [1] * many)
-    began = time.process_time()
-    evaluate(rows)
-    assert time.process_time() - began < 1.0  # 0.1 s on an idle machine
+    assert cpu_ratio(lambda: evaluate(rows), arithmetic, rounds=3) < 100
 
 
 def test_importing_the_author_api_does_not_import_the_loop() -> None:

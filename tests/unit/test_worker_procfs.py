@@ -137,7 +137,7 @@ print(cpu(first), cpu(second), second["minor_faults"] - first["minor_faults"])
 
 
 def test_a_process_dies_with_its_parent() -> None:
-    child = MODULE + "import time; die_with_parent(); print(1, flush=True); time.sleep(60)"
+    child = MODULE + "import time; die_with_parent(); print(1, flush=True); time.sleep(600)"
     parent = f"""
 import os, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", {child!r}], stdout=subprocess.PIPE)
@@ -166,7 +166,7 @@ print(int(int(out) == os.getpid()))
     assert same == 1
 
 
-def ends(pid: int, seconds: float = 10.0) -> bool:
+def ends(pid: int, seconds: float = 60.0) -> bool:
     """Say whether a process that is not ours ends within so many seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

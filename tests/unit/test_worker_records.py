@@ -128,19 +128,26 @@ def test_a_library_that_is_not_there_is_one_line() -> None:
 
 
 def spin(seconds: float) -> None:
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    """Seconds of CPU time: while the machine stands still, nobody can look at a stack."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
         pass
 
 
 def test_the_sampler_takes_what_cannot_be_written_in_a_folded_line(tmp_path: Path) -> None:
-    recorder = ThreadRecorder(str(tmp_path))
-    other = threading.Thread(target=spin, args=(0.4,), name="thread; with ; signs")
-    recorder.start()
+    recorder, done = ThreadRecorder(str(tmp_path)), threading.Event()
+
+    def spin_on() -> None:
+        while not done.is_set():
+            spin(0.001)
+
+    other = threading.Thread(target=spin_on, name="thread; with ; signs")
     other.start()
+    recorder.start()
     spin(0.4)
-    other.join()
     recorder.stop(keep=True)
+    done.set()
+    other.join()
     lines = (tmp_path / "stacks.folded").read_text("utf-8").splitlines()
     assert all(line.rpartition(" ")[2].isdigit() for line in lines)
     # Besides threads that the tests' own machinery has.
