@@ -22,6 +22,7 @@ _NEXT_CHECK = 1.2  # the precision is looked at again when there are so many tim
 _WINDOW = 5  # intervals whose medians are compared to end the warm-up
 _SETTLED = 0.02  # relative difference of those medians
 _WARMUP_SHARE = 0.2  # of the maximum time, at most
+_HELD_UP = 2.0  # times the first call: an interval that took so long a step is looked at again
 _CLASSIFIED = 10_000  # longer series are classified by medians of neighbours
 _MANY = 10_000  # intervals that are plenty: blocks are so long that the time allowed holds no more
 
@@ -95,6 +96,8 @@ class Progress:
         self._warm: List[float] = []  # nanoseconds per step of the warm-up at this block size
         self._warm_ns = 0
         self._began_ns: Optional[int] = None
+        self._first_ns = 0
+        self._was_held_up = False
         self._check_at = min(limits.min_iterations, limits.max_iterations)
         self._min_time_s = min(limits.min_time_s, limits.max_time_s)
         self._settling = limits.block_size is None
@@ -114,6 +117,7 @@ class Progress:
     def add(self, steps: int, wall_ns: int, now_ns: int, compiled: bool = False) -> None:
         """Take note of an interval. `compiled`: a framework compiled something in it."""
         if self.phase is FIRST:
+            self._first_ns = wall_ns
             self.phase = TIMED if self._limits.warmup == 0 else WARMUP
         elif self.phase is WARMUP:
             self._warmed(steps, wall_ns, compiled)
@@ -121,6 +125,8 @@ class Progress:
             self._timed(steps, wall_ns, now_ns)
 
     def _warmed(self, steps: int, wall_ns: int, compiled: bool) -> None:
+        if self._settling and not compiled and self._is_held_up(wall_ns / steps):
+            return
         self._warm_ns += wall_ns
         self._warm.append(wall_ns / steps)
         if self._settling and not compiled:
@@ -135,6 +141,17 @@ class Progress:
         if ended:
             self._grow_to_fastest()
             self.phase = TIMED
+
+    def _is_held_up(self, step_ns: float) -> bool:
+        """Whether the first interval of its size has to be taken again; once in a series.
+
+        The first call is the slowest as a rule. An interval far slower than that was held up by the
+        machine, and would end the search for a block size, or the warm-up, before its time.
+        """
+        if self._warm or self._was_held_up or step_ns <= _HELD_UP * self._first_ns:
+            return False
+        self._was_held_up = True
+        return True
 
     def _grow_to_fastest(self) -> None:
         """A block that was long enough in a disturbed moment may not be so in a quiet one."""

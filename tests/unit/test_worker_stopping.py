@@ -85,6 +85,29 @@ def test_the_timer_is_less_than_a_thousandth_of_a_block(step_ns: float, overhead
     assert progress.block_size * step_ns <= 1.5 * needed_ns + 2 * step_ns
 
 
+@pytest.mark.parametrize("late", [1, 2, 12, 112, 1112])
+def test_a_machine_that_stood_still_while_a_block_size_was_looked_for_leaves_no_small_blocks(
+    late: int,
+) -> None:
+    held_up: list[int] = []
+
+    def cost(call: int) -> float:
+        if call == late and not held_up:
+            held_up.append(call)
+            return 1.5e9  # a step; far more than a warm-up may take
+        return 100.0
+
+    progress, phases = drive(Limits(max_time_s=0.2, min_time_s=0), cost)
+    assert held_up
+    assert phases.count(WARMUP) >= 10
+    assert progress.timed_ns / len(progress.times) >= 1000 * 200  # of the timer
+
+
+def test_steps_that_take_longer_than_the_first_call_are_warmed_up_once_more_and_not_again() -> None:
+    _, phases = drive(Limits(), lambda call: 20e9 if call else 1e6)
+    assert phases == [FIRST, WARMUP, WARMUP, TIMED]
+
+
 def test_a_slow_start_is_in_the_warm_up_and_not_in_the_times() -> None:
     progress, phases = drive(Limits(), lambda call: 1e6 * (1 + 5 * 0.5**call))
     assert phases.count(WARMUP) > 5
