@@ -124,13 +124,16 @@ def adopt_orphans() -> bool:
 
 
 def is_pythons_own(pid: int) -> bool:
-    """Whether a process is a helper of multiprocessing: it ends by itself after its program."""
+    """Whether a process is a helper of multiprocessing: it ends by itself after its program.
+
+    One that is just ending has no command any more, so it is taken for one.
+    """
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
             command = file.read()
     except OSError:
         return False
-    return any(helper in command for helper in _HELPERS)
+    return not command or any(helper in command for helper in _HELPERS)
 
 
 def _prctl(option: int, value: int) -> bool:

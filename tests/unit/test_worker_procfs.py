@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.worker.procfs import io_counts, last_io_counts, memory_marks
+from perfrun.worker.procfs import io_counts, is_pythons_own, last_io_counts, memory_marks
 
 MIB = 2**20
 ROOT = Path(__file__).parents[2]
@@ -193,3 +193,11 @@ print(*[int(is_pythons_own(number)) for number in (os.getpid(), pid, 2**22 + 1)]
 """
     )
     assert (own, known, gone) == (False, True, False)
+
+
+def test_a_process_that_is_just_ending_is_taken_for_a_helper() -> None:
+    process = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert is_pythons_own(process.pid)
+    process.wait()
+    assert not is_pythons_own(process.pid)
