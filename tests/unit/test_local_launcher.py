@@ -28,6 +28,12 @@ CASES = """
 import os, signal, subprocess, sys, threading, time
 from perfrun import Benchmark
 
+def runs(pid):
+    try:
+        return " Z " not in open("/proc/%d/stat" % pid).read()
+    except FileNotFoundError:
+        return False
+
 class Cases(Benchmark):
     def ok(self):
         print("out"); print("err", file=sys.stderr)
@@ -59,7 +65,7 @@ class Cases(Benchmark):
             subprocess.run([sys.executable, "-c", start % seconds], stdout=-1, text=True).stdout
             for seconds in ("603", "0")  # the last one ends before anyone looks
         ]
-        while " Z " not in open("/proc/%d/stat" % int(orphans[-1])).read(): time.sleep(0.01)
+        while runs(int(orphans[-1])): time.sleep(0.01)
         print(one.pid, two.pid, *map(int, orphans))
     def shares_memory_and_exits(self):
         from multiprocessing import shared_memory

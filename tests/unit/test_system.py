@@ -39,7 +39,7 @@ def test_work_is_in_what_was_added() -> None:
 
 
 def test_a_snapshot_is_cheap() -> None:
-    assert cpu_ratio(lambda: take_snapshot(find_cgroup()), reading, rounds=20) < 20
+    assert cpu_ratio(lambda: take_snapshot(find_cgroup()), reading, rounds=20) < 60
 
 
 def test_what_is_available_is_a_part_of_the_memory() -> None:
