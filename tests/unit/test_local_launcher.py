@@ -186,15 +186,7 @@ def test_a_worker_that_is_stopped_says_where_it_was(folder: Path) -> None:
 def test_a_worker_that_ignores_sigterm_is_killed_after_a_dump(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stack, send = folder / "perfrun" / "stack.txt", local._signal
-
-    def send_and_wait(pid: int, number: int) -> None:
-        """The grace for the dump begins when a busy machine has let it be written."""
-        send(pid, number)
-        wait_until(lambda: "in hangs_stubbornly" in stack.read_text())
-
     monkeypatch.setattr(ending, "TERM_GRACE_S", 0.5)
-    monkeypatch.setattr(local, "_signal", send_and_wait)
     process = start(folder, "hangs_stubbornly")
     wait_for_line(folder)
     begin = time.monotonic()
@@ -202,7 +194,7 @@ def test_a_worker_that_ignores_sigterm_is_killed_after_a_dump(
     assert time.monotonic() - begin >= 0.5
     end = process.wait(None)
     assert (end.signal_number, end.stopped_for) == (signal.SIGKILL, "deadline")
-    assert "in hangs_stubbornly" in stack.read_text()
+    assert "in hangs_stubbornly" in (folder / "perfrun" / "stack.txt").read_text()
 
 
 def test_a_worker_that_ends_in_good_order_when_asked_was_stopped_all_the_same(folder: Path) -> None:
@@ -248,13 +240,6 @@ def test_pythons_own_helper_ends_by_itself_and_frees_shared_memory(
     name = (folder / "stdout.log").read_text().strip()
     assert name
     assert not (Path("/dev/shm") / name).exists()
-
-
-def test_a_helper_of_python_gets_more_time_to_end_than_a_stray(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("perfrun.launchers.local.CHILD_GRACE_S", 0.0)
-    assert start(folder, "shares_memory_and_exits").wait(60).strays == ()
 
 
 def test_killing_at_once_reaches_children_too(folder: Path) -> None:
