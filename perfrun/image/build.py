@@ -40,7 +40,8 @@ FETCHING = re.compile(
     r"failed to do request|pull access denied|source metadata for|failed to authorize|"
     r"failed to resolve reference|failed to fetch"
 )
-FETCHED = re.compile(r"(?:metadata for|denied for|resolve reference) \"?([^\s\",]+?)\"?[:,] ")
+LOADING = re.compile(r"^#\d+ \[internal\] load metadata for (\S+)$")
+FETCHED = re.compile(r"(?:metadata for|denied for|resolve reference) \"?([^\s\",]+?)\"?(?:[:,] |$)")
 
 
 class BuildError(PerfrunError):
@@ -189,14 +190,17 @@ def _remove_nameless(image: str) -> None:
         query("image", "rm", image)
 
 
-def explain_engine(line: str) -> str:
-    """Why the engine gave up, from a line of its progress; empty for any other line."""
+def explain_engine(line: str, base: str = "") -> str:
+    """Why the engine gave up, from a line of its progress; empty for any other line.
+
+    `base` is the image that it was at, as earlier lines tell: the last one of old engines does not.
+    """
     found = ENGINES_WORDS.match(line)
     said = found[1].strip() if found else ""
     if not FETCHING.search(said):
         return said
     image = FETCHED.search(said)
-    name = image[1] if image else ""
+    name = image[1] if image else base
     return f"{name or 'its base image'} could not be fetched: {explain_fetch(said, name)}"
 
 
@@ -215,12 +219,14 @@ def _run(command: Command, tag: str) -> None:
         assert process.stdout is not None
         with process.stdin:
             process.stdin.write(command.stdin)
-        last_words = engines_words = ""
+        last_words = engines_words = base = ""
         for line in process.stdout:
             sys.stderr.write(line)
             found = LAST_WORDS.match(line)
             last_words = found[1].strip() if found else last_words
-            engines_words = explain_engine(line) or engines_words
+            fetched = LOADING.match(line)
+            base = fetched[1] if fetched else base
+            engines_words = explain_engine(line, base) or engines_words
     if process.returncode:
         why = last_words or engines_words or f"docker ended with {process.returncode}"
         raise BuildError(f"image {tag} was not built: {why}")

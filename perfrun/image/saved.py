@@ -5,6 +5,7 @@ Standard library only, Python >= 3.8.
 
 from __future__ import annotations
 
+import http.client
 import re
 import shlex
 import shutil
@@ -32,7 +33,10 @@ class LoadError(PerfrunError):
 
 def find_local(place: str) -> Path | None:
     """The file that a path or a file:// url names; None for a url to fetch."""
-    scheme = urlsplit(place).scheme
+    try:
+        scheme = urlsplit(place).scheme
+    except ValueError as error:
+        raise UsageError(f"--dockerfile_path={place}: is not a url: {error}") from None
     if scheme in ("http", "https"):
         return None
     if "://" in place and scheme != "file":
@@ -82,7 +86,7 @@ def _fetch(url: str, target: Path, certificate: Path | None) -> None:
             with target.open("wb") as file:
                 shutil.copyfileobj(answer, file, 1 << 20)
             expected = answer.headers.get("Content-Length")
-    except (OSError, urllib.error.URLError, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
             raise LoadError(f"{redact(url)} could not be fetched: {error}") from None

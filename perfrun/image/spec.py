@@ -25,7 +25,7 @@ IMAGE_NAME = re.compile(
 DIGEST = re.compile(r"(?:@[a-z0-9]+:[0-9a-f]{32,})?")
 VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*(\+[A-Za-z0-9.]+)?")
 APT_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(?:=[A-Za-z0-9.+~:-]+)?")
-PYTHON_VERSION = re.compile(r"3\.(\d+)")
+PYTHON_VERSION = re.compile(r"3\.(\d{1,3})", re.ASCII)
 OLDEST_PYTHON = 8
 
 # Build arguments that have a flag of their own.

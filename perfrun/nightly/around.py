@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from urllib.parse import urlsplit
 
 from perfrun.budget import DEFAULT_CHANGES, Budget, parse_budget
 from perfrun.errors import UsageError
@@ -69,6 +70,14 @@ class Around(Values):
 
     def _webhook(self) -> str | None:
         url: str | None = self.expanded("webhook")
-        if url and not url.startswith(("http://", "https://")):
+        if url and not _is_http(url):
             raise self.source.error(("webhook",), "webhook: must be an http:// or https:// url")
         return url
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # half of an IPv6 address, a port that is no number
+        return False

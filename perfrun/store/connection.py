@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy
 from sqlalchemy import event
@@ -101,12 +103,20 @@ def _engine(address: Address) -> sqlalchemy.Engine:
     )
     with told(address):
         engine = sqlalchemy.create_engine(
-            address.url, poolclass=NullPool, connect_args=arguments, hide_parameters=True
+            _url(address), poolclass=NullPool, connect_args=arguments, hide_parameters=True
         )
     if address.is_sqlite:
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _url(address: Address) -> str | sqlalchemy.URL:
+    """What SQLAlchemy takes. A file's name not as text: 2.1 decodes what SQLite decodes again."""
+    if address.file is None:
+        return address.url
+    name = f"file:{quote(os.fsencode(address.file))}"
+    return sqlalchemy.URL.create("sqlite", database=name, query={"uri": "true"})
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:

@@ -224,3 +224,8 @@ DATA = "failed to resolve source metadata for h.org"
 )
 def test_what_the_engine_itself_says_is_told_in_words_that_help(line: str, why: str) -> None:
     assert explain_engine(line) == why
+
+
+def test_the_image_is_named_by_the_progress_of_an_engine_whose_error_does_not() -> None:
+    line = f"failed to solve: rpc error: failed to solve with frontend x: {REQUEST}\n"
+    assert explain_engine(line, "r/x:1") == f"r/x:1 could not be fetched: {NO_TIME}"

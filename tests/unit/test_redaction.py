@@ -61,3 +61,10 @@ def test_no_signed_query_gets_through(name: str, value: str) -> None:
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     once = redact(text)
     assert redact(once) == once
+
+
+def test_a_word_of_a_million_letters_takes_no_time_to_speak_of() -> None:
+    # It would be half an hour if each letter were tried as the beginning of a scheme of any length.
+    word = "--env=A=" + "b" * 1_000_000
+    assert redact(word) == word
+    assert redact(f"{word}://user:secret@host/") == f"{word}://***@host/"

@@ -245,6 +245,20 @@ def test_files_with_any_name_are_indexed(address: Address, output: Path, name: s
     trial.summary_path.encode("utf-8")
 
 
+@pytest.mark.parametrize("name", [*HOSTILE, "100%41 #", "a?mode=ro"])
+def test_a_workspace_of_any_name_has_its_index_in_it_and_nothing_beside_it(
+    tmp_path: Path, name: str
+) -> None:
+    workspace = tmp_path / "all" / name
+    put(workspace / "output", perfrun_summary(1))
+    for _ in range(2):
+        with open_store(parse_address(None, workspace)) as store:
+            store.refresh()
+            assert store.counts().trials == 1
+    assert (workspace / "perfrun.db").is_file()
+    assert [path.name for path in workspace.parent.iterdir()] == [name]
+
+
 def test_trials_are_chosen_by_any_of_their_facts(address: Address, output: Path) -> None:
     write_nights(output, 3)
     other = perfrun_summary(4, name="pkg.mod.Cases.other", own={"outcome": {"status": "failed"}})
