@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from perfrun.errors import UsageError
 from perfrun.redaction import redact
@@ -18,7 +17,7 @@ _POSTGRESQL = ("postgresql+psycopg", "postgresql", "postgres")
 class Address:
     """One index. `shown` is without passwords."""
 
-    url: str  # as SQLAlchemy takes it
+    url: str  # of a server, as SQLAlchemy takes it; of a file its path
     shown: str
     file: Path | None = None  # of an SQLite index
     workspace: Path | None = None  # whose own index it is; None for one named with --store
@@ -57,6 +56,4 @@ def _check_port(store: str) -> None:
 def _file(path: Path, workspace: Path | None) -> Address:
     if path.is_dir():
         raise UsageError(f"--store={path}: is a folder; name a file in it, as {path / FILE_NAME}")
-    # As an SQLite URI, so that a name may hold anything.
-    url = f"sqlite:///file:{quote(os.fsencode(path))}?uri=true"
-    return Address(url=url, shown=str(path), file=path, workspace=workspace)
+    return Address(url=str(path), shown=str(path), file=path, workspace=workspace)

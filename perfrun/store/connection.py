@@ -103,7 +103,7 @@ def _engine(address: Address) -> sqlalchemy.Engine:
     )
     with told(address):
         engine = sqlalchemy.create_engine(
-            _url(address), poolclass=NullPool, connect_args=arguments, hide_parameters=True
+            engine_url(address), poolclass=NullPool, connect_args=arguments, hide_parameters=True
         )
     if address.is_sqlite:
         event.listen(engine, "connect", _set_up_sqlite)
@@ -111,8 +111,11 @@ def _engine(address: Address) -> sqlalchemy.Engine:
     return engine
 
 
-def _url(address: Address) -> str | sqlalchemy.URL:
-    """What SQLAlchemy takes. A file's name not as text: 2.1 decodes what SQLite decodes again."""
+def engine_url(address: Address) -> str | sqlalchemy.URL:
+    """What SQLAlchemy takes. A file is an SQLite URI, so that its name may hold anything.
+
+    Not as text: SQLAlchemy 2.1 decodes what SQLite decodes again, `%2541` to `A`.
+    """
     if address.file is None:
         return address.url
     name = f"file:{quote(os.fsencode(address.file))}"

@@ -65,7 +65,8 @@ class Rows:
         """Cut the file to what is in it. The rows can no longer be read from here."""
         if self._file is None:
             return
-        self._buffer.close()
+        if isinstance(self._buffer, mmap.mmap):  # not when the disk was full from the start
+            self._buffer.close()
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, self._size)
         os.close(self._file)

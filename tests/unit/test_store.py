@@ -429,7 +429,9 @@ def test_a_migration_that_fails_leaves_the_index_as_it_was(
 
 def test_a_database_of_something_else_is_left_alone(address: Address) -> None:
     Path(address.file).parent.mkdir(exist_ok=True) if address.file else None
-    engine = sqlalchemy.create_engine(address.url, poolclass=sqlalchemy.NullPool)
+    engine = sqlalchemy.create_engine(
+        connections.engine_url(address), poolclass=sqlalchemy.NullPool
+    )
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("CREATE TABLE trials (mine TEXT)"))
     with pytest.raises(StoreError, match="something else"), open_store(address):

@@ -627,6 +627,20 @@ def test_rows_go_on_in_memory_when_the_disk_is_full(
     assert len(read_rows(str(tmp_path / "x.rows")).steps) == 1024
 
 
+def test_a_disk_that_is_full_from_the_start_costs_the_file_and_no_row(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setenv(SERIES_VARIABLE, str(tmp_path))
+    found = Benchmark().measure(lambda: None, iterations=5, report=False)
+    assert found.iterations == 5
+    assert "not all raw times are on disk: [Errno 28] No space left" in found.notes[-1]
+    assert (tmp_path / "series_1.rows").stat().st_size == 0
+
+
 row = st.builds(
     lambda wall, cpu, share, steps: (wall, cpu, -1 if share is None else int(wall * share), steps),
     st.integers(1, 10**10),
