@@ -85,7 +85,10 @@ class WindowedProfiler:
     def _record(self) -> None:
         self._method_began_s = time.monotonic()  # starting a profiler takes seconds: from here
         for begin, end in self._windows:
-            if self._stopped_by(self._method_began_s + begin) or not self._find_recorder():
+            # One from the start is there even if the method is over before this thread is heard.
+            if begin > 0 and self._stopped_by(self._method_began_s + begin):
+                return
+            if not self._find_recorder():
                 return
             self._in_its_thread(self._begin_window)
             stopped = self._stopped_by(self._method_began_s + end)

@@ -24,7 +24,7 @@ def run(folder: Path, python: str, *words: str) -> subprocess.CompletedProcess[s
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=540,
         check=False,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -220,8 +221,17 @@ def test_a_run_of_perfrun_reports_three_rates_and_their_ratio(
     assert metrics["ingestion_efficiency"] == pytest.approx(end_to_end / min(loader, device))
     assert metrics["loader_over_device"] == pytest.approx(loader / device)
     assert extras["bottleneck"] == ("loader" if loader < device else "device")
-    # Generously, for a busy machine: what waits for both is no faster than the device alone.
-    assert end_to_end < 3 * device
+    # What waits for both is no faster than the device alone: by the shortest of twelve steps, which
+    # has to be disturbed in all of them to be wrong.
+    shortest_s = {
+        part: min(
+            series["statistics"]["min_s"]
+            for series in summary["perfrun"]["series"]
+            if re.fullmatch(rf"{part}(_\d)?", series["name"])
+        )
+        for part in ("device", "end_to_end")
+    }
+    assert shortest_s["end_to_end"] > shortest_s["device"] / 3
     assert 0 <= metrics["data_wait_share"] <= 1
     assert extras["end_to_end_timed_batches"] == 12
     assert extras["rounds"] == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +11,14 @@ import pytest
 from shipped_run import RunMethod
 
 SCALING = "benchmarks.tensorflow.scaling.Scaling"
+
+
+def assert_gone(folder: Path) -> None:
+    """The kernel ends them with their parent, where they are given the processor for it."""
+    deadline = time.monotonic() + 60
+    while processes_of(folder):
+        assert time.monotonic() < deadline, processes_of(folder)
+        time.sleep(0.05)
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -63,7 +72,7 @@ def test_two_processes_share_a_batch_and_the_slowest_decides(
     # The gradients went around, and both ranks have the same weights after them.
     assert all(facts["ready"]["collectives"] >= 1 for facts in ready)
     assert ready[0]["ready"]["weights"] == ready[1]["ready"]["weights"]
-    assert not processes_of(tmp_path / "output")
+    assert_gone(tmp_path / "output")
 
 
 @pytest.mark.tensorflow
@@ -82,4 +91,4 @@ def test_a_rank_that_fails_is_named_and_nothing_is_left_running(
     assert "RankError: rank 0 of 1: exit status 1: perfrun.SetupError: " in last
     assert "600 tokens are given; this model takes 512" in last
     assert str(tmp_path) in last
-    assert not processes_of(tmp_path / "output")
+    assert_gone(tmp_path / "output")

@@ -167,7 +167,11 @@ def test_a_refused_request_is_want_of_memory_and_an_error_is_not(own_model: Path
 
 @pytest.mark.parametrize("number", [11, 9])
 def test_a_probe_that_is_killed_by_anybody_else_has_failed(own_model: Path, number: int) -> None:
-    found = prober(own_model, "die", signal=number)(1)
+    probe = prober(own_model, "die", signal=number)
+    for _ in range(20):  # the kernel may have killed somebody else at that moment
+        before, found = batch_probe._kernel_kills(), probe(1)
+        if before == batch_probe._kernel_kills():
+            break
     assert found.status == "failed"
     assert (found.reason or "").startswith(f"killed by {'SIGSEGV' if number == 11 else 'SIGKILL'}")
 
@@ -176,7 +180,7 @@ def test_a_probe_leaves_no_process_behind(own_model: Path) -> None:
     pid_file = own_model / "pid"
     assert prober(own_model, "leave_a_child", pid_file=str(pid_file))(1).status == "fits"
     stat = Path(f"/proc/{pid_file.read_text()}/stat")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     # A zombie waits for whoever has adopted it.
     while stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z":
         assert time.monotonic() < deadline

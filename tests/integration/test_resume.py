@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -231,10 +230,8 @@ def test_the_worker_of_a_killed_harness_does_not_survive_it(world: World) -> Non
     wait_until(lambda: starts(world)["busy"])
     assert len(world.alive()) == 2
     os.kill(process.pid, signal.SIGKILL)
-    begin = time.monotonic()
     finish(process)
     assert world.left_running() == []
-    assert time.monotonic() - begin < 30
 
 
 def test_a_run_that_another_perfrun_is_at_is_not_resumed(world: World) -> None:

@@ -255,7 +255,7 @@ def test_a_terminal_that_goes_away_stops_no_benchmark(world: World) -> None:
     os.close(theirs)
     assert os.read(ours, 1)  # it has begun to show something
     os.close(ours)  # what is written from now on is an input/output error
-    process.wait(120)
+    process.wait(240)
     assert len(world.summary_files()) == 3
     assert list(world.temporary.iterdir()) == []  # no log of an internal error
 
@@ -277,7 +277,7 @@ def test_a_full_device_as_standard_output_is_one_line_and_the_results_stay(world
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
+            timeout=240,
         )
     assert done.returncode == 3
     assert done.stderr.splitlines()[-1].startswith("perfrun: standard output cannot be written")
@@ -299,7 +299,7 @@ def test_other_commands_say_in_one_line_that_standard_output_is_full(
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
+            timeout=240,
         )
     assert done.returncode == 3
     [line] = done.stderr.splitlines()
@@ -317,7 +317,7 @@ def test_a_table_that_a_full_device_has_swallowed_is_no_success(
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
+            timeout=240,
         )
     assert done.returncode == 3
     assert "perfrun: standard output cannot be written" in done.stderr
