@@ -16,7 +16,7 @@ from perfrun.checks.sysfs import Sysfs
 from perfrun.checks.system import cgroup_version
 from perfrun.engine import find_rootless_socket, parse_document
 
-TIMEOUT_S = 5.0  # an engine that takes longer to say what it is will not start containers either
+TIMEOUT_S = 20.0  # one that takes longer, on a busy machine too, will not start containers either
 _PACKAGES = {"*": "docker", "debian": "docker.io", "ubuntu": "docker.io", "fedora": "moby-engine"}
 _DELEGATED = ("cpu", "cpuset", "memory", "pids")
 _DELEGATE = (

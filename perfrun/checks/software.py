@@ -10,7 +10,7 @@ from perfrun.checks.distribution import install_command
 from perfrun.checks.sysfs import Sysfs
 from perfrun.document import Environment
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 20.0
 _FRAMEWORKS = (
     "torch",
     "tensorflow",

@@ -142,7 +142,7 @@ class ContainerProcess:
 
     def _without_report(self) -> tuple[dict[str, Any], str | None]:
         """The supervisor was killed, or nobody carried what it said."""
-        state = self._container.state()
+        state = self._state_at_end()
         if state is None:
             # It may be that it only takes a moment: a supervisor without a harness ends itself.
             return self._after_engine()
@@ -155,6 +155,15 @@ class ContainerProcess:
             return report, "the container was killed, and not by perfrun"
         said = f": {self._container.complaint}" if self._container.complaint else ""
         return report, f"the container ended with status {code}{said}"
+
+    def _state_at_end(self) -> dict[str, Any] | None:
+        """What the engine says, once it knows of the end itself: a busy one is late."""
+        end = time.perf_counter() + KILL_GRACE_S
+        while True:
+            state = self._container.state()
+            if state is None or not state.get("Running") or time.perf_counter() > end:
+                return state
+            time.sleep(0.05)
 
     def _after_engine(self) -> tuple[dict[str, Any], str | None]:
         end = time.perf_counter() + REPORT_GRACE_S

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 from cputime import cpu_ratio, reading
 
+from perfrun.probes import system
 from perfrun.probes.system import Counters, Snapshot, counters_between, difference, take_snapshot
 from perfrun.worker.cgroups import find_cgroup
 
@@ -36,6 +38,25 @@ def test_work_is_in_what_was_added() -> None:
     assert added.context_switches is not None
     assert added.context_switches >= 1
     assert added.elapsed_s == pytest.approx(added.wall_clock_s, abs=0.5)
+
+
+def test_what_the_processors_did_and_when_belong_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is held up between the two readings for a second reads again."""
+    now, looks = 100.0, 0
+
+    def stat() -> dict[str, list[int]]:
+        nonlocal now, looks
+        looks += 1
+        now += 1.0 if looks == 1 else 0.0001
+        return {"processes": [looks]}
+
+    clock = SimpleNamespace(monotonic=lambda: now, time=lambda: now + 1e9)
+    monkeypatch.setattr(system, "time", clock)
+    monkeypatch.setattr(system, "_stat", stat)
+    counters = take_snapshot().counters
+    assert (counters.forks, looks) == (2, 2)
+    assert counters.elapsed_s == now
+    assert counters.wall_clock_s == now + 1e9
 
 
 def test_a_snapshot_is_cheap() -> None:

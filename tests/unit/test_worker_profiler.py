@@ -124,6 +124,17 @@ def test_a_method_that_ends_early_closes_the_open_window(monkeypatch: pytest.Mon
     assert recorder.order == ["start", "stop"]
 
 
+def test_a_window_from_the_start_is_there_however_short_the_method(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorder = install(monkeypatch, Recorder())
+    profiler = WindowedProfiler([[0, 1], [2, 3]], "/folder")
+    profiler._stopped.set()  # the method is over before the thread is given the processor
+    profiler.start()
+    profiler.stop()
+    assert recorder.order == ["start", "stop"]
+
+
 def test_a_window_to_come_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = install(monkeypatch, Recorder())
     profiler = WindowedProfiler([[500, 10**15]], "/folder")
