@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 import time
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from perfrun.journal import Journal, going_on
 from perfrun.locks import FileLock
 from perfrun.nightly.state import Nights
 from perfrun.pairsets import pair_sets
+from perfrun.removal import bytes_in, remove
 from perfrun.retention import Kept, PairSet, Policy, pairs_to_be_removed, parse_age, to_be_removed
 from perfrun.searchlog import NAME as SEARCH
 from perfrun.store.address import parse_address
@@ -30,7 +30,6 @@ what is running, always stay; what was interrupted stays for --resume, unless
 --unfinished_older_than lets it go. Pairs of ab, detect --confirm and bisect go as a whole. All of
 it is in docs/nightly.md.
 """
-_ASIDE = ".pruned"
 _MOST_LOCKS = 200  # far below the 1,024 files that a process may usually have open
 
 
@@ -116,9 +115,9 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
         ]
         removed = [trial.folder for trial in chosen]
         removed += [folder for one in pairs for folder in one.folders]
-        size, failures = sum(map(_size, removed)), list[str]()
+        size, failures = sum(map(bytes_in, removed)), list[str]()
         if not dry_run:
-            removed, failures = _remove(workspace, removed)
+            removed, failures = remove(workspace, removed)
             _end(chosen, given_up, workspace)
             _end_pairs(pairs, removed)
             store.refresh()
@@ -231,33 +230,6 @@ def _neighbours(store: Store) -> set[str]:
         return set()
     changes = find_changes(watched, left_out).rows
     return {one for row in changes for one in (row.before_execution_id, row.after_execution_id)}
-
-
-def _remove(workspace: Path, folders: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """Move each aside and remove it there, so that a kill leaves no half of a result."""
-    aside = workspace / _ASIDE
-    shutil.rmtree(aside, ignore_errors=True)  # what a killed prune left
-    removed, failures = [], []
-    for folder in folders:
-        try:
-            aside.mkdir(exist_ok=True)
-            folder.replace(aside / folder.name)
-        except OSError as error:
-            failures.append(f"{folder}: {error.strerror or error}")
-            continue
-        shutil.rmtree(aside / folder.name, ignore_errors=True)
-        removed.append(folder)
-    with suppress(OSError):
-        aside.rmdir()
-    return removed, failures
-
-
-def _size(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            total += path.lstat().st_size
-    return total
 
 
 def _document(done: Pruned, *, dry_run: bool) -> dict[str, object]:

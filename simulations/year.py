@@ -75,7 +75,7 @@ class Score:
 def make(series: int, nights: int, changes: int, seed: int) -> Year:
     """Draw a year."""
     generator = np.random.default_rng([seed, series, nights])
-    swap, down = round(0.6 * nights), range(round(0.4 * nights), round(0.4 * nights) + 7)
+    swap, down = _swap(nights), range(round(0.4 * nights), round(0.4 * nights) + 7)
     slow = range(round(0.85 * nights), round(0.85 * nights) + SLOW_NIGHTS)
     truths = _truths(generator, series, nights, changes, swap)
     made = {truth.series: truth for truth in truths}
@@ -121,10 +121,8 @@ def _history(
 def _truths(
     generator: np.random.Generator, series: int, nights: int, changes: int, swap: int
 ) -> tuple[Truth, ...]:
-    """Changes of different series, each with a month before it and ten nights after it."""
-    least = FEWEST_BEFORE + 18
-    slow = round(0.85 * nights)
-    places = [*range(least, swap - 10), *range(swap + least, slow - 10)]
+    """Changes of different series."""
+    places = _places(nights, swap)
     chosen = generator.choice(series - 1, changes, replace=False)
     return tuple(
         Truth(
@@ -135,6 +133,28 @@ def _truths(
         )
         for at, number in enumerate(chosen)
     )
+
+
+def _places(nights: int, swap: int) -> list[int]:
+    """The nights of a change: a month before it and ten nights after it are undisturbed."""
+    least = FEWEST_BEFORE + 18
+    slow = round(0.85 * nights)
+    return [*range(least, swap - 10), *range(swap + least, slow - 10)]
+
+
+def _swap(nights: int) -> int:
+    """The first night on the new machine."""
+    return round(0.6 * nights)
+
+
+def impossible(series: int, nights: int, changes: int, years: int) -> str | None:
+    """Why no such year can be drawn, in one line; None where it can."""
+    fewest = next(count for count in range(366) if _places(count, _swap(count)))
+    if nights < fewest:
+        return f"--nights={nights}: a change needs nights before and after it: {fewest} or more"
+    if not 0 <= changes < series:
+        return f"--changes={changes}: must be 0 or more, and fewer than the {series} of --series"
+    return None if years > 0 else f"--years={years}: must be 1 or more"
 
 
 def score(year: Year, false_discoveries: float = FALSE_DISCOVERIES) -> Score:
@@ -192,6 +212,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--on_disk", metavar="DIR", help="write the first year as summaries, and run the commands"
     )
     given = parser.parse_args(arguments)
+    if wrong := impossible(given.series, given.nights, given.changes, given.years):
+        sys.stderr.write(f"{parser.prog}: {wrong}\n")
+        return 2
     if given.on_disk:
         from simulations.disk_year import table
 

@@ -93,6 +93,7 @@ LAYERS = (
         "worker.profiler",
         "profiles",
         "locks",
+        "removal",
         "retention",
         "probes.gpu",
         "probes.peak",
