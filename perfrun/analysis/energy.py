@@ -68,10 +68,12 @@ def _standardised(is_after: NDArray[np.bool_], after: int) -> Floats:
     """The criterion of rows of nights in the order of their values, by its mean and spread."""
     count = is_after.shape[1]
     before = count - after
-    seen = np.cumsum(is_after, axis=1)
-    gaps = seen / after - (np.arange(1, count + 1) - seen) / before
+    # The gap between the two shares, times both groups: whole numbers, so nothing is rounded.
+    gaps = np.cumsum(is_after, axis=1, dtype=np.float64)
+    gaps *= count
+    gaps -= after * np.arange(1, count + 1)
     product = float(before * after)
-    criterion = product / count**2 * (gaps**2).sum(axis=1)
+    criterion = np.einsum("ij,ij->i", gaps, gaps) / (product * count**2)
     mean = (1 + 1 / count) / 6
     unequal = 3 * (before**2 + after**2) / (4 * product)
     variance = (count + 1) / (45 * count**2) * (count - unequal - 0.5)

@@ -8,6 +8,11 @@ all nights about the change into levels without being told where it was called.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +26,46 @@ _NEAR = 5  # nights by which the place may differ
 
 def pelt_sees(nights: NDArray[np.float64], split: int, memory: float) -> bool | None:
     """Whether PELT divides standardised nights near `split`; None without ruptures."""
-    try:
-        from ruptures import KernelCPD
-    except ImportError:  # it does not keep up with the newest Python
-        return None
     signal = whitened(nights, memory).reshape(-1, 1)
+    found = _divided(signal, _PENALTY * math.log(len(nights)))
+    return None if found is None else any(abs(place - split) <= _NEAR for place in found)
+
+
+def _divided(signal: NDArray[np.float64], penalty: float) -> list[int] | None:
+    """Where levels begin, the first one aside."""
+    package = find_spec("ruptures")  # it does not keep up with the newest Python
+    if package is None:
+        return None
+    search = _compiled(*(package.submodule_search_locations or ()))
+    if search is None:
+        return _divided_by_all_of_it(signal, penalty)
+    begin_of = search.ekcpd_pelt_L2(signal, penalty, _SHORTEST)  # the level that ends there
+    found = []
+    place = int(begin_of[len(signal)])
+    while place:
+        found.append(place)
+        place = int(begin_of[place])
+    return found
+
+
+def _divided_by_all_of_it(signal: NDArray[np.float64], penalty: float) -> list[int]:
+    from ruptures import KernelCPD
+
     search = KernelCPD(kernel="linear", min_size=_SHORTEST).fit(signal)
-    found = search.predict(pen=_PENALTY * math.log(len(nights)))[:-1]
-    return any(abs(place - split) <= _NEAR for place in found)
+    return [int(place) for place in search.predict(pen=penalty)[:-1]]
+
+
+@lru_cache
+def _compiled(*folders: str) -> Any:
+    """The compiled part of ruptures, which is what its KernelCPD asks; None where it is not there.
+
+    All of ruptures brings scipy.stats and scipy.signal and takes half a second to import, as long
+    as reading a hundred thousand figures; this takes a hundredth of that.
+    """
+    where = [str(Path(folder, "detection", "_detection")) for folder in folders]
+    spec = PathFinder.find_spec("ruptures.detection._detection.ekcpd", where)
+    if spec is None or spec.loader is None:
+        return None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module if hasattr(module, "ekcpd_pelt_L2") else None

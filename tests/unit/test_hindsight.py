@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from perfrun.analysis import hindsight
 from perfrun.analysis.hindsight import pelt_sees
 
 
@@ -25,6 +27,39 @@ def test_a_step_that_stays_is_seen_and_noise_is_not() -> None:
 def test_a_step_elsewhere_is_another_one() -> None:
     pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
     assert not pelt_sees(nights(30, 3.0), 40, 0.0)
+
+
+def test_the_compiled_part_of_ruptures_says_what_all_of_it_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
+    generator = np.random.default_rng(5)
+    series = []
+    for count in range(4, 124, 2):
+        values = generator.standard_normal((count, 1))
+        for begin in generator.integers(count, size=generator.integers(4)):
+            values[begin:] += generator.choice([-6.0, -2.0, 2.0, 6.0])
+        series.append(values)
+
+    found = [sorted(hindsight._divided(values, 8.0) or []) for values in series]
+    whole = [hindsight._divided_by_all_of_it(values, 8.0) for values in series]
+    assert found == whole
+    assert {len(places) for places in found} >= {0, 1, 2, 3}
+    monkeypatch.setattr(hindsight, "_compiled", lambda *_: None)
+    assert [hindsight._divided(values, 8.0) for values in series] == whole
+
+
+def test_all_of_ruptures_is_not_imported() -> None:
+    pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
+    program = (
+        "import sys, numpy; from perfrun.analysis.hindsight import pelt_sees; "
+        "nights = numpy.repeat([0.0, 5.0], 20); nights[::2] += 0.5; "
+        "print(pelt_sees(nights, 20, 0.0), 'scipy.stats' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "True False\n"
 
 
 def test_without_ruptures_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
