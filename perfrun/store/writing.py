@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy.exc import DBAPIError
 
 from perfrun.store.extraction import Measurement, Record
 from perfrun.store.schema import bad_files, contexts, files, measurements, metrics, subjects, trials
@@ -212,5 +213,22 @@ def _parts(values: list[Any]) -> list[list[Any]]:
 
 
 def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    if rows:
+    if rows and connection.dialect.name == "postgresql":
+        _copy(connection, table, rows)
+    elif rows:
         connection.execute(insert(table), rows)
+
+
+def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Send rows as one stream: a server takes a statement for each of them three times as long."""
+    columns = list(rows[0])
+    quoted = map(connection.dialect.identifier_preparer.quote, [table.name, *columns])
+    name, *names = quoted
+    statement = f"COPY {name} ({', '.join(names)}) FROM STDIN"
+    driver: Any = connection.connection.driver_connection
+    try:
+        with driver.cursor() as cursor, cursor.copy(statement) as stream:
+            for row in rows:
+                stream.write_row([row[column] for column in columns])
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise DBAPIError(None, None, error) from error
