@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter, is_
 from typing import Any
@@ -21,8 +21,8 @@ unit_of = lru_cache(4096)(directions.unit_of)
 
 
 def by_time(
-    figures: Sequence[tuple[Any, ...]], ordered: Sequence[int]
-) -> Sequence[tuple[Any, ...]]:
+    figures: Iterable[tuple[Any, ...]], ordered: Sequence[int]
+) -> Iterable[tuple[Any, ...]]:
     """The figures in the order of their trials, which mostly is that in which they are read."""
     if ordered == sorted(ordered):
         return figures
@@ -31,7 +31,7 @@ def by_time(
 
 
 def columns_of(
-    figures: Sequence[tuple[Any, ...]], origins: Mapping[int, tuple[int, Origin]]
+    figures: Iterable[tuple[Any, ...]], origins: Mapping[int, tuple[int, Origin]]
 ) -> dict[int, dict[int, Columns]]:
     """The figures of each subject's metrics; those of a trial come one after the other."""
     found: dict[int, dict[int, Columns]] = {}

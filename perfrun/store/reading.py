@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ _OF_ORIGIN = (
     trials.c.label,
 )
 _TIME = itemgetter(5, 3)  # and the execution_id, where trials began at the same time
+_ROWS_AT_ONCE = 1000
 _MOST_IDS = 5000  # subjects named in a query; with more, all are read and sorted out here
 
 
@@ -216,7 +218,7 @@ def _figures(
     about: Mapping[int, Any],
     selector: Selector,
     metric_ids: Sequence[int] | None,
-) -> Sequence[tuple[Any, ...]]:
+) -> Iterator[tuple[Any, ...]]:
     """Trial, metric and value, by the number of the trial; of all metrics, or of these."""
     columns = (measurements.c.trial_id, measurements.c.metric_id, measurements.c.value)
     query = select(*columns).order_by(measurements.c.trial_id)  # the order of the table's key
@@ -227,11 +229,20 @@ def _figures(
     return read_rows(connection, query)
 
 
-def read_rows(connection: Connection, query: Select[Any]) -> list[tuple[Any, ...]]:
-    """What a query finds as the driver gives it: a million of SQLAlchemy's rows take a second."""
+def read_rows(connection: Connection, query: Select[Any]) -> Iterator[tuple[Any, ...]]:
+    """What a query finds as the driver gives it: a million of SQLAlchemy's rows take a second.
+
+    Use them within the transaction, and keep no more of them than is needed: a million rows take
+    longer to find room for than to read.
+    """
+    return chain.from_iterable(_parts_of(connection, query))
+
+
+def _parts_of(connection: Connection, query: Select[Any]) -> Iterator[list[tuple[Any, ...]]]:
     result = connection.execute(query)
     try:
-        return list(result.cursor.fetchall())
+        while part := result.cursor.fetchmany(_ROWS_AT_ONCE):
+            yield part
     except connection.dialect.loaded_dbapi.Error as error:
         raise DBAPIError(None, None, error) from error
     finally:
