@@ -32,8 +32,8 @@ class Ancestry:
         """
         wanted: dict[str, set[str]] = {}
         different = {id(one.origins): one.origins for one in series}  # metrics share theirs
-        for origins in different.values():
-            for name, commits in _varying(origins.rows).items():
+        for commits_of in _distinct(different.values()):
+            for name, commits in _varying(commits_of).items():
                 wanted.setdefault(name, set()).update(commits)
         known = {
             name: found
@@ -96,11 +96,23 @@ def positions(folder: Path, commits: Iterable[str]) -> Positions:
     return {c: places[c] for c in wanted} if all(c in places for c in wanted) else {}
 
 
-def _varying(origins: Iterable[Origin]) -> dict[str, set[str]]:
+def _distinct(several: Iterable[Origins]) -> Iterable[Sequence[Mapping[str, str]]]:
+    """The commits of the trials of each series, once where they are the same.
+
+    Those of trials with the same ones mostly are one object, and methods run in the same nights.
+    """
+    found = {}
+    for origins in several:
+        seen = {id(origin.commits): origin.commits for origin in origins.rows}
+        found[frozenset(seen)] = tuple(seen.values())
+    return found.values()
+
+
+def _varying(several: Iterable[Mapping[str, str]]) -> dict[str, set[str]]:
     """The commits of each checkout that changed within the series and is in all of its trials."""
     found: dict[str, set[str]] = {}
     everywhere: set[str] | None = None
-    for seen in {id(origin.commits): origin.commits for origin in origins}.values():
+    for seen in several:
         everywhere = set(seen) if everywhere is None else everywhere & set(seen)
         for name, commit in seen.items():
             found.setdefault(name, set()).add(commit)
@@ -109,7 +121,8 @@ def _varying(origins: Iterable[Origin]) -> dict[str, set[str]]:
 
 def _order(origins: Sequence[Origin], known: Mapping[str, Positions]) -> Sequence[int]:
     """The places of the trials, by ancestry where it is known."""
-    names = sorted(_varying(origins).keys() & known.keys())
+    seen = {id(origin.commits): origin.commits for origin in origins}
+    names = sorted(_varying(seen.values()).keys() & known.keys())
     if not names:
         return range(len(origins))
 

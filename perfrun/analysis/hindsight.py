@@ -11,7 +11,6 @@ import math
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,7 +61,7 @@ def _compiled(*folders: str) -> Any:
     All of ruptures brings scipy.stats and scipy.signal and takes half a second to import, as long
     as reading a hundred thousand figures; this takes a hundredth of that.
     """
-    where = [str(Path(folder, "detection", "_detection")) for folder in folders]
+    where = [f"{folder}/detection/_detection" for folder in folders]
     spec = PathFinder.find_spec("ruptures.detection._detection.ekcpd", where)
     if spec is None or spec.loader is None:
         return None

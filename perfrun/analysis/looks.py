@@ -7,6 +7,8 @@ one by one would take longer than the comparing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +42,7 @@ _LEAST_FREEDOM = 30.0  # nights are cut off, so tails are never as long as Stude
 _NOTHING = -float(special.ndtri(0.5 / _LOOKS))
 _ASKED = 0.02  # p-value of the score from which on the energy statistic is asked too
 _TOGETHER = 2000  # nights in one pass: what is in work fits into a processor's cache
+_THREADS = 2  # that look; with more, reading takes most of the time
 _KEPT_BYTES = 16 * 2**20  # more than half of what is in work; above 32 MiB it is not remembered
 
 
@@ -88,12 +91,19 @@ def look_at(stretches: Sequence[Stretch]) -> Looks:
         splits=np.zeros(total, dtype=np.int64),
     )
     _keep_freed_memory()
-    questions, begin = [], 0
-    for some in _portions(stretches):
+    portions = list(_portions(stretches))
+    begins = accumulate((sum(len(one.logs) for one in some) for some in portions), initial=0)
+
+    def look(some: Sequence[Stretch], begin: int) -> _Asked:
         laid = _Laid(some)
         asked = _look(laid, looks.part(begin, begin + len(laid.logs)))
-        questions.append(asked._replace(nights=asked.nights + begin))
-        begin += len(laid.logs)
+        return asked._replace(nights=asked.nights + begin)
+
+    if len(portions) > 1:  # numpy lets other threads run meanwhile, and they share nothing
+        with ThreadPoolExecutor(_THREADS) as pool:
+            questions = list(pool.map(look, portions, begins))
+    else:
+        questions = list(map(look, portions, begins))
     _ask_energy(questions, looks.energy_p_values)
     others = looks.score_p_values.copy()
     nights = np.flatnonzero(looks.energy_p_values < 1)

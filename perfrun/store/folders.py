@@ -53,18 +53,23 @@ def _look_below(folder: str, result: Scan) -> None:
     else:
         try:
             for name in names:
-                _look(f"{folder}/{name}/{SUMMARY}", result, below=(opened, f"{name}/{SUMMARY}"))
+                _look(f"{folder}/{name}/{SUMMARY}", result, opened, f"{name}/{SUMMARY}")
         finally:
             os.close(opened)
     result.folders.append(folder)
 
 
 def _look(
-    path: str, result: Scan, *, must_be_there: bool = False, below: tuple[int, str] | None = None
+    path: str,
+    result: Scan,
+    opened: int | None = None,
+    below: str | None = None,
+    *,
+    must_be_there: bool = False,
 ) -> None:
-    """`below`: a folder that is open, and the path from there, which takes less to follow."""
+    """`below`: the path from a folder that is open, which takes less to follow."""
     try:
-        status = os.stat(below[1], dir_fd=below[0]) if below else os.stat(path)  # noqa: PTH116
+        status = os.stat(below or path, dir_fd=opened)
     except (FileNotFoundError, NotADirectoryError):
         if must_be_there:
             raise

@@ -40,7 +40,7 @@ _OF_ORIGIN = (
 )
 _TIME = itemgetter(5, 3)  # and the execution_id, where trials began at the same time
 _ROWS_AT_ONCE = 1000
-_MOST_IDS = 5000  # subjects named in a query; with more, all are read and sorted out here
+_MOST_IDS = 5000  # subjects or trials named in a query; with more, all are read
 
 
 @dataclass(kw_only=True)
@@ -65,13 +65,12 @@ def read_series(
     """All series whose method and metric fit the patterns, each by time."""
     selector = Selector(methods=(method,) if method else (), since=since, until=until)
     about, commits = _subjects(connection, selector), _commits(connection)
-    paths = _paths(connection, root)
     names = [row for row in connection.execute(select(metrics)) if _fits(row.name, metric)]
     # By time; what the figures of a trial share is made once.
     origins: dict[int, tuple[int, Origin]] = {}
-    for row in sorted(
-        read_rows(connection, _where(select(*_OF_ORIGIN), selector, about)), key=_TIME
-    ):
+    rows = sorted(read_rows(connection, _where(select(*_OF_ORIGIN), selector, about)), key=_TIME)
+    paths = _paths(connection, root, [row[0] for row in rows])
+    for row in rows:
         number, subject, context, execution, run, timestamp, status, grade, disturbed, label = row
         if subject in about:
             origins[number] = (
@@ -170,15 +169,15 @@ def _load(connection: Connection, selector: Selector, root: Path | None) -> Load
     chosen = None
     if selector.commits:
         chosen = {i for i, found in commits.items() if _has_commit(found, selector.commits)}
-    paths = _paths(connection, root)
-    below = [f"{folder.resolve()}/" for folder in selector.folders]
     rows = {
         row.id: row
         for row in connection.execute(_where(select(trials), selector, about))
-        if row.subject_id in about
-        and (chosen is None or row.context_id in chosen)
-        and (not below or paths.get(row.id, "").startswith(tuple(below)))
+        if row.subject_id in about and (chosen is None or row.context_id in chosen)
     }
+    paths = _paths(connection, root, list(rows))
+    if selector.folders:
+        below = tuple(f"{folder.resolve()}/" for folder in selector.folders)
+        rows = {i: row for i, row in rows.items() if paths.get(i, "").startswith(below)}
     return Loaded(rows=rows, subjects=about, paths=paths, commits=commits)
 
 
@@ -238,7 +237,7 @@ def read_rows(connection: Connection, query: Select[Any]) -> Iterator[tuple[Any,
     return chain.from_iterable(_parts_of(connection, query))
 
 
-def _parts_of(connection: Connection, query: Select[Any]) -> Iterator[list[tuple[Any, ...]]]:
+def _parts_of(connection: Connection, query: Select[Any]) -> Iterator[Sequence[Any]]:
     result = connection.execute(query)
     try:
         while part := result.cursor.fetchmany(_ROWS_AT_ONCE):
@@ -249,9 +248,11 @@ def _parts_of(connection: Connection, query: Select[Any]) -> Iterator[list[tuple
         result.close()
 
 
-def _paths(connection: Connection, root: Path | None) -> dict[int, str]:
-    """One path of each trial; of copies, one that is still there."""
+def _paths(connection: Connection, root: Path | None, ids: Sequence[int]) -> dict[int, str]:
+    """One path of each trial, at least of those asked for; of copies, one that is still there."""
     query = select(files.c.trial_id, files.c.host, files.c.path)
+    if len(ids) <= _MOST_IDS:
+        query = query.where(files.c.trial_id.in_(ids))
     rows = read_rows(connection, query.order_by(files.c.gone.desc(), files.c.path.desc()))
     start = "" if root is None else f"{root}/"
     return {trial: path if host else f"{start}{path}" for trial, host, path in rows}
