@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrun.arguments import CommandParser
 from perfrun.errors import UsageError
+from perfrun.garbage import no_collection
 from perfrun.store.address import Address, parse_address
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def opened(given: argparse.Namespace) -> Iterator[Store]:
             f"--workspace={workspace}: is not there; name the workspace, or an index with --store"
         )
     address = parse_address(given.store, workspace)
-    from perfrun.store.index import open_store  # SQLAlchemy takes a fifth of a second to import
+    with no_collection():  # SQLAlchemy takes a fifth of a second to import
+        from perfrun.store.index import open_store
 
     with open_store(address) as store:
         yield store

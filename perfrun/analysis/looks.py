@@ -41,7 +41,7 @@ _LEAST_FREEDOM = 30.0  # nights are cut off, so tails are never as long as Stude
 # A score of which so many tests, and a tail that is no shorter than a normal one, make nothing.
 _NOTHING = -float(special.ndtri(0.5 / _LOOKS))
 _ASKED = 0.02  # p-value of the score from which on the energy statistic is asked too
-_TOGETHER = 2000  # nights in one pass: what is in work fits into a processor's cache
+_TOGETHER = 3000  # nights in one pass: what is in work fits into a processor's cache
 _THREADS = 2  # that look; with more, reading takes most of the time
 _KEPT_BYTES = 16 * 2**20  # more than half of what is in work; above 32 MiB it is not remembered
 

@@ -99,16 +99,18 @@ def past_of(known: Before) -> Past:
     ordered.put(known.former, np.inf)
     ordered.sort(axis=1)
     level = _medians(ordered, count)
+    # Each is used again: what is in work has to fit into a processor's cache.
+    sizes, scores, bounded = ordered, np.empty_like(values), np.empty_like(values)
     for _ in range(2):  # the second time about the better level
-        scores = values - level[:, None]
+        np.subtract(values, level[:, None], out=scores)
         scores.put(known.former, known.residuals)
-        sizes = np.abs(scores)
+        np.abs(scores, out=sizes)
         sizes.put(known.unknown, np.inf)
         sizes.sort(axis=1)
         scale = np.maximum(TO_SIGMA * _medians(sizes, noise_count), FLOOR)
         scores /= scale[:, None]
         scores.put(known.unknown, 0.0)
-        bounded = np.clip(scores, -_REACH, _REACH)
+        np.clip(scores, -_REACH, _REACH, out=bounded)
         moves = bounded.copy() if len(known.former) else bounded
         moves.put(known.former, 0.0)
         level = level + scale * np.einsum("ij->i", moves) / count
