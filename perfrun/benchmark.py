@@ -11,6 +11,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import importlib
+import io
 import os
 from collections.abc import Sequence
 
@@ -39,7 +40,7 @@ _COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. The one place that catches errors."""
     words = list(sys.argv[1:] if argv is None else argv)
-    _open_closed_streams()
+    _prepare_streams()
     try:
         with named_failures():
             return _command(words)
@@ -56,6 +57,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         give_up_stdout()
         _say(f"standard output cannot be written: {error.strerror}; what was measured is on disk")
         return PerfrunError.exit_code
+    except FileNotFoundError as error:
+        if error.filename is not None or _has_folder():
+            return _internal_error(words)
+        _say("the current folder has been removed; change to another one")
+        return UsageError.exit_code
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("perfrun"):
             return _internal_error(words)
@@ -68,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _internal_error(words)
 
 
-def _open_closed_streams() -> None:
+def _prepare_streams() -> None:
     """Give a standard stream that the caller has closed (`>&-`, a daemon) the null device.
 
     Otherwise the next file that is opened takes its number, and what is meant for the stream.
@@ -78,6 +84,16 @@ def _open_closed_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
             mode = "r" if number == 0 else "w"
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - for good
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may be any bytes
+
+
+def _has_folder() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _command(words: list[str]) -> int:

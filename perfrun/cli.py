@@ -106,6 +106,8 @@ def _with_flagfiles(argv: Sequence[str]) -> list[str]:
             raise UsageError(f"--flagfile: {text}") from None
         except UnicodeDecodeError as error:
             raise UsageError(f"--flagfile: a flag file is not UTF-8 text: {error}") from None
+        except OSError as error:
+            raise UsageError(f"--flagfile: a flag file cannot be read: {error.strerror}") from None
     return [*own, "--", *rest] if rest else list(own)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfrun.errors import UsageError
 from perfrun.readings import Reading
 
 # Kinds that make a comparison meaningless unless it is asked for.
@@ -87,7 +88,7 @@ def forbids(difference: Difference) -> bool:
 
 def _facts(readings: Iterable[Reading]) -> _Facts:
     """Every fact with its values in a set; None stands for trials that do not have it."""
-    each = [dict(_of(reading)) for reading in readings]
+    each = [_read(reading) for reading in readings]
     names = {name for facts in each for name in facts}
     found: _Facts = {}
     for kind, name in names:
@@ -98,6 +99,14 @@ def _facts(readings: Iterable[Reading]) -> _Facts:
         )  # those are facts of a method, not of the set
         found[kind, name] = {facts.get((kind, name)) for facts in concerned}
     return {fact: values for fact, values in found.items() if values != {None}}
+
+
+def _read(reading: Reading) -> dict[Fact, str]:
+    """The facts of a trial. Raises UsageError for a summary that somebody has changed."""
+    try:
+        return dict(_of(reading))
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"{reading.path}: is damaged: {error}; leave it out") from None
 
 
 def _of(reading: Reading) -> Iterator[tuple[Fact, str]]:

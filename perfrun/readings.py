@@ -16,7 +16,6 @@ SUMMARY = "perfzero_summary.json"
 WALL_TIME, THROUGHPUT, PEAK_RSS = "wall_time", "throughput", "peak_rss_bytes"
 # Of what `Benchmark.measure` reports by itself, what says more than the wall time does.
 _TELLING = ("latency_p99_s", "first_call_s")
-_OBJECTS = ("machine", "environment", "container", "quality", "outcome", "order")  # or null
 _BATCH_FLAG = re.compile(r"-{1,2}(\w*batch_size)(?:=(.*))?", re.DOTALL)
 
 
@@ -56,9 +55,6 @@ def reading_of(path: Path, document: Mapping[str, Any]) -> Reading:
     """Take from a summary what comparing needs."""
     result, info = document["benchmark_result"], document["benchmark_info"]
     own = document.get("perfrun") or {}
-    for name in _OBJECTS:
-        if not isinstance(own.get(name) or {}, Mapping):
-            raise TypeError(f"perfrun.{name} is no object")
     if (own.get("order") or {}).get("profile"):
         raise ValueError("is of a trial under a profiler: its figures do not count")
     status = (own.get("outcome") or {}).get("status")

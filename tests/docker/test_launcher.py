@@ -441,7 +441,10 @@ def test_an_image_that_is_removed_between_two_trials_fails_the_second(
 REFUSALS = {
     "an image that cannot be had": (
         ["--image=127.0.0.1:9/none:1"],
-        r"perfrun: --image=127\.0\.0\.1:9/none:1: .*",
+        (
+            r"perfrun: --image=127\.0\.0\.1:9/none:1: the engine cannot reach the registry "
+            r"127\.0\.0\.1:9 \(connection refused\); .*"
+        ),
     ),
     "a digest that is another's": (
         ["--image={image}@sha256:" + "0" * 64],

@@ -338,3 +338,35 @@ def test_a_reader_that_goes_away_before_the_end_changes_no_exit_status(world: Wo
         )
     assert (done.returncode, done.stderr) == (0, "")
     assert len(world.summary_files()) == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["compare", "a", "b"], ["versus", "--combine", "x"], ["index"]], ids=lambda w: w[0]
+)
+def test_a_current_folder_that_has_been_removed_is_one_line(
+    words: list[str], tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'rmdir "$0" && exec "$@"', str(gone), sys.executable, "-m", "perfrun", *words],
+        cwd=gone,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == "perfrun: the current folder has been removed; change to another one\n"
+    assert done.returncode == 2
+
+
+def test_a_workspace_whose_name_is_no_text_is_shown_where_only_text_can_be(tmp_path: Path) -> None:
+    workspace = tmp_path / os.fsdecode(b"not \xff text")
+    workspace.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "perfrun", "index", f"--workspace={workspace}"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8:strict"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+    assert "not \\udcff text/perfrun.db: 0 trials" in done.stdout

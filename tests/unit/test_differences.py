@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perfrun.differences import differences, forbids, mixtures
+from perfrun.errors import UsageError
 from perfrun.readings import Reading, read_summary
 from tests.summaries import summary, write
 
@@ -119,3 +121,23 @@ def test_several_values_in_a_set_are_a_mixture(tmp_path: Path) -> None:
     assert mixtures(mixed) == (("hardware", "cpu_model"),)
     found = differences(mixed, mixed[:1])
     assert [(d.base, d.new) for d in found] == [("AMD EPYC | Xeon", "AMD EPYC")]
+
+
+@pytest.mark.parametrize(
+    "facts", [{"machine": {"memory_bytes": "much"}}, {"distributions": ["torch"]}, {"system": "x"}]
+)
+def test_a_summary_that_somebody_has_changed_is_named_in_one_line(
+    tmp_path: Path, facts: dict[str, Any]
+) -> None:
+    whole, damaged = reading(tmp_path), reading(tmp_path)
+    document = json.loads(json.dumps(damaged.document))
+    for name, value in facts.items():
+        place = document["perfrun"]
+        if name == "system":
+            document["system_info"] = value
+        elif name == "distributions":
+            place["environment"] = {"distributions": value}
+        else:
+            place[name] = value
+    with pytest.raises(UsageError, match=r"perfzero_summary.json: is damaged: .*; leave it out"):
+        differences([whole], [replace(damaged, document=document)])

@@ -145,6 +145,9 @@ WRONG = (
     (METHOD + "max_trials = 7\n", 4, "needs precision; without it, trials is the number"),
     (METHOD + METHOD + "owner = 'x'\n", 6, "'pkg.cases.Cases.spin' is named twice for default"),
     ("deadline = 'soon'\n" + METHOD, 1, "write 7h, 90m or a time of day"),
+    ("deadline = '99999999999999h'\n" + METHOD, 1, "write 7h, 90m or a time of day"),
+    ("webhook = 'http://[::1'\n" + METHOD, 1, "must be an http:// or https:// url"),
+    ('workspace = "a\\u0000b"\n' + METHOD, 1, "workspace: holds a null character"),
     ("webhook = 'ftp://x'\n" + METHOD, 1, "must be an http:// or https:// url"),
     ("webhook = 'https://x/${NOT_SET_ANYWHERE}'\n" + METHOD, 1, "NOT_SET_ANYWHERE is not set"),
     ("store = 'mysql://x'\n" + METHOD, 1, "must be a file"),
@@ -194,6 +197,11 @@ WRONG = (
     ("name = 'x'\nname = 'y'\n" + METHOD, 2, "not TOML"),
     ("methods = [\n", 1, "not TOML"),
 )
+
+
+def test_a_suite_that_is_nested_too_deeply_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"suite\.toml: not TOML: too deeply nested$"):
+        suite_of(tmp_path, "a = " + "[" * 99_999)
 
 
 @pytest.mark.parametrize(("text", "line", "says"), WRONG, ids=[says for _, _, says in WRONG])
