@@ -323,6 +323,42 @@ def test_adding_single_files_reads_them_at_once(address: Address, output: Path) 
         assert store.add(paths).read == 1
 
 
+def test_texts_and_figures_come_back_as_they_were(address: Address, output: Path) -> None:
+    label = "\\N\\. \ttab\nline\r\\b 'quoted\" {1,2} ✓ \x01"
+    figure = 0.1 + 0.2  # which needs all of its digits
+    document = perfrun_summary(1, wall_time=figure)
+    document["benchmark_info"]["execution_label"] = label
+    put(output, document)
+    smallest = perfrun_summary(2, wall_time=5e-324)
+    smallest["benchmark_info"]["execution_label"] = ""
+    put(output, smallest)
+    with open_store(address) as store:
+        store.refresh([output])
+        first, second = store.trials()
+    assert (first.label, first.values["wall_time"].value) == (label, figure)
+    assert (second.label, second.values["wall_time"].value) == ("", 5e-324)
+
+
+def test_what_the_database_refuses_to_write_is_one_line_and_nothing_half_written(
+    address: Address, output: Path
+) -> None:
+    fill(address)
+    engine = sqlalchemy.create_engine(
+        connections.engine_url(address), poolclass=sqlalchemy.NullPool
+    )
+    with engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE measurements RENAME TO others")
+    put(output, perfrun_summary(1))
+    with pytest.raises(StoreError) as caught:
+        fill(address, output)
+    assert "\n" not in str(caught.value)
+    assert "measurements" in str(caught.value)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE others RENAME TO measurements")
+        assert connection.execute(sqlalchemy.select(schema.trials.c.id)).all() == []
+    assert fill(address, output).read == 1
+
+
 # Versions.
 
 SHIPPED = schema.MIGRATIONS
