@@ -12,6 +12,11 @@ def is_full(git_hash: str) -> bool:
     return _FULL_HASH.fullmatch(git_hash) is not None
 
 
+def may_be_hash(text: str) -> bool:
+    """Say whether it can stand for a commit's hash, whole or its beginning, as users write it."""
+    return re.fullmatch(r"[0-9a-fA-F]{4,64}", text) is not None
+
+
 def local_branch(ref: str) -> str | None:
     """Return the branch a checkout of `ref` is on; None for other refs than branches."""
     if ref.startswith("refs/heads/"):

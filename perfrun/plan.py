@@ -17,13 +17,13 @@ from urllib.parse import SplitResult, urlsplit
 from perfrun.arguments import parse_regex, shown
 from perfrun.containment import Containment
 from perfrun.errors import UsageError
+from perfrun.gitnames import may_be_hash
 from perfrun.profiles import ProfilerWindow
 from perfrun.redaction import redact
 from perfrun.repetition import Repetition
 
 _GIT_SCHEMES = ("http", "https", "ssh", "git", "file")
 _DATA_SCHEMES = ("http", "https", "file")
-_HASH = re.compile(r"[0-9a-fA-F]{4,64}")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _SCP_LIKE = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?!//)\S.*", re.DOTALL)
 # The rules of git check-ref-format, so that a name git would refuse is refused before git runs.
@@ -143,7 +143,7 @@ def _parse_repo(item: str, flag: str) -> RepoSpec:
     _check_git_url(url, flag)
     if branch and _BAD_REF.search(branch):
         raise UsageError(f"{flag}: {branch!r} in {shown!r} is not a name of a branch or tag")
-    if git_hash and not _HASH.fullmatch(git_hash):
+    if git_hash and not may_be_hash(git_hash):
         raise UsageError(
             f"{flag}: {git_hash!r} in {shown!r} is not a commit hash (4 to 64 hex digits); "
             "a branch or tag goes into the second field"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfrun.cli import parse
 from perfrun.errors import UsageError
+from perfrun.gitnames import may_be_hash
 from perfrun.plan import RepoSpec, RunPlan, split_items
 from perfrun.searching import Revision
 
@@ -32,6 +33,13 @@ def parse_plan(words: Sequence[str], ends: Ends) -> RunPlan:
         )
     if not given and not (ends.good and ends.bad):
         raise UsageError("perfrun bisect: --good and --bad are both needed")
+    for flag, text in (("--good", ends.good), ("--bad", ends.bad)):
+        if text and not may_be_hash(text):
+            # Names of branches move, and then --resume would go on with another search.
+            raise UsageError(
+                f"{flag}: {text!r} is not a commit hash (4 to 64 hex digits); "
+                "`git rev-parse` says what a branch or tag stands for"
+            )
     first = [f"--{kind[:-1]}={names[0]}" for kind, names in _listed(ends)]
     plan = parse([*first, *words])
     if plan.repetition.precision is not None or plan.num_trials != 1:
@@ -60,7 +68,7 @@ def revisions_of(
     repo = _searched(plan, ends.repo)
     assert ends.good is not None
     assert ends.bad is not None
-    commits = commits_between(plan.workspace, repo, ends.good, ends.bad, notify)
+    commits = commits_between(plan.workspace, repo, ends.good.lower(), ends.bad.lower(), notify)
     return tuple(
         Revision(
             name=commit.git_hash,

@@ -2,10 +2,12 @@
 
     python -m simulations.bisect               # the table of docs/bisecting.md
     python -m simulations.bisect --searches=20
+    python -m simulations.bisect --effects 0.05 --spreads 0.05 --seeds 7 8 9 --processes=2
 
-Each search has its own culprit and its own noise; every trial is one draw. In the rows with broken
-revisions a tenth of them do not run, which the search finds when it tries one; the right answer is
-then the culprit, or the smallest range of revisions that can be told apart.
+Each search has its own culprit and its own noise, by its seed and number; every trial is one draw.
+In the rows with broken revisions a tenth of them do not run, which the search finds when it tries
+one; the right answer is then the culprit, or the smallest range of revisions that can be told
+apart.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
@@ -55,26 +59,43 @@ NOISES: dict[str, Draw] = {"log-normal": gaussian, "5 % outliers": outliers}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--searches", type=int, default=200, help="searches of each kind")
+    parser.add_argument("--searches", type=int, default=200, help="of each row and seed")
     parser.add_argument("--revisions", type=int, nargs="*", default=COUNTS, help="of a row")
-    parser.add_argument("--seed", type=int, default=20260101)
+    parser.add_argument("--effects", type=float, nargs="*", default=EFFECTS)
+    parser.add_argument("--spreads", type=float, nargs="*", default=SPREADS, help="of a trial")
+    parser.add_argument("--between", type=float, default=BETWEEN, help="of neutral revisions")
+    parser.add_argument("--seeds", type=int, nargs="*", default=(7,), help="searches of each")
+    parser.add_argument("--processes", type=int, default=1)
     asked = parser.parse_args(arguments)
     header = (
-        *("revisions", "effect", "noise of a trial", "broken", "right", "wrong"),
-        *("undecided", "not reproduced", "trials: mean", "95 of 100"),
+        *("revisions", "effect", "noise of a trial", "broken", "right", "wrong", "undecided"),
+        *("not reproduced", "trials: mean", "median", "90 of 100"),
     )
     sys.stdout.write(f"| {' | '.join(header)} |\n|{'---|' * len(header)}\n")
-    for count in asked.revisions:
-        for effect in EFFECTS:
-            for spread in SPREADS:
-                for kind, draw in NOISES.items():
-                    for broken in (0.0, BROKEN) if kind == "log-normal" else (0.0,):
-                        tally = simulate(
-                            count, effect, spread, draw, broken, asked.searches, asked.seed
-                        )
-                        name = f"{spread:.0%} {kind}"
-                        sys.stdout.write(row(count, effect, name, broken, tally) + "\n")
-                        sys.stdout.flush()
+    kinds = [
+        (kind, broken)
+        for kind in NOISES
+        for broken in ((0.0, BROKEN) if kind == "log-normal" else (0.0,))
+    ]
+    rows = list(product(asked.revisions, asked.effects, asked.spreads, kinds))
+    with ProcessPoolExecutor(asked.processes) as pool:
+        tallies = [
+            [
+                pool.submit(
+                    *(simulate, count, effect, spread, NOISES[kind], broken),
+                    *(asked.searches, seed, asked.between),
+                )
+                for seed in asked.seeds
+            ]
+            for count, effect, spread, (kind, broken) in rows
+        ]
+        for (count, effect, spread, (kind, broken)), several in zip(rows, tallies, strict=True):
+            tally = Tally()
+            for one in several:
+                tally.answers.update(one.result().answers)
+                tally.trials.extend(one.result().trials)
+            sys.stdout.write(row(count, effect, f"{spread:.0%} {kind}", broken, tally) + "\n")
+            sys.stdout.flush()
     return 0
 
 
@@ -85,7 +106,8 @@ def row(count: int, effect: float, noise: str, broken: float, tally: Tally) -> s
         f"{tally.answers[answer] / total:.1%}"
         for answer in ("right", "wrong", "undecided", "not_reproduced")
     ]
-    trials = [f"{np.mean(tally.trials):.0f}", f"{np.percentile(tally.trials, 95):.0f}"]
+    trials = [f"{np.mean(tally.trials):.0f}"]
+    trials += [f"{found:.0f}" for found in np.percentile(tally.trials, (50, 90))]
     cells = [str(count), f"{effect:.0%}", noise, f"{broken:.0%}", *shares, *trials]
     return f"| {' | '.join(cells)} |"
 
@@ -97,13 +119,14 @@ def simulate(
     draw: Draw,
     broken: float,
     searches: int,
-    seed: int = 20260101,
+    seed: int = 7,
+    between: float = BETWEEN,
 ) -> Tally:
     """Search `searches` times among `count` revisions after the good one."""
     tally = Tally()
-    random = np.random.default_rng(seed)
-    for _ in range(searches):
-        answer, trials = search(random, count, effect, spread, draw, broken)
+    for number in range(searches):
+        random = np.random.default_rng([seed, number])
+        answer, trials = search(random, count, effect, spread, draw, broken, between)
         tally.answers[answer] += 1
         tally.trials.append(trials)
     return tally
@@ -116,10 +139,11 @@ def search(
     spread: float,
     draw: Draw,
     broken: float,
+    between: float = BETWEEN,
 ) -> tuple[str, int]:
     """One search. The revisions are good, and `count` after it."""
     culprit = int(random.integers(1, count + 1))
-    levels = random.normal(0, BETWEEN, count + 1)
+    levels = random.normal(0, between, count + 1)
     levels[culprit:] += np.log1p(effect)
     bad = {int(index) for index in np.flatnonzero(random.random(count + 1) < broken)} - {0, count}
     measured: list[Pair] = []

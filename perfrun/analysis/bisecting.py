@@ -46,6 +46,9 @@ _CREDIBLE = 0.95  # of the probability is in the range that is named without a c
 _FURTHER = (90, 135, 200)
 _FURTHER_LEVEL = 0.003
 _HOPELESS = 2.0  # when so many times the allowed pairs would be needed
+# Revisions that no pair was of are tried where they leave so much of the probability before them.
+_PARTS = np.linspace(0, 1, 17)[1:-1]
+_NEW = 0.8  # of what it tells, for a revision that was in no pair: it must be prepared
 _STAY = 0.7  # of what the best pair would tell: then the last one is run again
 
 
@@ -119,13 +122,13 @@ def _search(belief: Belief, told: Sequence[Pair], verified: Judgement, rule: Rul
     testable, weights = belief.testable, belief.shares
     best = int(np.argmax(weights))
     if weights[best] < _LIKELY:
-        return _most_open(belief, told)
+        return _most_telling(belief, told)
     after, last = testable[best], testable[best + 1]
     change, decided = _sequential(_between(told, after, last), rule)
     if not decided:
         return Ask(a=after, b=last, why="confirm")
     if weights[best] < _ENOUGH:  # these pairs count, whichever way they went
-        return _most_open(belief, told)
+        return _most_telling(belief, told)
     if change.verdict != verified.verdict:
         return _range(belief, told, verified)
     return End(
@@ -186,29 +189,22 @@ def _between(told: Sequence[Pair], a: int, b: int) -> list[float]:
     return [pair.log_ratio for pair in told if (pair.a, pair.b) == (a, b)]
 
 
-def _most_open(belief: Belief, told: Sequence[Pair]) -> Ask:
-    """The pair that tells most: of which it is least known whether the change is between its two.
+def _most_telling(belief: Belief, told: Sequence[Pair]) -> Ask:
+    """The pair that tells most: of all that were paired, and of those that halve what is left.
 
     The pair that was run last is stayed at while it is nearly as good: to change takes time.
     """
     testable, best = belief.testable, int(np.argmax(belief.shares))
-    good, bad = testable[0], np.cumsum(belief.shares)  # at i: how likely testable[i + 1] is bad
-    # All revisions paired with good, and the likeliest candidate paired with the one before it.
-    inside = np.append(bad[:-1], belief.shares[best])
-    options = {(good, revision): at for at, revision in enumerate(testable[1:-1])}
-    options[testable[best], testable[best + 1]] = len(testable) - 2
-    asked = np.zeros(len(inside))
-    for pair in told:
-        if (pair.a, pair.b) in options:
-            asked[options[pair.a, pair.b]] += 1
-    worth = belief.worth(inside, asked)
-    most = int(np.argmax(worth))
-    last = options.get((told[-1].a, told[-1].b))
-    if last is not None and worth[last] >= _STAY * worth[most]:
-        most = last
-    if most < len(testable) - 2:
-        return Ask(a=good, b=testable[most + 1], why="search")
-    return Ask(a=testable[best], b=testable[best + 1], why="search")
+    halves = np.searchsorted(np.cumsum(belief.shares), _PARTS)
+    new = {testable[int(at) + 1] for at in halves}.union(testable[max(0, best - 1) : best + 3])
+    among = sorted(new.union(belief.paired))
+    fresh = np.where(np.isin(among, belief.paired), 1.0, _NEW)
+    worth = belief.worth(among) * fresh[:, None] * fresh
+    low, high = np.unravel_index(int(np.argmax(worth)), worth.shape)
+    a, b = told[-1].a, told[-1].b
+    if worth[among.index(a), among.index(b)] >= _STAY * worth[low, high]:
+        return Ask(a=a, b=b, why="search")
+    return Ask(a=among[low], b=among[high], why="search")
 
 
 def _range(belief: Belief, told: Sequence[Pair], verified: Judgement) -> End:

@@ -6,7 +6,13 @@ Horstein's probabilistic bisection (IEEE Transactions on Information Theory 9, 1
 and Henderson, SIAM Journal on Control and Optimization 51, 2013), with the likelihood of the
 figures instead of a yes or no.
 
-The likelihood is Student's t (Lange, Little and Taylor, Journal of the American Statistical
+Revisions also differ without a cause, by the layout of their code for one. That is a hidden number
+of each revision, which all of its pairs have in common, and the belief is of all of them together:
+a linear mixed model (Laird and Ware, Biometrics 38, 1982), of which the pairs of the same two
+revisions are one figure, their weighted mean. How large these numbers are is weighed along with the
+candidates, and so is the effect.
+
+The weights are those of Student's t (Lange, Little and Taylor, Journal of the American Statistical
 Association 84, 1989), whose scale and degrees of freedom come from how far the pairs of the same
 revisions are apart: what is far off tells little, and the more often pairs are, the less.
 """
@@ -23,16 +29,17 @@ import numpy as np
 from perfrun.analysis.pairs import walsh_averages
 from perfrun.analysis.stats import Floats
 
-# Revisions differ a little without a cause, by the layout of their code for one.
-_BETWEEN = 0.15  # standard deviation of a pair's location, as a share of the effect
-# And once in a while a lot: then the pairs of that revision say nothing.
-_STRAY = 0.01
+# What revisions differ by without a cause: standard deviations, as shares of the effect, and how
+# likely each is before it is seen.
+_BETWEEN = np.array([0.04, 0.08, 0.12, 0.17, 0.24])
+_BETWEEN_PRIOR = np.log([0.2, 0.25, 0.25, 0.18, 0.12])
+# And once in a while a lot: one revision by as much as the effect.
+_STRAY = 0.02
+_STRAY_BY = 1.0  # standard deviation, as a share of the effect
+# Of the effect, as a share of the one seen between good and bad: the few pairs that were enough to
+# tell these apart exaggerate.
+_EFFECT, _EFFECT_SPREAD = 1.0, 0.8
 _LEAST_NOISE = 1e-4  # figures that repeat exactly have some all the same
-# Effects that are reckoned with, as multiples of the one seen between good and bad: the few pairs
-# that were enough to tell these apart exaggerate.
-_EFFECTS = np.linspace(0.3, 1.4, 12)
-# Of good, in standard deviations: all pairs against it have that in common.
-_DEVIATIONS = np.linspace(-2.5, 2.5, 5)
 _DEGREES = np.array([2.0, 3.0, 4.0, 6.0, 10.0, 20.0])
 # Before any pair: as if so many had been seen that have 4 degrees of freedom.
 _USUAL, _USUAL_PAIRS = 4.0, 10.0
@@ -55,6 +62,11 @@ class Noise:
     scale: float
     degrees: float
 
+    @property
+    def variance(self) -> float:
+        """Of what a pair tells of a location: the inverse of Fisher's information."""
+        return self.scale**2 * (self.degrees + 3) / (self.degrees + 1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Belief:
@@ -64,17 +76,36 @@ class Belief:
     # At i: how likely the first bad one is after testable[i] and not after testable[i + 1].
     shares: Floats
     noise: Noise
-    between: float  # standard deviation of what two revisions differ by without a cause
+    between: float  # standard deviation of what revisions differ by without a cause
+    paired: tuple[int, ...]  # the revisions that have been in a pair
+    # At i: if the first bad one is after paired[i] and not after paired[i + 1],
+    effects: Floats  # the effect that is expected
+    levels: Floats  # [revision, i]: and what each revision differs by itself
+    doubts: Floats  # covariance of these
 
-    def worth(self, inside: Floats, pairs: Floats) -> Floats:
-        """How much one more pair tells of whether the change is between its two revisions.
+    def worth(self, revisions: Sequence[int]) -> Floats:
+        """How much one more pair of any two of the revisions, in order, tells of the candidates.
 
-        `inside` is how likely it is, `pairs` how many there are. More pairs of the same two tell
-        ever less of it, since they say more and more exactly what these two differ by.
+        That is how far what it is expected to say differs from candidate to candidate, compared
+        with the noise: [i, j] for i < j, else 0.
         """
-        known = 1 + pairs * (self.between / self.noise.scale) ** 2
-        found: Floats = inside * (1 - inside) / np.square(known)
-        return found
+        cuts = sorted({*revisions, *self.paired})
+        sums = np.concatenate(([0.0], np.cumsum(self.shares)))
+        shares = np.diff(sums[np.searchsorted(self.testable, cuts)])
+        row = np.searchsorted(self.paired, cuts[:-1], side="right") - 1
+        known = np.searchsorted(cuts, self.paired)
+        levels = np.zeros((len(cuts), len(row)))
+        levels[known] = self.levels[:, row]
+        after = np.arange(len(cuts))[:, None] > np.arange(len(row))
+        levels += after * self.effects[row]
+        levels -= (levels @ shares)[:, None]
+        told = _of_differences((levels * shares) @ levels.T)
+        doubts = np.eye(len(cuts)) * self.between**2
+        doubts[np.ix_(known, known)] = self.doubts
+        found = np.triu(told / (self.noise.variance + _of_differences(doubts)), 1)
+        wanted = np.searchsorted(cuts, revisions)
+        worth: Floats = found[np.ix_(wanted, wanted)]
+        return worth
 
 
 def believe(testable: Sequence[int], told: Sequence[Pair]) -> Belief:
@@ -88,64 +119,148 @@ def believe(testable: Sequence[int], told: Sequence[Pair]) -> Belief:
     noise = _noise(list(groups.values()))
     verified = np.asarray(groups[testable[0], testable[-1]])
     effect = float(np.median(walsh_averages(verified)))
-    between = _BETWEEN * abs(effect)
-    # Every column is a possible effect together with a possible deviation of good itself, which is
-    # in all pairs against it.
-    effects = np.repeat(effect * _EFFECTS, len(_DEVIATIONS))
-    shifts = np.tile(between / math.sqrt(2) * _DEVIATIONS, len(_EFFECTS))
-    none, some = _likelihoods(groups, testable[0], effects, shifts, noise, between)
-    strays = np.array([ends != (testable[0], testable[-1]) for ends in groups])
-    none[strays], some[strays] = _with_strays(none[strays], some[strays])
-    # Candidates between the same two of all that were paired are as likely as each other: they have
-    # one row, filled by sums over differences.
-    paired = sorted({index for ends in groups for index in ends})
-    row = {index: at for at, index in enumerate(paired)}
-    steps = np.zeros((len(paired), len(effects)))
-    for ends, gain in zip(groups, some - none, strict=True):
-        low, high = sorted(row[index] for index in ends)
-        steps[low] += gain
-        steps[high] -= gain
-    prior = -np.tile(np.square(_DEVIATIONS) / 2, len(_EFFECTS))
-    likelihoods = np.cumsum(steps, axis=0)[:-1] + none.sum(axis=0) + prior
-    density = np.exp(likelihoods - np.max(likelihoods)).sum(axis=1)
-    weights = density[np.searchsorted(paired, testable[:-1], side="right") - 1] * np.diff(testable)
-    shares = weights / weights.sum()
-    return Belief(testable=tuple(testable), shares=shares, noise=noise, between=between)
+    # Candidates between the same two of all that were paired are as likely as each other: a row.
+    paired = tuple(sorted({index for ends in groups for index in ends}))
+    model = _model(paired, groups, noise, effect)
+    sizes = np.square(_BETWEEN * max(abs(effect), _LEAST_NOISE))  # variances that are tried
+    logs = _log_evidence(model, sizes)
+    evidence = np.exp(logs - np.max(logs))  # sizes, rows
+    row = np.searchsorted(paired, testable[:-1], side="right") - 1
+    density = evidence.sum(axis=0)[row] * np.diff(testable)
+    # For what is expected of a pair, one size of the differences will do.
+    by_size = evidence @ np.diff(paired)
+    between = float(by_size @ sizes / by_size.sum())
+    effects, levels, doubts = _expected(model, between)
+    return Belief(
+        testable=tuple(testable),
+        shares=density / density.sum(),
+        noise=noise,
+        between=math.sqrt(between),
+        paired=paired,
+        effects=effects,
+        levels=levels,
+        doubts=doubts,
+    )
 
 
-def _with_strays(without: Floats, within: Floats) -> tuple[Floats, Floats]:
-    """Pairs of a stray revision are as likely with the change as without."""
-    either = np.logaddexp(without, within) + math.log(_STRAY / 2)
-    kept = math.log1p(-_STRAY)
-    return np.logaddexp(kept + without, either), np.logaddexp(kept + within, either)
+@dataclass(frozen=True, kw_only=True)
+class _Model:
+    """Figures = effect x inside + members @ what revisions differ by + noise of variance 1.
+
+    All in the basis in which the covariance of the figures is diagonal, however much revisions
+    differ: 1 + their variance x factors.
+    """
+
+    figures: Floats  # a group of pairs each
+    inside: Floats  # groups, rows of candidates
+    members: Floats  # groups, revisions
+    factors: Floats
+    effect: float  # seen between good and bad
 
 
-def _likelihoods(
+def _model(
+    paired: Sequence[int],
     groups: Mapping[tuple[int, int], Sequence[float]],
-    good: int,
-    effects: Floats,
-    shifts: Floats,
     noise: Noise,
-    between: float,
+    effect: float,
+) -> _Model:
+    means, precisions = _summed(list(groups.values()), noise, effect)
+    a, b = np.searchsorted(paired, np.array(list(groups)).T)
+    rows, each = np.arange(len(paired) - 1), np.arange(len(groups))
+    inside = ((a[:, None] <= rows) & (rows < b[:, None])).astype(float)
+    members = np.zeros((len(groups), len(paired)))
+    members[each, a], members[each, b] = -1.0, 1.0
+    roots = np.sqrt(precisions)
+    factors, basis = np.linalg.eigh(roots[:, None] * (members @ members.T) * roots)
+    turn = basis.T * roots
+    return _Model(
+        figures=turn @ means,
+        inside=turn @ inside,
+        members=turn @ members,
+        factors=np.maximum(factors, 0.0),
+        effect=effect,
+    )
+
+
+def _summed(
+    groups: Sequence[Sequence[float]], noise: Noise, effect: float
 ) -> tuple[Floats, Floats]:
-    """For each group and column the logarithms of how likely its pairs are without and with it."""
-    counts = np.array([len(group) for group in groups.values()])
-    numbers = np.concatenate([np.asarray(group) for group in groups.values()])
-    against_good = np.array([pair[0] == good for pair in groups])
-    own = np.where(against_good, between / math.sqrt(2), between)
-    # With this scale the mean of a group is as uncertain as noise and what revisions differ by
-    # make it together.
-    scales = np.repeat(np.sqrt(noise.scale**2 + counts * own**2), counts)[:, None]
-    shifted = numbers[:, None] - np.repeat(against_good, counts)[:, None] * shifts
+    """Mean and precision of each group, with weights of its pairs.
+
+    With these, a normal law tells the effect from none as well as Student's t does.
+    """
+    counts = np.array([len(group) for group in groups])
+    numbers = np.concatenate([np.asarray(group) for group in groups])
     begins = np.concatenate(([0], np.cumsum(counts)[:-1]))
-    power = -(noise.degrees + 1) / 2
+    within = np.square((numbers - effect) / noise.scale)
+    more = (np.square(numbers / noise.scale) - within) / (noise.degrees + within)
+    slope = np.ones(len(more))  # of log(1 + more), from 0
+    np.divide(np.log1p(more), more, out=slope, where=np.abs(more) > 1e-9)
+    weights = (noise.degrees + 1) / (noise.degrees + within) * slope
+    sums = np.add.reduceat(weights, begins)
+    return np.add.reduceat(weights * numbers, begins) / sums, sums / noise.scale**2
 
-    def sums(errors: Floats) -> Floats:
-        logs = power * np.log1p(np.square(errors / scales) / noise.degrees)
-        found: Floats = np.add.reduceat(logs, begins, axis=0)
-        return found
 
-    return sums(shifted), sums(shifted - effects)
+def _log_evidence(model: _Model, sizes: Floats) -> Floats:
+    """The logarithm of how likely the pairs are, but for a constant: [size, row].
+
+    Effect and deviations are integrated over. One revision or none is stray; two are too rare.
+    """
+    weights = 1 / (1 + sizes[:, None] * model.factors)  # sizes, groups
+    mean, precision = _prior(model.effect)
+    # Quadratic forms of figures and steps, without a stray revision, ...
+    plain = weights @ np.square(model.figures)
+    cross = weights @ (model.inside * model.figures[:, None])
+    steps = weights @ np.square(model.inside)
+    # ... and what each of them takes away: [size, row, revision]. Sherman and Morrison's formula.
+    weighted = weights[:, :, None] * model.members
+    more = np.square(_STRAY_BY * model.effect)
+    grown = 1 + more * (weights @ np.square(model.members))
+    figures = np.einsum("g,sgp->sp", model.figures, weighted)
+    inside = model.inside.T @ weighted
+    share = (more / grown)[:, None, :]
+    plains = plain[:, None, None] - share * np.square(figures)[:, None, :]
+    crosses = cross[:, :, None] - share * inside * figures[:, None, :]
+    stepses = steps[:, :, None] - share * np.square(inside)
+    usual = _integrated(plain[:, None], cross, steps, mean, precision) + math.log1p(-_STRAY)
+    strays = _integrated(plains, crosses, stepses, mean, precision)
+    strays += math.log(_STRAY) - np.log(grown)[:, None, :] / 2
+    either = np.logaddexp(usual, np.logaddexp.reduce(strays, axis=2))
+    found: Floats = either + (_BETWEEN_PRIOR + np.log(weights).sum(axis=1) / 2)[:, None]
+    return found
+
+
+def _integrated(
+    plain: Floats, cross: Floats, steps: Floats, mean: float, precision: float
+) -> Floats:
+    """Over the effect, whose prior is normal."""
+    sharp = steps + precision
+    found: Floats = (np.square(cross + mean * precision) / sharp - plain - np.log(sharp)) / 2
+    return found
+
+
+def _prior(effect: float) -> tuple[float, float]:
+    """Mean and precision of the effect."""
+    return _EFFECT * effect, (_EFFECT_SPREAD * max(abs(effect), _LEAST_NOISE)) ** -2
+
+
+def _expected(model: _Model, between: float) -> tuple[Floats, Floats, Floats]:
+    """Effects and deviations that the pairs let expect, as `Belief` has them."""
+    weights = 1 / (1 + between * model.factors)
+    mean, precision = _prior(model.effect)
+    effects = weights @ (model.inside * model.figures[:, None]) + mean * precision
+    effects /= weights @ np.square(model.inside) + precision
+    members = (weights[:, None] * model.members).T
+    levels = between * members @ (model.figures[:, None] - model.inside * effects)
+    doubts = between * np.eye(len(members)) - between**2 * members @ model.members
+    return effects, levels, doubts
+
+
+def _of_differences(covariance: Floats) -> Floats:
+    """The variance of the difference of any two."""
+    own = np.diag(covariance)
+    found: Floats = own[:, None] + own - 2 * covariance
+    return found
 
 
 def _noise(groups: Sequence[Sequence[float]]) -> Noise:

@@ -115,3 +115,16 @@ def test_the_repository_that_is_not_pinned_is_searched() -> None:
 def test_flags_that_say_how_often_are_refused(flag: str) -> None:
     with pytest.raises(UsageError, match="perfrun bisect"):
         parse_bisect([METHOD, REPOS, "--good=abcd", "--bad=abce", flag])
+
+
+@pytest.mark.parametrize("text", ["nothash", "main", "abc", "a" * 65, "v1.2", "abcd\nx"])
+@pytest.mark.parametrize("flag", ["--good", "--bad"])
+def test_what_cannot_be_a_hash_is_refused_before_anything_is_fetched(flag: str, text: str) -> None:
+    other = {"--good": "--bad=abcd", "--bad": "--good=abcd"}[flag]
+    with pytest.raises(UsageError, match=f"{flag}: .* is not a commit hash") as refused:
+        parse_bisect([METHOD, REPOS, f"{flag}={text}", other])
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_a_hash_may_be_short_or_in_capitals() -> None:
+    assert parse_bisect([METHOD, REPOS, "--good=ABCD", f"--bad={'b' * 40}"]).ends.good == "ABCD"

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from perfrun.analysis.culprits import Belief, Pair, believe
+from perfrun.analysis import culprits
+from perfrun.analysis.culprits import Pair, believe
+from perfrun.analysis.pairs import walsh_averages
 
 EFFECT = 0.05
 
 
 def pairs_of(a: int, b: int, numbers: object) -> list[Pair]:
     return [Pair(a=a, b=b, log_ratio=float(number)) for number in np.atleast_1d(numbers)]
+
+
+def hodges_lehmann(numbers: list[float]) -> float:
+    return float(np.median(walsh_averages(np.array(numbers))))
 
 
 def drawn(count: int, spread: float, seed: int = 1) -> np.ndarray:
@@ -65,12 +72,74 @@ def test_figures_that_repeat_exactly_are_no_reason_to_fail() -> None:
     assert shares[1] > 0.95
 
 
+def test_the_belief_is_that_of_the_whole_model_written_out() -> None:
+    # Every candidate, size of the deviations and stray revision by itself, as dense matrices.
+    random = np.random.default_rng(4)
+    ends = [(0, 6)] * 12 + [(0, 3)] * 3 + [(2, 3), (2, 5), (2, 5), (3, 6)]
+    told = [Pair(a=a, b=b, log_ratio=random.normal(EFFECT * (a < 4 <= b), 0.03)) for a, b in ends]
+    belief = believe([0, 1, 2, 3, 5, 6], told)
+    effect = hodges_lehmann([pair.log_ratio for pair in told[:12]])
+    law = stats.t(belief.noise.degrees, scale=belief.noise.scale)
+    groups = sorted(set(ends))
+    figures, variances = [], []
+    for group in groups:
+        numbers = np.array([pair.log_ratio for pair in told if (pair.a, pair.b) == group])
+        # A normal law of this precision tells the effect from none as well as Student's t.
+        told_of = law.logpdf(numbers - effect) - law.logpdf(numbers)
+        precisions = 2 * told_of / (np.square(numbers) - np.square(numbers - effect))
+        figures.append(float(precisions @ numbers / precisions.sum()))
+        variances.append(1 / precisions.sum())
+    evidence = np.zeros(6)
+    for culprit in range(1, 7):
+        inside = np.array([float(a < culprit <= b) for a, b in groups])
+        for share, prior in zip(culprits._BETWEEN, np.exp(culprits._BETWEEN_PRIOR), strict=True):
+            for stray in (None, 0, 2, 3, 5, 6):
+                own = np.full(7, (share * effect) ** 2)
+                if stray is not None:
+                    own[stray] += (culprits._STRAY_BY * effect) ** 2
+                members = np.array([[(i == b) - (i == a) for i in range(7)] for a, b in groups])
+                covariance = np.diag(variances) + members * own @ members.T
+                covariance += np.outer(inside, inside) * (culprits._EFFECT_SPREAD * effect) ** 2
+                mean = inside * culprits._EFFECT * effect
+                density = stats.multivariate_normal(mean, covariance).pdf(figures)
+                rare = 1 - culprits._STRAY if stray is None else culprits._STRAY
+                evidence[culprit - 1] += prior * rare * density
+    evidence /= evidence.sum()
+    apart = [evidence[0], evidence[1], evidence[2], evidence[3] + evidence[4], evidence[5]]
+    assert belief.shares == pytest.approx(apart, rel=1e-6)
+
+
 def test_a_pair_that_was_run_often_is_worth_less_the_less_noise_there_is() -> None:
-    inside, often = np.array([0.5, 0.5]), np.array([0.0, 8.0])
     worth = {}
     for spread in (0.001, 0.05):
-        belief: Belief = believe([0, 1, 2], pairs_of(0, 2, EFFECT + drawn(40, spread)))
-        new, again = belief.worth(inside, often)
-        worth[spread] = again / new
-    assert worth[0.001] < 0.01
-    assert 0.5 < worth[0.05] < 1.0
+        told = pairs_of(0, 4, EFFECT + drawn(40, spread))
+        new = believe([0, 1, 2, 3, 4], told).worth([0, 2, 4])[0, 1]
+        often = [*told, *pairs_of(0, 2, np.tile([0.0, EFFECT], 4))]  # which leave it open
+        worth[spread] = believe([0, 1, 2, 3, 4], often).worth([0, 2, 4])[0, 1] / new
+    assert worth[0.001] < 0.05
+    assert 0.3 < worth[0.05] < 1.0
+
+
+def test_a_pair_within_what_is_ruled_out_tells_nothing() -> None:
+    told = pairs_of(0, 4, EFFECT + drawn(40, 0.01)) + pairs_of(0, 2, EFFECT + drawn(9, 0.01))
+    worth = believe([0, 1, 2, 3, 4], told).worth([0, 1, 2, 3, 4])
+    assert np.array_equal(worth, np.triu(worth, 1))
+    assert np.unravel_index(np.argmax(worth), worth.shape) in [(0, 1), (1, 2), (1, 3), (1, 4)]
+    assert worth[2, 3] < 0.1 * worth.max()
+
+
+def test_how_much_revisions_differ_without_a_cause_is_seen() -> None:
+    random, seen = np.random.default_rng(2), {}
+    for between in (0.001, 0.012):
+        own = random.normal(0, between, 12)
+        own[8:] += EFFECT
+        told = [
+            Pair(a=0, b=b, log_ratio=own[b] - own[0] + noise)
+            for b in range(1, 12)
+            for noise in random.normal(0, 0.004, 6)
+        ]
+        belief = believe(range(12), told)
+        seen[between] = belief.between
+        assert np.argmax(belief.shares) == 7
+    assert seen[0.001] < 0.004
+    assert seen[0.012] > 0.006
