@@ -39,7 +39,9 @@ MAX_TEST_PAIRS = 60
 # Of the probability: then the candidate is paired with the revision before it. These pairs tell it
 # from both of its neighbours at once, so beginning early saves some (simulations/bisect.py).
 _LIKELY = 0.6
-_ENOUGH = 0.98  # of the probability after that: then it is named
+# Of the probability after that: then it is named; the less of it only when no pair tells as much.
+_SURE, _ENOUGH = 0.98, 0.95
+_LITTLE = 0.05  # of the noise: how far candidates differ in what they foretell of a pair
 _CREDIBLE = 0.95  # of the probability is in the range that is named without a culprit
 # A test that is not decided then goes on to these looks, unless it is hopeless. They have what the
 # others leave of 5 % of false alarms: 4.2 % without them, 4.7 % with them (tests/unit).
@@ -122,15 +124,20 @@ def _search(belief: Belief, told: Sequence[Pair], verified: Judgement, rule: Rul
     testable, weights = belief.testable, belief.shares
     best = int(np.argmax(weights))
     if weights[best] < _LIKELY:
-        return _most_telling(belief, told)
+        return _most_telling(belief, told)[0]
     after, last = testable[best], testable[best + 1]
     change, decided = _sequential(_between(told, after, last), rule)
     if not decided:
         return Ask(a=after, b=last, why="confirm")
-    if weights[best] < _ENOUGH:  # these pairs count, whichever way they went
-        return _most_telling(belief, told)
+    if weights[best] < _SURE:  # these pairs count, whichever way they went
+        ask, worth = _most_telling(belief, told)
+        if weights[best] < _ENOUGH or worth > _LITTLE:
+            return ask
     if change.verdict != verified.verdict:
         return _range(belief, told, verified)
+    beside = _not_seen_beside(testable, best, told)
+    if beside is not None:
+        return Ask(a=beside[0], b=beside[1], why="confirm")
     return End(
         status="found" if last == after + 1 else "range",
         after=after,
@@ -139,6 +146,22 @@ def _search(belief: Belief, told: Sequence[Pair], verified: Judgement, rule: Rul
         change=change,
         verified=verified,
     )
+
+
+def _not_seen_beside(
+    testable: Sequence[int], best: int, told: Sequence[Pair]
+) -> tuple[int, int] | None:
+    """A pair of the candidate's side with the next but one of the other, where none is told yet.
+
+    The candidate, or the one before it, may be off by itself: then its neighbours show that.
+    """
+    after, last = testable[best : best + 2]
+    good, bad = testable[0], testable[-1]
+    if best + 2 < len(testable) - 1 and not any(p.a <= after and last < p.b < bad for p in told):
+        return after, testable[best + 2]
+    if best > 1 and not any(good < p.a < after and last <= p.b for p in told):
+        return testable[best - 1], last
+    return None
 
 
 def looks_with_levels(rule: Rule) -> tuple[tuple[int, float], ...]:
@@ -189,8 +212,8 @@ def _between(told: Sequence[Pair], a: int, b: int) -> list[float]:
     return [pair.log_ratio for pair in told if (pair.a, pair.b) == (a, b)]
 
 
-def _most_telling(belief: Belief, told: Sequence[Pair]) -> Ask:
-    """The pair that tells most: of all that were paired, and of those that halve what is left.
+def _most_telling(belief: Belief, told: Sequence[Pair]) -> tuple[Ask, float]:
+    """The pair that tells most, of the revisions that were paired and a few more; and how much.
 
     The pair that was run last is stayed at while it is nearly as good: to change takes time.
     """
@@ -201,10 +224,11 @@ def _most_telling(belief: Belief, told: Sequence[Pair]) -> Ask:
     fresh = np.where(np.isin(among, belief.paired), 1.0, _NEW)
     worth = belief.worth(among) * fresh[:, None] * fresh
     low, high = np.unravel_index(int(np.argmax(worth)), worth.shape)
+    most = float(worth[low, high])
     a, b = told[-1].a, told[-1].b
-    if worth[among.index(a), among.index(b)] >= _STAY * worth[low, high]:
-        return Ask(a=a, b=b, why="search")
-    return Ask(a=among[low], b=among[high], why="search")
+    if worth[among.index(a), among.index(b)] < _STAY * most:
+        a, b = among[low], among[high]
+    return Ask(a=a, b=b, why="search"), most
 
 
 def _range(belief: Belief, told: Sequence[Pair], verified: Judgement) -> End:

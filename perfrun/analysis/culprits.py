@@ -31,14 +31,14 @@ from perfrun.analysis.stats import Floats
 
 # What revisions differ by without a cause: standard deviations, as shares of the effect, and how
 # likely each is before it is seen.
-_BETWEEN = np.array([0.04, 0.08, 0.12, 0.17, 0.24])
-_BETWEEN_PRIOR = np.log([0.2, 0.25, 0.25, 0.18, 0.12])
+_BETWEEN = np.array([0.05, 0.1, 0.15, 0.2])
+_BETWEEN_PRIOR = np.log([0.3, 0.35, 0.25, 0.1])
 # And once in a while a lot: one revision by as much as the effect.
-_STRAY = 0.02
+_STRAY = 0.005
 _STRAY_BY = 1.0  # standard deviation, as a share of the effect
 # Of the effect, as a share of the one seen between good and bad: the few pairs that were enough to
 # tell these apart exaggerate.
-_EFFECT, _EFFECT_SPREAD = 1.0, 0.8
+_EFFECT, _EFFECT_SPREAD = 0.9, 0.5
 _LEAST_NOISE = 1e-4  # figures that repeat exactly have some all the same
 _DEGREES = np.array([2.0, 3.0, 4.0, 6.0, 10.0, 20.0])
 # Before any pair: as if so many had been seen that have 4 degrees of freedom.
@@ -213,9 +213,10 @@ def _log_evidence(model: _Model, sizes: Floats) -> Floats:
     cross = weights @ (model.inside * model.figures[:, None])
     steps = weights @ np.square(model.inside)
     # ... and what each of them takes away: [size, row, revision]. Sherman and Morrison's formula.
-    weighted = weights[:, :, None] * model.members
+    members = model.members[:, 1:-1]  # good and bad are not: they have been seen to differ
+    weighted = weights[:, :, None] * members
     more = np.square(_STRAY_BY * model.effect)
-    grown = 1 + more * (weights @ np.square(model.members))
+    grown = 1 + more * (weights @ np.square(members))
     figures = np.einsum("g,sgp->sp", model.figures, weighted)
     inside = model.inside.T @ weighted
     share = (more / grown)[:, None, :]

@@ -185,6 +185,28 @@ def test_a_good_revision_that_is_off_by_itself_does_not_mislead_the_search() -> 
     assert len(pairs) < 150
 
 
+@pytest.mark.parametrize("culprit", [22, 29, 30])
+def test_one_revision_that_is_off_by_the_whole_effect_is_not_named(culprit: int) -> None:
+    # The first pair of the search is of it: what follows leads to it, but not what is after it.
+    calm = step(culprit, noise=0.005, seed=3)
+    seen = Pair(a=0, b=15, log_ratio=0.1)
+    verified = [Pair(a=0, b=30, log_ratio=calm(0, 30)) for _ in range(8)]
+    end, pairs = run(
+        31,
+        lambda a, b: calm(a, b) + 0.1 * ((b == 15) - (a == 15)),
+        measured=[*verified, seen],
+    )
+    assert (end.status, end.last) == ("found", culprit)
+    assert len(pairs) < 60
+
+
+def test_pairs_are_not_only_against_good() -> None:
+    _, pairs = run(31, step(17, effect=0.05, noise=0.05, seed=4))
+    searched = [pair for pair in pairs if 30 in (pair.a, pair.b) and pair.a]
+    assert searched
+    assert any(pair.a and pair.b < 30 for pair in pairs)
+
+
 @pytest.mark.parametrize(("draw", "spread"), [(gaussian, 0.02), (outliers, 0.02), (gaussian, 0.05)])
 def test_the_simulation_in_small(
     draw: Callable[[np.random.Generator, float], float], spread: float

@@ -43,7 +43,7 @@ def test_more_pairs_make_it_surer_and_a_stray_revision_never_quite() -> None:
     ]
     assert sure == sorted(sure)
     assert sure[0] < 0.9
-    assert 0.99 < sure[3] < 0.997
+    assert 0.99 < sure[3] < 0.9995
 
 
 @pytest.mark.parametrize(("outliers", "degrees"), [(0, (6, 20)), (20, (2, 3))])
@@ -93,7 +93,7 @@ def test_the_belief_is_that_of_the_whole_model_written_out() -> None:
     for culprit in range(1, 7):
         inside = np.array([float(a < culprit <= b) for a, b in groups])
         for share, prior in zip(culprits._BETWEEN, np.exp(culprits._BETWEEN_PRIOR), strict=True):
-            for stray in (None, 0, 2, 3, 5, 6):
+            for stray in (None, 2, 3, 5):  # good and bad are not
                 own = np.full(7, (share * effect) ** 2)
                 if stray is not None:
                     own[stray] += (culprits._STRAY_BY * effect) ** 2
@@ -142,4 +142,4 @@ def test_how_much_revisions_differ_without_a_cause_is_seen() -> None:
         seen[between] = belief.between
         assert np.argmax(belief.shares) == 7
     assert seen[0.001] < 0.004
-    assert seen[0.012] > 0.006
+    assert seen[0.012] > 0.005
