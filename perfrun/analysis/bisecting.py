@@ -39,9 +39,10 @@ MAX_TEST_PAIRS = 60
 # Of the probability: then the candidate is paired with the revision before it. These pairs tell it
 # from both of its neighbours at once, so beginning early saves some (simulations/bisect.py).
 _LIKELY = 0.6
-# Of the probability after that: then it is named; the less of it only when no pair tells as much.
+# Of the probability after that: then it is named; with the less only when the pairs are spent, or
+# when what candidates foretell of a pair differs by so little of the noise (both squared).
 _SURE, _ENOUGH = 0.98, 0.95
-_LITTLE = 0.05  # of the noise: how far candidates differ in what they foretell of a pair
+_LITTLE = 0.004
 _CREDIBLE = 0.95  # of the probability is in the range that is named without a culprit
 # A test that is not decided then goes on to these looks, unless it is hopeless. They have what the
 # others leave of 5 % of false alarms: 4.2 % without them, 4.7 % with them (tests/unit).
@@ -114,13 +115,16 @@ def next_move(
         )
     testable = [index for index in range(count) if index not in broken]
     belief = believe(testable, told)
-    move = _search(belief, told, verified, rule)
-    if isinstance(move, Ask) and len(measured) >= rule.max_pairs:
+    spent = len(measured) >= rule.max_pairs
+    move = _search(belief, told, verified, rule, spent=spent)
+    if isinstance(move, Ask) and spent:
         return _range(belief, told, verified)
     return move
 
 
-def _search(belief: Belief, told: Sequence[Pair], verified: Judgement, rule: Rule) -> Ask | End:
+def _search(
+    belief: Belief, told: Sequence[Pair], verified: Judgement, rule: Rule, *, spent: bool
+) -> Ask | End:
     testable, weights = belief.testable, belief.shares
     best = int(np.argmax(weights))
     if weights[best] < _LIKELY:
@@ -131,7 +135,7 @@ def _search(belief: Belief, told: Sequence[Pair], verified: Judgement, rule: Rul
         return Ask(a=after, b=last, why="confirm")
     if weights[best] < _SURE:  # these pairs count, whichever way they went
         ask, worth = _most_telling(belief, told)
-        if weights[best] < _ENOUGH or worth > _LITTLE:
+        if weights[best] < _ENOUGH or (worth > _LITTLE and not spent):
             return ask
     if change.verdict != verified.verdict:
         return _range(belief, told, verified)
