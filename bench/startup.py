@@ -11,6 +11,7 @@ from bench.table import Goal, Row, Rule
 
 TENSORFLOW_NOOP = "tensorflow_noop.Noop.noop"
 MANY = 21
+DIFFERENT = tuple(f"noops.Noops.noop_{number}" for number in range(MANY))
 # The libraries that perfrun's own process may load; some only when a run needs them.
 LIBRARIES = (
     "psutil",
@@ -21,6 +22,7 @@ LIBRARIES = (
     "requests",
     "absl.flags",
     "docker",
+    "scipy.special",
 )
 
 
@@ -53,17 +55,23 @@ def tensorflow_rows(settings: Settings) -> list[Row]:
 
 
 def noop_rows(settings: Settings) -> list[Row]:
-    """A method that does nothing and needs no framework: the first, and each one after it."""
+    """A method that does nothing and needs no framework: the first, and each one after it.
+
+    The same method again is another trial of it: then the run ends with statistics.
+    """
     workspace = settings.scratch / "noop"
-    many = [NOOP] * MANY
-    perfrun(workspace, many)  # raises unless all pass
-    one, whole, start = in_turns(
+    same = [NOOP] * MANY
+    for methods in (DIFFERENT, same):  # raises unless all pass
+        perfrun(workspace, methods)
+    one, different, repeated, start = in_turns(
         settings.rounds,
         lambda: finish(perfrun_argv(workspace, [NOOP])).wall_s,
-        lambda: finish(perfrun_argv(workspace, many)).wall_s,
+        lambda: finish(perfrun_argv(workspace, DIFFERENT)).wall_s,
+        lambda: finish(perfrun_argv(workspace, same)).wall_s,
         lambda: python_s(sys.executable, "pass"),
     )
-    further = tuple((b - a) / (MANY - 1) for a, b in zip(one, whole, strict=True))
+    further = tuple((b - a) / (MANY - 1) for a, b in zip(one, different, strict=True))
+    statistics = tuple(b - a for a, b in zip(different, repeated, strict=True))
     return [
         Row(
             what="no-op method without a framework, whole process",
@@ -80,6 +88,11 @@ def noop_rows(settings: Settings) -> list[Row]:
             goal=Goal(rule=Rule.VALUE_AT_MOST, limit=0.10),
             reference="python -c pass",
             references=start,
+        ),
+        Row(
+            what="statistics of repeated trials, once a run",
+            unit="s",
+            values=statistics,
         ),
     ]
 

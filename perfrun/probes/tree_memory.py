@@ -14,6 +14,9 @@ from perfrun.probes.shared_memory import SharedMemory, Sizes
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Share of a core that looking for new processes may take; reading a big tree is the dear part.
 _TREE_SHARE = 0.002
+# After a look that found nothing new (another's process had begun) the pause is twice as long, but
+# no longer than this for that reason: a quarter of a second is promised to be seen.
+_LONGER_PAUSE_S = 0.2
 _MOST_OPEN = 256  # descriptors that may be kept; further processes are opened each time
 
 
@@ -68,12 +71,15 @@ class TreeMemory:
 
     def _look_for_children(self, last_pid: bytes) -> None:
         """Read the tree again when the kernel has given out a new pid since the last look."""
+        if last_pid == self._last_pid and last_pid:
+            return
         now = time.perf_counter()
-        if now < self._next_tree_look or (last_pid == self._last_pid and last_pid):
+        if now < self._next_tree_look:
             return
         self._last_pid = last_pid
         begin = time.thread_time()
         found = descendants(self._pid)
+        is_new = self._children.keys() != set(found)
         for pid in self._children.keys() - found:
             file = self._children.pop(pid)
             if file is not None:
@@ -82,7 +88,10 @@ class TreeMemory:
             if pid not in self._children:
                 self._children[pid] = _opened(pid) if len(self._children) < _MOST_OPEN else None
         self.pids = frozenset([self._pid, *found])
-        self._next_tree_look = now + (time.thread_time() - begin) / _TREE_SHARE
+        pause_s = (time.thread_time() - begin) / _TREE_SHARE
+        if not is_new:
+            pause_s = max(pause_s, min(2 * pause_s, _LONGER_PAUSE_S))
+        self._next_tree_look = now + pause_s
 
 
 def descendants(pid: int) -> list[int]:
@@ -97,13 +106,24 @@ def descendants(pid: int) -> list[int]:
             continue
         for thread in threads:
             try:
-                with open(f"{task}/{thread}/children", "rb", buffering=0) as file:
-                    children = [int(child) for child in file.read().split()]
+                children = _children(f"{task}/{thread}/children")
             except OSError:
                 continue
             found += children
             queue += children
     return found
+
+
+def _children(path: str) -> list[int]:
+    """The numbers in a file. Most are empty; a file object would make seven calls of three."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = b""
+        while chunk := os.read(file, 1 << 16):
+            text += chunk
+    finally:
+        os.close(file)
+    return [int(child) for child in text.split()]
 
 
 def _opened(pid: int) -> int | None:

@@ -47,3 +47,15 @@ def test_noise_is_no_peak(tmp_path: Path) -> None:
 def test_a_folder_that_is_gone_stops_nobody(tmp_path: Path) -> None:
     with Timeline(tmp_path / "missing" / "log") as timeline:
         timeline.add({"time": 0.0, "tree_pss": 1})
+
+
+def test_lines_are_on_disk_a_second_later_while_the_trial_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with Timeline(path) as timeline:
+        timeline.add({"time": 0.0, "tree_pss": 1})
+        assert len(path.read_text().splitlines()) == 1
+        for tenths in range(2, 31, 2):
+            timeline.add({"time": tenths / 10, "tree_pss": 1})
+            lines = path.read_text().splitlines()
+            assert json.loads(lines[-1])["time"] >= tenths / 10 - 1.2
+    assert len(path.read_text().splitlines()) == 16

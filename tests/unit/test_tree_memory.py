@@ -7,15 +7,18 @@ machine that has time to look, and nothing on one that stands still.
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from perfrun.probes import tree_memory
 from perfrun.probes.process_tree import TreeSampler, TreeUsage
 from perfrun.probes.shared_memory import SharedMemory, Sizes, proportional_bytes
 from perfrun.worker.procfs import memory_marks
@@ -225,3 +228,46 @@ def test_pss_of_a_process_that_has_ended_is_nothing() -> None:
     assert proportional_bytes(process.pid) == 0
     process.wait()
     assert proportional_bytes(process.pid) == 0
+
+
+@pytest.mark.parametrize(
+    ("look_s", "found", "least", "most"),
+    [
+        (0.0001, [[]], 0.0008, 0.00101),  # nothing new: the longer pause
+        (0.0001, [[1], []], 0.0016, 0.00201),  # processes come and go
+        (0.005, [[]], 0.0018, 0.00201),  # so big a tree that the longer pause would hide much
+    ],
+    ids=["others", "changing", "big"],
+)
+def test_processes_that_begin_all_the_time_do_not_make_looks_cost_more(
+    monkeypatch: pytest.MonkeyPatch,
+    look_s: float,
+    found: list[list[int]],
+    least: float,
+    most: float,
+) -> None:
+    """Looks of known cost, and a new pid on the machine at each of the samples of 100 s."""
+    clock = {"wall": 0.0, "cpu": 0.0}
+    looks = itertools.cycle(found)
+
+    def look(_: int) -> list[int]:
+        clock["cpu"] += look_s
+        return next(looks)
+
+    clocks = SimpleNamespace(perf_counter=lambda: clock["wall"], thread_time=lambda: clock["cpu"])
+    monkeypatch.setattr(tree_memory, "time", clocks)
+    monkeypatch.setattr(tree_memory, "descendants", look)
+    monkeypatch.setattr(tree_memory, "_opened", lambda _: None)
+    tree = tree_memory.TreeMemory(os.getpid())
+    for sample in range(20_000):
+        clock["wall"] = sample / 200
+        tree.sample((MIB, 0), str(sample).encode())
+    assert least <= (clock["cpu"] - look_s) / 100 <= most
+
+
+def test_children_are_read_to_the_end_however_many_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "children"
+    path.write_text(" ".join(map(str, range(20_000))) + " ")
+    assert tree_memory._children(str(path)) == list(range(20_000))
+    path.write_text("")
+    assert tree_memory._children(str(path)) == []
