@@ -12,6 +12,11 @@ from typing import Any
 
 Metric = dict[str, Any]
 
+_ABOVE = (
+    "{share:.3g} of the peak, so this peak is none: other processes disturbed all of its probes, "
+    "or an operator of the model is faster than they are or saves multiplications (Winograd, FFT)"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
@@ -24,10 +29,11 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """The arithmetic that the device was seen to do, in products of large matrices."""
+    """The most arithmetic that the device was seen to do, in operators that do little else."""
 
     flops_per_second: float | None
-    measured_by: str
+    measured_by: str  # the operator that was fastest, and among how many calls
+    by_kind: str = ""  # the best of each kind of operator
     why_unknown: str = ""
 
 
@@ -67,6 +73,12 @@ def start_up(
     )
 
 
+def achieved(work: Work, examples_per_second: float | None) -> float | None:
+    """Return the FLOP/s of a device that does so many examples; None where they are unknown."""
+    flops = work.flops_per_example
+    return None if flops is None or not examples_per_second else flops * examples_per_second
+
+
 def arithmetic(
     work: Work, peak: Peak, examples_per_second: float | None
 ) -> tuple[list[Metric], dict[str, Any]]:
@@ -75,23 +87,27 @@ def arithmetic(
     `examples_per_second` is one device's, as the peak is.
     """
     flops = work.flops_per_example
-    achieved = None if flops is None or not examples_per_second else flops * examples_per_second
+    done = achieved(work, examples_per_second)
     share = None
-    if achieved is not None and peak.flops_per_second:
-        share = achieved / peak.flops_per_second
+    if done is not None and peak.flops_per_second:
+        share = done / peak.flops_per_second
     metrics = metrics_of(
         {
             "flops_per_example": flops,
             "macs_per_example": None if flops is None else flops / 2,
-            "achieved_flops_per_second": achieved,
+            "achieved_flops_per_second": done,
             "peak_flops_per_second": peak.flops_per_second,
             "model_flops_utilisation": share,
         }
     )
-    extras = {"flops_counted_by": work.counted_by, "peak_measured_by": peak.measured_by}
+    extras = {
+        "flops_counted_by": work.counted_by,
+        "peak_measured_by": peak.measured_by,
+        "peak_by_kind": peak.by_kind,
+    }
     if share is None:
         why = work.why_unknown or peak.why_unknown or "the steps are too short for the clock"
         extras["mfu_absent"] = why
     elif share > 1:
-        extras["mfu_suspicious"] = "more than the peak: was its measurement disturbed?"
+        extras["mfu_suspicious"] = _ABOVE.format(share=share)
     return metrics, {name: text for name, text in extras.items() if text}

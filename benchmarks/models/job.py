@@ -93,8 +93,8 @@ class Job(ABC):
         """Count the arithmetic of one example."""
 
     @abstractmethod
-    def peak(self) -> Peak:
-        """Measure the arithmetic that the device can do."""
+    def peak(self, done: float | None) -> Peak:
+        """Measure the most arithmetic that the device can do; `done`, in FLOP/s, it did do."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:

@@ -47,9 +47,9 @@ class Measuring:
         if feed is not None:
             metrics += feed.metrics(timed)
             extras = {**extras, **feed.notes}
-        found, counted = figures.arithmetic(
-            self._job.work(), self._job.peak(), timed.throughput_per_device
-        )
+        work, rate = self._job.work(), timed.throughput_per_device
+        peak = self._job.peak(figures.achieved(work, rate))
+        found, counted = figures.arithmetic(work, peak, rate)
         self._benchmark.report_benchmark(
             **timed.report_arguments(metrics=(*metrics, *found), extras={**extras, **counted})
         )

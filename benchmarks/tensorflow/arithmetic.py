@@ -1,4 +1,4 @@
-"""How much arithmetic a TensorFlow graph asks for, and how much the device can do.
+"""How much arithmetic a TensorFlow graph asks for.
 
 Counted are convolutions and matrix products, by the statistics of TensorFlow's profiler, as
 PyTorch's FlopCounterMode counts them; a multiply-add is two. Two of the profiler's figures are
@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from typing import Any
 
-from benchmarks.models.figures import Peak, Work
+from benchmarks.models.figures import Work
 from benchmarks.tensorflow.framework import tf
 
 _BY_PROFILER = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul")
@@ -24,10 +23,6 @@ _DEPTHWISE = ("DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpr
 # What has multiply-adds and is in neither list: a graph with one of these has no known FLOPs.
 _UNCOUNTED = ("XlaEinsum", "Conv", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2")
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile")
-# Sides of square matrices. The larger ones leave the start of an operator behind; the smaller ones
-# are over before a busy machine takes the processor away.
-_PEAK_SIDES = {"cpu": (1024, 2048), "gpu": (4096, 8192)}
-_PEAK_S, _PEAK_ROUNDS = 0.5, 3  # for each side, at least
 
 
 def count(function: Any, arguments: tuple[Any, ...], *, batch_size: int, passes: str) -> Work:
@@ -96,34 +91,3 @@ def _einsum(op: Any) -> float:
     for term, tensor in zip(terms, op.inputs, strict=True):
         sizes.update(zip(term.strip(), tensor.shape.as_list(), strict=True))
     return float(2 * math.prod(sizes.values()))
-
-
-def measured_peak(kind: str, dtype: str) -> Peak:
-    """Multiply large matrices on the current device: the best of many products."""
-    best = max(_best_product(side, dtype) for side in _PEAK_SIDES[kind])
-    rate, rounds, side = best
-    return Peak(
-        flops_per_second=rate,
-        measured_by=f"best of {rounds} products of {side} x {side} matrices, {dtype}",
-    )
-
-
-def _best_product(side: int, dtype: str) -> tuple[float, int, int]:
-    """Return FLOP/s of the fastest product, how many there were, and the side."""
-    matrix = tf.cast(tf.random.normal((side, side)), dtype)
-    multiply = tf.function(lambda first: tf.matmul(first, first))
-    multiply(matrix)
-    _wait()
-    fastest = math.inf
-    spent, rounds = 0.0, 0
-    while spent < _PEAK_S or rounds < _PEAK_ROUNDS:
-        began = time.perf_counter()
-        multiply(matrix)
-        _wait()
-        taken = time.perf_counter() - began
-        fastest, spent, rounds = min(fastest, taken), spent + taken, rounds + 1
-    return 2 * side**3 / fastest, rounds, side
-
-
-def _wait() -> None:
-    tf.test.experimental.sync_devices()

@@ -16,6 +16,7 @@ from benchmarks.tensorflow import arithmetic, placement, steps
 from benchmarks.tensorflow.building import Network, build
 from benchmarks.tensorflow.framework import IMPORT_S, KERAS_VERSION, tf
 from benchmarks.tensorflow.loader import Loader, loader_for
+from benchmarks.tensorflow.peak import measured_peak
 from benchmarks.tensorflow.placement import Placement
 from benchmarks.tensorflow.transfers import Transfers
 from perfrun import SetupError
@@ -71,8 +72,8 @@ class Job(jobs.Job):
         passes = "forward and backward" if self.training else "forward"
         return arithmetic.count(traced, self.arguments, batch_size=self.batch_size, passes=passes)
 
-    def peak(self) -> Peak:
-        return arithmetic.measured_peak(self.place.kind, self.network.dtype)
+    def peak(self, done: float | None) -> Peak:
+        return measured_peak(self.place.kind, self.network.dtype, done)
 
     def facts(self) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""How much arithmetic a PyTorch model asks for, and how much the device can do.
+"""How much arithmetic a PyTorch model asks for.
 
 Counted by torch.utils.flop_counter.FlopCounterMode: convolutions, matrix products and attention, a
 multiply-add being two. Not counted are all others: normalisation, activations, softmax, pooling,
@@ -11,18 +11,13 @@ device has for it: of the CPU's fused one FlopCounterMode knows nothing and coun
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
-from benchmarks.models.figures import Peak, Work
-from benchmarks.torch import device as devices
+from benchmarks.models.figures import Work
 from benchmarks.torch.framework import torch
 from benchmarks.torch.workload import Network, example_inputs, example_labels, loss_of
 
 _EXAMPLES = 2  # a batch of one is refused by batch normalisation in training
-_LEAST_S = 0.02  # of one product: long enough for threads to start and clocks to rise
-_PEAK_S, _ROUNDS = 0.15, 3  # for each side, at least
-_SIDES = (512, 1024, 2048, 4096, 8192)
 
 
 def count(network: Network, *, training: bool) -> Work:
@@ -97,67 +92,3 @@ def _convolution_backward(
     places = inputs if transposed else gradient
     forward: int = 2 * math.prod(places) * math.prod(weight[1:])
     return forward * (bool(wanted[0]) + bool(wanted[1]))
-
-
-def measured_peak(device: torch.device, dtype: str) -> Peak:
-    """Multiply large matrices on the device, in the type: the best of several products.
-
-    Of a 16-bit type and float32 the faster one counts: autocast leaves some operators in float32,
-    and on many CPUs products in float16 are slower by orders of magnitude.
-    """
-    peaks = [_peak_of(device, each) for each in dict.fromkeys((dtype, "float32"))]
-    return max(peaks, key=lambda peak: peak.flops_per_second or 0.0)
-
-
-def _peak_of(device: torch.device, dtype: str) -> Peak:
-    fast = _tf32_is_used(device, dtype)
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = before or fast
-    try:
-        with torch.inference_mode():
-            side, fastest_s, rounds = _fastest(device, getattr(torch, dtype))
-    except RuntimeError as error:
-        why = f"no product of matrices in {dtype}: {' '.join(str(error).split())[:200]}"
-        return Peak(flops_per_second=None, measured_by="", why_unknown=why)
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
-    kind = "tf32" if fast else dtype
-    return Peak(
-        flops_per_second=2 * side**3 / fastest_s,
-        measured_by=f"best of {rounds} products of {side} x {side} matrices, {kind}",
-    )
-
-
-def _tf32_is_used(device: torch.device, dtype: str) -> bool:
-    """cuDNN's convolutions use TF32 by default where the card has it; matrix products do not."""
-    if device.type != "cuda" or dtype != "float32":
-        return False
-    return bool(torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32)
-
-
-def _fastest(device: torch.device, dtype: torch.dtype) -> tuple[int, float, int]:
-    """Return the side of the matrices, the seconds of the fastest product, and how many there were.
-
-    The side grows until a product takes long enough; the best product of all sides is kept.
-    """
-    found: list[tuple[float, int, float]] = []  # FLOP/s, side, seconds
-    for side in _SIDES:
-        matrix = torch.randn(side, side, device=device).to(dtype)
-        _product_s(matrix, device)  # wakes threads and chooses a kernel
-        times_s: list[float] = []
-        # On a busy machine most are slow: the short ones have the best chance to slip through.
-        while len(times_s) < _ROUNDS or sum(times_s) < _PEAK_S:
-            times_s.append(_product_s(matrix, device))
-        found += [(2 * side**3 / taken_s, side, taken_s) for taken_s in times_s]
-        if min(times_s) >= _LEAST_S:
-            break
-    _flops, side, fastest_s = max(found)
-    return side, fastest_s, len(found)
-
-
-def _product_s(matrix: Any, device: torch.device) -> float:
-    devices.wait(device)
-    began = time.perf_counter()
-    torch.mm(matrix, matrix)
-    devices.wait(device)
-    return time.perf_counter() - began

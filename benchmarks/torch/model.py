@@ -18,6 +18,7 @@ from benchmarks.torch import device as devices
 from benchmarks.torch.execution import COMPILED, Execution
 from benchmarks.torch.framework import IMPORT_S, torch
 from benchmarks.torch.loader import Loader, loader_for, on_device
+from benchmarks.torch.peak import measured_peak
 from benchmarks.torch.transfers import Transfers
 from benchmarks.torch.workload import (
     Forward,
@@ -72,8 +73,8 @@ class Job(jobs.Job):
     def work(self) -> Work:
         return arithmetic.count(self.network, training=self.training)
 
-    def peak(self) -> Peak:
-        return arithmetic.measured_peak(self.how.device, self.how.dtype)
+    def peak(self, done: float | None) -> Peak:
+        return measured_peak(self.how.device, self.how.dtype, done)
 
     def facts(self) -> dict[str, Any]:
         cache = {"compile_cache": execution.compile_cache()} if self.is_compiled else {}

@@ -1,0 +1,180 @@
+"""The most arithmetic that a device was seen to do: the best of many short operators.
+
+One operator is no peak. A library may be slow at one of them on this processor (products of
+matrices by MKL on an AMD processor run at half of what oneDNN's convolutions do there), and a
+model would then exceed "the peak". So products and convolutions of several shapes take part.
+A maximum has no use for a median: the fastest of many short calls is the one that nobody disturbed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.models.figures import Peak
+
+_GROW_S, _SCOUT_S = 0.2, 1.0  # for larger sizes; for the first ones of all, on a busy machine
+_RACE_S, _TURN_S = 0.3, 0.02  # then for the best ones; for each of them in its turn
+_STUBBORN_S = 2.0  # instead of the latter, where the probes stay below what the model did
+_LONG_S, _LONGEST_S = 0.003, 0.015  # of a call: it grows until then; one of the best until then
+_SLOW_S = 0.05  # such a first call is not repeated
+_RACERS = 5
+FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError)
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """An operator on its tensors; `run` returns when the device has done it."""
+
+    flops: float  # of one run, a multiply-add being two
+    shapes: str
+    run: Callable[[], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """One operator, made in growing sizes: the larger ones are for faster devices."""
+
+    kind: str  # `matrix product`
+    dtype: str  # as the device calculates
+    sizes: Sequence[int]
+    make: Callable[[int], Call]
+
+
+@dataclass(kw_only=True)
+class _Racer:
+    probe: Probe
+    call: Call
+    fastest_s: float
+    level: int
+
+    @property
+    def rate(self) -> float:
+        return self.call.flops / self.fastest_s
+
+
+def measured(
+    probes: Iterable[Probe],
+    *,
+    done_by_model: float | None = None,
+    failures: tuple[type[Exception], ...] = FAILURES,
+    clock: Clock = time.perf_counter,
+) -> Peak:
+    """Return the highest rate of any call of any probe; unknown where none of them runs.
+
+    `done_by_model`, in FLOP/s, is what the peak must not be below: where it is, all probes were
+    disturbed, and they get more time. `failures` are what a probe may raise: it is left out then.
+    """
+    search = _Search(tuple(probes), failures, clock)
+    search.scout()
+    search.grow()
+    search.race(done_by_model or 0.0)
+    return search.peak()
+
+
+class _Search:
+    """Every probe has a few calls, the smallest sizes first; then the best ones have many."""
+
+    def __init__(
+        self, probes: tuple[Probe, ...], failures: tuple[type[Exception], ...], clock: Clock
+    ) -> None:
+        self._probes = probes
+        self._failures = failures
+        self._clock = clock
+        self._racers: list[_Racer] = []  # the best first; the others' tensors are let go
+        self._by_kind: dict[str, float] = {}
+        self._calls = 0
+        self._failed = ""
+
+    def scout(self) -> None:
+        began = self._clock()
+        growing = list(self._probes)
+        level = 0
+        while growing:
+            for probe in tuple(growing):
+                if self._racers and self._clock() - began > (_GROW_S if level else _SCOUT_S):
+                    return
+                racer = self._tried(probe, level)
+                if racer is None or _is_last(racer) or racer.fastest_s >= _LONG_S:
+                    growing.remove(probe)
+            level += 1
+
+    def grow(self) -> None:
+        """Try the best ones in sizes that take a while: some libraries are better at those."""
+        began = self._clock()
+        for racer in tuple(self._racers):
+            largest: _Racer | None = racer
+            while largest and not _is_last(largest) and largest.fastest_s < _LONGEST_S:
+                if self._clock() - began > _GROW_S:
+                    return
+                largest = self._tried(racer.probe, largest.level + 1)
+
+    def race(self, done_by_model: float) -> None:
+        began = self._clock()
+        while self._racers:
+            # In turns: a slow moment of the machine falls on all of them.
+            for racer in self._racers:
+                self._turn(racer)
+            is_below = max(self._by_kind.values()) < done_by_model
+            if self._clock() - began >= (_STUBBORN_S if is_below else _RACE_S):
+                return
+
+    def peak(self) -> Peak:
+        if not self._racers:
+            why = f"no probe of the peak runs here: {self._failed or 'there is none'}"
+            return Peak(flops_per_second=None, measured_by="", why_unknown=why)
+        best = max(self._racers, key=lambda racer: racer.rate)
+        kinds = sorted(self._by_kind.items(), key=lambda item: -item[1])
+        return Peak(
+            flops_per_second=best.rate,
+            measured_by=(
+                f"the fastest of {self._calls} calls: {best.probe.kind}, {best.call.shapes}, "
+                f"{best.probe.dtype}"
+            ),
+            by_kind=", ".join(f"{kind} {rate / 1e9:.4g}" for kind, rate in kinds) + " GFLOP/s",
+        )
+
+    def _tried(self, probe: Probe, level: int) -> _Racer | None:
+        """Time a probe in one size, and keep it if it is among the best; None: it does not run."""
+        try:
+            call = probe.make(probe.sizes[level])
+            fastest_s = first_s = self._seconds(call)  # wakes threads and chooses a kernel
+            if first_s < _SLOW_S:
+                fastest_s = min(first_s, self._seconds(call), self._seconds(call))
+        except self._failures as error:
+            self._failed = " ".join(str(error).split())[:200]
+            return None
+        racer = _Racer(probe=probe, call=call, fastest_s=fastest_s, level=level)
+        self._note(racer)
+        self._racers.append(racer)
+        self._racers.sort(key=lambda each: -each.rate)
+        best_sizes = {id(each.probe): each for each in reversed(self._racers)}
+        self._racers = [each for each in self._racers if best_sizes[id(each.probe)] is each]
+        del self._racers[_RACERS:]
+        return racer
+
+    def _turn(self, racer: _Racer) -> None:
+        began = self._clock()
+        while self._clock() - began < _TURN_S:
+            try:
+                racer.fastest_s = min(racer.fastest_s, self._seconds(racer.call))
+            except self._failures:  # of a call that ran before: what it did then stays
+                return
+        self._note(racer)
+
+    def _note(self, racer: _Racer) -> None:
+        kind = f"{racer.probe.kind} {racer.probe.dtype}"
+        self._by_kind[kind] = max(racer.rate, self._by_kind.get(kind, 0.0))
+
+    def _seconds(self, call: Call) -> float:
+        began = self._clock()
+        call.run()
+        self._calls += 1
+        return self._clock() - began
+
+
+def _is_last(racer: _Racer) -> bool:
+    return racer.level + 1 == len(racer.probe.sizes)
