@@ -18,8 +18,9 @@ _GROW_S, _SCOUT_S = 0.2, 1.0  # for larger sizes; for the first ones of all, on 
 _RACE_S, _TURN_S = 0.3, 0.02  # then for the best ones; for each of them in its turn
 _STUBBORN_S = 2.0  # instead of the latter, where the probes stay below what the model did
 _LONG_S, _LONGEST_S = 0.003, 0.015  # of a call: it grows until then; one of the best until then
-_SLOW_S = 0.05  # such a first call is not repeated
-_RACERS = 5
+_STUCK_S, _SLOW_S = 0.5, 0.05  # such a first call is not repeated; nor such a second one
+_FEWEST = 4  # probes that have a turn however long the first ones take
+_RACERS, _FAR_BEHIND = 5, 10  # times slower than the best: it has no chance
 FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError)
 
 Clock = Callable[[], float]
@@ -92,12 +93,14 @@ class _Search:
     def scout(self) -> None:
         began = self._clock()
         growing = list(self._probes)
-        level = 0
+        level = tried = 0
         while growing:
             for probe in tuple(growing):
-                if self._racers and self._clock() - began > (_GROW_S if level else _SCOUT_S):
+                most_s = _GROW_S if level else _SCOUT_S
+                if tried >= _FEWEST and self._clock() - began > most_s:
                     return
                 racer = self._tried(probe, level)
+                tried += racer is not None
                 if racer is None or _is_last(racer) or racer.fastest_s >= _LONG_S:
                     growing.remove(probe)
             level += 1
@@ -115,9 +118,11 @@ class _Search:
     def race(self, done_by_model: float) -> None:
         began = self._clock()
         while self._racers:
+            fastest = self._racers[0].rate
             # In turns: a slow moment of the machine falls on all of them.
             for racer in self._racers:
-                self._turn(racer)
+                if racer.rate * _FAR_BEHIND > fastest:
+                    self._turn(racer)
             is_below = max(self._by_kind.values()) < done_by_model
             if self._clock() - began >= (_STUBBORN_S if is_below else _RACE_S):
                 return
@@ -141,13 +146,15 @@ class _Search:
         """Time a probe in one size, and keep it if it is among the best; None: it does not run."""
         try:
             call = probe.make(probe.sizes[level])
-            fastest_s = first_s = self._seconds(call)  # wakes threads and chooses a kernel
-            if first_s < _SLOW_S:
-                fastest_s = min(first_s, self._seconds(call), self._seconds(call))
+            times_s = [self._seconds(call)]  # wakes threads; a GPU's library tries its kernels
+            if times_s[0] < _STUCK_S:
+                times_s.append(self._seconds(call))
+            if times_s[-1] < _SLOW_S:
+                times_s.append(self._seconds(call))
         except self._failures as error:
             self._failed = " ".join(str(error).split())[:200]
             return None
-        racer = _Racer(probe=probe, call=call, fastest_s=fastest_s, level=level)
+        racer = _Racer(probe=probe, call=call, fastest_s=min(times_s), level=level)
         self._note(racer)
         self._racers.append(racer)
         self._racers.sort(key=lambda each: -each.rate)

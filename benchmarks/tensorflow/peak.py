@@ -40,7 +40,7 @@ def measured_peak(
 
 def probes_of(kind: str, dtype: str) -> list[Probe]:
     """Return the probes of a kind of device, those of several types and kinds in turns."""
-    each = [_of_type(kind, name) for name in dict.fromkeys((dtype, "float32"))]
+    each = [_of_type(kind, name) for name in dict.fromkeys(("float32", dtype))]
     return list(chain.from_iterable(zip(*each, strict=True)))
 
 

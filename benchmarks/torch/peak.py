@@ -37,7 +37,7 @@ def measured_peak(
 
 def probes_of(device: torch.device, dtype: str) -> list[Probe]:
     """Return the probes of a device, those of several types and kinds in turns."""
-    each = [_of_type(device, name) for name in dict.fromkeys((dtype, "float32"))]
+    each = [_of_type(device, name) for name in dict.fromkeys(("float32", dtype))]
     return list(chain.from_iterable(zip(*each, strict=True)))
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from itertools import cycle, repeat
+from itertools import chain, cycle, repeat
 
 import pytest
 from shipped_run import ROOT
@@ -100,6 +100,17 @@ def test_a_library_that_is_better_at_large_operators_is_tried_at_those() -> None
     # To start an operator takes a millisecond: the calls of 0.5 ms show a third of what it can do.
     device = Device({"matrix product": 200 * GIGA}, repeat(0.001))
     assert device.peak().flops_per_second == pytest.approx(200 * GIGA * 8 / 9)
+
+
+def test_a_first_call_that_chooses_a_kernel_for_long_does_not_count() -> None:
+    device = Device({"3x3 convolution": 400e12}, chain((0.3,), repeat(0.0)))
+    assert device.peak().flops_per_second == pytest.approx(400e12)
+
+
+def test_an_operator_that_takes_seconds_is_called_once() -> None:
+    device = Device({"float16 product": 0.02 * GIGA, "matrix product": 100 * GIGA})
+    assert device.peak().flops_per_second == pytest.approx(100 * GIGA)
+    assert device.now_s < 0.1 / 0.02 + 1.5
 
 
 def test_what_does_not_run_is_left_out_and_nothing_that_runs_is_an_absence_with_a_reason() -> None:
