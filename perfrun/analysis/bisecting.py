@@ -222,7 +222,7 @@ def _most_telling(belief: Belief, told: Sequence[Pair]) -> tuple[Ask, float]:
     The pair that was run last is stayed at while it is nearly as good: to change takes time.
     """
     testable, best = belief.testable, int(np.argmax(belief.shares))
-    halves = np.searchsorted(np.cumsum(belief.shares), _PARTS)
+    halves = np.searchsorted(np.cumsum(belief.shares), _PARTS - 1e-9)  # whatever rounding does
     new = {testable[int(at) + 1] for at in halves}.union(testable[max(0, best - 1) : best + 3])
     among = sorted(new.union(belief.paired))
     fresh = np.where(np.isin(among, belief.paired), 1.0, _NEW)

@@ -156,6 +156,12 @@ def test_before_anything_else_is_measured_every_revision_is_as_likely() -> None:
     assert move == Ask(a=0, b=2, why="search")
 
 
+@pytest.mark.parametrize("count", [5, 13, 31, 101, 1001])
+def test_the_first_pair_of_the_search_halves_the_revisions(count: int) -> None:
+    pairs = [Pair(a=0, b=count - 1, log_ratio=0.1 + i / 1000) for i in range(8)]
+    assert next_move(count, pairs, frozenset(), Rule()) == Ask(a=0, b=count // 2, why="search")
+
+
 def test_a_test_that_60_pairs_leave_open_goes_on_when_more_may_decide_it() -> None:
     ratio = step(1, effect=0.05, noise=0.14, seed=8)
     end, pairs = run(2, ratio)
