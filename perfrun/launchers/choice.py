@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 
 from perfrun.launchers.contract import Launcher
@@ -12,6 +13,10 @@ from perfrun.plan import RunPlan
 def make_launcher(plan: RunPlan, run_id: str, notify: Callable[[str], None]) -> Launcher:
     """Return what starts the workers of this plan. Raises UsageError when it cannot be had."""
     if plan.container is None:
+        # What a trial leaves behind is ended with psutil. Its import can wait; that it is not
+        # there must not be found out then, with a result to lose.
+        if importlib.util.find_spec("psutil") is None:
+            raise ModuleNotFoundError("No module named 'psutil'", name="psutil")
         return LocalLauncher(plan.python, dict(plan.env))
     # Loads the Docker SDK: only for who asks for a container.
     from perfrun.launchers.containers import ContainerLauncher, folders_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import select
@@ -24,10 +23,6 @@ class LocalLauncher:
 
     def __init__(self, python: str, env: Mapping[str, str] | None = None) -> None:
         """`env`: variables that its workers get besides those of this process."""
-        # What a trial leaves behind is ended with psutil. Its import can wait; that it is not
-        # there must not be found out then, with a result to lose.
-        if importlib.util.find_spec("psutil") is None:
-            raise ModuleNotFoundError("No module named 'psutil'", name="psutil")
         self.python = python
         self._env = {**os.environ, **env} if env else None
         self.name = f"--python={python}"
