@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrun.arguments import CommandParser
+from perfrun.arguments import CommandParser, parse_whole
 from perfrun.comparison import difference_row, parse_share
 from perfrun.differences import Difference, differences
 from perfrun.document import to_json
-from perfrun.errors import Interrupted, UsageError
+from perfrun.errors import Interrupted
 from perfrun.journal import fingerprint
 from perfrun.plan import RunPlan
 from perfrun.readings import WALL_TIME, Reading, read_summary
@@ -129,7 +129,7 @@ def parse_bisect(argv: Sequence[str]) -> Asked:
     effect = parse_share(given.min_effect, "--min_effect")
     rule = bisecting.Rule(
         min_effect=bisecting.Rule.min_effect if effect is None else effect,
-        max_pairs=_whole(given.max_pairs, "--max_pairs", 1) or bisecting.MAX_PAIRS,
+        max_pairs=parse_whole(given.max_pairs, "--max_pairs", 1) or bisecting.MAX_PAIRS,
     )
     return Asked(
         plan=parse_plan(words, ends),
@@ -138,7 +138,7 @@ def parse_bisect(argv: Sequence[str]) -> Asked:
         metric=given.metric or WALL_TIME,
         rule=rule,
         time_s=parse_duration(given.time_budget, "--time_budget"),
-        seed=_whole(given.seed, "--seed", 0),
+        seed=parse_whole(given.seed, "--seed", 0),
     )
 
 
@@ -252,11 +252,3 @@ def _readings(log: SearchLog, a: int, b: int) -> tuple[list[Reading], list[Readi
 
 def _differences(a: Sequence[Reading], b: Sequence[Reading]) -> tuple[Difference, ...]:
     return differences(a, b) if a and b else ()
-
-
-def _whole(text: str | None, flag: str, least: int) -> int | None:
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
-        raise UsageError(f"{flag}={text}: must be a whole number, {least} or more")
-    return int(text)

@@ -106,7 +106,8 @@ def _read(reading: Reading) -> dict[Fact, str]:
     try:
         return dict(_of(reading))
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"{reading.path}: is damaged: {error}; leave it out") from None
+        why = f"{type(error).__name__}: {error}"  # a bare name would not tell whose fault it is
+        raise UsageError(f"{reading.path}: is damaged: {why}; leave it out") from None
 
 
 def _of(reading: Reading) -> Iterator[tuple[Fact, str]]:

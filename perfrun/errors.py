@@ -14,6 +14,8 @@ The one place that catches these is `main` of `perfrun.benchmark`, and for setup
 `perfrun.image.main`.
 """
 
+from unicodedata import category
+
 
 class PerfrunError(Exception):
     """Base of all errors that perfrun raises on purpose; the text is what the user reads."""
@@ -22,9 +24,15 @@ class PerfrunError(Exception):
 
     @property
     def line(self) -> str:
-        """The text as one line: what a name or path in it has of line ends is escaped."""
+        """The text as one line: what a name or path in it has of line ends is escaped.
+
+        Blanks of any width stay, as French messages have before a colon; a tab is one.
+        """
         return "".join(
-            c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(self)
+            c
+            if c.isprintable() or category(c) == "Zs"
+            else c.encode("unicode_escape").decode("ascii")
+            for c in str(self).replace("\t", " ")
         )
 
 

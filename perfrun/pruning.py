@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfrun.arguments import CommandParser
+from perfrun.arguments import CommandParser, parse_whole
 from perfrun.detecting import find_changes, watch_series
 from perfrun.errors import UsageError
 from perfrun.journal import Journal, going_on
@@ -75,8 +75,8 @@ def prune_command(argv: Sequence[str]) -> int:
     if given.format not in (None, "", "table", "json"):
         raise UsageError(f"--format={given.format}: must be table or json")
     policy = Policy(
-        keep_nights=_whole(given.keep_nights, "--keep_nights"),
-        keep_per_series=_whole(given.keep_per_series, "--keep_per_series"),
+        keep_nights=parse_whole(given.keep_nights, "--keep_nights", 1),
+        keep_per_series=parse_whole(given.keep_per_series, "--keep_per_series", 1),
         older_than_s=_age(given.older_than, "--older_than"),
         unfinished_older_than_s=_age(given.unfinished_older_than, "--unfinished_older_than"),
     )
@@ -265,11 +265,3 @@ def removed_text(done: Pruned) -> str:
 
 def _age(text: str | None, flag: str) -> float | None:
     return parse_age(text, flag) if text else None
-
-
-def _whole(text: str | None, flag: str) -> int | None:
-    if not text:
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
-        raise UsageError(f"{flag}={text}: must be a whole number, 1 or more")
-    return int(text)

@@ -8,6 +8,11 @@ import re
 _USERINFO = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?P<user>[^/@\s:,;]*)(?P<rest>:[^/@\s]*)?@"
 )
+# A password of a database may have blanks and what ends a host elsewhere (SQLAlchemy).
+_DATABASE = re.compile(
+    r"(?P<scheme>postgres(?:ql)?(?:\+\w{1,20})?://)"
+    r"[^/:\s\"]{0,300}:[^@\n\"]{0,300}@(?:[^\s\"]{0,300}@)?"
+)
 _SECRET_QUERY = re.compile(
     r"(?P<name>[?&;][^=&;\s,]*(?:token|secret|password|passwd|signature|sig|credential|key)[^=&;\s,]*=)"
     r"[^&;\s,]+",
@@ -28,4 +33,5 @@ def redact(text: str) -> str:
             return f"{scheme}{user}@"
         return f"{scheme}***@"
 
-    return _SECRET_QUERY.sub(r"\g<name>***", _USERINFO.sub(without_secret, text))
+    hidden = _USERINFO.sub(without_secret, _DATABASE.sub(r"\g<scheme>***@", text))
+    return _SECRET_QUERY.sub(r"\g<name>***", hidden)

@@ -26,10 +26,18 @@ _UNREACHABLE = {
     "context deadline exceeded": "no answer in time",
     "server gave HTTP response to HTTPS client": "it speaks HTTP, not HTTPS",
     "503 Service Unavailable": "503 Service Unavailable",
-    "EOF": "it hung up",
+    ": EOF": "it hung up",
 }
-_ABSENT = ("manifest unknown", "manifest for ", "not found", "no matching manifest")
-_DENIED = ("denied", "unauthorized", "authentication required", "may require", "Forbidden")
+_ABSENT = ("manifest unknown", "manifest for ", ": not found", "no matching manifest")
+_DENIED = ("unauthorized", "authentication required", "may require", "Forbidden")
+# Who may not do something on this machine has no permission; registries say `denied` and more.
+_IS_DENIED = re.compile(r"(?<!permission )\bdenied\b", re.IGNORECASE)
+# What came whole and could not be put on this machine's disk is no fault of the registry.
+_UNPACKING = re.compile(
+    r"(?:register|extract|apply|adding)\w* layer|processing tar|failed to (?:extract|unpack)"
+    r"|content digest",
+    re.IGNORECASE,
+)
 
 
 def registry_of(image: str) -> str:
@@ -45,6 +53,8 @@ def explain_fetch(complaint: str, image: str) -> str:
     What is not known is handed on as the engine says it.
     """
     said = " ".join(complaint.split())
+    if _UNPACKING.search(said):
+        return said[:500]
     asked = _HOST.search(said)
     host = asked[1] if asked else registry_of(image)
     if "x509" in said or "certificate" in said:
@@ -60,7 +70,7 @@ def explain_fetch(complaint: str, image: str) -> str:
             f"the engine cannot reach the registry {host} ({reason}); mend its network or proxy, "
             "or bring the image with `docker load`"
         )
-    if any(words in said for words in _DENIED):
+    if any(words in said for words in _DENIED) or _IS_DENIED.search(said):
         return (
             f"the registry {host} has no such image or wants a login; check the name, "
             f"or {_login(image)}"

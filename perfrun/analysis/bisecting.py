@@ -140,7 +140,7 @@ def _search(
     if change.verdict != verified.verdict:
         return _range(belief, told, verified)
     beside = _not_seen_beside(testable, best, told)
-    if beside is not None:
+    if beside is not None and not (spent and weights[best] >= _SURE):  # strays are weighed, too
         return Ask(a=beside[0], b=beside[1], why="confirm")
     return End(
         status="found" if last == after + 1 else "range",

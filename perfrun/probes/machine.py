@@ -42,7 +42,7 @@ def machine() -> Machine:
     return Machine(
         cpu_model=_cpu_model(processors),
         physical_cpu_count=readings.core_count(Sysfs()) or _physical_cpu_count(),
-        logical_cpu_count=os.cpu_count(),
+        logical_cpu_count=_logical_cpu_count(),
         cpu_socket_count=len(sockets) or None,
         hostname=socket.gethostname(),
         accelerators=accelerators(),
@@ -62,6 +62,15 @@ def _proc_cpuinfo() -> list[tuple[str, str]]:
     text = _read("/proc/cpuinfo") or ""
     pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
     return [(key.strip(), value.strip()) for key, _, value in pairs]
+
+
+def _logical_cpu_count() -> int | None:
+    """The kernel's number: os.cpu_count obeys PYTHON_CPU_COUNT and -X cpu_count (Python 3.13)."""
+    try:
+        count = os.sysconf("SC_NPROCESSORS_ONLN")
+    except (AttributeError, OSError, ValueError):
+        return os.cpu_count()
+    return count if count > 0 else os.cpu_count()
 
 
 def _physical_cpu_count() -> int | None:

@@ -30,6 +30,7 @@ class Timeline:
         self._file: BinaryIO | None = None
         self._next_s = 0.0
         self._lines: list[Mapping[str, float]] = []  # still to be written
+        self._rest = b""  # of what a full disk took a part of, or nothing
         self._next_write_s = 0.0
         self._highest: Mapping[str, float] | None = None  # since the last line, if it stands out
         self._to_beat = 0.0  # value that stands out
@@ -81,5 +82,6 @@ class Timeline:
         text = "".join(json.dumps(sample) + "\n" for sample in self._lines)
         self._lines.clear()
         if self._file:
+            self._rest += text.encode("ascii")
             with contextlib.suppress(OSError):
-                self._file.write(text.encode("ascii"))
+                self._rest = self._rest[self._file.write(self._rest) :]

@@ -37,20 +37,30 @@ def parse_address(store: str | None, workspace: Path) -> Address:
         return _file(Path(store).absolute(), None)
     if scheme in _POSTGRESQL:
         _check_port(store)
-        return Address(url=f"postgresql+psycopg://{rest}", shown=redact(store))
+        return Address(url=f"postgresql+psycopg://{rest}", shown=_shown(store))
     if scheme == "sqlite" and len(rest) > 1 and rest.startswith("/"):
         return _file(Path(rest[1:]).absolute(), None)
     raise UsageError(
-        f"--store={redact(store)}: must be a file, sqlite:///FILE or "
+        f"--store={_shown(store)}: must be a file, sqlite:///FILE or "
         "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
     )
 
 
 def _check_port(store: str) -> None:
+    # A password may hold all but an `@`, SQLAlchemy says: also what ends a host elsewhere.
+    place = store.partition("://")[2].rpartition("@")[2]
     try:
-        urlsplit(store).port  # noqa: B018 - reading it is the check
-    except ValueError as error:
-        raise UsageError(f"--store={redact(store)}: {str(error).lower()}") from None
+        urlsplit(f"//{place}").port  # noqa: B018 - reading it is the check
+    except ValueError:  # its text may have a part of the password
+        raise UsageError(
+            f"--store={_shown(store)}: its port must be a number from 0 to 65535"
+        ) from None
+
+
+def _shown(store: str) -> str:
+    scheme, separator, rest = store.partition("://")
+    _, at, place = rest.rpartition("@")
+    return redact(f"{scheme}{separator}{'***' if at else ''}{at}{place}")
 
 
 def _file(path: Path, workspace: Path | None) -> Address:

@@ -27,6 +27,7 @@ class WindowedProfiler:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._record, daemon=True)
         self._recorder: Any = None
+        self._has_begun = False
         self._open: Optional[Dict[str, Any]] = None  # the window that is being recorded
         self._recorded: List[Dict[str, Any]] = []
         self._method_began_s = 0.0
@@ -41,8 +42,12 @@ class WindowedProfiler:
         """Begin to count the seconds. To be called in the main thread, just before the method."""
         if not self._windows:
             return
-        if self._kind() == "torch" and self._find_recorder():
+        at_once = self._kind() == "torch" and self._find_recorder()
+        if at_once:
             self._wake()
+        self._method_began_s = time.monotonic()  # setting a profiler up takes seconds: from here
+        if at_once and self._windows[0][0] <= 0:
+            self._begin_window()  # this is the thread that it is to record
         self._thread.start()
 
     def _wake(self) -> None:
@@ -59,6 +64,10 @@ class WindowedProfiler:
             self._stopped.set()
             self._thread.join()
             self._end_window()  # where the main thread had to do it, and had no time for it
+            if self._recorder and self._windows[0][0] <= 0 and not self._has_begun:
+                self.notes.append(
+                    "--profiler_enabled_time: the method was over before PyTorch's profiler began"
+                )
 
     def facts(self) -> Dict[str, Any]:
         """What the summary says; paths are relative to the trial's folder.
@@ -83,14 +92,14 @@ class WindowedProfiler:
         }
 
     def _record(self) -> None:
-        self._method_began_s = time.monotonic()  # starting a profiler takes seconds: from here
-        for begin, end in self._windows:
-            # One from the start is there even if the method is over before this thread is heard.
+        for number, (begin, end) in enumerate(self._windows):
+            # One from the start needs not wait: TensorFlow's is there even if the method is over.
             if begin > 0 and self._stopped_by(self._method_began_s + begin):
                 return
             if not self._find_recorder():
                 return
-            self._in_its_thread(self._begin_window)
+            if number > 0 or not self._has_begun:
+                self._in_its_thread(self._begin_window)
             stopped = self._stopped_by(self._method_began_s + end)
             self._in_its_thread(self._end_window)
             if stopped:
@@ -135,6 +144,7 @@ class WindowedProfiler:
         return True
 
     def _begin_window(self) -> None:
+        self._has_begun = True
         try:
             self._recorder.start()
         except Exception as error:  # noqa: BLE001

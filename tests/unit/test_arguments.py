@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
 from perfrun.arguments import parse_regex, parse_whole, shown
 from perfrun.errors import UsageError
+from perfrun.redaction import redact
 from perfrun.selection import _span
 from perfrun.store.address import parse_address
 
@@ -45,13 +47,35 @@ def test_an_error_is_one_line_whatever_name_is_in_it() -> None:
     assert UsageError("no folder a\nb\udcff größe: x").line == "no folder a\\nb\\udcff größe: x"
 
 
+def test_blanks_of_any_width_stay_in_an_error_and_separators_of_lines_do_not() -> None:
+    assert UsageError("fatal\xa0: impossible\u202f!\ta").line == "fatal\xa0: impossible\u202f! a"
+    assert UsageError("a\u2028b\x1b[1m\u200bc\r").line == r"a\u2028b\x1b[1m\u200bc\r"
+
+
 @pytest.mark.parametrize("word", ["9999-12-31", "2026-02-30", "2026-01-01..9999-12-31"])
 def test_a_day_that_has_no_end_names_nothing(word: str) -> None:
     assert _span(word) is None
 
 
-@pytest.mark.parametrize("host", ["h:port", "[::1"])
-def test_a_server_whose_port_is_no_number_is_refused(host: str) -> None:
-    with pytest.raises(UsageError, match=r"^--store=postgresql") as caught:
-        parse_address(f"postgresql+psycopg://u:secret@{host}/x", Path("workspace"))
+PASSWORDS = ["secret", "secret#1", "a/secret", "12/secret", "secret?x", "[secret", "my secret"]
+
+
+@pytest.mark.parametrize("password", PASSWORDS)
+@pytest.mark.parametrize("host", ["h:port", "h:99999", "[::1"])
+def test_a_server_whose_port_is_no_number_is_refused(host: str, password: str) -> None:
+    with pytest.raises(UsageError, match=r"^--store=postgresql\+psycopg://\*") as caught:
+        parse_address(f"postgresql+psycopg://u:{password}@{host}/x", Path("workspace"))
+    assert "must be a number from 0 to 65535" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("password", PASSWORDS)
+@pytest.mark.parametrize("host", ["h", "h:5432", "[::1]:5432", ""])
+def test_a_password_may_have_what_ends_a_host_and_is_never_shown(host: str, password: str) -> None:
+    given = f"postgresql://u@corp:{password}@{host}/db"
+    address = parse_address(given, Path("workspace"))
+    assert sqlalchemy.make_url(address.url).password == password
+    assert address.shown == redact(given) == f"postgresql://***@{host}/db"
+    with pytest.raises(UsageError, match="must be a file, sqlite:///FILE or") as caught:
+        parse_address(given.replace("postgresql", "mysql"), Path("workspace"))
     assert "secret" not in str(caught.value)

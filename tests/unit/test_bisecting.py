@@ -206,6 +206,18 @@ def test_one_revision_that_is_off_by_the_whole_effect_is_not_named(culprit: int)
     assert len(pairs) < 60
 
 
+def test_a_sure_culprit_is_named_when_no_pair_is_left_to_look_beside_it() -> None:
+    told = [Pair(a=0, b=30, log_ratio=0.1 + at / 1e4) for at in range(8)]
+    told += [Pair(a=14, b=15, log_ratio=0.1 + at / 1e4) for at in range(8)]
+    told += [Pair(a=0, b=15, log_ratio=0.1), Pair(a=0, b=14, log_ratio=0.0)]
+    assert next_move(31, told, frozenset(), Rule()) == Ask(a=14, b=16, why="confirm")
+    end = next_move(31, told, frozenset(), Rule(max_pairs=len(told)))
+    assert isinstance(end, End)
+    assert (end.status, end.after, end.last) == ("found", 14, 15)
+    assert end.probability is not None
+    assert end.probability >= 0.98
+
+
 def test_pairs_are_not_only_against_good() -> None:
     _, pairs = run(31, step(17, effect=0.05, noise=0.05, seed=4))
     searched = [pair for pair in pairs if 30 in (pair.a, pair.b) and pair.a]

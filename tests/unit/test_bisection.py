@@ -101,6 +101,13 @@ def test_images_are_plans_with_containers() -> None:
     assert asked.rule.max_pairs == 9
 
 
+@pytest.mark.parametrize("flag", ["--max_pairs", "--seed"])
+@pytest.mark.parametrize("text", ["-1", "x", "9" * 5000])
+def test_what_is_no_number_of_pairs_or_seed_is_refused(flag: str, text: str) -> None:
+    with pytest.raises(UsageError, match=f"^{flag}=.*number"):
+        parse_bisect([METHOD, "--images=x:1,x:2", f"{flag}={text}"])
+
+
 def test_the_repository_that_is_not_pinned_is_searched() -> None:
     ends = ["--good=abcd", "--bad=abce"]
     assert parse_bisect([METHOD, REPOS, *ends]).ends.good == "abcd"

@@ -124,10 +124,16 @@ def test_several_values_in_a_set_are_a_mixture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "facts", [{"machine": {"memory_bytes": "much"}}, {"distributions": ["torch"]}, {"system": "x"}]
+    ("facts", "kind"),
+    [
+        ({"machine": {"memory_bytes": "much"}}, "TypeError"),
+        ({"distributions": ["torch"]}, "AttributeError"),
+        ({"system": "x"}, "AttributeError"),
+        ({"benchmark_info": None}, "KeyError"),
+    ],
 )
 def test_a_summary_that_somebody_has_changed_is_named_in_one_line(
-    tmp_path: Path, facts: dict[str, Any]
+    tmp_path: Path, facts: dict[str, Any], kind: str
 ) -> None:
     whole, damaged = reading(tmp_path), reading(tmp_path)
     document = json.loads(json.dumps(damaged.document))
@@ -135,9 +141,13 @@ def test_a_summary_that_somebody_has_changed_is_named_in_one_line(
         place = document["perfrun"]
         if name == "system":
             document["system_info"] = value
+        elif name == "benchmark_info":
+            del document[name]
         elif name == "distributions":
             place["environment"] = {"distributions": value}
         else:
             place[name] = value
-    with pytest.raises(UsageError, match=r"perfzero_summary.json: is damaged: .*; leave it out"):
+    with pytest.raises(
+        UsageError, match=rf"perfzero_summary.json: is damaged: {kind}: .*; leave it out"
+    ):
         differences([whole], [replace(damaged, document=document)])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,6 +50,53 @@ def test_the_compiled_part_of_ruptures_says_what_all_of_it_says(
     assert {len(places) for places in found} >= {0, 1, 2, 3}
     monkeypatch.setattr(hindsight, "_compiled", lambda *_: None)
     assert [hindsight._divided(values, 8.0) for values in series] == whole
+
+
+def refuse(*_: object) -> None:
+    raise TypeError("takes 4 positional arguments but 3 were given")
+
+
+def does_not_load(*_: object) -> None:
+    raise ImportError("undefined symbol: _PyGen_SetStopIterationValue")
+
+
+@pytest.mark.parametrize(
+    "compiled",
+    [
+        lambda *_: SimpleNamespace(ekcpd_pelt_L2=refuse),
+        lambda *_: SimpleNamespace(ekcpd_pelt_L2=lambda *_: [7] * 81),  # it would go on for ever
+        lambda *_: SimpleNamespace(ekcpd_pelt_L2=lambda *_: []),
+        lambda *_: SimpleNamespace(),
+        does_not_load,
+    ],
+    ids=["other arguments", "other answer", "too short", "not there", "does not load"],
+)
+def test_a_compiled_part_that_has_changed_costs_no_alarm(
+    monkeypatch: pytest.MonkeyPatch, compiled: Callable[..., object]
+) -> None:
+    pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
+    monkeypatch.setattr(hindsight, "_compiled", compiled)
+    assert pelt_sees(nights(20, 2.5), 60, 0.0)
+
+
+def test_a_ruptures_that_cannot_be_imported_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
+    monkeypatch.setattr(hindsight, "_compiled", does_not_load)
+    broken = ModuleType("ruptures")
+    broken.__spec__ = ModuleSpec("ruptures", None)
+    monkeypatch.setitem(sys.modules, "ruptures", broken)  # it has no KernelCPD
+    assert pelt_sees(nights(20, 2.5), 60, 0.0) is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_nights_that_are_too_few_for_two_levels_are_one(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
+    asked: list[object] = []
+    monkeypatch.setattr(hindsight, "_compiled", lambda *_: asked.append(1))
+    assert hindsight._divided(np.arange(float(count)).reshape(-1, 1), 0.1) == []
+    assert not asked
 
 
 def test_all_of_ruptures_is_not_imported() -> None:

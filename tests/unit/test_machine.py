@@ -40,7 +40,7 @@ def files(monkeypatch: pytest.MonkeyPatch, contents: dict[str, str]) -> None:
 def test_this_machine_is_described_as_the_system_knows_it() -> None:
     found = machine()
     assert found.hostname == socket.gethostname()
-    assert found.logical_cpu_count == os.cpu_count()
+    assert found.logical_cpu_count == psutil.cpu_count()
     assert found.usable_cpu_count == len(os.sched_getaffinity(0))
     assert found.memory_bytes == psutil.virtual_memory().total
     assert found.kernel == platform.release()
@@ -48,6 +48,17 @@ def test_this_machine_is_described_as_the_system_knows_it() -> None:
     assert found.cpu_model
     assert found.user
     to_json(asdict(found))
+
+
+def test_python_may_be_told_of_other_processors_than_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As PYTHON_CPU_COUNT and -X cpu_count do from Python 3.13 on.
+    monkeypatch.setattr(os, "cpu_count", lambda: 12345)
+    assert machine().logical_cpu_count == psutil.cpu_count() != 12345
+    monkeypatch.setattr(os, "sysconf_names", {})
+    monkeypatch.delattr(os, "sysconf")
+    assert machine().logical_cpu_count == 12345
 
 
 def test_sockets_and_model_are_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,6 +135,8 @@ def test_what_a_killed_prune_left_is_removed(
     [
         ((), "say what to keep"),
         (("--keep_nights=0",), "must be a whole number, 1 or more"),
+        (("--keep_nights=" + "9" * 5000,), "9...: is too large a number"),
+        (("--keep_per_series=\u0663",), "must be a whole number, 1 or more"),
         (("--older_than=1y",), "write 90d"),
         (("--unfinished_older_than=soon",), "--unfinished_older_than=soon: write 90d"),
         (("--keep_nights=1", "--workspace=/gone"), "there is no such folder"),

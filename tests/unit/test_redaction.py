@@ -33,6 +33,10 @@ WORD = st.text(alphabet=string.ascii_letters + string.digits + "-_.%+!", min_siz
         ("https://h/@scope/package", "https://h/@scope/package"),
         ("see https://h/x, or mail a@b.c", "see https://h/x, or mail a@b.c"),
         ("file:///a/b@c", "file:///a/b@c"),
+        ("--store=postgresql://u:Sec/ret@h:5432/db", "--store=postgresql://***@h:5432/db"),
+        ("postgresql+psycopg://u@x:p w#[/@h/db and on", "postgresql+psycopg://***@h/db and on"),
+        ("postgresql://u:p@ss@h/db", "postgresql://***@h/db"),
+        ("postgresql://h/db: ask a@b", "postgresql://h/db: ask a@b"),
         ("", ""),
     ],
 )

@@ -74,8 +74,46 @@ COMPLAINTS = [
         "python",
         "the registry docker.io gives no more images for now; `docker login`, or wait",
     ),
+    (
+        "Error response from daemon: denied",
+        "ghcr.io/a/b",
+        "the registry ghcr.io has no such image or wants a login; check the name, or ",
+    ),
+    (
+        'denied: Permission "artifactregistry.repositories.downloadArtifacts" denied on resource',
+        "eu.example/a/b",
+        "the registry eu.example has no such image or wants a login; check the name, or ",
+    ),
+    (
+        'failed to resolve reference "docker.io/library/x:9": docker.io/library/x:9: not found',
+        "x:9",
+        "the registry docker.io has no such image, or none for this machine; check name and tag",
+    ),
+    (
+        'Get "https://r.example/v2/": EOF',
+        "r.example/x",
+        "the engine cannot reach the registry r.example (it hung up); mend its ",
+    ),
     ("no space left on\ndevice", "python", "no space left on device"),
 ]
+OF_THIS_MACHINE = [
+    "failed to register layer: lchown /etc/gshadow: permission denied",
+    "failed to register layer: ApplyLayer exit status 1 stdout: stderr: unexpected EOF",
+    "failed to register layer: exec: /usr/sbin/xz: no such file: not found",
+    "failed to register layer: Error processing tar file(exit status 1): unauthorized: EOF",
+    'failed to extract layer sha256:0: failed to mount "/x": access denied',
+    'writing blob: adding layer with blob "sha256:0": processing tar file(x): connection refused',
+    "failed to unpack image on snapshotter overlayfs: content digest sha256:0: not found",
+    'error getting credentials - err: exec: "x": executable file not found in $PATH',
+    "dial unix /var/run/docker.sock: connect: permission denied",
+    "open /var/lib/docker/tmp/GetImageBlob1: Permission denied",
+]
+
+
+@pytest.mark.parametrize("complaint", OF_THIS_MACHINE)
+def test_a_fault_of_this_machine_is_in_the_words_of_the_engine(complaint: str) -> None:
+    assert explain_fetch(f"{complaint}\n", "python:3.11") == complaint
+    assert explain_fetch(complaint + " x" * 500, "python:3.11") == (complaint + " x" * 500)[:500]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 from perfrun.probes.timeline import Timeline
@@ -47,6 +48,23 @@ def test_noise_is_no_peak(tmp_path: Path) -> None:
 def test_a_folder_that_is_gone_stops_nobody(tmp_path: Path) -> None:
     with Timeline(tmp_path / "missing" / "log") as timeline:
         timeline.add({"time": 0.0, "tree_pss": 1})
+
+
+def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Timeline(path) as timeline:
+        timeline.add({"time": 0.0, "tree_pss": 1})
+        try:  # the kernel takes a part of a line, and then nothing
+            resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, usual[1]))
+            timeline.add({"time": 2.0, "tree_pss": 2})
+            timeline.add({"time": 4.0, "tree_pss": 3})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        assert not path.read_text().endswith("\n")
+        timeline.add({"time": 6.0, "tree_pss": 4})
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["time"], line["tree_pss"]) for line in lines] == [(0, 1), (2, 2), (4, 3), (6, 4)]
 
 
 def test_lines_are_on_disk_a_second_later_while_the_trial_goes_on(tmp_path: Path) -> None:

@@ -135,6 +135,64 @@ def test_a_window_from_the_start_is_there_however_short_the_method(
     assert recorder.order == ["start", "stop"]
 
 
+def torch_stands_by(monkeypatch: pytest.MonkeyPatch, recorder: Switches) -> None:
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    monkeypatch.setattr(module, "_recorder", lambda *_: recorder)
+
+
+class Switches:
+    """Stands where `TorchRecorder` is, which records the thread that starts it."""
+
+    tool, version, scope = "torch.profiler", "2", "PyTorch"
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, threading.Thread]] = []
+
+    def start(self) -> None:
+        self.calls.append(("start", threading.current_thread()))
+
+    def stop(self, keep: bool) -> None:
+        self.calls.append(("keep" if keep else "drop", threading.current_thread()))
+
+
+def test_pytorchs_window_from_the_start_is_there_before_the_method_and_however_short_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorder = Switches()
+    torch_stands_by(monkeypatch, recorder)
+    profiler = WindowedProfiler([[0, 1], [2, 3]], "/folder", "torch")
+    profiler._stopped.set()  # the method is over before the thread is given the processor
+    profiler.start()
+    assert [name for name, _ in recorder.calls[:3]] == ["start", "drop", "start"]  # warmed up first
+    profiler.stop()
+    assert [name for name, _ in recorder.calls[3:]] == ["keep"]
+    assert {thread for _, thread in recorder.calls} == {threading.current_thread()}
+    assert profiler.is_used
+    assert profiler.notes == []
+
+
+def test_a_pytorch_that_the_method_itself_imports_and_is_over_too_soon_is_a_note(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorder = Switches()
+    profiler = WindowedProfiler([[0, 1]], "/folder", "torch")
+    torch = sys.modules.pop("torch", None)
+    assert torch is None
+    go = threading.Event()
+    record = profiler._record
+    profiler._thread = threading.Thread(target=lambda: go.wait() and record(), daemon=True)
+    profiler._framework = None
+    profiler.start()
+    torch_stands_by(monkeypatch, recorder)
+    profiler._stopped.set()
+    go.set()
+    profiler.stop()  # the main thread waits here: nothing is begun in it
+    assert recorder.calls == []
+    assert not profiler.is_used
+    (note,) = profiler.notes
+    assert "the method was over before PyTorch's profiler began" in note
+
+
 def test_a_window_to_come_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = install(monkeypatch, Recorder())
     profiler = WindowedProfiler([[500, 10**15]], "/folder")
