@@ -110,8 +110,8 @@ def _report(entry: Mapping[str, Any]) -> Report:
 def judge(left: Leftovers, end: Exit, *, oom_kills: int, timeout_s: float | None) -> Outcome:
     """Say how the trial ended, from what the worker wrote and how its process ended.
 
-    `oom_kills`: how many processes the kernel killed for want of memory during the trial, on the
-    whole machine; a trial in a cgroup of its own has its own count, which is better.
+    `oom_kills`: how many processes the kernel killed for want of memory during the trial of which
+    the worker may be one; a trial in a cgroup of its own has its own count, which is better.
     """
     own_kills = (end.cgroup or {}).get("oom_kills")
     oom_kills = oom_kills if own_kills is None else own_kills
@@ -180,14 +180,25 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def findings(left: Leftovers, end: Exit, outcome: Outcome) -> tuple[str, ...]:
-    """What was odd about a trial without deciding how it ended."""
+def findings(
+    left: Leftovers, end: Exit, outcome: Outcome, *, knows_victim: bool = True
+) -> tuple[str, ...]:
+    """What was odd about a trial without deciding how it ended.
+
+    `knows_victim`: `judge` was told how often the worker was killed for want of memory, and not how
+    many processes of the whole machine.
+    """
     notes = [*left.record.get("notes", ()), *left.notes]
     kills = (end.cgroup or {}).get("oom_kills")
     if kills and outcome.status is not Status.OOM_KILLED:
         notes.append(
             f"the kernel killed {kills} process(es) of the trial for want of memory"
             + _memory_figures(end)
+        )
+    if kills is None and outcome.status is Status.OOM_KILLED and not knows_victim:
+        notes.append(
+            "which process the kernel killed for want of memory is in its log (/dev/kmsg), which "
+            "cannot be read here: this one's SIGKILL may have come from elsewhere"
         )
     if left.complete and end.disturbance:
         notes.append(f"{end.disturbance} after the method had ended")

@@ -20,6 +20,7 @@ from perfrun.interruption import Interruption
 from perfrun.launchers.contract import Exit, Launcher, Running
 from perfrun.measured import Measured, bring_together
 from perfrun.plan import RunPlan
+from perfrun.probes.oom import OomKills
 from perfrun.probes.watch import Watch, Watched
 from perfrun.quality import judge_quality
 from perfrun.storage import PROFILE_SUMMARY, SUMMARY, ResultFolder, Storage, full_disk
@@ -59,19 +60,18 @@ class Surroundings:
 
 def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResult:
     """Run one trial and write its summary. Whatever the benchmark does is in the result."""
-    kills_before = _oom_kills()
-    end, watched, span, why_not = _run_worker(run.plan, spec, around)
+    with OomKills() as killed:
+        end, watched, span, why_not = _run_worker(run.plan, spec, around)
+        kills, is_certain = killed.of(watched.pid if watched else None)
     left = collect.read_leftovers(spec.folder.path, spec.folder.private)
     if end is None:
         outcome = Outcome(status=Status.FAILED, reason=why_not, phase="start")
     else:
-        outcome = collect.judge(
-            left, end, oom_kills=_oom_kills() - kills_before, timeout_s=run.plan.timeout_s
-        )
+        outcome = collect.judge(left, end, oom_kills=kills, timeout_s=run.plan.timeout_s)
     outcome = _with_full_disk(outcome, spec.folder.path)
     own_peak = memory_marks()["peak_rss_bytes"] or 0
     measured = bring_together(left.record, end, watched, own_peak_rss_bytes=own_peak)
-    notes = collect.findings(left, end, outcome) if end else ()
+    notes = collect.findings(left, end, outcome, knows_victim=is_certain) if end else ()
     facts = _facts(spec, left, outcome, measured, notes)
     if end:
         facts = replace(facts, container=end.container)
@@ -262,13 +262,3 @@ def _write(run: RunFacts, spec: TrialSpec, facts: TrialFacts, storage: Storage) 
         summary=str(path),
         document=document,
     )
-
-
-def _oom_kills() -> int:
-    """How many processes the kernel has killed for want of memory since it booted."""
-    try:
-        text = Path("/proc/vmstat").read_text(encoding="ascii")
-    except OSError:
-        return 0
-    lines = (line.split() for line in text.splitlines())
-    return sum(int(fields[1]) for fields in lines if fields[0] == "oom_kill")

@@ -96,6 +96,7 @@ LAYERS = (
         "removal",
         "retention",
         "probes.gpu",
+        "probes.oom",
         "probes.peak",
         "checks.processor",
         "checks.storage",

@@ -179,6 +179,30 @@ def find_python(version: str) -> str:
     pytest.skip(f"no {name} on this machine")
 
 
+def wait_held(process: subprocess.Popen[bytes], path: Path) -> None:
+    """Wait for the file of `HOLD`; a perfrun that ends before, or never comes to it, is an error.
+
+    Nothing of it goes on beside the tests that follow.
+    """
+    end = time.monotonic() + PATIENCE_S
+    while not path.exists():
+        if process.poll() is not None or time.monotonic() > end:
+            how = f"ended with {process.returncode}" if process.poll() is not None else "went on"
+            raise AssertionError(f"no {path.name}: perfrun {how}; {_ended(process)}")
+        time.sleep(0.01)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> str:
+    """End a perfrun in good order, or else by force; what it said."""
+    if process.poll() is None:
+        process.terminate()
+    try:
+        return finish(process, 30.0).stderr
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return finish(process, 30.0).stderr
+
+
 def wait_until(condition: Callable[[], Any]) -> None:
     """Look again and again until the condition holds."""
     end = time.monotonic() + PATIENCE_S

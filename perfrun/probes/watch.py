@@ -40,6 +40,7 @@ class Watched:
     before: MachineState
     after: MachineState
     own_cgroup: bool  # the trial's control group is not perfrun's
+    pid: int | None = None  # the worker's, as this host sees it
 
     @property
     def harness_cpu_s(self) -> float:
@@ -60,6 +61,7 @@ class Watch:
     """
 
     def __init__(self, pid: int | None, folder: Path, *, own_cgroup: bool) -> None:
+        self._pid = pid
         self._folder = folder
         self._cgroup, self._own_cgroup = _cgroup_of(pid if own_cgroup else None)
         self._before = machine_state(folder, cgroup=self._cgroup)
@@ -91,6 +93,7 @@ class Watch:
             before=self._before,
             after=after,
             own_cgroup=self._own_cgroup,
+            pid=self._pid,
         )
 
     def _pids(self) -> frozenset[int]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.gitrepos import make_repository
-from tests.worlds import HOLD, World, finish, strict, wait_until
+from tests.worlds import HOLD, World, finish, strict, wait_held
 
 SOURCE = """
 class Cases(Benchmark):
@@ -149,7 +149,7 @@ def interrupted(world: World, *flags: str) -> Any:
     """Run pairs of `Held.fifth` and press Ctrl-C in the third; return what is printed then."""
     world.write(HELD, "held")
     process = world.start(*flags, methods=FIFTH)
-    wait_until((world.folder / "code" / "pkg" / "held").exists)
+    wait_held(process, world.folder / "code" / "pkg" / "held")
     process.send_signal(signal.SIGINT)
     stopped = finish(process)
     assert stopped.code == 130

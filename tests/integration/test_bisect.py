@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.gitrepos import git, make_repository
-from tests.worlds import HOLD, Finished, World, finish, strict, wait_until
+from tests.worlds import HOLD, Finished, World, finish, strict, wait_held
 
 SOURCE = f"""{HOLD}
 import random
@@ -124,7 +124,7 @@ def test_interrupted_it_goes_on_where_it_was(
         again = ("--resume",) if number == 8 else ()
         held = {"HOLD_AT": str(number), "HOLD_IN": str(tmp_path)}
         running = world.start_words(words(world, repo, *ends, *again), **held)
-        wait_until((tmp_path / "held").exists)
+        wait_held(running, tmp_path / "held")
         running.send_signal(blow)
         assert finish(running).code == code
         assert world.left_running() == []

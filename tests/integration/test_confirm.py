@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.gitrepos import make_repository
-from tests.worlds import HOLD, World, finish, strict, wait_until
+from tests.worlds import HOLD, World, finish, strict, wait_held
 
 # The figure is no measurement: the machine may be busy. What is tested is what pairs make of it.
 SOURCE = f"""{HOLD}
@@ -114,7 +114,7 @@ def test_a_confirmation_that_was_interrupted_goes_on(history: tuple[World, list[
     words += ["--confirm", "--format=json"]
     process = world.start_words(words, HOLD_AT="5", HOLD_IN=str(workspace))
     ran = "ab/*/output/*/perfzero_summary.json"
-    wait_until((workspace / "held").exists)
+    wait_held(process, workspace / "held")
     process.send_signal(signal.SIGINT)
     stopped = finish(process)
     assert stopped.code == 130

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.gitrepos import git, make_repository
-from tests.worlds import HOLD, World, finish, strict, wait_until
+from tests.worlds import HOLD, World, finish, strict, wait_held
 
 # The time is no measurement: what is tested is what a night makes of it.
 SOURCE = f"""{HOLD}
@@ -107,7 +107,7 @@ def test_a_night_that_is_interrupted_while_it_confirms_goes_on(tmp_path: Path) -
     # Tonight's own trial, two pairs, and one of the third pair, which has no end.
     held = {"HOLD_AT": "6", "HOLD_IN": str(tmp_path)}
     process = place.world.start_words(place.words, **held)
-    wait_until((tmp_path / "held").exists)
+    wait_held(process, tmp_path / "held")
     process.send_signal(signal.SIGINT)
     stopped = finish(process)
     assert stopped.code == 130

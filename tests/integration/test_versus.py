@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gitrepos import make_repository
-from tests.worlds import HOLD, Finished, World, finish, strict, wait_until
+from tests.worlds import HOLD, Finished, World, finish, strict, wait_held
 
 SOURCE = f"""{HOLD}
 from absl import flags
@@ -107,7 +107,7 @@ def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(world: World) -> None:
     flags = ("versus", TWO, "--batch_sizes=1,2", "--rounds=6", "--min_effect=90%", "--format=json")
     held = {"HOLD_AT": "7", "HOLD_IN": str(world.folder)}  # in the first trial of the fourth block
     process = world.start_words(world.words(*flags), **held)
-    wait_until((world.folder / "held").exists)
+    wait_held(process, world.folder / "held")
     process.send_signal(signal.SIGINT)
     stopped = finish(process)
     assert stopped.code == 130, stopped.stderr

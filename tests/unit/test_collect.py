@@ -307,6 +307,21 @@ def test_a_child_that_was_killed_for_want_of_memory_is_a_note() -> None:
     )
 
 
+def test_that_a_kill_for_want_of_memory_is_a_guess_is_a_note() -> None:
+    left, killed = replace(NOTHING, record=IN_METHOD), by_signal(signal.SIGKILL)
+    guessed = judge(left, killed, oom_kills=3, timeout_s=None)
+    assert guessed.status is Status.OOM_KILLED
+    (note,) = findings(left, killed, guessed, knows_victim=False)
+    assert "/dev/kmsg" in note
+    assert findings(left, killed, guessed) == ()
+    # Its own group's count is no guess, and neither is another end.
+    inside = in_group(killed, oom_kills=1)
+    outcome = judge(left, inside, oom_kills=3, timeout_s=None)
+    assert findings(left, inside, outcome, knows_victim=False) == ()
+    crashed = judge(left, by_signal(signal.SIGSEGV), oom_kills=3, timeout_s=None)
+    assert findings(left, by_signal(signal.SIGSEGV), crashed, knows_victim=False) == ()
+
+
 def test_what_ended_a_trial_from_outside_is_said_unless_its_method_had_ended() -> None:
     gone = replace(ENDED, exit_code=None, disturbance="the container engine went away")
     found = judged(IN_METHOD, gone)

@@ -233,10 +233,13 @@ def pages():
 
 noise = np.random.default_rng(1).standard_normal((20, 500))
 series = [Stretch(logs, np.zeros(500), 0, 0) for logs in noise]
-look_at(series)
-before = pages()
-look_at(series)
-print(pages() - before)
+look_at(series)  # by several threads, of which each has memory of its own: one may do it all
+fewest = 10**9
+for _ in range(5):
+    before = pages()
+    look_at(series)
+    fewest = min(fewest, pages() - before)
+print(fewest)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True

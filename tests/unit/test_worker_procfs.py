@@ -25,6 +25,7 @@ def run(source: str) -> list[int]:
         capture_output=True,
         text=True,
         check=True,
+        timeout=240,
     )
     return [int(word) for word in done.stdout.split()]
 
@@ -184,11 +185,12 @@ def ends(pid: int, seconds: float = 60.0) -> bool:
 def test_multiprocessings_helpers_are_known_by_their_command(module: str) -> None:
     own, known, gone = run(
         f"""
-import os
+import os, time
 from multiprocessing import {module}
 {module}.ensure_running()
 pid = {module}._{module}._{"forkserver_" if module == "forkserver" else ""}pid
-while not is_pythons_own(pid): pass  # it is its parent until it executes
+end = time.monotonic() + 120
+while not is_pythons_own(pid): assert time.monotonic() < end  # its parent until it executes
 print(*[int(is_pythons_own(number)) for number in (os.getpid(), pid, 2**22 + 1)])
 """
     )
