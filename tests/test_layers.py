@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "perfrun"
+TESTS = Path(__file__).resolve().parent
+PACKAGE = TESTS.parent / "perfrun"
 LAYERS = (
     {
         "errors",
@@ -261,6 +262,14 @@ def test_what_runs_on_a_bare_interpreter_imports_only_the_standard_library(path:
 def test_modules_are_short() -> None:
     long = {name_of(p): n for p in modules() if (n := len(p.read_text().splitlines())) > 320}
     assert not long
+
+
+def test_no_two_files_of_tests_are_the_same_module() -> None:
+    # pytest collects neither of them then, and with it the whole run is an error.
+    files = [path.relative_to(TESTS) for path in TESTS.rglob("test_*.py")]
+    packages = [path.parent for path in TESTS.rglob("__init__.py")]
+    names = [str(path) if TESTS / path.parent in packages else path.name for path in files]
+    assert sorted(set(names)) == sorted(names)
 
 
 @pytest.mark.parametrize(
