@@ -20,6 +20,8 @@ _STUBBORN_S = 2.0  # instead of the latter, where the probes stay below what the
 _LONG_S, _LONGEST_S = 0.003, 0.015  # of a call: it grows until then; one of the best until then
 _STUCK_S, _SLOW_S = 0.5, 0.05  # such a first call is not repeated; nor such a second one
 _FEWEST = 4  # probes that have a turn however long the first ones take
+_UNKNOWN_S = 2.0  # the first call of a type is repeated below this: it may load a library
+_HOPELESS = 30  # times slower than another type: its other probes are left out
 _RACERS, _FAR_BEHIND = 5, 10  # times slower than the best: it has no chance
 FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError)
 
@@ -87,6 +89,7 @@ class _Search:
         self._clock = clock
         self._racers: list[_Racer] = []  # the best first; the others' tensors are let go
         self._by_kind: dict[str, float] = {}
+        self._by_dtype: dict[str, float] = {}
         self._calls = 0
         self._failed = ""
 
@@ -99,6 +102,9 @@ class _Search:
                 most_s = _GROW_S if level else _SCOUT_S
                 if tried >= _FEWEST and self._clock() - began > most_s:
                     return
+                if self._is_hopeless(probe.dtype):
+                    growing.remove(probe)
+                    continue
                 racer = self._tried(probe, level)
                 tried += racer is not None
                 if racer is None or _is_last(racer) or racer.fastest_s >= _LONG_S:
@@ -142,12 +148,17 @@ class _Search:
             by_kind=", ".join(f"{kind} {rate / 1e9:.4g}" for kind, rate in kinds) + " GFLOP/s",
         )
 
+    def _is_hopeless(self, dtype: str) -> bool:
+        """Whether a type is not one of this device: float16 on many CPUs, a loop for each value."""
+        seen = self._by_dtype.get(dtype)
+        return seen is not None and seen * _HOPELESS < max(self._by_dtype.values())
+
     def _tried(self, probe: Probe, level: int) -> _Racer | None:
         """Time a probe in one size, and keep it if it is among the best; None: it does not run."""
         try:
             call = probe.make(probe.sizes[level])
             times_s = [self._seconds(call)]  # wakes threads; a GPU's library tries its kernels
-            if times_s[0] < _STUCK_S:
+            if times_s[0] < (_STUCK_S if probe.dtype in self._by_dtype else _UNKNOWN_S):
                 times_s.append(self._seconds(call))
             if times_s[-1] < _SLOW_S:
                 times_s.append(self._seconds(call))
@@ -175,6 +186,8 @@ class _Search:
     def _note(self, racer: _Racer) -> None:
         kind = f"{racer.probe.kind} {racer.probe.dtype}"
         self._by_kind[kind] = max(racer.rate, self._by_kind.get(kind, 0.0))
+        dtype = racer.probe.dtype
+        self._by_dtype[dtype] = max(racer.rate, self._by_dtype.get(dtype, 0.0))
 
     def _seconds(self, call: Call) -> float:
         began = self._clock()

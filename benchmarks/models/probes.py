@@ -12,7 +12,11 @@ PRODUCT, BATCHED = "matrix product", "batched product"
 _SIDES = (256, 512, 1024, 2048, 4096, 8192)
 _WIDE = (768, 3072)  # the middle of a transformer's block
 _HEAD = 256  # sides of the matrices of a batched product
-_MOST_IMAGES = 64  # on the CPU: the tensors are part of the process's memory
+# On the CPU the tensors are part of the process's memory, of which a trial reports the peak.
+_MOST_IMAGES = 64
+_TENSOR_BYTES, _LEAST_BYTES = 2**20, 2**22  # of an input, for each thread; allowed in any case
+_VALUE_BYTES = 4  # float32; other types have less
+_MOST_AT_ONCE = 4
 # kernel, channels, pixels of a side
 _CONVOLUTIONS = ((3, 128, 28), (3, 64, 56), (1, 256, 14), (3, 256, 14), (1, 512, 14))
 
@@ -66,10 +70,11 @@ class Convolution:
 def products(*, threads: int, accelerated: bool) -> Iterator[Product]:
     """Yield the products; on a CPU there is something for each thread."""
     share = 64 if accelerated else min(threads, _MOST_IMAGES)
-    sides = _SIDES[3:] if accelerated else _SIDES
+    most = _most_values(threads)
+    sides = _SIDES[3:] if accelerated else [side for side in _SIDES if side**2 <= most]
     yield Product(kind=PRODUCT, sizes=sides, is_square=True)
-    yield Product(kind=PRODUCT, sizes=(64 * share, 256 * share))
-    yield Product(kind=BATCHED, sizes=(2 * share, 8 * share))
+    yield Product(kind=PRODUCT, sizes=(64 * share, (256 if accelerated else 128) * share))
+    yield Product(kind=BATCHED, sizes=(2 * share, (8 if accelerated else 4) * share))
 
 
 def convolutions(*, threads: int, accelerated: bool) -> Iterator[Convolution]:
@@ -77,6 +82,21 @@ def convolutions(*, threads: int, accelerated: bool) -> Iterator[Convolution]:
     most = 128 if accelerated else _MOST_IMAGES
     images = 64 if accelerated else min(threads, most)
     more = (2 * images,) if accelerated else (4 * images, 8 * images)
-    sizes = tuple(dict.fromkeys((images, *(min(each, most) for each in more))))
     for kernel, channels, side in _CONVOLUTIONS:
+        fitting = most if accelerated else min(most, _most_values(threads) // (channels * side**2))
+        sizes = sorted({images, *(max(images, min(each, fitting)) for each in more)})
         yield Convolution(kernel=kernel, channels=channels, side=side, sizes=sizes)
+
+
+def branches(*, threads: int, inter_threads: int, accelerated: bool) -> Iterator[tuple[int, int]]:
+    """Yield how many operators are tried at the same time, and for how many threads each is.
+
+    Together they are for all threads: no larger than one operator for all of them is.
+    """
+    most = 1 if accelerated else min(inter_threads, _MOST_AT_ONCE)
+    for width in dict.fromkeys((1, most)):
+        yield width, max(1, threads // width)
+
+
+def _most_values(threads: int) -> int:
+    return max(threads * _TENSOR_BYTES, _LEAST_BYTES) // _VALUE_BYTES

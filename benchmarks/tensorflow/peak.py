@@ -47,12 +47,14 @@ def probes_of(kind: str, dtype: str) -> list[Probe]:
 def _of_type(kind: str, dtype: str) -> list[Probe]:
     pools = placement.threads()
     accelerated, threads = kind != "cpu", pools["threads"]
-    products = list(probes.products(threads=threads, accelerated=accelerated))
-    convolutions = list(probes.convolutions(threads=threads, accelerated=accelerated))
     # A graph runs what does not depend on each other at the same time, as branches of a model.
-    widths = (1,) if accelerated else dict.fromkeys((1, pools["inter_threads"]))
+    branches = probes.branches(
+        threads=threads, inter_threads=pools["inter_threads"], accelerated=accelerated
+    )
     found = []
-    for width in widths:
+    for width, share in branches:
+        products = list(probes.products(threads=share, accelerated=accelerated))
+        convolutions = list(probes.convolutions(threads=share, accelerated=accelerated))
         make = _Making(dtype, width, 1 if kind == "cpu" else _QUEUED)
         found += [
             Probe(kind=each.kind, dtype=dtype, sizes=each.sizes, make=partial(make.product, each))

@@ -18,7 +18,8 @@ from pathlib import Path
 # Arm "Neoverse V1" and "A64FX" guides.
 _BY_FLAG = (("avx512f", 64), ("avx2", 32), ("avx", 16), ("sve", 64), ("asimd", 32), ("sse2", 8))
 _FASTEST_HZ = 6.2e9  # no processor is sold with a higher clock
-_CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
+_CPUS = Path("/sys/devices/system/cpu")
+_BOOSTS = ("cpufreq/boost", "cpu0/cpufreq/boost")  # of all; since Linux 6.11 of each, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +36,22 @@ def read_peak() -> Peak:
     """Ask this machine. Containers on it have the same processors."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return peak(_text(Path("/proc/cpuinfo")), _text(_CLOCK), cores, platform.machine())
+    max_khz = highest_khz(_CPUS)
+    return peak(_text(Path("/proc/cpuinfo")), max_khz, cores, platform.machine())
+
+
+def highest_khz(cpus: Path) -> str:
+    """Read cpuinfo_max_freq below `cpus`; empty where processors may run faster than it says.
+
+    The driver acpi-cpufreq leaves the boost out of it (Documentation/admin-guide/pm/cpufreq.rst).
+    """
+    if any(_text(cpus / boost).strip() == "1" for boost in _BOOSTS):
+        return ""
+    return _text(cpus / "cpu0/cpufreq/cpuinfo_max_freq")
 
 
 def peak(cpuinfo: str, max_khz: str, cores: int, architecture: str) -> Peak:
-    """Work it out from the text of /proc/cpuinfo and cpuinfo_max_freq (kHz; empty: not there)."""
+    """Work it out from the text of /proc/cpuinfo and cpuinfo_max_freq (kHz; empty: not known)."""
     found = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
     flags = set(found[1].split()) if found else set()
     known = [(flag, operations) for flag, operations in _BY_FLAG if flag in flags]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from perfrun.probes.peak import peak, read_peak
+from perfrun.probes.peak import highest_khz, peak, read_peak
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,21 @@ def test_the_widest_instructions_and_the_highest_clock_count(line: str, operatio
 def test_without_a_known_clock_the_bound_is_that_of_the_fastest_there_is() -> None:
     found = peak("flags : sse2\n", "", 1, "x86_64")
     assert found.flops_per_s == 8 * 6.2e9
+
+
+@pytest.mark.parametrize("place", ["cpufreq", "cpu0/cpufreq"])
+@pytest.mark.parametrize(("boost", "hertz"), [("1\n", 6.2e9), ("0\n", 2.45e9), (None, 2.45e9)])
+def test_where_a_boost_is_on_the_highest_clock_of_sysfs_is_no_bound(
+    tmp_path: Path, place: str, boost: str | None, hertz: float
+) -> None:
+    # As acpi-cpufreq shows an EPYC 7763, whose cores reach 3.5 GHz.
+    for folder in ("cpufreq", "cpu0/cpufreq"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "cpu0/cpufreq/cpuinfo_max_freq").write_text("2450000\n")
+    if boost is not None:
+        (tmp_path / place / "boost").write_text(boost)
+    found = peak("flags : avx2\n", highest_khz(tmp_path), 1, "x86_64")
+    assert found.flops_per_s == 32 * hertz
 
 
 def test_an_unknown_processor_has_no_bound_and_the_reason() -> None:
