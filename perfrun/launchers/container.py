@@ -62,6 +62,11 @@ class Container:
         return next((m["worker"] for m in self._streams.messages if "worker" in m), None)
 
     @property
+    def worker_has_ended(self) -> bool:
+        """Whether it has; what it left behind may still be there."""
+        return any("ended" in message for message in self._streams.messages)
+
+    @property
     def report(self) -> dict[str, Any] | None:
         """The supervisor's last word."""
         return next((dict(m["exit"]) for m in self._streams.messages if "exit" in m), None)

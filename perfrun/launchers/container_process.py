@@ -14,10 +14,13 @@ from perfrun.launchers.container import Container
 from perfrun.launchers.contract import REPORT, Exit
 from perfrun.launchers.disk_guard import LOOK_EVERY_S, DiskGuard
 from perfrun.launchers.ending import ask_to_end, has_said_last_word, wait_until_due
+from perfrun.worker.procfs import HELPER_GRACE_S
 
 START_LIMIT_S = 60.0  # for the interpreter in the container to begin
 KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
-REPORT_GRACE_S = 2.0  # for one whose harness or engine is gone to end, and to write how it was
+# For one whose harness or engine is gone to end, and to write how it was.
+REPORT_GRACE_S = HELPER_GRACE_S + 2.0
+_ENGINE_GONE = "the container engine went away"
 _SIGNALLED = 128  # an exit status above it stands for a signal
 
 
@@ -54,7 +57,7 @@ class ContainerProcess:
     def wait(self, timeout_s: float | None) -> Exit:
         """Wait for the end, enforce the deadline, leave nothing behind."""
         due = wait_until_due(
-            self._container.listen,
+            self._worker_ended,
             self._private,
             None if timeout_s is None else self._start + timeout_s,
             look_every_s=LOOK_EVERY_S,
@@ -65,7 +68,13 @@ class ContainerProcess:
             self.kill("exit" if has_said_last_word(self._private) else due)
         elif due:
             self.stop(due)
+        elif not self._wait_for_end(HELPER_GRACE_S + KILL_GRACE_S):
+            self._kill_all()
         return self._end()
+
+    def _worker_ended(self, seconds: float) -> bool:
+        """No deadline is for what comes after: what it left behind is given time, and killed."""
+        return self._container.listen(seconds) or self._container.worker_has_ended
 
     def _fills_the_disk(self) -> bool:
         self._complaint = self._guard.complaint()
@@ -73,6 +82,8 @@ class ContainerProcess:
 
     def stop(self, why: str) -> None:
         """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all in the container."""
+        if self._container.worker_has_ended:
+            return  # it was what it left behind that was waited for
         self._stopped_for = "exit" if has_said_last_word(self._private) else why
         terminate, dump = (partial(self._container.send, letter) for letter in (b"T", b"Q"))
         if not ask_to_end(self._wait_for_end, self._private, terminate, dump):
@@ -80,7 +91,8 @@ class ContainerProcess:
 
     def kill(self, why: str = "interrupt") -> None:
         """End all of it at once."""
-        self._stopped_for = self._stopped_for or why
+        if not self._container.worker_has_ended:
+            self._stopped_for = self._stopped_for or why
         self._kill_all()
 
     def _kill_all(self) -> None:
@@ -128,11 +140,7 @@ class ContainerProcess:
         report = self._container.report or self._written_report()
         if report is None:
             return self._without_report()
-        if report.get("told_from_outside"):
-            return report, "the container was stopped from outside"
-        if report.get("harness_is_gone"):
-            return report, "the container engine went away"
-        return report, None
+        return report, _disturbance(report)
 
     def _written_report(self) -> dict[str, Any] | None:
         with contextlib.suppress(OSError, ValueError):
@@ -143,9 +151,14 @@ class ContainerProcess:
     def _without_report(self) -> tuple[dict[str, Any], str | None]:
         """The supervisor was killed, or nobody carried what it said."""
         state = self._state_at_end()
+        report = self._written_report()
+        if report is not None:  # written meanwhile
+            return report, _disturbance(report) or _ENGINE_GONE
         if state is None:
             # It may be that it only takes a moment: a supervisor without a harness ends itself.
             return self._after_engine()
+        if state.get("Running"):
+            return {}, f"the container fell silent and did not end within {KILL_GRACE_S:g} s"
         code = int(state.get("ExitCode") or 0)
         number = code - _SIGNALLED if code > _SIGNALLED else None
         report = {"exit_code": None if number else code, "signal_number": number}
@@ -170,6 +183,13 @@ class ContainerProcess:
         while time.perf_counter() < end:
             report = self._written_report()
             if report:
-                return report, "the container engine went away"
+                return report, _disturbance(report) or _ENGINE_GONE
             time.sleep(0.02)
-        return {}, "the container engine went away"
+        return {}, _ENGINE_GONE
+
+
+def _disturbance(report: Mapping[str, Any]) -> str | None:
+    """What disturbed a worker, as its supervisor saw it."""
+    if report.get("told_from_outside"):
+        return "the container was stopped from outside"
+    return _ENGINE_GONE if report.get("harness_is_gone") else None

@@ -18,8 +18,6 @@ _INSTALLED = WORKER.parent / "shipped"
 SHIPPED = _INSTALLED if _INSTALLED.is_dir() else WORKER.parent.parent
 ORDER = "order.json"
 REPORT = "exit.json"  # how the worker ended, when a supervisor inside a container writes it
-CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
-HELPER_GRACE_S = 5.0  # for those of them that are multiprocessing's own, and surely will
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,8 +66,10 @@ class DockerEngine:
         tag = tag or "latest"
         with _told():
             try:
-                events = self._client.pull(repository, tag, stream=True, decode=True)
-                complaint = next((event["error"] for event in events if event.get("error")), None)
+                with contextlib.closing(
+                    self._client.pull(repository, tag, stream=True, decode=True)
+                ) as events:
+                    complaint = next((one["error"] for one in events if one.get("error")), None)
             except docker.errors.APIError as error:
                 complaint = error.explanation or str(error)
         if complaint:

@@ -15,6 +15,7 @@ from perfrun.worker.files import OUTCOME, STACK
 
 TERM_GRACE_S = 2.0  # between SIGTERM and the dump
 DUMP_LOOK_S = 0.05  # whether the dump is written, which takes a millisecond of the processor
+DUMP_STILL_LOOKS = 10  # in a row without a byte more: it is written line by line
 DUMP_LOOKS = 100  # for one that does not get the processor, or cannot dump
 EXIT_GRACE_S = 30.0  # for a worker that has written its outcome to end
 LOOK_EVERY_S = 1.0  # for the outcome; the end itself is waited for, and wakes at once
@@ -63,12 +64,14 @@ def ask_to_end(
         return True
     stacks = private / STACK
     begun = size = _bytes_in(stacks)
+    still = 0
     dump()
     for _ in range(DUMP_LOOKS):
         if ended(DUMP_LOOK_S):
             return True
         before, size = size, _bytes_in(stacks)
-        if begun < size == before:  # it is there, and nothing is added to it
+        still = still + 1 if begun < size == before else 0
+        if still == DUMP_STILL_LOOKS:
             return False
     return False
 

@@ -13,9 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perfrun.launchers.contract import CHILD_GRACE_S, ENTRY, HELPER_GRACE_S, ORDER, Exit
+from perfrun.launchers.contract import ENTRY, ORDER, Exit
 from perfrun.launchers.ending import ask_to_end, has_said_last_word, wait_until_due
-from perfrun.worker.procfs import is_pythons_own, last_io_counts, usage_counts
+from perfrun.worker.procfs import (
+    CHILD_GRACE_S,
+    HELPER_GRACE_S,
+    is_pythons_own,
+    last_io_counts,
+    usage_counts,
+)
 
 
 class LocalLauncher:
@@ -107,6 +113,9 @@ class LocalProcess:
         self.pid = self._process.pid
         self._last_io_counts = last_io_counts(str(self.pid))
         self._stopped_for: str | None = None
+        # Once it is reaped: exit code, usage, seconds, bytes moved. Its pid is not its own then.
+        self._reaped: tuple[int, Any, float, Mapping[str, int]] | None = None
+        self._strays: dict[int, str] = {}
 
     def wait(self, timeout_s: float | None) -> Exit:
         """Wait for the end, enforce the deadline, clean up.
@@ -114,15 +123,18 @@ class LocalProcess:
         A KeyboardInterrupt (or `Interrupted`) that arrives meanwhile goes through; call `stop`
         and then `wait` again.
         """
-        deadline = None if timeout_s is None else self._start + timeout_s
-        with _pidfd(self.pid) as ended:
-            due = wait_until_due(ended, self._private, deadline)
-        if due:
-            self.stop(due)
+        if self._reaped is None:
+            deadline = None if timeout_s is None else self._start + timeout_s
+            with _pidfd(self.pid) as ended:
+                due = wait_until_due(ended, self._private, deadline)
+            if due:
+                self.stop(due)
         return self._reap()
 
     def stop(self, why: str) -> None:
         """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all of its group."""
+        if self._reaped is not None:
+            return  # it was what it left behind that was waited for
         # A worker that has said its last word is only slow to end: what it said stands.
         self._stopped_for = "exit" if has_said_last_word(self._private) else why
         with _pidfd(self.pid) as ended:
@@ -136,6 +148,8 @@ class LocalProcess:
 
     def kill(self) -> None:
         """End the worker and its group at once."""
+        if self._reaped is not None:
+            return
         self._stopped_for = self._stopped_for or "interrupt"
         _signal_group(self.pid, signal.SIGKILL)
 
@@ -144,12 +158,15 @@ class LocalProcess:
         return {}
 
     def _reap(self) -> Exit:
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        moved = self._last_io_counts()  # a zombie still has them, and nothing after it
-        _, status, usage = os.wait4(self.pid, 0)
-        elapsed = time.perf_counter() - self._start
-        code = os.waitstatus_to_exitcode(status)
+        if self._reaped is None:
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            read = self._last_io_counts()  # a zombie still has them, and nothing after it
+            _, status, used = os.wait4(self.pid, 0)
+            elapsed_s = time.perf_counter() - self._start
+            self._reaped = (os.waitstatus_to_exitcode(status), used, elapsed_s, read)
+        code, usage, elapsed, moved = self._reaped
         self._process.returncode = code  # Popen must not wait for it again
+        _kill_strays(self.pid, self._strays)
         return Exit(
             exit_code=code if code >= 0 else None,
             signal_number=-code if code < 0 else None,
@@ -158,7 +175,7 @@ class LocalProcess:
             user_cpu_s=usage.ru_utime,
             system_cpu_s=usage.ru_stime,
             max_rss_bytes=usage.ru_maxrss * 1024,
-            strays=_kill_strays(self.pid),
+            strays=tuple(f"{command} (pid {pid})" for pid, command in self._strays.items()),
             resources={**usage_counts(usage), **moved},
         )
 
@@ -200,32 +217,49 @@ def _signal_group(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-def _kill_strays(group: int) -> tuple[str, ...]:
-    """Kill what the worker left behind, and return what it was.
+def _kill_strays(group: int, strays: dict[int, str]) -> None:
+    """Kill what the worker left behind; enter what it was, by pid.
 
     The harness is a subreaper (see `perfrun.runner`), so orphans of the worker, those in sessions
     of their own included, are its children now. No other children are alive at this time.
     """
+    if not _has_children():
+        return  # psutil would read every process of the machine for that
+    import psutil
+
+    own = psutil.Process()
+    psutil.wait_procs(own.children(recursive=True), timeout=CHILD_GRACE_S)
+    # multiprocessing's resource tracker frees shared memory, and its fork server ends, when nobody
+    # holds their pipe any more: neither was left behind. What was forked from the worker holds it.
+    left = [one for one in own.children(recursive=True) if _command(one) is not None]
+    helpers = [one for one in left if is_pythons_own(one.pid)]
+    _kill([one for one in left if one not in helpers], strays)
+    psutil.wait_procs(helpers, timeout=HELPER_GRACE_S)
+    if _has_children():
+        _signal_group(group, signal.SIGKILL)
+        _kill(own.children(recursive=True), strays)
+
+
+def _has_children() -> bool:
+    """Whether this process has any, zombies included."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        return ()  # no child of any kind; psutil would read every process of the machine for that
+        return False
+    return True
+
+
+def _kill(processes: list[Any], strays: dict[int, str]) -> None:
     import psutil
 
-    # multiprocessing's resource tracker frees shared memory when the worker is gone, and its fork
-    # server ends: neither was left behind.
-    left = psutil.Process().children(recursive=True)
-    _, left = psutil.wait_procs(left, timeout=CHILD_GRACE_S)
-    psutil.wait_procs([one for one in left if is_pythons_own(one.pid)], timeout=HELPER_GRACE_S)
-    strays = psutil.Process().children(recursive=True)
-    commands = [(_command(process), process.pid) for process in strays]
-    names = tuple(f"{command} (pid {pid})" for command, pid in commands if command)
-    _signal_group(group, signal.SIGKILL)
-    for process in strays:
+    for process in processes:
+        command = _command(process)
+        if command is not None:
+            strays[process.pid] = command
+    for process in processes:
         with contextlib.suppress(psutil.Error):
             process.kill()
-    psutil.wait_procs(strays, timeout=5)
-    return names
+    psutil.wait_procs(processes, timeout=5)
 
 
 def _command(process: Any) -> str | None:

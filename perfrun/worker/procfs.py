@@ -5,8 +5,11 @@ Source: Documentation/filesystems/proc.rst of the kernel.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
+CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
+HELPER_GRACE_S = 5.0  # for multiprocessing's own, which end when all that used them has
+_EXITING, _NOT_EXECUTED = 0x4, 0x40  # PF_EXITING and PF_FORKNOEXEC of the kernel's sched.h
 # Commands of multiprocessing's own processes.
 _HELPERS = tuple(
     b"from multiprocessing.%s import main" % name for name in (b"resource_tracker", b"forkserver")
@@ -124,16 +127,30 @@ def adopt_orphans() -> bool:
 
 
 def is_pythons_own(pid: int) -> bool:
-    """Whether a process is a helper of multiprocessing: it ends by itself after its program.
+    """Whether a process is a helper of multiprocessing: it ends by itself after its programs.
 
-    One that is just ending has no command any more, so it is taken for one.
+    One that is just ending is taken for one; a zombie is not, for it ends when its parent wants.
+    What a fork server has forked has its command, but has not executed it.
     """
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
             command = file.read()
     except OSError:
         return False
-    return not command or any(helper in command for helper in _HELPERS)
+    state, flags = state_and_flags(pid)  # after the command, which one that is ending has lost
+    if state in ("Z", "X", "") or flags & _EXITING:
+        return state not in ("Z", "X", "")
+    return not flags & _NOT_EXECUTED and any(helper in command for helper in _HELPERS)
+
+
+def state_and_flags(pid: int) -> Tuple[str, int]:
+    """Return a process's state (R, S, Z, ...) and the kernel's flags of it; "" where it is gone."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return fields[0].decode("ascii"), int(fields[6])
+    except (OSError, IndexError, ValueError):
+        return "", 0
 
 
 def _prctl(option: int, value: int) -> bool:

@@ -1,9 +1,10 @@
 """The first program of a trial's container: starts the worker, watches it, ends it.
 
 Runs as `python -I entry.py --supervise ORDER` under the engine's init. It talks with the harness by
-its own standard streams, which the engine carries: out go lines of JSON (`{"worker": pid}`, then
-`{"exit": {...}}`), in come single letters (T, Q: signal the worker; K: kill all). When its input
-ends, the harness is gone, and so is everything in this container.
+its own standard streams, which the engine carries: out go lines of JSON (`{"worker": pid}`,
+`{"ended": pid}` when that has, `{"exit": {...}}` when nothing of it is left), in come single
+letters (T, Q: signal the worker; K: kill all). When its input ends, the harness is gone, and so is
+everything in this container.
 
 Nothing here is needed that has to be begun after the benchmark was: no thread, no process, no
 import. A benchmark may have used up all of these.
@@ -20,11 +21,18 @@ import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from perfrun.worker.cgroups import find_cgroup
-from perfrun.worker.procfs import adopt_orphans, is_pythons_own, last_io_counts, usage_counts
+from perfrun.worker.procfs import (
+    CHILD_GRACE_S,
+    HELPER_GRACE_S,
+    adopt_orphans,
+    is_pythons_own,
+    last_io_counts,
+    state_and_flags,
+    usage_counts,
+)
 
-CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
-HELPER_GRACE_S = 5.0  # for those of them that are multiprocessing's own, and surely will
 TERM_GRACE_S = 2.0  # for the worker when the container is stopped from outside
+_ENDED = ("Z", "X", "")  # states of a process that is no more, or only waits to be reaped
 MOST_NAMED = 20  # of the processes left behind; a fork bomb leaves thousands
 
 
@@ -60,6 +68,7 @@ class Supervisor:
         self.last_io_counts = last_io_counts(str(self.pid))
         _say({"worker": self.pid})
         self._watch(wake, begin)
+        _say({"ended": self.pid})  # in time, whatever it has left behind
         strays = self._end_strays()
         assert self.ended is not None
         report = self._report(self.ended, strays)
@@ -118,12 +127,14 @@ class Supervisor:
             self.harness_is_gone = True
             _kill_all()
         for letter in letters:
-            if letter == ord("T"):
+            if letter == ord("K"):
+                _kill_all()
+            elif self.ended is not None:
+                continue  # too late: its pid may be another's
+            elif letter == ord("T"):
                 self._signal_worker(signal.SIGTERM)
             elif letter == ord("Q"):
                 _signal(os.kill, self.pid, signal.SIGQUIT)
-            elif letter == ord("K"):
-                _kill_all()
 
     def _signal_worker(self, number: int) -> None:
         """To the worker's whole group, as a terminal would."""
@@ -144,21 +155,41 @@ class Supervisor:
                 self.ended = (status, usage, time.perf_counter() - begin)
 
     def _end_strays(self) -> List[str]:
-        """Kill what the worker left behind, and return what it was."""
+        """Kill what the worker left behind, and return what it was.
+
+        Python's helpers last: one ends when nobody holds its pipe any more, and frees what is
+        shared. What was forked from the worker holds it, too.
+        """
         begin = time.perf_counter()
-        while not self.harness_is_gone and _may_end(time.perf_counter() - begin):
-            time.sleep(0.01)
-            self._reap(0.0)
-        strays = _others()
-        names = [_command(pid) for pid in sorted(strays)[:MOST_NAMED]]
-        if len(strays) > MOST_NAMED:
-            names.append("%d more" % (len(strays) - MOST_NAMED))
+        while _others() and time.perf_counter() - begin < CHILD_GRACE_S:
+            self._pause()
+        found: Dict[int, str] = {}
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < HELPER_GRACE_S:
+            others = _others()
+            helpers = {pid for pid in others if is_pythons_own(pid)}
+            if not helpers:
+                break
+            _name(others - helpers, found)
+            for pid in others - helpers:
+                _signal(os.kill, pid, signal.SIGKILL)
+            self._pause()
+        _name(_others(), found)
+        names = list(found.values())[:MOST_NAMED]
+        if len(found) > MOST_NAMED:
+            names.append("%d more" % (len(found) - MOST_NAMED))
         limit = time.perf_counter() + 5.0
         while _others() and time.perf_counter() < limit:
             _kill_all()
             self._reap(0.0)
             time.sleep(0.001)
         return names
+
+    def _pause(self) -> None:
+        """Let some time go by; obey the harness meanwhile."""
+        if select.select([0] if self.listens else [], [], [], 0.01)[0]:
+            self._obey(_read_stdin())
+        self._reap(0.0)
 
     def _report(self, ended: Tuple[int, Any, float], strays: List[str]) -> Dict[str, Any]:
         status, usage, elapsed_s = ended
@@ -244,23 +275,15 @@ def _kill_all() -> None:
 def _others() -> Set[int]:
     """The living processes besides init and us. Zombies are not counted: they do nothing."""
     found = {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1, os.getpid()}
-    return {pid for pid in found if _state(pid) not in ("Z", "X", "")}
+    return {pid for pid in found if state_and_flags(pid)[0] not in _ENDED}
 
 
-def _may_end(waited_s: float) -> bool:
-    """Whether there are processes that may end by themselves, after so long."""
-    pids = _others()
-    if waited_s >= CHILD_GRACE_S:
-        pids = {pid for pid in pids if is_pythons_own(pid)}
-    return bool(pids) and waited_s < HELPER_GRACE_S
-
-
-def _state(pid: int) -> str:
-    try:
-        with open("/proc/%d/stat" % pid, "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0].decode("ascii")
-    except (OSError, IndexError):
-        return ""
+def _name(pids: Set[int], found: Dict[int, str]) -> None:
+    """Enter the commands of processes, of the first ones at least."""
+    for pid in sorted(pids - set(found)):
+        command = _command(pid) if len(found) < MOST_NAMED else ""
+        if state_and_flags(pid)[0] not in _ENDED:  # by itself, meanwhile
+            found[pid] = command
 
 
 def _command(pid: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ import pytest
 
 from perfrun import trial
 from perfrun.environment import Method, Paths
+from perfrun.errors import Interrupted
+from perfrun.interruption import Interruption
 from perfrun.launchers import ending, local
 from perfrun.launchers.local import LocalProcess
 from perfrun.plan import RunPlan
@@ -33,6 +36,9 @@ def runs(pid):
         return " Z " not in open("/proc/%d/stat" % pid).read()
     except FileNotFoundError:
         return False
+
+def sleeps(connection):
+    connection.send(os.getpid()); time.sleep(600)
 
 class Cases(Benchmark):
     def ok(self):
@@ -71,6 +77,20 @@ class Cases(Benchmark):
         from multiprocessing import shared_memory
         block = shared_memory.SharedMemory(create=True, size=4096)
         print(block.name, flush=True)
+        os._exit(0)
+    def forks_and_exits(self):
+        from multiprocessing import shared_memory
+        block = shared_memory.SharedMemory(create=True, size=4096)
+        pid = os.fork()
+        if not pid: time.sleep(600)
+        print(pid, block.name, flush=True)
+        os._exit(0)
+    def starts_a_fork_server_and_exits(self):
+        import multiprocessing
+        context = multiprocessing.get_context("forkserver")
+        here, there = context.Pipe()
+        context.Process(target=sleeps, args=(there,)).start()
+        print(here.recv(), flush=True)
         os._exit(0)
     def allocates(self):
         block = bytearray(b"x") * (400 << 20)
@@ -240,6 +260,65 @@ def test_pythons_own_helper_ends_by_itself_and_frees_shared_memory(
     name = (folder / "stdout.log").read_text().strip()
     assert name
     assert not (Path("/dev/shm") / name).exists()
+
+
+@pytest.mark.parametrize("method", ["forks_and_exits", "starts_a_fork_server_and_exits"])
+def test_what_keeps_pythons_own_helpers_alive_is_killed_and_named_and_they_are_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(local, "HELPER_GRACE_S", 60.0)
+    end = start(folder, method).wait(60)
+    pid, *shared = (folder / "stdout.log").read_text().split()
+    assert [stray.rpartition(" (")[2] for stray in end.strays] == [f"pid {pid})"]
+    assert not psutil.pid_exists(int(pid))
+    assert not [name for name in shared if (Path("/dev/shm") / name).exists()]
+
+
+def test_a_zombie_whose_parent_lives_is_not_waited_for_as_a_helper(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[tuple[int, float]] = []
+    real = psutil.wait_procs
+
+    def wait_procs(processes: list[psutil.Process], timeout: float) -> object:
+        waited.append((len(processes), timeout))
+        return real(processes, timeout)
+
+    monkeypatch.setattr(local, "CHILD_GRACE_S", 0.0)
+    monkeypatch.setattr(psutil, "wait_procs", wait_procs)
+    parent = subprocess.Popen(["sh", "-c", "(exit) & echo $!; exec sleep 600"], stdout=-1)
+    assert parent.stdout is not None
+    zombie = psutil.Process(int(parent.stdout.readline()))
+    wait_until(lambda: zombie.status() == psutil.STATUS_ZOMBIE)
+    strays: dict[int, str] = {}
+    local._kill_strays(parent.pid, strays)
+    parent.returncode = -9
+    parent.stdout.close()
+    assert (0, local.HELPER_GRACE_S) in waited
+    assert strays == {parent.pid: "sleep 600"}
+    assert not psutil.pid_exists(zombie.pid)
+
+
+def test_an_interrupt_while_what_was_left_behind_is_ended_takes_no_result_away(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = local._kill_strays, []
+
+    def interrupted_once(group: int, strays: dict[int, str]) -> None:
+        calls.append(group)
+        if len(calls) == 1:
+            raise Interrupted("stopped by SIGINT")
+        real(group, strays)
+
+    monkeypatch.setattr(local, "_kill_strays", interrupted_once)
+    process = start(folder, "leaves_children")
+    end = trial._wait(process, 60, Interruption())
+    assert calls == [process.pid] * 2
+    assert (end.exit_code, end.signal_number, end.stopped_for) == (0, None, None)
+    assert end.max_rss_bytes > MIB
+    assert len(end.strays) == 3
+    process.kill()
+    assert process.wait(None) == end
 
 
 def test_killing_at_once_reaches_children_too(folder: Path) -> None:

@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.worker.procfs import io_counts, is_pythons_own, last_io_counts, memory_marks
+from perfrun.worker import procfs
+from perfrun.worker.procfs import (
+    io_counts,
+    is_pythons_own,
+    last_io_counts,
+    memory_marks,
+    state_and_flags,
+)
 
 MIB = 2**20
 ROOT = Path(__file__).parents[2]
@@ -197,9 +204,37 @@ print(*[int(is_pythons_own(number)) for number in (os.getpid(), pid, 2**22 + 1)]
     assert (own, known, gone) == (False, True, False)
 
 
-def test_a_process_that_is_just_ending_is_taken_for_a_helper() -> None:
+def test_what_a_fork_server_has_forked_is_no_helper_though_it_has_its_command() -> None:
+    if not state_and_flags(os.getpid())[1]:
+        pytest.skip("this kernel does not show the flags of processes")
+    source = """
+# from multiprocessing.forkserver import main
+import os, sys
+pid = os.fork()
+if pid: print(pid, flush=True)
+sys.stdin.read()
+"""
+    server = subprocess.Popen(
+        [sys.executable, "-S", "-c", source], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    forked = int(server.stdout.readline())
+    commands = {Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (server.pid, forked)}
+    assert len(commands) == 1
+    assert (is_pythons_own(server.pid), is_pythons_own(forked)) == (True, False)
+    server.communicate()
+
+
+def test_a_process_that_is_just_ending_is_taken_for_a_helper_and_a_zombie_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     process = subprocess.Popen([sys.executable, "-S", "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert is_pythons_own(process.pid)
-    process.wait()
+    assert state_and_flags(process.pid)[0] == "Z"
     assert not is_pythons_own(process.pid)
+    process.wait()
+    assert state_and_flags(process.pid) == ("", 0)
+    assert not is_pythons_own(process.pid)
+    monkeypatch.setattr(procfs, "state_and_flags", lambda _pid: ("D", 0x400004))
+    assert is_pythons_own(os.getpid())
