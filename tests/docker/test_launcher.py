@@ -625,7 +625,7 @@ def test_a_full_output_folder_is_the_trials_failure_and_no_result_is_lost(
         assert summary["perfrun"]["reports"][0]["wall_time"] == 1.5
         assert len(done.results) == 2
     finally:
-        subprocess.run(["umount", str(world.workspace)], check=True)
+        subprocess.run(["umount", "--lazy", str(world.workspace)], check=True)
 
 
 def test_a_trial_that_fills_the_disk_is_ended_while_there_is_room_for_others(
@@ -654,7 +654,7 @@ def test_a_trial_that_fills_the_disk_is_ended_while_there_is_room_for_others(
         assert re.fullmatch(reason, outcome(summary)[1])
         assert summary["perfrun"]["reports"][0]["wall_time"] == 1.5
     finally:
-        subprocess.run(["umount", str(world.workspace)], check=True)
+        subprocess.run(["umount", "--lazy", str(world.workspace)], check=True)
 
 
 def test_uploads_run_in_the_image_after_the_summary_is_written(world: World, image: str) -> None:
