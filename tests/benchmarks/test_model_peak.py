@@ -272,6 +272,7 @@ def _assert_probes_do_the_work_that_they_say(python: str, program: str) -> list[
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
