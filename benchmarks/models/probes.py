@@ -14,7 +14,7 @@ _WIDE = (768, 3072)  # the middle of a transformer's block
 _HEAD = 256  # sides of the matrices of a batched product
 # On the CPU the tensors are part of the process's memory, of which a trial reports the peak.
 _MOST_IMAGES = 64
-_TENSOR_BYTES, _LEAST_BYTES = 2**20, 2**22  # of an input, for each thread; allowed in any case
+_TENSOR_BYTES, _LEAST_BYTES = 2**19, 2**20  # of an input, for each thread; allowed in any case
 _VALUE_BYTES = 4  # float32; other types have less
 _MOST_AT_ONCE = 4
 # kernel, channels, pixels of a side
