@@ -5,7 +5,7 @@
     ├── WorkspaceError      2  a checkout or a download that cannot be had as asked
     ├── StoreError          2  an index of results that cannot be opened, read or written
     ├── Interrupted       130  Ctrl-C or a termination signal
-    ├── EngineError         2  setup.py: no engine, or one that does not answer (perfrun.engine)
+    ├── EngineError         2  setup.py: no engine that answers (perfrun.image.engine)
     ├── BuildError          1  setup.py: the image could not be built (perfrun.image.build)
     └── LoadError           1  setup.py: a saved image could not be loaded (perfrun.image.saved)
 

@@ -30,18 +30,16 @@ LAYERS = (
         "archives",
         "checks.distribution",
         "checks.readings",
-        "engine",
         "findings.finding",
-        "gpu_support",
-        "image.inputs",
+        "image.engine",
+        "image.gpus",
         "image.lock",
-        "image.owner",
+        "image.site_packages",
         "image.spec",
         "interruption",
         "containment",
         "counted",
         "redaction",
-        "registries",
         "garbage",
         "gitnames",
         "worker.test_log",
@@ -82,10 +80,9 @@ LAYERS = (
         "analysis.stopping",
         "analysis.two_samples",
         "readings",
-        "image.dotenv",
+        "image.env_file",
         "image.saved",
-        "image.site",
-        "image.site_packages",
+        "image.context",
         "transfer",
         "launchers.streams",
         "worker.author",
@@ -211,13 +208,7 @@ LAYERS = (
     {"__main__", "dlbs.__main__"},
 )
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
-BARE = (
-    "worker",
-    "image",
-    "engine",
-    "gpu_support",
-    "registries",
-)  # run where nothing is installed: standard library only
+BARE = ("worker", "image")  # run where nothing is installed: standard library only
 
 
 def modules() -> list[Path]:

@@ -9,7 +9,7 @@ from perfrun.checks.check import Check, presence
 from perfrun.checks.distribution import install_command
 from perfrun.checks.engines import Said
 from perfrun.checks.sysfs import Sysfs
-from perfrun.gpu_support import GpuSupport, read_gpu_support
+from perfrun.image.gpus import GpuSupport, read_gpu_support
 from perfrun.probes.gpu import Accelerators
 
 _NVIDIA = "0x10de"

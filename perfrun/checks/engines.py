@@ -14,7 +14,7 @@ from perfrun.checks.check import Check, presence
 from perfrun.checks.distribution import install_command
 from perfrun.checks.sysfs import Sysfs
 from perfrun.checks.system import cgroup_version
-from perfrun.engine import find_rootless_socket, parse_document
+from perfrun.image.engine import find_rootless_socket, parse_document
 
 TIMEOUT_S = 20.0  # one that takes longer, on a busy machine too, will not start containers either
 _PACKAGES = {"*": "docker", "debian": "docker.io", "ubuntu": "docker.io", "fedora": "moby-engine"}

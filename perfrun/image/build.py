@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
 
-from perfrun.engine import Builder, query
 from perfrun.errors import PerfrunError
+from perfrun.image.context import CONTEXT, make_context
+from perfrun.image.engine import Builder, explain_fetch, query
 from perfrun.image.lock import is_image_info
-from perfrun.image.site import CONTEXT, make_context
 from perfrun.image.spec import ImageSpec, build_args
-from perfrun.registries import explain_fetch
 
 IMAGE_INFO = "/opt/perfrun/image.json"
 LOCK_LABEL = "perfrun.lock"

@@ -12,27 +12,25 @@ from pathlib import Path
 from typing import NoReturn, Sequence
 
 from perfrun.errors import UsageError
-from perfrun.image.inputs import (
-    DOCKERFILE,
-    NO_GOOGLE_STORAGE,
-    check_offline,
-    parse_certificate,
-    parse_dockerfile,
-    parse_site_packages,
-)
+from perfrun.image.context import Site
 from perfrun.image.lock import Lock, read_lock
-from perfrun.image.site import Site
 from perfrun.image.spec import (
     DEVICES,
+    DOCKERFILE,
     FRAMEWORKS,
+    NO_GOOGLE_STORAGE,
     ImageSpec,
+    check_offline,
     parse_apt_packages,
     parse_build_arg,
+    parse_certificate,
     parse_choice,
+    parse_dockerfile,
     parse_image_name,
     parse_line,
     parse_list,
     parse_python_version,
+    parse_site_packages,
     parse_version,
 )
 

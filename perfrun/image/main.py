@@ -13,7 +13,9 @@ import time
 from pathlib import Path
 from typing import Sequence
 
-from perfrun.engine import (
+from perfrun.errors import PerfrunError
+from perfrun.image.build import BuildError, build_command, render_script, run_build
+from perfrun.image.engine import (
     Builder,
     Engine,
     describe_image,
@@ -22,11 +24,9 @@ from perfrun.engine import (
     missing_builder,
     read_os_release,
 )
-from perfrun.errors import PerfrunError
-from perfrun.gpu_support import GpuSupport, Vendor, read_gpu_support
-from perfrun.image.build import BuildError, build_command, render_script, run_build
-from perfrun.image.dotenv import write_settings
+from perfrun.image.env_file import write_settings
 from perfrun.image.flags import Request, parse_arguments
+from perfrun.image.gpus import GpuSupport, Vendor, read_gpu_support
 from perfrun.image.lock import differences
 from perfrun.image.saved import load_image, render_load
 from perfrun.image.site_packages import copy_site_packages

@@ -17,8 +17,8 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from perfrun.engine import query
 from perfrun.errors import PerfrunError, UsageError
+from perfrun.image.engine import query
 from perfrun.redaction import redact
 
 LOADED = re.compile(r"(?m)^Loaded image(?: ID)?: (\S+)$")

@@ -11,7 +11,7 @@ from typing import Any
 
 from perfrun.containment import Containment, cpus_of
 from perfrun.errors import UsageError
-from perfrun.gpu_support import read_gpu_support
+from perfrun.image.gpus import read_gpu_support
 from perfrun.launchers import sandbox
 from perfrun.launchers.container import Container
 from perfrun.launchers.container_process import ContainerProcess

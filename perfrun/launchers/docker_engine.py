@@ -16,10 +16,9 @@ import docker.errors
 import requests.exceptions
 from docker.context import ContextAPI
 
-from perfrun.engine import explain_refusal
 from perfrun.errors import UsageError
+from perfrun.image.engine import explain_fetch, explain_refusal
 from perfrun.launchers.streams import Streams
-from perfrun.registries import explain_fetch
 
 ANSWER_LIMIT_S = 120.0  # removing a container from a slow disk takes its time
 DEFAULT_HOST = "unix:///var/run/docker.sock"

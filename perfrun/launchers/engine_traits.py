@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfrun.gpu_support import read_gpu_support
+from perfrun.image.gpus import read_gpu_support
 from perfrun.launchers.sandbox import EngineTraits
 
 

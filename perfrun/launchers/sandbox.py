@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.containment import Containment
-from perfrun.gpu_support import AMD_CDI_KIND, NVIDIA_CDI_KIND, Access, Vendor
+from perfrun.image.gpus import AMD_CDI_KIND, NVIDIA_CDI_KIND, Access, Vendor
 
 HOME = "/tmp/home"  # noqa: S108 - in a tmpfs of the container's own
 # Sizes of what can be written besides the trial's folder. Compilers of the frameworks work in /tmp.

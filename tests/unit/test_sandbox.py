@@ -10,7 +10,7 @@ import pytest
 
 from perfrun.containment import Containment
 from perfrun.errors import UsageError
-from perfrun.gpu_support import Access, Vendor
+from perfrun.image.gpus import Access, Vendor
 from perfrun.launchers.containers import folders_of
 from perfrun.launchers.engine_traits import engine_traits, has_cgroups, how_to_enforce
 from perfrun.launchers.sandbox import (

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.gpu_support import Access, GpuSupport, Vendor
 from perfrun.image.flags import LIST_FLAGS, TEXT_FLAGS
+from perfrun.image.gpus import Access, GpuSupport, Vendor
 from perfrun.image.main import gpu_notes, harness_arguments, notes
 from perfrun.image.spec import NAMED_BUILD_ARGS, ImageSpec
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NOTHING = GpuSupport(None, (), None, False, (), None, None)
 BARE_GPU = GpuSupport(Vendor.NVIDIA, ("nvidia0",), "570.1", False, (), None, "install the toolkit")
 READY_GPU = GpuSupport(Vendor.NVIDIA, ("nvidia0",), "570.1", True, (), Access.CDI, None)
@@ -197,8 +197,7 @@ def test_the_commit_of_the_checkout_becomes_build_arguments(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "path",
     [
-        *(ROOT / name for name in ("setup.py", "perfrun/engine.py", "perfrun/errors.py")),
-        *(ROOT / f"perfrun/{name}.py" for name in ("gpu_support", "redaction", "registries")),
+        *(ROOT / name for name in ("setup.py", "perfrun/errors.py", "perfrun/redaction.py")),
         *sorted((ROOT / "perfrun/image").glob("*.py")),
     ],
     ids=lambda path: path.name,

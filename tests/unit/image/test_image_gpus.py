@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfrun.gpu_support import (
+from perfrun.image.gpus import (
     Access,
     Vendor,
     choose_access,

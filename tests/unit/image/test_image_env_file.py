@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.gpu_support import Access, GpuSupport, Vendor
-from perfrun.image import dotenv
-from perfrun.image.dotenv import BEGIN, END, merge_block, new_settings, write_settings
+from perfrun.image import env_file
+from perfrun.image.env_file import BEGIN, END, merge_block, new_settings, write_settings
+from perfrun.image.gpus import Access, GpuSupport, Vendor
 from perfrun.image.spec import ImageSpec
 
 TORCH = ImageSpec(framework="torch", docker_tag="mine/torch")
@@ -25,7 +25,7 @@ NO_GPU = GpuSupport(
     access=None,
     why_not=None,
 )
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def gpu(access: Access) -> GpuSupport:
@@ -34,7 +34,7 @@ def gpu(access: Access) -> GpuSupport:
 
 @pytest.fixture
 def caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dotenv, "this_caller", lambda: (1000, 100))
+    monkeypatch.setattr(env_file, "this_caller", lambda: (1000, 100))
 
 
 def test_compose_learns_the_images_and_the_user() -> None:

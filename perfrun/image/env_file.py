@@ -10,8 +10,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from perfrun.gpu_support import Access, GpuSupport
-from perfrun.image.owner import give_to_caller, this_caller
+from perfrun.image.gpus import Access, GpuSupport
+from perfrun.image.site_packages import give_to_caller, this_caller
 from perfrun.image.spec import ImageSpec
 
 BEGIN = (

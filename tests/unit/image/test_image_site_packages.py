@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.image.site_packages import copy_site_packages
+from perfrun.image.site_packages import copy_site_packages, find_caller, give_to_caller
 
 
 @pytest.fixture
@@ -64,3 +64,37 @@ def test_a_source_inside_its_target_is_refused_before_anything_is_lost(tmp_path:
         with pytest.raises(UsageError, match="is in the way"):
             copy_site_packages(((folder, "models"),), tmp_path)
     assert inside.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("environment", "uid", "caller"),
+    [
+        ({}, 1000, (1000, 100)),
+        ({}, 0, (0, 100)),
+        ({"SUDO_UID": "1000", "SUDO_GID": "1001"}, 0, (1000, 1001)),
+        ({"SUDO_UID": "1000"}, 0, (0, 100)),
+        ({"SUDO_UID": "me", "SUDO_GID": "us"}, 0, (0, 100)),
+        # Somebody who became another user with sudo -u: root's rights are gone.
+        ({"SUDO_UID": "1000", "SUDO_GID": "1001"}, 33, (33, 100)),
+    ],
+)
+def test_with_sudo_the_caller_is_who_typed_it(
+    environment: dict[str, str], uid: int, caller: tuple[int, int]
+) -> None:
+    assert find_caller(environment, uid, 100) == caller
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_is_written_with_sudo_becomes_the_callers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "link").symlink_to("/etc/passwd")
+    monkeypatch.setenv("SUDO_UID", "4321")
+    monkeypatch.setenv("SUDO_GID", "4322")
+
+    give_to_caller(tmp_path / "a")
+
+    for path in (tmp_path / "a", tmp_path / "a" / "link"):
+        assert (path.lstat().st_uid, path.lstat().st_gid) == (4321, 4322)
+    assert Path("/etc/passwd").stat().st_uid == 0

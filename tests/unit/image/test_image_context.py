@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfrun.image.site import CONTEXT, make_context
+from perfrun.image.context import CONTEXT, make_context
 from perfrun.image.spec import SiteFile
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def test_a_context_holds_what_the_dockerfile_copies_and_the_files_of_the_site(

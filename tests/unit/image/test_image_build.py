@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfrun.engine import Builder
 from perfrun.image.build import (
     LAST_WORDS,
     Command,
@@ -21,6 +20,7 @@ from perfrun.image.build import (
     label_command,
     render_script,
 )
+from perfrun.image.engine import Builder
 from perfrun.image.spec import ImageSpec, SiteFile
 
 DEFAULT = ImageSpec(framework="torch", docker_tag="perfrun/torch")
@@ -160,7 +160,7 @@ def test_a_dry_run_with_local_files_makes_the_context_and_takes_it_away(
     aside = tmp_path / "room for contexts"
     aside.mkdir()
     monkeypatch.setenv("TMPDIR", str(aside))
-    checkout = Path(__file__).resolve().parents[2]
+    checkout = Path(__file__).resolve().parents[3]
     site = (SiteFile("wheels/0", wheels), SiteFile("framework.txt", None, "a==1\nb==2\n"))
     spec = ImageSpec(framework="torch", docker_tag="t", site=site)
 

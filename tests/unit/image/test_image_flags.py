@@ -11,7 +11,7 @@ from perfrun.errors import UsageError
 from perfrun.image.flags import SETUPTOOLS_COMMANDS, TEXT_FLAGS, Request, parse_arguments
 from perfrun.image.spec import CA_BUNDLE, ImageSpec, build_args
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 DEFAULT = ImageSpec(framework="torch", docker_tag="perfrun/torch")
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
