@@ -33,7 +33,6 @@ LAYERS = (
         "findings.finding",
         "image.engine",
         "image.gpus",
-        "image.lock",
         "image.site_packages",
         "image.spec",
         "interruption",
@@ -61,7 +60,7 @@ LAYERS = (
         "worker.xplane",
         "worker.synchronise",
     },
-    {"worker.steadiness"},
+    {"image.lock", "worker.steadiness"},
     {
         "analysis.looks",
         "budget",

@@ -1,14 +1,13 @@
 """Files of this machine that a build needs: local wheels, a lock, certificates.
 
-They reach the build in a copy of the context; the checkout is never touched. Standard library
-only, Python >= 3.8.
+They reach the build in a copy of the context; the checkout is never touched.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
+from shlex import quote
+from typing import List, Sequence
 from urllib.parse import unquote
 
 from perfrun.errors import UsageError
@@ -77,30 +76,21 @@ class Site:
         return f"{SITE_IN_IMAGE}/{name}"
 
 
-def make_context(checkout: Path, files: tuple[SiteFile, ...], context: Path) -> None:
-    """A build context in the empty folder `context`: the checkout's part and the site's files."""
-    for name in CONTEXT:
-        _copy(checkout / name, context / name)
+def context_commands(checkout: Path, files: Sequence[SiteFile]) -> List[str]:
+    """The commands that copy the checkout's part and the files into the folder `$context`."""
+    if not files:
+        return []
+    names = " ".join(quote(str(checkout / name)) for name in CONTEXT)
+    lines = [f'cp -R {names} "$context"']
     for file in files:
-        target = context / "scripts" / "site" / file.name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        folder = f'"$context"/{quote(str(Path("scripts/site", file.name).parent))}'
+        target = f'"$context"/{quote(f"scripts/site/{file.name}")}'
+        lines.append(f"mkdir -p {folder}")
         if file.source is None:
-            target.write_text(file.text, encoding="utf-8")
-        else:
-            _copy(file.source, target)
-
-
-def _copy(source: Path, target: Path) -> None:
-    if source.is_dir():
-        ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
-        shutil.copytree(source, target, copy_function=_link_or_copy, ignore=ignore)
-    else:
-        _link_or_copy(str(source), str(target))
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    """A hard link where it can be had: folders of wheels have gigabytes."""
-    try:
-        os.link(os.path.realpath(source), target)
-    except OSError:
-        shutil.copy2(source, target)
+            lines.append(f"printf %s {quote(file.text)} >{target}")
+            continue
+        source = quote(str(file.source))
+        # Hard links where they can be had: folders of wheels have gigabytes.
+        copy = f"cp -RL {source}{'/.' if file.source.is_dir() else ''} {target}"
+        lines.append(f"{{ cp -RLl {source} {target} 2>/dev/null || {copy}; }}")
+    return lines

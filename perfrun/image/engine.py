@@ -1,8 +1,4 @@
-"""The container engine of this machine: whether there is one, of what kind, how it builds, and
-why it could not fetch an image.
-
-Runs on a bare host under the root script `setup.py`: standard library only, Python >= 3.8.
-"""
+"""The container engine of this machine: what it is, how it builds, why it could not fetch."""
 
 from __future__ import annotations
 
@@ -12,9 +8,8 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, Tuple
 
 from perfrun.errors import PerfrunError
 
@@ -24,7 +19,7 @@ LAST_CLIENT_WITH_BUILDKIT = 20
 INSTALLATION = {
     "debian": "sudo apt-get install docker.io",
     "ubuntu": "sudo apt-get install docker.io docker-compose-v2 docker-buildx",
-    "fedora": "sudo dnf install moby-engine docker-compose",
+    "fedora": "sudo dnf install moby-engine docker-compose docker-buildx",
     "arch": "sudo pacman -S docker docker-compose docker-buildx",
     "alpine": "sudo apk add docker docker-cli-compose docker-cli-buildx",
     "opensuse": "sudo zypper install docker docker-compose docker-buildx",
@@ -38,27 +33,12 @@ class EngineError(PerfrunError):
     exit_code = 2
 
 
-class Builder(Enum):
-    """What `docker build` does on this machine."""
-
-    BUILDX = "buildx"
-    """BuildKit through the buildx plugin."""
-    BUILT_IN = "built-in"
-    """BuildKit in the client itself, which has to be asked for it."""
-    COMPOSE = "Compose's"
-    """BuildKit through the Compose plugin, where the client has no other way to it. Releases after
-    2.40 need buildx for that themselves."""
-    CLASSIC = "classic"
-    """The builder in the daemon, which knows no mounts: the Dockerfile needs one of the others."""
-
-
 @dataclass(frozen=True)
 class Engine:
     """The engine that the command `docker` talks to."""
 
     version: str
     is_rootless: bool
-    builder: Builder
     info: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The document of `docker info`, whole."""
 
@@ -76,10 +56,10 @@ def find_engine() -> Engine:
             "or run without a container: `make run`"
         )
     answer = query("info", "--format", "{{json .}}")
-    return parse_info(answer.stdout, answer.stderr, find_builder())
+    return parse_info(answer.stdout, answer.stderr)
 
 
-def parse_info(document: str, stderr: str, builder: Builder) -> Engine:
+def parse_info(document: str, stderr: str) -> Engine:
     """The engine from what `docker info` says; a client alone reports no server version."""
     info = parse_document(document)
     if "host" in info and "version" in info and not info.get("ServerVersion"):
@@ -95,7 +75,6 @@ def parse_info(document: str, stderr: str, builder: Builder) -> Engine:
         is_rootless=any(
             option.startswith("name=rootless") for option in info.get("SecurityOptions") or ()
         ),
-        builder=builder,
         info=info,
     )
 
@@ -157,34 +136,34 @@ def installation_command(os_release: Mapping[str, str]) -> str:
     return "see docs.docker.com/engine/install"
 
 
+def find_builder() -> Tuple[str, ...]:
+    """How a build by BuildKit begins in a shell: with the first `docker` on the path that has it.
+
+    Needs no running engine. Releases up to 20.10 have it built in, later ones in the plugin buildx.
+    """
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    found = (shutil.which("docker", path=folder) for folder in folders if folder)
+    for number, client in enumerate(dict.fromkeys(filter(None, found))):
+        words = ("DOCKER_BUILDKIT=1", client if number else "docker", "build")
+        if _ask(client, "buildx", "version").returncode == 0:
+            return (*words, "--load")  # some of its drivers would keep the image to themselves
+        version = _ask(client, "version", "--format", "{{.Client.Version}}").stdout
+        major = version.partition(".")[0]
+        if major.isdecimal() and int(major) <= LAST_CLIENT_WITH_BUILDKIT:
+            return words
+    raise missing_builder(read_os_release())
+
+
 def missing_builder(os_release: Mapping[str, str]) -> EngineError:
-    """What to say to a client that has the classic builder only."""
+    """The error for a client that has the classic builder only, which knows no mounts."""
     is_debian = {"debian", "ubuntu"} & {os_release.get("ID", ""), os_release.get("ID_LIKE", "")}
     how = (
         "`sudo apt-get install docker-buildx`" if is_debian else "the package docker-buildx-plugin"
     )
     return EngineError(
-        "this Docker client has no BuildKit, which the Dockerfile needs: install the buildx plugin "
-        f"({how}) or Compose v2"
+        "this Docker client has no BuildKit, which the Dockerfile needs: "
+        f"install the buildx plugin ({how})"
     )
-
-
-def find_builder() -> Builder:
-    """Asks the command `docker` which builder it has; needs no running engine."""
-    has_buildx = query("buildx", "version").returncode == 0
-    version = query("version", "--format", "{{.Client.Version}}").stdout
-    has_compose = query("compose", "version", "--short").stdout.lstrip("v").startswith("2.")
-    return choose_builder(has_buildx, version, has_compose)
-
-
-def choose_builder(has_buildx: bool, client_version: str, has_compose: bool = False) -> Builder:
-    """The best builder of a client, by which plugins are there and by its version."""
-    major = re.match(r"\d+", client_version)
-    if has_buildx:
-        return Builder.BUILDX
-    if major and int(major[0]) <= LAST_CLIENT_WITH_BUILDKIT:
-        return Builder.BUILT_IN
-    return Builder.COMPOSE if has_compose else Builder.CLASSIC
 
 
 def describe_image(tag: str) -> str:
@@ -195,7 +174,11 @@ def describe_image(tag: str) -> str:
 
 def query(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs `docker` with these arguments and hands back all that it said."""
-    return subprocess.run(("docker", *arguments), capture_output=True, text=True, check=False)
+    return _ask("docker", *arguments)
+
+
+def _ask(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
 # Why an engine could not fetch an image. Engines hand on what Go's network library and the registry

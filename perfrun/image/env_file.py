@@ -1,6 +1,6 @@
 """What Compose needs to know from a build, in a block of its own in the checkout's `.env`.
 
-The user's own lines are kept, and win. Standard library only, Python >= 3.8.
+The user's own lines are kept, and win.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The command line of setup.py: flags in, one value out, or one line about what cannot be right.
 
 PerfZero's flags keep their names and meanings; its ways into Google's cloud are refused by name.
-Standard library only, Python >= 3.8.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """GPUs of this machine, and whether a container can be given one.
 
-Pure parsers and one reader of files. Standard library only, Python >= 3.8: setup.py uses it on a
-bare host, `perfrun doctor` and the container launcher's --gpus use it too. Nothing is started:
-what the engine knows is handed in as the document of `docker info`.
+Pure parsers and one reader of files, for setup.py, `perfrun doctor` and the container launcher's
+--gpus. Nothing is started: what the engine knows is handed in as the document of `docker info`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A lock: which versions an image was built with, read back to build such an image again.
 
 The file is an image's `/opt/perfrun/image.json` (also the label `perfrun.lock`), or any summary
-made in the image, whose `setup_info` is the same. Standard library only, Python >= 3.8.
+made in the image, whose `setup_info` is the same.
 """
 
 from __future__ import annotations
@@ -12,13 +12,9 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from perfrun.errors import UsageError
+from perfrun.image.spec import NAMED_BUILD_ARGS
 
 ENVIRONMENTS = ("framework", "perfrun")
-# What a build argument of the same name is taken from, if no flag says otherwise.
-FACTS = (
-    *("framework", "framework_version", "framework_pip_spec", "extra_pip_specs", "device"),
-    *("base_image", "python_version", "extra_apt_packages"),
-)
 TENSORFLOW_NAMES = ("tensorflow-cpu", "tensorflow-rocm", "tensorflow", "tf-nightly")
 # Bundled with the base image's Python, or the checkout itself: not pip's to choose.
 NOT_LOCKED = ("pip", "setuptools", "wheel", "perfrun")
@@ -65,7 +61,7 @@ def read_lock(path: Path) -> Lock:
         raise UsageError(
             f"--lock={path}: is neither an image's image.json nor a summary of a run in an image"
         )
-    facts = {name: str(info[name]) for name in FACTS if info.get(name)}
+    facts = {name: str(info[name]) for name in NAMED_BUILD_ARGS if info.get(name)}
     return Lock(facts, {name: info["distributions"][name] for name in ENVIRONMENTS})
 
 

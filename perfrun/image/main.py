@@ -1,12 +1,8 @@
-"""The script setup.py: builds or loads a container image on a bare host.
-
-Nothing is installed yet when it runs: standard library only, Python >= 3.8.
-"""
+"""The script setup.py: builds or loads a container image on a bare host."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -16,13 +12,11 @@ from typing import Sequence
 from perfrun.errors import PerfrunError
 from perfrun.image.build import BuildError, build_command, render_script, run_build
 from perfrun.image.engine import (
-    Builder,
     Engine,
+    EngineError,
     describe_image,
     find_builder,
     find_engine,
-    missing_builder,
-    read_os_release,
 )
 from perfrun.image.env_file import write_settings
 from perfrun.image.flags import Request, parse_arguments
@@ -97,17 +91,15 @@ def notes(spec: ImageSpec, gpus: GpuSupport) -> list[str]:
 
 def build(spec: ImageSpec, checkout: Path, engine: Engine) -> str:
     """Builds the image, with the engine's own output as it comes; returns the result line."""
-    if engine.builder is Builder.CLASSIC:
-        raise missing_builder(read_os_release())
+    builder = find_builder()
     gpus = read_gpu_support(engine.info)
     harness = harness_arguments(checkout)
-    say(f"engine {engine.version}, {engine.kind}, {engine.builder.value} builder")
+    say(f"engine {engine.version}, {engine.kind}")
     for line in notes(spec, gpus):
         say(line)
-    shown = build_command(spec, str(checkout), engine.builder, harness).render()
-    say(f"+ {redact(shown)}")
+    say(f"+ {redact(build_command(spec, checkout, builder, harness))}")
     start_s = time.monotonic()
-    info = run_build(spec, checkout, engine.builder, harness)
+    info = run_build(spec, checkout, builder, harness)
     took_s = time.monotonic() - start_s
     if spec.lock is not None and info is not None:
         others = differences(spec.lock, info["distributions"])
@@ -129,8 +121,10 @@ def preview(request: Request, checkout: Path) -> str:
     if request.saved_image is not None:
         lines.append(render_load(request.saved_image, request.load_as))
     if request.spec is not None:
-        builder = find_builder() if shutil.which("docker") else Builder.BUILDX
-        builder = Builder.BUILDX if builder is Builder.CLASSIC else builder
+        try:
+            builder = find_builder()
+        except EngineError:  # for another machine, then
+            builder = ("DOCKER_BUILDKIT=1", "docker", "build")
         lines.append(render_script(request.spec, checkout, builder, harness_arguments(checkout)))
     return "\n".join(lines)
 

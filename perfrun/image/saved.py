@@ -1,12 +1,8 @@
-"""Saved images: a file of `docker save`, from a path or a url, given to the engine.
-
-Standard library only, Python >= 3.8.
-"""
+"""Saved images: a file of `docker save`, from a path or a url, given to the engine."""
 
 from __future__ import annotations
 
 import http.client
-import re
 import shlex
 import shutil
 import ssl
@@ -21,7 +17,6 @@ from perfrun.errors import PerfrunError, UsageError
 from perfrun.image.engine import query
 from perfrun.redaction import redact
 
-LOADED = re.compile(r"(?m)^Loaded image(?: ID)?: (\S+)$")
 CONNECT_TIMEOUT_S = 60
 
 
@@ -97,10 +92,16 @@ def _fetch(url: str, target: Path, certificate: Path | None) -> None:
         raise LoadError(f"{redact(url)} broke off: {size} of {expected} bytes came")
 
 
+def loaded_names(answer: str) -> list[str]:
+    """The images that `docker load` says it has loaded, by name or, without one, by id."""
+    pairs = (line.partition(": ") for line in answer.splitlines())
+    return [name for words, _, name in pairs if words in ("Loaded image", "Loaded image ID")]
+
+
 def _load(path: Path, load_as: str) -> str:
     sys.stderr.write(f"+ docker load --input {shlex.quote(str(path))}\n")
     done = query("load", "--input", str(path))
-    names = LOADED.findall(done.stdout)
+    names = loaded_names(done.stdout)
     if done.returncode or not names:
         last = (done.stderr.strip().splitlines() or ["the engine named no image"])[-1]
         raise LoadError(f"{path} was not loaded: {last}")

@@ -1,7 +1,4 @@
-"""PerfZero's --site_package_downloads: folders of this machine, copied into the workspace.
-
-Standard library only, Python >= 3.8.
-"""
+"""PerfZero's --site_package_downloads: folders of this machine, copied into the workspace."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What an image is built from: one value, and what its parts must look like.
-
-Standard library only, Python >= 3.8: setup.py runs it on a bare host.
-"""
+"""What an image is built from: one value, and what its parts must look like."""
 
 from __future__ import annotations
 

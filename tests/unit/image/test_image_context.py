@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
-from perfrun.image.context import CONTEXT, make_context
+from perfrun.image.context import CONTEXT, context_commands
 from perfrun.image.spec import SiteFile
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -16,17 +18,20 @@ def test_a_context_holds_what_the_dockerfile_copies_and_the_files_of_the_site(
     wheels = tmp_path / "my wheels"
     wheels.mkdir()
     (wheels / "a.whl").write_text("wheel")
+    (wheels / "linked.whl").symlink_to("a.whl")
     context = tmp_path / "context"
     context.mkdir()
     files = (SiteFile("wheels/0", wheels), SiteFile("framework.txt", None, "a==1\n"))
     before = sorted((CHECKOUT / "scripts" / "site").iterdir())
 
-    make_context(CHECKOUT, files, context)
+    script = " && ".join(context_commands(CHECKOUT, files))
+    subprocess.run(["sh", "-c", script], check=True, env={**os.environ, "context": str(context)})
 
     assert {path.name for path in context.iterdir()} == set(CONTEXT)
     assert (context / "scripts/site/wheels/0/a.whl").read_text() == "wheel"
     assert (context / "scripts/site/framework.txt").read_text() == "a==1\n"
-    assert not list(context.rglob("__pycache__"))
+    assert not (context / "scripts/site/wheels/0/linked.whl").is_symlink()
+    assert (context / "scripts/site/wheels/0/linked.whl").read_text() == "wheel"
     assert sorted((CHECKOUT / "scripts" / "site").iterdir()) == before
 
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from perfrun.image.engine import (
-    Builder,
     EngineError,
-    choose_builder,
     explain_fetch,
     explain_refusal,
+    find_builder,
     installation_command,
     missing_builder,
     parse_info,
@@ -39,18 +38,17 @@ FORBIDDEN = (
 
 
 def test_a_rootless_engine_is_told_from_a_rootful_one() -> None:
-    rootful = parse_info(json.dumps(ROOTFUL), "", Builder.CLASSIC)
-    rootless = parse_info(json.dumps(ROOTLESS), "", Builder.BUILDX)
+    rootful = parse_info(json.dumps(ROOTFUL), "")
+    rootless = parse_info(json.dumps(ROOTLESS), "")
 
     assert (rootful.version, rootful.is_rootless) == ("20.10.24+dfsg1", False)
     assert (rootless.version, rootless.is_rootless) == ("28.2.2", True)
-    assert (rootful.builder, rootless.builder) == (Builder.CLASSIC, Builder.BUILDX)
 
 
 def test_an_engine_without_security_options_is_rootful() -> None:
     document = json.dumps({"ServerVersion": "1", "SecurityOptions": None})
 
-    assert parse_info(document, "", Builder.CLASSIC).is_rootless is False
+    assert parse_info(document, "").is_rootless is False
 
 
 @pytest.mark.parametrize(
@@ -63,7 +61,7 @@ def test_an_engine_without_security_options_is_rootful() -> None:
 )
 def test_a_client_without_an_engine_is_recognised(document: str, stderr: str) -> None:
     with pytest.raises(EngineError) as caught:
-        parse_info(document, stderr, Builder.CLASSIC)
+        parse_info(document, stderr)
 
     assert DEAD in str(caught.value)
     assert "start it" in str(caught.value)
@@ -82,33 +80,67 @@ def test_an_engine_that_says_nothing_is_still_one_line() -> None:
     assert "\n" not in explain_refusal("one\ntwo\n")
 
 
+def make_client(folder: Path, version: str, has_buildx: bool) -> str:
+    """A folder for the path with a command `docker` that says of itself what clients do."""
+    folder.mkdir()
+    client = folder / "docker"
+    client.write_text(
+        f'#!/bin/sh\ncase "$1" in buildx) exit {int(not has_buildx)};; *) echo "{version}";; esac\n'
+    )
+    client.chmod(0o755)
+    return str(folder)
+
+
 @pytest.mark.parametrize(
-    ("has_buildx", "client_version", "has_compose", "builder"),
+    ("has_buildx", "client_version", "words"),
     [
-        (True, "20.10.24", True, Builder.BUILDX),
-        (True, "", False, Builder.BUILDX),
-        (False, "20.10.24+dfsg1\n", True, Builder.BUILT_IN),
-        (False, "23.0.0", True, Builder.COMPOSE),
-        (False, "28.2.2", False, Builder.CLASSIC),
-        (False, "", False, Builder.CLASSIC),
+        (True, "20.10.24", "docker build --load"),
+        (True, "", "docker build --load"),
+        (False, "20.10.24+dfsg1", "docker build"),
+        (False, "23.0.0", ""),
+        (False, "28.2.2", ""),
+        (False, "", ""),
     ],
 )
-def test_the_builder_follows_from_the_client(
-    has_buildx: bool, client_version: str, has_compose: bool, builder: Builder
+def test_how_a_build_begins_follows_from_the_client(
+    has_buildx: bool,
+    client_version: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert choose_builder(has_buildx, client_version, has_compose) is builder
+    monkeypatch.setenv("PATH", make_client(tmp_path / "bin", client_version, has_buildx))
+
+    if words:
+        assert " ".join(find_builder()) == f"DOCKER_BUILDKIT=1 {words}"
+        return
+    with pytest.raises(EngineError, match="has no BuildKit, which the Dockerfile needs") as caught:
+        find_builder()
+    assert "docker-buildx" in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_of_several_clients_the_first_that_has_buildkit_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = make_client(tmp_path / "one", "28.2.2", has_buildx=False)
+    older = make_client(tmp_path / "two", "20.10.24", has_buildx=False)
+    newer = make_client(tmp_path / "three", "28.2.2", has_buildx=True)
+    monkeypatch.setenv("PATH", f"{without}::/nonexistent:{older}:{newer}")
+
+    assert find_builder() == ("DOCKER_BUILDKIT=1", f"{older}/docker", "build")
 
 
 def test_podman_under_the_name_docker_is_told_from_a_dead_engine() -> None:
     document = json.dumps({"host": {}, "store": {}, "version": {"Version": "5.0"}})
 
     with pytest.raises(EngineError, match="is Podman's here"):
-        parse_info(document, "", Builder.CLASSIC)
+        parse_info(document, "")
 
 
 def test_words_where_a_document_should_be_are_a_dead_engine() -> None:
     with pytest.raises(EngineError, match="does not answer"):
-        parse_info("not json", "", Builder.CLASSIC)
+        parse_info("not json", "")
 
 
 @pytest.mark.parametrize(
@@ -135,9 +167,22 @@ def test_a_system_without_os_release_has_no_fields(tmp_path: Path) -> None:
     assert read_os_release(tmp_path) == {}
 
 
-def test_a_client_without_buildkit_learns_what_to_install() -> None:
-    assert "apt-get install docker-buildx" in str(missing_builder({"ID": "debian"}))
-    assert "docker-buildx-plugin" in str(missing_builder({}))
+@pytest.mark.parametrize(
+    ("os_release", "words"),
+    [
+        ("ID=debian\n", "apt-get install docker-buildx"),
+        ("ID=x\nID_LIKE=ubuntu\n", "apt-get install docker-buildx"),
+        ("ID=fedora\n", "docker-buildx-plugin"),
+        ("", "docker-buildx-plugin"),
+    ],
+)
+def test_a_client_without_buildkit_learns_what_to_install(
+    tmp_path: Path, os_release: str, words: str
+) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text(os_release, encoding="utf-8")
+
+    assert words in str(missing_builder(read_os_release(tmp_path)))
 
 
 def test_a_rootless_engine_that_nobody_named_is_pointed_to(

@@ -104,7 +104,7 @@ def test_a_dry_run_needs_no_engine(tmp_path: Path) -> None:
     done = run_setup("--dry_run", PATH=str(tmp_path))
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("docker build --tag perfrun/torch ")
+    assert done.stdout.startswith("DOCKER_BUILDKIT=1 docker build --tag perfrun/torch ")
 
 
 def test_without_image_work_the_copies_are_made_and_no_engine_is_asked(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.image.saved import LOADED, LoadError, find_local, load_image, render_load
+from perfrun.image.saved import LoadError, find_local, load_image, loaded_names, render_load
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -75,7 +75,7 @@ def test_a_fetch_that_fails_says_so_and_leaves_nothing(
 def test_the_engines_answer_names_the_image() -> None:
     text = "abc: Loading layer\nLoaded image: a/b:1\nLoaded image ID: sha256:00\n"
 
-    assert LOADED.findall(text) == ["a/b:1", "sha256:00"]
+    assert loaded_names(text) == ["a/b:1", "sha256:00"]
 
 
 def test_a_preview_quotes_the_path(tmp_path: Path) -> None:
