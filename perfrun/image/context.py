@@ -81,7 +81,7 @@ def context_commands(checkout: Path, files: Sequence[SiteFile]) -> List[str]:
     if not files:
         return []
     names = " ".join(quote(str(checkout / name)) for name in CONTEXT)
-    lines = [f'cp -R {names} "$context"']
+    lines = [f'cp -RL {names} "$context"']
     for file in files:
         folder = f'"$context"/{quote(str(Path("scripts/site", file.name).parent))}'
         target = f'"$context"/{quote(f"scripts/site/{file.name}")}'

@@ -30,6 +30,8 @@ def test_a_context_holds_what_the_dockerfile_copies_and_the_files_of_the_site(
     assert {path.name for path in context.iterdir()} == set(CONTEXT)
     assert (context / "scripts/site/wheels/0/a.whl").read_text() == "wheel"
     assert (context / "scripts/site/framework.txt").read_text() == "a==1\n"
+    ignored = (context / ".dockerignore").read_text().splitlines()
+    assert "**/__pycache__" in ignored  # what is there of it never reaches the engine
     assert not (context / "scripts/site/wheels/0/linked.whl").is_symlink()
     assert (context / "scripts/site/wheels/0/linked.whl").read_text() == "wheel"
     assert sorted((CHECKOUT / "scripts" / "site").iterdir()) == before
