@@ -18,12 +18,10 @@ from perfrun.nightly.delivery import post, write_reports
 from perfrun.nightly.gaps import gaps
 from perfrun.nightly.gathering import gather
 from perfrun.nightly.judging import with_changes
-from perfrun.nightly.parsing import read_suite
-from perfrun.nightly.planning import check
 from perfrun.nightly.report import NightReport, document
-from perfrun.nightly.source import Source
 from perfrun.nightly.state import Earlier, Nights, why_not_on
 from perfrun.nightly.suite import Night, Suite, units, words
+from perfrun.nightly.suite_file import read_suite
 from perfrun.nightly.units import Units
 from perfrun.reports.markdown import markdown
 from perfrun.reports.terminal import Terminal
@@ -65,9 +63,7 @@ def nightly_command(argv: Sequence[str]) -> int:
     given = parser().parse_args(list(argv))
     if given.format not in (None, "", "markdown", "json"):
         raise UsageError(f"--format={given.format}: must be markdown or json")
-    source = Source(Path(given.suite))
-    suite = read_suite(source)
-    check(suite, source)
+    suite = read_suite(Path(given.suite))
     if given.confirm and suite.confirm is None:
         suite = replace(suite, confirm=Budget(most=DEFAULT_CHANGES))
     as_json = given.format == "json"

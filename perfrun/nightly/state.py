@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.errors import WorkspaceError
-from perfrun.nightly.clock import parse_deadline
-from perfrun.nightly.suite import Night, Suite, UnitDone
+from perfrun.nightly.suite import Night, Suite, UnitDone, parse_deadline
 from perfrun.storage import write_whole
 
 FILE = "night.json"

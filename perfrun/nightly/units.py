@@ -18,9 +18,9 @@ from perfrun.document import Status
 from perfrun.errors import Interrupted, PerfrunError
 from perfrun.interruption import Interruption
 from perfrun.journal import complete
-from perfrun.nightly.planning import plan_of
 from perfrun.nightly.state import Nights
 from perfrun.nightly.suite import Night, Suite, Unit, UnitDone, units
+from perfrun.nightly.suite_file import plan_of
 from perfrun.plan import RunPlan
 from perfrun.results import RunResult
 from perfrun.runner import run

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import UsageError, WorkspaceError
-from perfrun.nightly.clock import parse_deadline
 from perfrun.nightly.state import FILE, Nights, why_not_on
-from perfrun.nightly.suite import EnvironmentSpec, Suite, UnitDone
+from perfrun.nightly.suite import EnvironmentSpec, Suite, UnitDone, parse_deadline
 
 NOON = datetime(2026, 11, 21, 12, 0).timestamp()
 

@@ -10,10 +10,8 @@ import pytest
 
 from perfrun.budget import Budget
 from perfrun.errors import UsageError
-from perfrun.nightly.parsing import read_suite
-from perfrun.nightly.planning import check, plan_of
-from perfrun.nightly.source import Source
 from perfrun.nightly.suite import Bound, Night, Suite, units
+from perfrun.nightly.suite_file import plan_of, read_suite
 from perfrun.retention import Policy
 
 METHOD = '\n[[methods]]\nname = "pkg.cases.Cases.spin"\n'
@@ -22,10 +20,7 @@ METHOD = '\n[[methods]]\nname = "pkg.cases.Cases.spin"\n'
 def suite_of(folder: Path, text: str) -> Suite:
     path = folder / "suite.toml"
     path.write_text(text, encoding="utf-8")
-    source = Source(path)
-    suite = read_suite(source)
-    check(suite, source)
-    return suite
+    return read_suite(path)
 
 
 def test_a_suite_says_all_that_a_night_needs(tmp_path: Path) -> None:
@@ -217,10 +212,10 @@ def test_what_is_wrong_is_named_with_its_line(
 
 def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"gone\.toml: cannot be read: No such file"):
-        Source(tmp_path / "gone.toml")
+        read_suite(tmp_path / "gone.toml")
     (tmp_path / "latin.toml").write_bytes(b"# fine\nname = '\xe9'\n")
     with pytest.raises(UsageError, match=r"latin\.toml:2: not UTF-8"):
-        Source(tmp_path / "latin.toml")
+        read_suite(tmp_path / "latin.toml")
 
 
 def test_a_suite_without_methods_is_none(tmp_path: Path) -> None:
