@@ -141,7 +141,8 @@ def _status(
         "disk": (Status.FAILED, f"ended during {phase}: {end.disturbance}"),
     }
     if end.stopped_for in stopped:
-        return stopped[end.stopped_for]
+        status, reason = stopped[end.stopped_for]
+        return status, f"{reason}; {end.unended}" if end.unended else reason
     if left.complete and error.get("kind") == "exception":
         return Status.FAILED, f"{error['type']}: {error['message']}".splitlines()[0][:300]
     if left.complete and error.get("kind") == "exit":
@@ -155,6 +156,8 @@ def _status(
     if end.disturbance:
         status = Status.CRASHED if end.signal_number else Status.FAILED
         return status, f"{end.disturbance} during {phase}"
+    if end.unended:
+        return Status.FAILED, f"{end.unended}, during {phase}"
     if end.signal_number:
         return Status.CRASHED, f"{_signal_name(end.signal_number)} during {phase}"
     if not left.record:
@@ -202,7 +205,9 @@ def findings(
         )
     if left.complete and end.disturbance:
         notes.append(f"{end.disturbance} after the method had ended")
-    if left.complete and end.stopped_for == "exit":
+    if left.complete and end.unended:
+        notes.append(f"the process did not end after its method had; {end.unended}")
+    elif left.complete and end.stopped_for == "exit":
         notes.append("the process did not end after its method had; killed")
     elif left.complete and end.signal_number and end.stopped_for is None:
         notes.append(f"the process ended by {_signal_name(end.signal_number)} after its method had")

@@ -10,8 +10,11 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +85,7 @@ class Journal:
         self._append(
             {
                 "event": "begin",
+                "begun": time.time(),
                 "fingerprint": fingerprint(plan),
                 "pinned": dict(pinned),
                 "seed": seed,
@@ -135,11 +139,10 @@ class Journal:
 
 def unfinished(runs: Path, plan: RunPlan) -> Past | None:
     """Return the newest run of the same fingerprint that did not end and is not going on."""
-    wanted = fingerprint(plan)
-    for path in sorted(runs.glob("*.jsonl"), reverse=True):
+    for path in _newest_first(runs, plan):
         events = _events(path)
-        if not events or events[0].get("fingerprint") != wanted:
-            continue
+        if not events:
+            continue  # removed meanwhile
         if events[-1]["event"] == "end":
             return None  # the newest one is complete: a new run is asked for
         with _locked(path) as free:
@@ -150,12 +153,57 @@ def unfinished(runs: Path, plan: RunPlan) -> Past | None:
 
 def complete(runs: Path, plan: RunPlan) -> Path | None:
     """Return the report of the newest run of the same fingerprint, if that run came to its end."""
-    wanted = fingerprint(plan)
-    for path in sorted(runs.glob("*.jsonl"), reverse=True):
-        events = _events(path)
-        if events and events[0].get("fingerprint") == wanted:
+    for path in _newest_first(runs, plan):
+        if events := _events(path):
             return path.with_suffix(".report.json") if events[-1]["event"] == "end" else None
     return None
+
+
+def begun_at(name: str, first: Mapping[str, Any], begun_by: Callable[[], float]) -> float:
+    """Return when a run or a search began, in seconds since the epoch.
+
+    Its `first` event says so. One of an older perfrun has only its name, which begins with the
+    local time. In the hour that comes twice when summer time ends, that may mean two times: the
+    later one is taken unless it is after `begun_by`, a time at which it had begun for sure.
+    """
+    said = first.get("begun")
+    if isinstance(said, (int, float)):
+        return float(said)
+    try:
+        local = datetime.strptime(name[:15], "%Y%m%d-%H%M%S")
+    except ValueError:
+        return begun_by()
+    first_time, second_time = (local.replace(fold=fold).timestamp() for fold in (0, 1))
+    if second_time <= first_time:
+        return first_time
+    return second_time if second_time <= begun_by() else first_time
+
+
+def _newest_first(runs: Path, plan: RunPlan) -> list[Path]:
+    """Return the journals of the plan's fingerprint.
+
+    Their names would not do: they are in local time, which goes back when summer time ends.
+    """
+    wanted = fingerprint(plan)
+    found = []
+    for path in runs.glob("*.jsonl"):
+        first = _first_event(path)
+        if first.get("fingerprint") == wanted:
+            found.append((begun_at(path.stem, first, partial(_begun_by, path)), path))
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def _begun_by(path: Path) -> float:
+    """Return a time at which the run had begun: of the first file of its first trial, if any."""
+    files = [path]
+    for folder in folders_of(path)[:1]:
+        with contextlib.suppress(OSError):
+            files += (folder / "perfrun").iterdir()
+    times = []
+    for file in files:
+        with contextlib.suppress(OSError):
+            times.append(file.stat().st_mtime)
+    return min(times, default=0.0)
 
 
 def going_on(runs: Path) -> set[str]:
@@ -186,17 +234,20 @@ def _locked(path: Path) -> Iterator[bool]:
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError:
-        return []
-    events = []
-    for line in lines:
-        with contextlib.suppress(ValueError, RecursionError):
-            event = json.loads(line)
-            if isinstance(event, dict) and "event" in event:
-                events.append(event)
-    return events
+    return list(_each_event(path))
+
+
+def _first_event(path: Path) -> Mapping[str, Any]:
+    return next(_each_event(path), {})
+
+
+def _each_event(path: Path) -> Iterator[dict[str, Any]]:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        for line in file:
+            with contextlib.suppress(ValueError, RecursionError):
+                event = json.loads(line)
+                if isinstance(event, dict) and "event" in event:
+                    yield event
 
 
 def _past(path: Path, events: list[dict[str, Any]]) -> Past:

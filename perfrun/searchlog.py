@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from perfrun.errors import PerfrunError, UsageError
+from perfrun.journal import begun_at
 from perfrun.locks import FileLock
 
 NAME = "search.jsonl"
+_LOCK = "lock"
 _SCHEMA = 1
 
 
@@ -95,7 +99,7 @@ def begin(searches: Path, fingerprint: str, revisions: Sequence[str], seed: int)
     first = {"schema": _SCHEMA, "fingerprint": fingerprint, "seed": seed}
     try:
         folder.mkdir(parents=True)
-        log._write({"event": "begin", **first, "revisions": list(revisions)})
+        log._write({"event": "begin", "begun": time.time(), **first, "revisions": list(revisions)})
     except OSError as error:
         raise UsageError(f"--workspace: {error.filename}: {error.strerror}") from None
     return log
@@ -107,14 +111,22 @@ def unfinished(searches: Path, fingerprint: str) -> SearchLog | None:
     One that ended undecided goes on too: perhaps with more pairs allowed. Raises UsageError when
     another perfrun is at it.
     """
-    for path in sorted(searches.glob(f"*/{NAME}"), reverse=True):
+    found = []
+    for path in searches.glob(f"*/{NAME}"):
         events = _events(path)
-        if not events or events[0].get("fingerprint") != fingerprint:
-            continue
-        if has_ended(path):
-            return None
-        return _read(path, events)
-    return None
+        if events and events[0].get("fingerprint") == fingerprint:
+            begun = begun_at(path.parent.name, events[0], partial(_begun_by, path))
+            found.append((begun, path, events))
+    if not found:
+        return None
+    _, path, events = max(found, key=lambda one: one[:2])
+    return None if has_ended(path) else _read(path, events)
+
+
+def _begun_by(path: Path) -> float:
+    """Return a time at which the search had begun: its lock is made next, and never written."""
+    files = [path, path.with_name(_LOCK)]
+    return min(file.stat().st_mtime for file in files if file.exists())
 
 
 def has_ended(path: Path) -> bool:
@@ -128,7 +140,7 @@ def has_ended(path: Path) -> bool:
 
 def held(log: SearchLog) -> FileLock:
     """The lock of a search, to be entered and owned."""
-    return FileLock(log.folder / "lock")
+    return FileLock(log.folder / _LOCK)
 
 
 def _events(path: Path) -> list[dict[str, Any]]:

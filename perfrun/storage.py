@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,30 +22,73 @@ SUMMARY = "perfzero_summary.json"
 # Another name: who reads all summaries of a folder must not take a profile for a result.
 PROFILE_SUMMARY = "profile_summary.json"
 RESERVED_BYTES = 1024 * 1024
+_RESERVE = ".reserve-"
+_OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _TRIAL_BYTES = 512 * 1024  # what perfrun itself writes for a trial takes less
 
 
 class Reserve:
-    """A file of known size that is deleted when the disk is full, so that summaries still fit."""
+    """A file of known size that is deleted when the disk is full, so that summaries still fit.
+
+    Its owner keeps it locked, so that one whose owner was killed can be told and removed.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._path = folder / f".reserve-{name}"
+        self._path = folder / f"{_RESERVE}{name}"
+        self._descriptor: int | None = None
 
     def take(self) -> str | None:
         """Set the space aside, if it is not yet; return why there is none on a full disk."""
         if self._path.exists():
             return None
+        self._let_go()
         try:
             self._path.write_bytes(b"\0" * RESERVED_BYTES)
         except OSError as error:
-            self.release()
+            self._remove()
             return error.strerror if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
+        self._descriptor = _locked(self._path)
         return None
 
     def release(self) -> None:
-        """Give the space back."""
+        """Give the space back; another's of the same name (of a run that goes on) is left alone."""
+        if self._descriptor is not None:
+            self._remove()
+            self._let_go()
+
+    def _remove(self) -> None:
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
+
+    def _let_go(self) -> None:
+        """Also of a file that has lost its name: it keeps its space as long as it is open."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _remove_abandoned_reserves(folder: Path) -> None:
+    """Remove what runs have set aside that were killed. Of those that go on it is locked."""
+    for path in folder.glob(f"{_RESERVE}*"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, _OPEN)
+            try:
+                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _locked(path: Path) -> int | None:
+    """Open a file and lock it, where that can be done."""
+    try:
+        descriptor = os.open(path, _OPEN)
+    except OSError:
+        return None  # removed by another run that begins just now: it is taken anew
+    with contextlib.suppress(OSError):  # a file system without locks; nobody removes it there
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
 
 
 class ResultFolder:
@@ -72,6 +117,7 @@ class Storage:
     def open(self) -> None:
         """Make the output folder and set space aside. Raises OSError when it cannot be made."""
         self._output.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned_reserves(self._output)
         self.reserve.take()
 
     def close(self) -> None:

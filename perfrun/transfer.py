@@ -90,7 +90,8 @@ def _attempt(session: requests.Session, url: str, partial: Path) -> str:
             url, headers=headers, stream=True, timeout=(_CONNECT_S, _SILENCE_S)
         ) as response:
             answer = _judge(response.status_code, response.headers, url, partial, have)
-            _note_validator(url, partial, answer.validator)
+            if not answer.start:
+                _begin_anew(url, partial, answer.validator)
             # Not iter_content: that would unpack a .gz which a server calls "encoded".
             blocks = response.raw.stream(_BLOCK, decode_content=False)
             return _write(blocks, partial, answer)
@@ -128,7 +129,7 @@ def _judge(status: int, headers: Mapping[str, str], url: str, partial: Path, hav
 
 def _write(blocks: Iterator[bytes], partial: Path, answer: _Answer) -> str:
     digest = hashlib.sha256()
-    with partial.open("r+b" if partial.exists() else "wb") as stream:
+    with partial.open("r+b" if answer.start else "wb") as stream:
         _digest_stream(stream.read, digest, answer.start)
         stream.seek(answer.start)
         stream.truncate()
@@ -163,7 +164,13 @@ def _resumable(url: str, partial: Path) -> tuple[int, str | None]:
     return 0, None
 
 
-def _note_validator(url: str, partial: Path, validator: str | None) -> None:
+def _begin_anew(url: str, partial: Path, validator: str | None) -> None:
+    """Remove the old bytes, then note under which validator new ones come, before the first comes.
+
+    In this order a process that is killed between two of the steps never leaves bytes beside the
+    validator of other bytes, under which the next call would continue them.
+    """
+    forget(partial)
     note = json.dumps({"url": redact(url), "validator": validator})
     _validator_file(partial).write_text(note + "\n", encoding="utf-8")
 

@@ -205,3 +205,32 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+@dataclass(frozen=True)
+class AmdGpu:
+    """An AMD GPU that a container can be given by itself: its render node, and /dev/kfd."""
+
+    render_node: str
+    """Name below /dev/dri."""
+    uuid: str
+    """As AMD's tools show it (GPU-0123456789abcdef); "" of a GPU that has none."""
+
+
+def read_amd_gpus(root: Path = Path("/")) -> tuple[AmdGpu, ...]:
+    """Return the AMD GPUs in the order of their places on the PCI bus, as AMD's tools number them.
+
+    Source: drivers/gpu/drm/amd/amdkfd/kfd_topology.c of the kernel.
+    """
+    found = []
+    for path in (root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"):
+        said = dict(re.findall(r"^(\w+) (\d+)$", _text(path), re.MULTILINE))
+        domain, place, minor, unique = (
+            int(said.get(key, 0))
+            for key in ("domain", "location_id", "drm_render_minor", "unique_id")
+        )
+        node = "renderD%d" % minor
+        if minor and (root / "dev/dri" / node).exists():  # a processor is a node, too, without one
+            uuid = "GPU-%016x" % unique if unique else ""
+            found.append((domain, place, minor, AmdGpu(render_node=node, uuid=uuid)))
+    return tuple(gpu for *_, gpu in sorted(found, key=lambda one: one[:3]))

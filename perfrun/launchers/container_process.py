@@ -14,7 +14,7 @@ from perfrun.launchers.container import Container
 from perfrun.launchers.contract import REPORT, Exit
 from perfrun.launchers.disk_guard import LOOK_EVERY_S, DiskGuard
 from perfrun.launchers.ending import ask_to_end, has_said_last_word, wait_until_due
-from perfrun.worker.procfs import HELPER_GRACE_S
+from perfrun.worker.procfs import HELPER_GRACE_S, state_and_flags
 
 START_LIMIT_S = 60.0  # for the interpreter in the container to begin
 KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
@@ -42,6 +42,7 @@ class ContainerProcess:
         self._stopped_for: str | None = None
         self._guard = DiskGuard(folder)
         self._complaint: str | None = None  # of the guard
+        self._unended: str | None = None
         limit = time.perf_counter() + START_LIMIT_S
         while container.worker is None and time.perf_counter() < limit:
             if container.listen(1.0):
@@ -56,6 +57,8 @@ class ContainerProcess:
 
     def wait(self, timeout_s: float | None) -> Exit:
         """Wait for the end, enforce the deadline, leave nothing behind."""
+        if self._stopped_for is not None:
+            return self._end()  # all was killed; what does not end then is not waited for again
         due = wait_until_due(
             self._worker_ended,
             self._private,
@@ -133,6 +136,7 @@ class ContainerProcess:
             resources=report.get("resources"),
             container=facts,
             disturbance=self._complaint if self._stopped_for else disturbance,
+            unended=self._unended,
         )
 
     def _last_word(self) -> tuple[dict[str, Any], str | None]:
@@ -158,6 +162,7 @@ class ContainerProcess:
             # It may be that it only takes a moment: a supervisor without a harness ends itself.
             return self._after_engine()
         if state.get("Running"):
+            self._unended = self._still_there()
             return {}, f"the container fell silent and did not end within {KILL_GRACE_S:g} s"
         code = int(state.get("ExitCode") or 0)
         number = code - _SIGNALLED if code > _SIGNALLED else None
@@ -168,6 +173,12 @@ class ContainerProcess:
             return report, "the container was killed, and not by perfrun"
         said = f": {self._container.complaint}" if self._container.complaint else ""
         return report, f"the container ended with status {code}{said}"
+
+    def _still_there(self) -> str:
+        state = state_and_flags(self._host_pid)[0] if self._host_pid else ""
+        worker = f"; its worker (pid {self._host_pid}) is in state {state}" if state else ""
+        name = self._container.id[:12]
+        return f"container {name} could not be ended within {KILL_GRACE_S:g} s{worker}"
 
     def _state_at_end(self) -> dict[str, Any] | None:
         """What the engine says, once it knows of the end itself: a busy one is late."""

@@ -211,3 +211,4 @@ def _refuse_unknown(asked: Containment, engine: DockerEngine, traits: sandbox.En
     if asked.gpus and not traits.gpu_access:
         why = read_gpu_support(engine.info).why_not or "this machine has none"
         raise UsageError(f"--gpus={asked.gpus}: a container can be given no GPU: {why}")
+    sandbox.refuse_missing_gpus(asked, traits)

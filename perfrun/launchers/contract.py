@@ -40,6 +40,7 @@ class Exit:
     no_cgroup: str | None = None  # why it had none of its own, and what would give it one
     container: Mapping[str, Any] | None = None  # facts of this trial's, for its summary
     disturbance: str | None = None  # what ended it from outside, when that is not the benchmark
+    unended: str | None = None  # what is still there after SIGKILL; the figures are as of then
 
 
 class Running(Protocol):

@@ -17,6 +17,9 @@ TERM_GRACE_S = 2.0  # between SIGTERM and the dump
 DUMP_LOOK_S = 0.05  # whether the dump is written, which takes a millisecond of the processor
 DUMP_STILL_LOOKS = 10  # in a row without a byte more: it is written line by line
 DUMP_LOOKS = 100  # for one that does not get the processor, or cannot dump
+# For a process that was sent SIGKILL. To give back much memory, or a GPU, takes seconds; one that
+# waits for a driver or a file server that does not answer never ends, and is left behind.
+KILL_GRACE_S = 60.0
 EXIT_GRACE_S = 30.0  # for a worker that has written its outcome to end
 LOOK_EVERY_S = 1.0  # for the outcome; the end itself is waited for, and wakes at once
 

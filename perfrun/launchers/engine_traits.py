@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfrun.image.gpus import read_gpu_support
+from perfrun.image.gpus import read_amd_gpus, read_gpu_support
 from perfrun.launchers.sandbox import EngineTraits
 
 
@@ -22,6 +22,7 @@ def engine_traits(info: Mapping[str, Any]) -> EngineTraits:
         can_limit_pids=bool(info.get("PidsLimit")),
         gpu_access=gpus.access,
         gpu_vendor=gpus.vendor,
+        amd_gpus=read_amd_gpus(),
     )
 
 

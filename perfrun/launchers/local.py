@@ -10,18 +10,26 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from perfrun.launchers import ending
 from perfrun.launchers.contract import ENTRY, ORDER, Exit
 from perfrun.launchers.ending import ask_to_end, has_said_last_word, wait_until_due
 from perfrun.worker.procfs import (
     CHILD_GRACE_S,
     HELPER_GRACE_S,
+    counts_of,
     is_pythons_own,
+    is_sent_sigkill,
     last_io_counts,
+    memory_marks,
+    state_and_flags,
     usage_counts,
 )
+
+TRACED_GRACE_S = 1.0  # for a tracer to let go of what has ended
 
 
 class LocalLauncher:
@@ -78,7 +86,8 @@ class LocalService:
     def end(self) -> None:
         """Imported code may have started processes; none of them is to be there in a trial."""
         _signal_group(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(ending.KILL_GRACE_S)
 
 
 class LocalProcess:
@@ -113,8 +122,7 @@ class LocalProcess:
         self.pid = self._process.pid
         self._last_io_counts = last_io_counts(str(self.pid))
         self._stopped_for: str | None = None
-        # Once it is reaped: exit code, usage, seconds, bytes moved. Its pid is not its own then.
-        self._reaped: tuple[int, Any, float, Mapping[str, int]] | None = None
+        self._end: Exit | None = None  # once it is reaped, or given up: its pid is not its own then
         self._strays: dict[int, str] = {}
 
     def wait(self, timeout_s: float | None) -> Exit:
@@ -123,7 +131,7 @@ class LocalProcess:
         A KeyboardInterrupt (or `Interrupted`) that arrives meanwhile goes through; call `stop`
         and then `wait` again.
         """
-        if self._reaped is None:
+        if self._end is None and self._stopped_for is None:
             deadline = None if timeout_s is None else self._start + timeout_s
             with _pidfd(self.pid) as ended:
                 due = wait_until_due(ended, self._private, deadline)
@@ -133,7 +141,7 @@ class LocalProcess:
 
     def stop(self, why: str) -> None:
         """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all of its group."""
-        if self._reaped is not None:
+        if self._end is not None:
             return  # it was what it left behind that was waited for
         # A worker that has said its last word is only slow to end: what it said stands.
         self._stopped_for = "exit" if has_said_last_word(self._private) else why
@@ -148,7 +156,7 @@ class LocalProcess:
 
     def kill(self) -> None:
         """End the worker and its group at once."""
-        if self._reaped is not None:
+        if self._end is not None:
             return
         self._stopped_for = self._stopped_for or "interrupt"
         _signal_group(self.pid, signal.SIGKILL)
@@ -158,26 +166,69 @@ class LocalProcess:
         return {}
 
     def _reap(self) -> Exit:
-        if self._reaped is None:
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-            read = self._last_io_counts()  # a zombie still has them, and nothing after it
-            _, status, used = os.wait4(self.pid, 0)
-            elapsed_s = time.perf_counter() - self._start
-            self._reaped = (os.waitstatus_to_exitcode(status), used, elapsed_s, read)
-        code, usage, elapsed, moved = self._reaped
+        """Take in how it ended, and end what it left behind. Returns in bounded time."""
+        if self._end is None and _can_be_reaped(self.pid, ending.KILL_GRACE_S):
+            self._end = self._reaped()
+        has_ended = self._end is not None and self._end.unended is None
+        _kill_strays(self.pid, self._strays, None if has_ended else self.pid)
+        if self._end is None:  # a process that traces it keeps it, and may have been a stray
+            can_now = _can_be_reaped(self.pid, TRACED_GRACE_S)
+            self._end = self._reaped() if can_now else self._given_up()
+        return replace(self._end, strays=tuple(map(_said_of_stray, self._strays.items())))
+
+    def _reaped(self) -> Exit:
+        moved = self._last_io_counts()  # a zombie still has them, and nothing after it
+        _, status, usage = os.wait4(self.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
         self._process.returncode = code  # Popen must not wait for it again
-        _kill_strays(self.pid, self._strays)
         return Exit(
             exit_code=code if code >= 0 else None,
             signal_number=-code if code < 0 else None,
             stopped_for=self._stopped_for,
-            elapsed_s=elapsed,
+            elapsed_s=time.perf_counter() - self._start,
             user_cpu_s=usage.ru_utime,
             system_cpu_s=usage.ru_stime,
             max_rss_bytes=usage.ru_maxrss * 1024,
-            strays=tuple(f"{command} (pid {pid})" for pid, command in self._strays.items()),
+            strays=(),
             resources={**usage_counts(usage), **moved},
         )
+
+    def _given_up(self) -> Exit:
+        """Say that it is still there, with what the kernel has counted until now."""
+        self._process.returncode = -signal.SIGKILL  # likewise
+        counts = counts_of(self.pid)
+        return Exit(
+            exit_code=None,
+            signal_number=None,
+            stopped_for=self._stopped_for,
+            elapsed_s=time.perf_counter() - self._start,
+            user_cpu_s=counts.get("user_s", 0.0),
+            system_cpu_s=counts.get("system_s", 0.0),
+            max_rss_bytes=memory_marks(str(self.pid))["peak_rss_bytes"] or 0,
+            strays=(),
+            resources={**counts, **self._last_io_counts()},
+            unended=f"process {self.pid} could not be ended: {_still_there(self.pid)} "
+            f"{ending.KILL_GRACE_S:g} s after SIGKILL",
+        )
+
+
+def _can_be_reaped(pid: int, seconds: float) -> bool:
+    """Wait so long for the end of a child that was killed; False when it cannot be reaped."""
+    with _pidfd(pid) as ended:
+        # One that has ended is not ours yet while another process traces it.
+        return ended(seconds) and _poll(pid, TRACED_GRACE_S)
+
+
+def _still_there(pid: int) -> str:
+    state = state_and_flags(pid)[0]
+    waits = " (it waits for a device or a file server)" if state == "D" else ""
+    return f"it is in state {state or '?'}{waits}"
+
+
+def _said_of_stray(stray: tuple[int, str]) -> str:
+    pid, command = stray
+    left = f", which could not be ended: {_still_there(pid)}" if is_sent_sigkill(pid) else ""
+    return f"{command} (pid {pid}{left})"
 
 
 @contextlib.contextmanager
@@ -217,27 +268,38 @@ def _signal_group(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-def _kill_strays(group: int, strays: dict[int, str]) -> None:
+def _kill_strays(group: int, strays: dict[int, str], besides: int | None) -> None:
     """Kill what the worker left behind; enter what it was, by pid.
 
     The harness is a subreaper (see `perfrun.runner`), so orphans of the worker, those in sessions
-    of their own included, are its children now. No other children are alive at this time.
+    of their own included, are its children now. No other children are alive at this time, but the
+    worker if it cannot be reaped (`besides`), and what could not be ended in this or an earlier
+    trial: that is not waited for again.
     """
     if not _has_children():
         return  # psutil would read every process of the machine for that
     import psutil
 
+    def descendants() -> list[Any]:
+        return [one for one in own.children(recursive=True) if one.pid != besides]
+
     own = psutil.Process()
-    psutil.wait_procs(own.children(recursive=True), timeout=CHILD_GRACE_S)
+    psutil.wait_procs(descendants(), timeout=CHILD_GRACE_S)
     # multiprocessing's resource tracker frees shared memory, and its fork server ends, when nobody
     # holds their pipe any more: neither was left behind. What was forked from the worker holds it.
-    left = [one for one in own.children(recursive=True) if _command(one) is not None]
+    left = [one for one in _killable(descendants()) if _command(one) is not None]
     helpers = [one for one in left if is_pythons_own(one.pid)]
     _kill([one for one in left if one not in helpers], strays)
     psutil.wait_procs(helpers, timeout=HELPER_GRACE_S)
-    if _has_children():
+    rest = _killable(descendants())
+    if rest:
         _signal_group(group, signal.SIGKILL)
-        _kill(own.children(recursive=True), strays)
+        _kill(rest, strays)
+
+
+def _killable(processes: list[Any]) -> list[Any]:
+    """Those that SIGKILL has not been sent to in vain."""
+    return [one for one in processes if not is_sent_sigkill(one.pid)]
 
 
 def _has_children() -> bool:

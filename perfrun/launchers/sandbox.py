@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.containment import Containment
-from perfrun.image.gpus import AMD_CDI_KIND, NVIDIA_CDI_KIND, Access, Vendor
+from perfrun.errors import UsageError
+from perfrun.image.gpus import AMD_CDI_KIND, NVIDIA_CDI_KIND, Access, AmdGpu, Vendor
 
 HOME = "/tmp/home"  # noqa: S108 - in a tmpfs of the container's own
 # Sizes of what can be written besides the trial's folder. Compilers of the frameworks work in /tmp.
@@ -43,6 +44,7 @@ class EngineTraits:
     can_limit_pids: bool
     gpu_access: Access | None  # None when it cannot give a container one
     gpu_vendor: Vendor | None
+    amd_gpus: tuple[AmdGpu, ...] = ()  # those that have a device file each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +170,7 @@ def _gpus(asked: Containment, traits: EngineTraits) -> dict[str, Any]:
     named = asked.gpus.removeprefix("device=").split(",")
     count = int(asked.gpus) if asked.gpus.isdecimal() else None
     if traits.gpu_access is Access.DEVICE_FILES:
-        return {"devices": [f"/dev/{name}:/dev/{name}:rwm" for name in ("kfd", "dri")]}
+        return {"devices": [f"{path}:{path}:rwm" for path in _device_files(asked.gpus, traits)]}
     if traits.gpu_access is Access.CDI:
         kind = AMD_CDI_KIND if traits.gpu_vendor is Vendor.AMD else NVIDIA_CDI_KIND
         chosen = named if count is None else [str(number) for number in range(count)]
@@ -182,6 +184,38 @@ def _gpus(asked: Containment, traits: EngineTraits) -> dict[str, Any]:
     else:
         request["device_ids"] = named
     return {"device_requests": [DeviceRequest(**request)]}
+
+
+def refuse_missing_gpus(asked: Containment, traits: EngineTraits) -> None:
+    """Raise UsageError for a GPU that is not there, where it is us who choose the device files."""
+    if asked.gpus and traits.gpu_access is Access.DEVICE_FILES:
+        _device_files(asked.gpus, traits)
+
+
+def _device_files(gpus: str, traits: EngineTraits) -> list[str]:
+    """Return the device files that give a container these GPUs and no others."""
+    if gpus == "all":
+        return ["/dev/kfd", "/dev/dri"]
+    there = traits.amd_gpus
+    if not there:
+        raise UsageError(
+            f"--gpus={gpus}: the kernel does not say which file below /dev/dri is which GPU's; "
+            "--gpus=all gives all of them"
+        )
+    numbers = {str(number): gpu for number, gpu in enumerate(there)}
+    known = {**numbers, **{gpu.uuid.lower(): gpu for gpu in there if gpu.uuid}}
+    if gpus.isdecimal():
+        asked = list(numbers)[: int(gpus)]
+        if int(gpus) > len(there):
+            raise UsageError(f"--gpus={gpus}: this machine has {len(there)}")
+    else:
+        asked = gpus.removeprefix("device=").lower().split(",")
+    for name in asked:
+        if name not in known:
+            names = ", ".join(f"{n} ({gpu.uuid})" if gpu.uuid else n for n, gpu in numbers.items())
+            raise UsageError(f"--gpus={gpus}: this machine has no GPU {name!r}; it has {names}")
+    nodes = dict.fromkeys(known[name].render_node for name in asked)
+    return ["/dev/kfd", *(f"/dev/dri/{node}" for node in nodes)]
 
 
 def refused_limits(asked: Containment, traits: EngineTraits) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ Source: Documentation/filesystems/proc.rst of the kernel.
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, Dict, Optional, Tuple
 
 CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
@@ -151,6 +152,41 @@ def state_and_flags(pid: int) -> Tuple[str, int]:
         return fields[0].decode("ascii"), int(fields[6])
     except (OSError, IndexError, ValueError):
         return "", 0
+
+
+def is_sent_sigkill(pid: int) -> bool:
+    """Return whether SIGKILL waits for a process: it was killed, and cannot end yet.
+
+    That is how one looks that waits in the kernel for a driver or a file server.
+    """
+    pending = 0
+    try:
+        with open("/proc/%d/status" % pid, "rb") as file:
+            for line in file:
+                if line.startswith((b"SigPnd:", b"ShdPnd:")):
+                    pending |= int(line.split()[1], 16)
+    except (OSError, ValueError, IndexError):
+        return False
+    return bool(pending & 1 << 8)
+
+
+def counts_of(pid: int) -> Dict[str, Any]:
+    """Return what the kernel has counted of a process until now; empty where it is not shown.
+
+    By names of `usage_counts`, waited-for children included. Source: proc(5).
+    """
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            fields = [int(field) for field in file.read().rpartition(b")")[2].split()[1:17]]
+    except (OSError, ValueError):
+        return {}
+    tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
+    return {
+        "user_s": (fields[10] + fields[12]) * tick_s,
+        "system_s": (fields[11] + fields[13]) * tick_s,
+        "minor_faults": fields[6] + fields[7],
+        "major_faults": fields[8] + fields[9],
+    }
 
 
 def _prctl(option: int, value: int) -> bool:

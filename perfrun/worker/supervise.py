@@ -175,14 +175,16 @@ class Supervisor:
                 _signal(os.kill, pid, signal.SIGKILL)
             self._pause()
         _name(_others(), found)
-        names = list(found.values())[:MOST_NAMED]
-        if len(found) > MOST_NAMED:
-            names.append("%d more" % (len(found) - MOST_NAMED))
         limit = time.perf_counter() + 5.0
         while _others() and time.perf_counter() < limit:
             _kill_all()
             self._reap(0.0)
             time.sleep(0.001)
+        for pid in _others() & set(found):
+            found[pid] += ", which could not be ended"
+        names = list(found.values())[:MOST_NAMED]
+        if len(found) > MOST_NAMED:
+            names.append("%d more" % (len(found) - MOST_NAMED))
         return names
 
     def _pause(self) -> None:

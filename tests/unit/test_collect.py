@@ -334,3 +334,21 @@ def test_what_ended_a_trial_from_outside_is_said_unless_its_method_had_ended() -
     assert judged(DONE, gone).status is Status.PASSED
     notes = findings(replace(NOTHING, record=DONE), gone, judged(DONE, gone))
     assert "the container engine went away after the method had ended" in notes
+
+
+def test_a_process_that_could_not_be_ended_is_named_in_the_reason_or_in_a_note() -> None:
+    stuck = "process 7 could not be ended: it is in state D 60 s after SIGKILL"
+    gone = replace(ENDED, exit_code=None, unended=stuck)
+    table = [
+        ("deadline", Status.TIMED_OUT, f"not finished after 7.5 s, during method; {stuck}"),
+        ("interrupt", Status.INTERRUPTED, f"interrupted during method; {stuck}"),
+        (None, Status.FAILED, f"{stuck}, during method"),
+    ]
+    for why, status, reason in table:
+        found = judged(IN_METHOD, replace(gone, stopped_for=why))
+        assert (found.status, found.reason, found.exit_code) == (status, reason, None)
+    slow = replace(gone, stopped_for="exit")
+    outcome = judged(DONE, slow)
+    assert outcome.status is Status.PASSED
+    notes = findings(replace(NOTHING, record=DONE), slow, outcome)
+    assert f"the process did not end after its method had; {stuck}" in notes

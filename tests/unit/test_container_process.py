@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perfrun.launchers import container_process
+from perfrun.launchers import container_process, ending
 from perfrun.launchers.container_process import ContainerProcess
 from perfrun.launchers.contract import REPORT
 from perfrun.worker.procfs import HELPER_GRACE_S
@@ -95,6 +95,20 @@ def test_a_container_that_does_not_end_is_not_said_to_have_ended(
     end = started(Lagging("silent", states=({"Running": True},)), tmp_path).wait(None)
     assert (end.exit_code, end.signal_number) == (None, None)
     assert end.disturbance == "the container fell silent and did not end within 0 s"
+    assert end.unended == "container c0 could not be ended within 0 s"
+
+
+def test_a_container_that_was_killed_and_does_not_end_is_not_waited_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TERM_GRACE_S", "DUMP_LOOK_S"):
+        monkeypatch.setattr(ending, name, 0.0)
+    monkeypatch.setattr(container_process, "KILL_GRACE_S", 0.0)
+    process = started(Lagging(states=({"Running": True},)), tmp_path)
+    process.stop("interrupt")
+    end = process.wait(None)
+    assert (end.exit_code, end.signal_number, end.stopped_for) == (None, None, "interrupt")
+    assert end.unended == "container c0 could not be ended within 0 s"
 
 
 def test_a_supervisor_without_an_engine_has_time_for_its_helpers_to_end() -> None:

@@ -253,6 +253,80 @@ def test_a_later_run_continues_where_an_earlier_one_was_broken_off(
     assert server.requests == [("/data.bin", f"bytes={len(BODY) // 2}-")]
 
 
+# Downloads argv[1] over and over, each time from the same earlier part and killed one line later,
+# and prints what the next call then makes of what is there. One thread, so that it may fork.
+KILLED_AT_EACH_LINE = """
+import json, os, signal, sys
+from pathlib import Path
+from perfrun import transfer
+
+transfer._BLOCK = 1 << 17  # several blocks, so several places to be killed between them
+url, partial, earlier, noted = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
+note = transfer._validator_file(partial)
+
+def download():
+    return transfer.download(url, partial, print)
+
+def put_earlier_part_in_place():
+    partial.write_bytes(Path(earlier).read_bytes())
+    note.write_text(json.dumps({"url": noted, "validator": sys.argv[5]}))
+
+def kill_at(count):
+    left, answered = [count], []
+    def step(frame, event, value):
+        if event == "line":
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return step
+    def enter(frame, event, value):
+        name = frame.f_code.co_filename
+        if name == transfer.__file__ and frame.f_code.co_name == "_judge":
+            answered.append(True)  # nothing is changed before
+        is_ours = name == transfer.__file__ or "pathlib" in name
+        return step if answered and is_ours else None
+    sys.settrace(enter)
+
+put_earlier_part_in_place()
+download()  # what is imported on the way is there from here on
+killed = 0
+while True:
+    put_earlier_part_in_place()
+    pid = os.fork()
+    if not pid:
+        kill_at(killed + 1)
+        download()
+        sys.settrace(None)
+        os._exit(0)
+    if os.waitpid(pid, 0)[1] == 0:
+        break
+    killed += 1
+    left = (partial.stat().st_size if partial.exists() else None, note.exists())
+    assert download() == sys.argv[6], (killed, left)
+print(killed)
+"""
+
+
+@pytest.mark.parametrize("earlier", ["of another content", "of another url", "of the same content"])
+def test_a_download_that_is_killed_anywhere_is_never_continued_from_bytes_of_another_file(
+    server: Server, tmp_path: Path, earlier: str
+) -> None:
+    same = earlier == "of the same content"
+    (tmp_path / "earlier").write_bytes(BODY[:200_000] if same else b"o" * 200_000)
+    tag = hashlib.sha256(BODY if same else b"old").hexdigest()[:8]
+    noted = server.url("/other") if earlier == "of another url" else server.url()
+    words = [server.url(), tmp_path / "x.partial", tmp_path / "earlier", noted, f'"{tag}"', SHA256]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_EACH_LINE, *map(str, words)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 30
+    assert len([asked for _, asked in server.requests if asked]) > 10  # it was continued, too
+
+
 def test_a_server_that_is_away_is_one_clear_line(
     provide: Provide, server: Server, root: Path
 ) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from collections.abc import Iterator
 from dataclasses import fields, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perfrun import journal
 from perfrun.containment import Containment
 from perfrun.journal import Journal, complete, fingerprint, unfinished
 from perfrun.plan import DataSpec, RepoSpec, RunPlan, parse_selectors
@@ -172,6 +177,65 @@ def test_the_newest_unfinished_run_of_the_same_flags_is_taken(tmp_path: Path) ->
     past = unfinished(tmp_path, PLAN)
     assert past is not None
     assert past.run_id == "3"
+
+
+@pytest.fixture
+def central_europe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Local time goes from 3:00 back to 2:00 on 2026-10-25, at 1:00 UTC."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def utc(hour: int, minute: int) -> float:
+    return datetime(2026, 10, 25, hour, minute, tzinfo=timezone.utc).timestamp()
+
+
+def test_the_newest_run_is_the_one_that_began_last_whatever_the_clock_on_the_wall_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, time_s in (("20261025-025000", utc(0, 50)), ("20261025-021000", utc(1, 10))):
+        monkeypatch.setattr(journal.time, "time", lambda now=time_s: now)
+        begun(tmp_path, name)
+    past = unfinished(tmp_path, PLAN)
+    assert past is not None
+    assert past.run_id == "20261025-021000"
+    Journal(past.path).end()
+    assert unfinished(tmp_path, PLAN) is None
+    assert complete(tmp_path, PLAN) == tmp_path / "20261025-021000.report.json"
+
+
+@pytest.mark.usefixtures("central_europe")
+@pytest.mark.parametrize("first_trial", ["early", "none"])
+def test_of_runs_without_a_time_the_newest_is_told_across_the_end_of_summer_time(
+    tmp_path: Path, first_trial: str
+) -> None:
+    def old(name: str, touched: float) -> Journal:
+        made = begun(tmp_path, name)
+        event = json.loads(made.path.read_text())
+        made.path.write_text(json.dumps({k: v for k, v in event.items() if k != "begun"}) + "\n")
+        os.utime(made.path, (touched, touched))
+        return made
+
+    # Summer time; with a first trial it may have gone on for hours, without it did not.
+    first = old("20261025-025000-000000-aaaaaa", utc(1, 5))
+    if first_trial == "early":
+        (tmp_path / "o" / "perfrun").mkdir(parents=True)
+        order = tmp_path / "o" / "perfrun" / "order.json"
+        order.touch()
+        os.utime(order, (utc(0, 51), utc(0, 51)))
+        first.started(("m.C.a", 1), tmp_path / "o")
+        os.utime(first.path, (utc(5, 0), utc(5, 0)))
+    second = old("20261025-021000-000000-bbbbbb", utc(1, 20))  # winter time: twenty minutes later
+    past = unfinished(tmp_path, PLAN)
+    assert past is not None
+    assert past.path == second.path
+    old("20261025-031500-000000-cccccc", utc(2, 15))
+    past = unfinished(tmp_path, PLAN)
+    assert past is not None
+    assert past.run_id == "20261025-031500-000000-cccccc"
 
 
 def test_a_run_that_is_still_going_on_is_left_alone(tmp_path: Path) -> None:

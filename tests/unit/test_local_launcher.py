@@ -13,13 +13,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+from fileserver import silent_file_server
 
-from perfrun import trial
+from perfrun import collect, trial
+from perfrun.document import Status
 from perfrun.environment import Method, Paths
 from perfrun.errors import Interrupted
 from perfrun.interruption import Interruption
 from perfrun.launchers import ending, local
-from perfrun.launchers.local import LocalProcess
+from perfrun.launchers.local import LocalProcess, LocalService
 from perfrun.plan import RunPlan
 from perfrun.storage import ResultFolder
 from perfrun.trial import TrialSpec
@@ -28,7 +30,7 @@ from perfrun.worker.files import ASIDE, OUTCOME
 
 MIB = 2**20
 CASES = """
-import os, signal, subprocess, sys, threading, time
+import ctypes, os, signal, subprocess, sys, threading, time
 from perfrun import Benchmark
 
 def runs(pid):
@@ -95,6 +97,20 @@ class Cases(Benchmark):
     def allocates(self):
         block = bytearray(b"x") * (400 << 20)
         os._exit(0)
+    def is_traced_and_exits(self):
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(0x59616D61, ctypes.c_ulong(-1).value, 0, 0, 0)  # PR_SET_PTRACER, any
+        here, there = os.pipe()
+        if not os.fork():
+            os.setsid()  # or it would be killed with the group
+            done = libc.ptrace(0x4206, os.getppid(), None, None)  # PTRACE_SEIZE
+            os.write(there, b"y" if done == 0 else b"n")
+            time.sleep(600)
+        print(os.read(here, 1).decode(), flush=True)
+        os._exit(5)
+    def reads_a_file(self):
+        print("hanging")
+        open(open(os.path.join(self.output_dir, "..", "file")).read())
     def computes(self):
         end = time.process_time() + 0.3
         while time.process_time() < end: pass
@@ -292,7 +308,7 @@ def test_a_zombie_whose_parent_lives_is_not_waited_for_as_a_helper(
     zombie = psutil.Process(int(parent.stdout.readline()))
     wait_until(lambda: zombie.status() == psutil.STATUS_ZOMBIE)
     strays: dict[int, str] = {}
-    local._kill_strays(parent.pid, strays)
+    local._kill_strays(parent.pid, strays, None)
     parent.returncode = -9
     parent.stdout.close()
     assert (0, local.HELPER_GRACE_S) in waited
@@ -305,11 +321,11 @@ def test_an_interrupt_while_what_was_left_behind_is_ended_takes_no_result_away(
 ) -> None:
     real, calls = local._kill_strays, []
 
-    def interrupted_once(group: int, strays: dict[int, str]) -> None:
+    def interrupted_once(group: int, strays: dict[int, str], besides: int | None) -> None:
         calls.append(group)
         if len(calls) == 1:
             raise Interrupted("stopped by SIGINT")
-        real(group, strays)
+        real(group, strays, besides)
 
     monkeypatch.setattr(local, "_kill_strays", interrupted_once)
     process = start(folder, "leaves_children")
@@ -329,6 +345,116 @@ def test_killing_at_once_reaches_children_too(folder: Path) -> None:
     end = process.wait(None)
     assert (end.signal_number, end.stopped_for) == (signal.SIGKILL, "interrupt")
     assert not psutil.pid_exists(process.pid)
+
+
+def test_a_worker_that_another_process_traces_is_reaped_once_that_is_gone(folder: Path) -> None:
+    end = start(folder, "is_traced_and_exits").wait(60)
+    if (folder / "stdout.log").read_text() == "n\n":
+        pytest.skip("this system does not let a process trace its parent")
+    assert (end.exit_code, end.stopped_for, end.unended) == (5, None, None)
+    assert end.max_rss_bytes > MIB
+    assert len(end.strays) == 1
+
+
+def test_a_worker_that_sigkill_does_not_end_is_left_behind_and_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing can be mounted: signals get lost on their way to the worker."""
+    monkeypatch.setattr(ending, "TERM_GRACE_S", 0.1)
+    monkeypatch.setattr(ending, "DUMP_LOOKS", 1)
+    monkeypatch.setattr(ending, "KILL_GRACE_S", 0.1)
+    process = start(folder, "hangs")
+    wait_for_line(folder)
+    with monkeypatch.context() as lost:
+        lost.setattr(local, "_signal_group", lambda *_: None)
+        lost.setattr(local, "_signal", lambda *_: None)
+        end = process.wait(0.0)
+    os.kill(process.pid, signal.SIGKILL)
+    os.waitpid(process.pid, 0)
+    assert (end.exit_code, end.signal_number, end.stopped_for) == (None, None, "deadline")
+    assert end.unended is not None
+    assert end.unended.startswith(f"process {process.pid} could not be ended: it is in state ")
+    assert end.user_cpu_s + end.system_cpu_s > 0
+    assert end.max_rss_bytes > MIB
+    assert end.strays == ()
+
+
+@pytest.mark.root
+def test_a_worker_that_waits_in_the_kernel_for_ever_does_not_stop_the_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "TERM_GRACE_S", 0.2)
+    monkeypatch.setattr(ending, "DUMP_LOOKS", 2)
+    monkeypatch.setattr(ending, "KILL_GRACE_S", 0.5)
+    (tmp_path / "mount").mkdir()
+    (tmp_path / "file").write_text(str(tmp_path / "mount" / "x"))
+    (tmp_path / "next" / "perfrun").mkdir(parents=True)
+    with silent_file_server(tmp_path / "mount") as is_asked:
+        process = start(folder, "reads_a_file")
+        is_asked.wait()
+        end = process.wait(0.0)
+        status, _ = procfs.state_and_flags(process.pid)
+        after = start(tmp_path / "next", "leaves_children").wait(60)
+        again = process.wait(None)
+    _, code = os.waitpid(process.pid, 0)
+    assert status == "D"
+    assert code == signal.SIGKILL
+    assert end.stopped_for == "deadline"
+    assert end.unended == (
+        f"process {process.pid} could not be ended: it is in state D (it waits for a device or "
+        "a file server) 0.5 s after SIGKILL"
+    )
+    assert again == end
+    left = collect.read_leftovers(folder, folder / "perfrun")
+    outcome = collect.judge(left, end, oom_kills=0, timeout_s=1.0)
+    assert outcome.status is Status.TIMED_OUT
+    assert outcome.reason == f"not finished after 1 s, during method; {end.unended}"
+    # What was measured until then is kept, and the next trial is as any other.
+    assert left.record["phases"]["import"]["wall_s"] > 0
+    assert end.user_cpu_s + end.system_cpu_s > 0
+    assert end.max_rss_bytes > MIB
+    assert end.resources is not None
+    assert end.resources["minor_faults"] > 0
+    assert (after.exit_code, after.unended, len(after.strays)) == (0, None, 3)
+
+
+@pytest.mark.root
+def test_a_throw_away_worker_that_waits_in_the_kernel_for_ever_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "KILL_GRACE_S", 0.2)
+    (tmp_path / "mount").mkdir()
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nread line < {tmp_path}/mount/x\n")
+    python.chmod(0o755)
+    with silent_file_server(tmp_path / "mount") as is_asked:
+        service = LocalService(str(python), {}, tmp_path, tmp_path / "log")
+        is_asked.wait()
+        assert service.wait(0.1) is None
+        service.end()
+    assert service.wait(60) == -signal.SIGKILL
+
+
+@pytest.mark.root
+def test_a_child_that_waits_in_the_kernel_for_ever_is_named_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = psutil.wait_procs
+    monkeypatch.setattr(
+        psutil, "wait_procs", lambda processes, timeout: real(processes, min(timeout, 0.5))
+    )
+    (tmp_path / "mount").mkdir()
+    (tmp_path / "next" / "perfrun").mkdir(parents=True)
+    with silent_file_server(tmp_path / "mount") as is_asked:
+        process = subprocess.Popen(["cat", str(tmp_path / "mount" / "x")], stderr=-3)
+        is_asked.wait()
+        end = start(folder, "ok").wait(60)
+        after = start(tmp_path / "next", "ok").wait(60)
+    [stray] = end.strays
+    assert stray.startswith("cat ")
+    assert f"(pid {process.pid}, which could not be ended: it is in state D" in stray
+    assert after.strays == ()
+    assert process.wait(60) == -signal.SIGKILL
 
 
 def test_the_kernels_accounting_is_the_workers(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from perfrun.containment import Containment
 from perfrun.errors import UsageError
-from perfrun.image.gpus import Access, Vendor
+from perfrun.image.gpus import Access, AmdGpu, Vendor
 from perfrun.launchers.containers import folders_of
 from perfrun.launchers.engine_traits import engine_traits, has_cgroups, how_to_enforce
 from perfrun.launchers.sandbox import (
@@ -22,6 +23,7 @@ from perfrun.launchers.sandbox import (
     existing_binds,
     host_arguments,
     named_volumes,
+    refuse_missing_gpus,
     refused_limits,
 )
 
@@ -163,6 +165,63 @@ def test_gpus_are_asked_for_as_the_engine_gives_them(
     traits = replace(ABLE, gpu_access=access, gpu_vendor=Vendor.NVIDIA)
     (found,) = host(Containment(image="i", gpus=gpus), traits)["device_requests"]
     assert {key: found[key] for key in request_} == request_
+
+
+AMD = replace(
+    ABLE,
+    gpu_access=Access.DEVICE_FILES,
+    gpu_vendor=Vendor.AMD,
+    amd_gpus=(
+        AmdGpu(render_node="renderD130", uuid="GPU-00000000000000aa"),
+        AmdGpu(render_node="renderD128", uuid=""),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "paths"),
+    [
+        ("all", ["/dev/kfd", "/dev/dri"]),
+        ("1", ["/dev/kfd", "/dev/dri/renderD130"]),
+        ("2", ["/dev/kfd", "/dev/dri/renderD130", "/dev/dri/renderD128"]),
+        ("device=0", ["/dev/kfd", "/dev/dri/renderD130"]),
+        ("device=1", ["/dev/kfd", "/dev/dri/renderD128"]),
+        ("device=1,0,1", ["/dev/kfd", "/dev/dri/renderD128", "/dev/dri/renderD130"]),
+        ("device=GPU-00000000000000AA", ["/dev/kfd", "/dev/dri/renderD130"]),
+    ],
+)
+def test_of_amd_gpus_a_container_is_given_those_that_were_asked_for(
+    gpus: str, paths: list[str]
+) -> None:
+    asked = Containment(image="i", gpus=gpus)
+    refuse_missing_gpus(asked, AMD)
+    assert host(asked, AMD)["devices"] == [f"{path}:{path}:rwm" for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "says"),
+    [
+        ("3", "--gpus=3: this machine has 2"),
+        ("device=2", "no GPU '2'; it has 0 (GPU-00000000000000aa), 1"),
+        ("device=0,GPU-1", "no GPU 'gpu-1'; it has 0"),
+        ("device=0000:03:00.0", "no GPU '0000:03:00.0'"),
+    ],
+)
+def test_amd_gpus_that_are_not_there_are_refused_in_one_line(gpus: str, says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)) as told:
+        refuse_missing_gpus(Containment(image="i", gpus=gpus), AMD)
+    assert "\n" not in str(told.value)
+
+
+def test_amd_gpus_whose_files_are_not_known_are_given_all_or_not_at_all() -> None:
+    unknown = replace(AMD, amd_gpus=())
+    with pytest.raises(UsageError, match="--gpus=1: the kernel does not say which file"):
+        refuse_missing_gpus(Containment(image="i", gpus="1"), unknown)
+    refuse_missing_gpus(Containment(image="i", gpus="all"), unknown)
+    # The engine refuses what is not there where it is the one who chooses.
+    refuse_missing_gpus(
+        Containment(image="i", gpus="device=9"), replace(unknown, gpu_access=Access.CDI)
+    )
 
 
 def test_what_an_engine_does_not_say_it_cannot_do() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from perfrun.errors import PerfrunError, UsageError
-from perfrun.searchlog import Measured, SearchLog, begin, unfinished
+from perfrun.searchlog import Measured, SearchLog, begin, held, unfinished
 
 PAIR = Measured(a=0, b=3, values=(1.0, 1.1), summaries=("/x/1", "/x/2"))
 
@@ -49,6 +52,45 @@ def test_only_what_has_no_answer_goes_on(
 ) -> None:
     log.end(status)
     assert (unfinished(tmp_path, "mark") is not None) == goes_on
+
+
+def test_the_newest_search_is_the_one_that_began_last_whatever_the_clock_on_the_wall_says(
+    log: SearchLog, tmp_path: Path
+) -> None:
+    later = begin(tmp_path, "mark", ["r0", "r1"], 8)
+    # As in the hour that comes twice when summer time ends.
+    log.folder.rename(tmp_path / "20261025-025000-aaaaaa")
+    later.folder.rename(tmp_path / "20261025-021000-bbbbbb")
+    found = unfinished(tmp_path, "mark")
+    assert found is not None
+    assert found.seed == 8
+
+
+def test_of_searches_without_a_time_the_newest_is_told_across_the_end_of_summer_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        back = datetime(2026, 10, 25, 1, 0, tzinfo=timezone.utc).timestamp()
+        cases = (("20261025-025000-a", back - 600, 1), ("20261025-021000-b", back + 600, 2))
+        for name, begun, seed in cases:
+            log = begin(tmp_path, "mark", ["r0"], seed)
+            event = json.loads(log.path.read_text())
+            event.pop("begun", None)
+            log.path.write_text(json.dumps(event) + "\n")
+            with held(log):
+                pass
+            for path in log.folder.iterdir():
+                os.utime(path, (begun, begun))
+            os.utime(log.path, (back + 9000, back + 9000))  # both went on for long
+            log.folder.rename(tmp_path / name)
+        found = unfinished(tmp_path, "mark")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found is not None
+    assert found.seed == 2
 
 
 def test_another_search_is_not_gone_on_with(log: SearchLog, tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -72,6 +74,55 @@ def test_two_runs_in_one_workspace_have_a_reserve_each(storage: Storage, tmp_pat
     other.close()
     assert reserve_size(output(tmp_path)) == RESERVED_BYTES
     storage.close()
+
+
+def test_the_reserve_of_a_run_that_was_killed_is_removed_by_the_next_run(
+    storage: Storage, tmp_path: Path
+) -> None:
+    folder = output(tmp_path)
+    (folder / ".reserve-old").write_bytes(b"\0" * RESERVED_BYTES)  # of a perfrun without locks
+    program = (
+        "import sys, time; from pathlib import Path; from perfrun.storage import Storage\n"
+        "Storage(Path(sys.argv[1]), 'run3', print).open(); print('open', flush=True)\n"
+        "time.sleep(600)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    words = [sys.executable, "-c", program, str(folder)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"open\n"
+        assert sorted(p.name for p in folder.iterdir()) == [".reserve-run1", ".reserve-run3"]
+        other = Storage(folder, "run2", print)
+        other.open()
+        assert (folder / ".reserve-run3").exists()  # its owner lives
+        other.close()
+        owner.kill()
+    other.open()
+    assert sorted(p.name for p in folder.iterdir()) == [".reserve-run1", ".reserve-run2"]
+    other.close()
+
+
+def test_a_resumed_run_has_the_reserve_that_it_was_killed_with_made_anew(
+    storage: Storage, tmp_path: Path
+) -> None:
+    (output(tmp_path) / ".reserve-run2").write_bytes(b"cut off")
+    resumed = Storage(output(tmp_path), "run2", print)
+    resumed.open()
+    assert reserve_size(output(tmp_path)) == 2 * RESERVED_BYTES
+    again = Storage(output(tmp_path), "run2", print)  # by mistake: the run goes on already
+    again.open()
+    again.close()
+    assert reserve_size(output(tmp_path)) == 2 * RESERVED_BYTES
+    resumed.close()
+    assert reserve_size(output(tmp_path)) == RESERVED_BYTES
+
+
+def test_a_reserve_that_somebody_removed_is_taken_anew(storage: Storage, tmp_path: Path) -> None:
+    (output(tmp_path) / ".reserve-run1").unlink()
+    storage.new_folder("id")
+    assert reserve_size(output(tmp_path)) == RESERVED_BYTES
+    storage.close()
+    assert reserve_size(output(tmp_path)) == 0
 
 
 def test_an_output_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:

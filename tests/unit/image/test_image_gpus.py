@@ -10,11 +10,13 @@ import pytest
 
 from perfrun.image.gpus import (
     Access,
+    AmdGpu,
     Vendor,
     choose_access,
     parse_cdi_spec,
     parse_driver_version,
     parse_engine_cdi,
+    read_amd_gpus,
     read_gpu_support,
 )
 
@@ -179,3 +181,24 @@ def test_amd_devices_are_given_as_files_or_by_cdi(tmp_path: Path) -> None:
 
 def test_without_a_gpu_no_container_support_gives_access() -> None:
     assert choose_access(None, ("nvidia.com/gpu=all",), takes_cdi=True, has_runtime=True) is None
+
+
+def kfd_node(root: Path, number: int, **properties: int) -> None:
+    lines = "".join(f"{key} {value}\n" for key, value in properties.items())
+    put(root, f"sys/class/kfd/kfd/topology/nodes/{number}/properties", lines)
+
+
+def test_amd_gpus_are_numbered_by_their_places_on_the_bus(tmp_path: Path) -> None:
+    assert read_amd_gpus(root=tmp_path) == ()
+    for minor in (128, 129, 130):
+        put(tmp_path, f"dev/dri/renderD{minor}")
+    kfd_node(tmp_path, 0, cpu_cores_count=64, drm_render_minor=0, location_id=0, domain=0)
+    kfd_node(tmp_path, 1, simd_count=4, domain=1, location_id=256, drm_render_minor=128)
+    kfd_node(tmp_path, 2, domain=0, location_id=50688, drm_render_minor=129, unique_id=171)
+    kfd_node(tmp_path, 10, domain=0, location_id=768, drm_render_minor=130, unique_id=2**63)
+    kfd_node(tmp_path, 11, domain=0, location_id=1, drm_render_minor=131)  # not given to us
+    assert read_amd_gpus(root=tmp_path) == (
+        AmdGpu(render_node="renderD130", uuid="GPU-8000000000000000"),
+        AmdGpu(render_node="renderD129", uuid="GPU-00000000000000ab"),
+        AmdGpu(render_node="renderD128", uuid=""),
+    )
