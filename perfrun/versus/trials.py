@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from perfrun.blocks import Block, Blocks, Reason, Trial
 from perfrun.errors import Interrupted, PerfrunError, UsageError
-from perfrun.interruption import Interruption
+from perfrun.interruption import Interruption, taking_signals
 from perfrun.journal import unfinished
 from perfrun.pairing import Pair, SideScreen, log_ratios
 from perfrun.readings import WALL_TIME, Reading
@@ -46,10 +46,8 @@ def run_trials(asked: Asked, screen: Screen) -> Trials:
     them, and Interrupted before the first trial.
     """
     adopt_orphans()
-    interruption = Interruption()
-    interruption.install()
     seed = _seed(asked)
-    with ExitStack() as stack:
+    with taking_signals() as interruption, ExitStack() as stack:
         prepared: dict[str, dict[int, Rounds]] = {}
         not_run: dict[str, str] = {}
         with interruption.allowed():
