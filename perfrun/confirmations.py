@@ -19,6 +19,7 @@ from perfrun.confirming import (
     confirmation_row,
 )
 from perfrun.errors import UsageError
+from perfrun.interruption import Interruption, taking_signals
 from perfrun.locks import FileLock
 from perfrun.reports.changes import Row
 from perfrun.screen import Screen
@@ -36,12 +37,14 @@ def confirm_rows(
     screen: Screen,
     *,
     deadline: float | None = None,
+    interruption: Interruption | None = None,
 ) -> tuple[Row, ...]:
     """Run the A/B of each change; the rows with what came out, in their order.
 
     Changes for the worse come first, then the newest; those beyond `budget.most` are left out and
     say so. Interrupted, the same call goes on: what was decided is not run again. `deadline` is in
-    seconds since the epoch. Raises UsageError when another perfrun is at it in this workspace.
+    seconds since the epoch. `interruption` is that of a caller that has taken over the signals and
+    goes on afterwards. Raises UsageError when another perfrun is at it in this workspace.
     """
     order = sorted(range(len(rows)), key=lambda at: rows[at].night, reverse=True)
     order.sort(key=lambda at: rows[at].direction != "worse")
@@ -50,9 +53,11 @@ def confirm_rows(
     with FileLock(workspace / ".locks" / "confirming") as lock:
         if not lock.try_own():
             raise UsageError(f"another perfrun is confirming changes in {workspace}: let it end")
-        work = _Work(workspace, budget, screen, deadline)
-        told = {at: work.row(rows[at]) for at in order}
-        work.end()
+        with taking_signals(interruption) as ours:
+            work = _Work(workspace, budget, screen, deadline, ours)
+            told = {at: work.row(rows[at]) for at in order}
+        # A caller that a signal ends later than here asks again, and is given what was decided.
+        work.end(keep=interruption is not None and interruption.signalled)
     return tuple(told[at] for at in range(len(rows)))
 
 
@@ -60,10 +65,15 @@ class _Work:
     """The changes that were looked into so far, in memory and on disk."""
 
     def __init__(
-        self, workspace: Path, budget: Budget, screen: Screen, deadline: float | None
+        self,
+        workspace: Path,
+        budget: Budget,
+        screen: Screen,
+        deadline: float | None,
+        interruption: Interruption,
     ) -> None:
         self._workspace, self._budget, self._screen = workspace, budget, screen
-        self._deadline = deadline
+        self._deadline, self._interruption = deadline, interruption
         self._path = workspace / "confirming.json"
         self._begun = time.time()
         self._decided = self._before()
@@ -91,16 +101,16 @@ class _Work:
             self._save()
         return told
 
-    def end(self) -> None:
+    def end(self, *, keep: bool) -> None:
         """Forget what was decided, unless the same call is to go on."""
-        if not self._interrupted:
+        if not (self._interrupted or keep):
             self._path.unlink(missing_ok=True)
 
     def _reason(self) -> Confirmation | None:
         """Why a change is not looked into."""
         most = self._budget.most
         why = None
-        if self._interrupted:
+        if self._interrupted or self._interruption.signalled:
             why = INTERRUPTED
         elif most is not None and self._count > most:
             why = f"{LEFT_OUT}: beyond --max_changes={most}"
@@ -123,7 +133,13 @@ class _Work:
         self._resume = False
         self._screen.note(f"confirming {row.metric} of {row.method}, {row.night}")
         return confirm(
-            suspect, self._workspace, budget, self._screen, resume=resume, known=self._known
+            suspect,
+            self._workspace,
+            budget,
+            self._screen,
+            resume=resume,
+            known=self._known,
+            interruption=self._interruption,
         )
 
     def _before(self) -> dict[str, dict[str, Any]] | None:

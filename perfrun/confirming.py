@@ -13,6 +13,7 @@ from perfrun.budget import Budget
 from perfrun.cli import parse
 from perfrun.differences import differences
 from perfrun.errors import Interrupted, PerfrunError, UsageError
+from perfrun.interruption import Interruption
 from perfrun.pairing import Limits, Name, NotTogether, PairResult, run_pairs, side_plan
 from perfrun.pairverdicts import comparisons, decider
 from perfrun.plan import RunPlan
@@ -62,6 +63,7 @@ def confirm(
     *,
     resume: bool = False,
     known: MutableMapping[Known, PairResult] | None = None,
+    interruption: Interruption | None = None,
 ) -> Confirmation:
     """Run the A/B. What stands in its way, an interruption too, is the reason of a `candidate`.
 
@@ -79,7 +81,7 @@ def confirm(
             if found.status != "candidate":
                 return found
         plans = _plans(suspect, recorded, workspace, budget)
-        result = _run(suspect, plans, budget, screen, resume=resume)
+        result = _run(suspect, plans, budget, screen, interruption, resume=resume)
         if known is not None:
             known[of] = result
         return _judged(suspect, recorded, result, budget)
@@ -121,6 +123,7 @@ def _run(
     plans: Mapping[Name, RunPlan],
     budget: Budget,
     screen: Screen,
+    interruption: Interruption | None,
     *,
     resume: bool,
 ) -> PairResult:
@@ -129,10 +132,17 @@ def _run(
     limits = Limits(max_pairs=budget.max_pairs, time_s=budget.time_s)
     rule = Rule(max_pairs=budget.max_pairs)
     asked = {name: replace(plan, resume=resume) for name, plan in plans.items()}
+
+    def paired(sides: Mapping[Name, RunPlan]) -> PairResult:
+        metric = suspect.metric
+        return run_pairs(
+            sides, screen, decider(rule), limits, metric=metric, interruption=interruption
+        )
+
     try:
-        result = run_pairs(asked, screen, decider(rule), limits, metric=suspect.metric)
+        result = paired(asked)
     except NotTogether:  # one side was left by another call
-        result = run_pairs(plans, screen, decider(rule), limits, metric=suspect.metric)
+        result = paired(plans)
     if result.interrupted:
         raise Interrupted("interrupted")
     return result

@@ -20,7 +20,7 @@ from perfrun.analysis.directions import Direction
 from perfrun.blocks import MOST_FAILURES, Block, Blocks, Reason, Trial
 from perfrun.document import TrialResult
 from perfrun.errors import UsageError
-from perfrun.interruption import Interruption
+from perfrun.interruption import Interruption, taking_signals
 from perfrun.plan import RunPlan
 from perfrun.readings import WALL_TIME, Reading
 from perfrun.rounds import Rounds
@@ -98,23 +98,23 @@ def run_pairs(
     *,
     metric: str = WALL_TIME,
     seed: int | None = None,
+    interruption: Interruption | None = None,
 ) -> PairResult:
     """Run pairs of both plans until each method is decided, or the limits are reached.
 
     What `decider` makes is asked about `metric`. Raises PerfrunError for what stops it before the
     first trial: both sides are in place before. Interrupted, it gives back the whole pairs.
+    `interruption` is that of a caller that has taken over the signals for more than these pairs.
     """
     adopt_orphans()
-    interruption = Interruption()
-    interruption.install()
     proposed = int.from_bytes(os.urandom(4), "big") if seed is None else seed
-    with ExitStack() as stack:
-        with interruption.allowed():
+    with taking_signals(interruption) as ours, ExitStack() as stack:
+        with ours.allowed():
             sides: dict[Name, Rounds] = {}
             for name in SIDES:
                 shown = SideScreen(name, screen)
                 # A run that goes on has its seed, which then is that of the other side as well.
-                sides[name] = prepare(plans[name], shown, interruption, stack, proposed)
+                sides[name] = prepare(plans[name], shown, ours, stack, proposed)
                 proposed = sides[name].seed
         if sides["a"].seed != sides["b"].seed:
             raise NotTogether("--resume: a and b were not run together; start anew without it")

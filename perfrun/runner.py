@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun import environment
 from perfrun.environment import Paths, Service
 from perfrun.errors import UsageError
-from perfrun.interruption import Interruption
+from perfrun.interruption import Interruption, taking_signals
 from perfrun.journal import Journal, Past, unfinished
 from perfrun.launchers.choice import make_launcher
 from perfrun.launchers.contract import SHIPPED
@@ -36,17 +36,19 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parent
 
 
-def run(plan: RunPlan, screen: Screen) -> RunResult:
-    """Carry out the plan. Raises PerfrunError for what stops it before the first trial."""
+def run(plan: RunPlan, screen: Screen, interruption: Interruption | None = None) -> RunResult:
+    """Carry out the plan. Raises PerfrunError for what stops it before the first trial.
+
+    `interruption` is that of a caller that has taken over the signals for more than this run.
+    """
     adopt_orphans()
-    interruption = Interruption()
-    interruption.install()
-    with interruption.allowed(), ExitStack() as stack:
-        trials = prepare(plan, screen, interruption, stack)
-        # From here on nothing is cut short: what was measured is written first.
-        stack_of_run = stack.pop_all()
-    with stack_of_run:
-        return trials.run()
+    with taking_signals(interruption) as ours:
+        with ours.allowed(), ExitStack() as stack:
+            trials = prepare(plan, screen, ours, stack)
+            # From here on nothing is cut short: what was measured is written first.
+            stack_of_run = stack.pop_all()
+        with stack_of_run:
+            return trials.run()
 
 
 def prepare(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfrun.errors import Interrupted, PerfrunError, UsageError
-from perfrun.interruption import Interruption
+from perfrun.interruption import Interruption, taking_signals
 from perfrun.plan import RunPlan
 from perfrun.readings import Reading, reading_of
 from perfrun.screen import Screen
@@ -61,9 +61,7 @@ def search(
     Raises PerfrunError when good or bad cannot be run.
     """
     adopt_orphans()
-    interruption = Interruption()
-    interruption.install()
-    with ExitStack() as stack:
+    with taking_signals() as interruption, ExitStack() as stack:
         if not stack.enter_context(held(log)).try_own():
             raise UsageError(f"--resume: another perfrun is at the search {log.folder.name}")
         if not log.path.exists():  # between reading it and holding it

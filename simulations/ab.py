@@ -124,7 +124,7 @@ def paired(
     pairs = np.full(runs, max_pairs)
     going = np.arange(runs)
     for look in looks(max_pairs):
-        low, high = _intervals(ratios[going, :look], rank_depth(look, level(max_pairs)))
+        low, high = intervals(ratios[going, :look], rank_depth(look, level(max_pairs)))
         margin = math.log1p(min_effect)
         said = np.where(low > 0, "slower", np.where(high < 0, "faster", "undecided"))
         if min_effect > 0:
@@ -153,7 +153,7 @@ def trials(
     return logs
 
 
-def _intervals(ratios: Floats, depth: int) -> tuple[Floats, Floats]:
+def intervals(ratios: Floats, depth: int) -> tuple[Floats, Floats]:
     """The interval of each row, as `pairs.judge` has it for one."""
     if depth == 0:
         nothing = np.full(len(ratios), np.inf)

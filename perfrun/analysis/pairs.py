@@ -44,7 +44,7 @@ class Rule:
 
     max_pairs: int = MAX_PAIRS
     min_effect: float = MIN_EFFECT  # relative: 0.02 for 2 %
-    methods: int = 1  # decided together, which share the 5 %
+    methods: int = 1  # or figures: how many are judged together, which share the 5 %
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from perfrun.arguments import CommandParser
 from perfrun.budget import DEFAULT_CHANGES, Budget
 from perfrun.errors import Interrupted, PerfrunError, UsageError
+from perfrun.interruption import Interruption
 from perfrun.locks import FileLock
 from perfrun.nightly.delivery import post, write_reports
 from perfrun.nightly.gaps import gaps
@@ -89,14 +90,23 @@ def run_night(suite: Suite, screen: Terminal, *, new: bool = False) -> NightRepo
                 "let it end, or give the suite a workspace of its own"
             )
         night, resumed, notes = _begin(nights, suite, screen, new=new)
-        running = Units(suite, nights, night, screen, resumed=resumed)
-        try:
-            running.run()
-            return _finish(suite, nights, running.night, screen, notes)
-        except Interrupted:
-            raise Interrupted(
-                f"{night.night} interrupted; the same command goes on with it"
-            ) from None
+        with Interruption().installed() as interruption:
+            running = Units(suite, nights, night, screen, interruption, resumed=resumed)
+            try:
+                running.run()
+                report = _finish(suite, nights, running.night, screen, notes, interruption)
+            except Interrupted:
+                raise Interrupted(
+                    f"{night.night} interrupted; the same command goes on with it"
+                ) from None
+            try:
+                _prune(suite, screen, interruption)
+            except Interrupted:
+                raise Interrupted(
+                    f"{night.night} is over and its reports are written; removing old results was "
+                    "interrupted, and the next night goes on with that"
+                ) from None
+        return report
 
 
 def _begin(
@@ -119,36 +129,52 @@ def _begin(
 
 
 def _finish(
-    suite: Suite, nights: Nights, night: Night, screen: Terminal, notes: list[str]
+    suite: Suite,
+    nights: Nights,
+    night: Night,
+    screen: Terminal,
+    notes: list[str],
+    interruption: Interruption,
 ) -> NightReport:
-    report = gather(suite, night, time.time(), (), notes)
-    earlier = nights.reports_before(night)
-    report = with_changes(suite, _with_gaps(report, night, earlier), earlier, screen)
+    """Judge and deliver. A signal is answered at once, except while a report is being written."""
+    with interruption.allowed():
+        report = gather(suite, night, time.time(), (), notes)
+        earlier = nights.reports_before(night)
+        report = _with_gaps(report, night, earlier)
+    report = with_changes(suite, report, earlier, screen, interruption)
     ended = time.time()  # confirming takes its time
     report = replace(report, ended=ended)
     folder = nights.folder_of(night)
     troubles = list(write_reports(report, folder, suite.outputs))
+    interruption.check()
     if suite.webhook:
-        failure = post(suite.webhook, report)
+        with interruption.allowed():
+            failure = post(suite.webhook, report)
         troubles += [failure] if failure else []
     for text in troubles:
         screen.note(text)
     if troubles:  # the reports say so too, where they can be written
         report = replace(report, notes=(*report.notes, *troubles))
         write_reports(report, folder, suite.outputs)
+    interruption.check()
     nights.save(replace(night, ended=ended))
-    _prune(suite, screen)
     return report
 
 
-def _prune(suite: Suite, screen: Terminal) -> None:
-    """Remove what the suite lets go. Failing to is no failure of a night that is over."""
+def _prune(suite: Suite, screen: Terminal, interruption: Interruption) -> None:
+    """Remove what the suite lets go. Failing to is no failure of a night that is over.
+
+    Raises Interrupted: each folder is removed whole or not at all, wherever that ends it.
+    """
     if suite.retention.is_empty:
         return
     from perfrun.pruning import prune, removed_text
 
     try:
-        done = prune(suite.workspace, suite.retention)
+        with interruption.allowed():
+            done = prune(suite.workspace, suite.retention)
+    except Interrupted:
+        raise
     except PerfrunError as error:
         screen.note(f"nothing was pruned: {error}")
         return

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from perfrun.confirming import INTERRUPTED
 from perfrun.errors import Interrupted, PerfrunError
+from perfrun.interruption import Interruption
 from perfrun.nightly.report import NightReport
 from perfrun.nightly.state import Earlier
 from perfrun.nightly.suite import Suite
-from perfrun.nightly.units import Alarm
 from perfrun.screen import Screen
 
 if TYPE_CHECKING:
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 
 def with_changes(
-    suite: Suite, report: NightReport, earlier: Earlier, screen: Screen
+    suite: Suite,
+    report: NightReport,
+    earlier: Earlier,
+    screen: Screen,
+    interruption: Interruption,
 ) -> NightReport:
     """Bring the index up to date, look for changes, and run the pairs of the new ones.
 
@@ -29,14 +33,17 @@ def with_changes(
     from perfrun.nightly.changes import change_reports  # numpy and scipy: after the trials
 
     try:
-        recent = _recent(suite, report)
+        with interruption.allowed():
+            recent = _recent(suite, report)
+    except Interrupted:
+        raise
     except (PerfrunError, ImportError) as error:
         text = f"the index could not be brought up to date or searched: {error}"
         return replace(report, errors=(*report.errors, text))
     rows, errors, known = recent.rows, report.errors, _known(earlier)
     if suite.confirm is not None:
         try:
-            rows = _confirmed(suite, report, rows, known, screen)
+            rows = _confirmed(suite, report, rows, known, screen, interruption)
         except Interrupted:
             raise
         except PerfrunError as error:
@@ -63,6 +70,7 @@ def _confirmed(
     rows: Sequence[Row],
     known: Mapping[Key, Mapping[str, Any]],
     screen: Screen,
+    interruption: Interruption,
 ) -> tuple[Row, ...]:
     """Run the pairs of what this night has made sure; the deadline of the night ends them."""
     from perfrun.confirmations import TOO_LATE, confirm_rows
@@ -70,15 +78,21 @@ def _confirmed(
 
     assert suite.confirm is not None
     new = [row for row in rows if is_new(row, report.night, known)]
-    with Alarm(report.deadline) as alarm:
-        told = confirm_rows(new, suite.workspace, suite.confirm, screen, deadline=report.deadline)
+    with interruption.until(report.deadline):
+        told = confirm_rows(
+            new,
+            suite.workspace,
+            suite.confirm,
+            screen,
+            deadline=report.deadline,
+            interruption=interruption,
+        )
+    interruption.check()
     by_row = {id(row): after for row, after in zip(new, told, strict=True)}
     found = []
     for row in rows:
         after = by_row.get(id(row), row)
         if after.confirmation is not None and after.confirmation["reason"] == INTERRUPTED:
-            if not alarm.fired:
-                raise Interrupted("interrupted")
             after = replace(after, confirmation={**after.confirmation, "reason": TOO_LATE})
         found.append(after)
     return tuple(found)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.errors import WorkspaceError
-from perfrun.nightly.suite import Night, Suite, UnitDone, parse_deadline
+from perfrun.nightly.suite import Night, Suite, UnitDone, parse_deadline, units
 from perfrun.storage import write_whole
 
 FILE = "night.json"
@@ -103,7 +103,9 @@ def why_not_on(night: Night, suite: Suite, now: float) -> str | None:
     """Why an unfinished night cannot go on; None when it can."""
     if night.digest != suite.digest:
         return "the suite file has changed since"
-    if night.deadline is not None and night.deadline <= now:
+    wanted = {unit.name for unit in units(suite)}
+    only_reports = bool(wanted) and wanted <= night.units.keys()  # these no deadline ends
+    if night.deadline is not None and night.deadline <= now and not only_reports:
         return "its deadline has passed"
     if now - night.begun > OLDEST_S:
         return "it began too long ago"

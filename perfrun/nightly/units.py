@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import threading
 import time
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 from perfrun.document import Status
 from perfrun.errors import Interrupted, PerfrunError
@@ -29,58 +25,35 @@ from perfrun.screen import Screen
 DEADLINE = "deadline"  # why a method has no more trials
 
 
-class Alarm:
-    """Ends the run in progress at a time: with SIGTERM, as its user would.
+class Units:
+    """The runs of one night. `night` is what has been done so far, as on disk.
 
-    What the trial has measured until then is written, as interrupted.
+    `interruption` is the night's: a signal that comes in the last steps of a run, when that run
+    does not need to be cut short any more, ends the night before the next one.
     """
 
-    def __init__(self, at: float | None) -> None:
-        self.fired = False
-        left_s = None if at is None else max(0.0, at - time.time())
-        self._timer = None if left_s is None else threading.Timer(left_s, self._fire)
-
-    def __enter__(self) -> Alarm:
-        if self._timer:
-            self._timer.daemon = True
-            self._timer.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._timer:
-            self._timer.cancel()
-            self._timer.join()
-
-    def _fire(self) -> None:
-        self.fired = True
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-class Units:
-    """The runs of one night. `night` is what has been done so far, as on disk."""
-
     def __init__(
-        self, suite: Suite, nights: Nights, night: Night, screen: Screen, *, resumed: bool
+        self,
+        suite: Suite,
+        nights: Nights,
+        night: Night,
+        screen: Screen,
+        interruption: Interruption,
+        *,
+        resumed: bool,
     ) -> None:
         self._suite, self._nights, self._screen = suite, nights, screen
         self.night = night
         self._resumed = resumed
-        self._interruption = Interruption()
+        self._interruption = interruption
 
     def run(self) -> None:
         """Run what is not done yet. Raises Interrupted when somebody asks the night to stop."""
-        self._interruption.install()
         resumed = self._resumed
         for unit in units(self._suite):
             if unit.name in self.night.units:
                 continue
-            if self._interruption.asked:
-                raise Interrupted("interrupted")
+            self._interruption.check()
             if self._is_over():
                 done = UnitDone()
             else:
@@ -89,27 +62,31 @@ class Units:
             resumed = False  # only the first that is not done can have been begun
             self.night = self.night.with_unit(unit.name, done, _commits(done.summaries))
             self._nights.save(self.night)
+        self._interruption.check()
 
     def _is_over(self) -> bool:
         return self.night.deadline is not None and self.night.deadline <= time.time()
 
     def _unit(self, unit: Unit, *, resume: bool) -> UnitDone:
         try:
-            plan = replace(plan_of(self._suite, unit, self.night), resume=resume)
-            report = complete(plan.workspace / "runs", plan) if resume else None
+            with self._interruption.allowed():
+                plan = replace(plan_of(self._suite, unit, self.night), resume=resume)
+                report = complete(plan.workspace / "runs", plan) if resume else None
             if report is not None:  # killed between the run's end and our note of it
                 return _from_report(report)
             return self._run(plan)
         except Interrupted:
             raise
         except PerfrunError as error:
+            self._interruption.check()  # the error may come of a signal: our children get it too
             return UnitDone(error=str(error))
         except Exception as error:  # one run that perfrun cannot do is not the end of the night
+            self._interruption.check()
             return UnitDone(error=self._internal(unit, error))
-        finally:
-            self._interruption.install()
 
     def _run(self, plan: RunPlan) -> UnitDone:
+        if self._is_over():  # planning has taken what was left
+            return UnitDone()
         limited = plan
         budget_s = plan.repetition.time_budget_s
         if self.night.deadline is not None:
@@ -117,15 +94,14 @@ class Units:
             rules = replace(plan.repetition, time_budget_s=min(left_s, budget_s or left_s))
             limited = replace(plan, repetition=rules)
         is_ours = limited.repetition.time_budget_s != budget_s
-        with Alarm(self.night.deadline) as alarm:
+        with self._interruption.until(self.night.deadline):
             try:
-                result = run(limited, self._screen)
+                result = run(limited, self._screen, self._interruption)
             except Interrupted:
-                if not alarm.fired:
-                    raise
+                self._interruption.check()
                 return UnitDone()
-        if result.interrupted and not alarm.fired:
-            raise Interrupted("interrupted")
+        if result.interrupted:
+            self._interruption.check()
         return _done(result, deadline=is_ours)
 
     def _internal(self, unit: Unit, error: Exception) -> str:

@@ -10,7 +10,7 @@ from perfrun.blocks import Block
 from perfrun.differences import Difference
 from perfrun.pairing import log_ratios
 from perfrun.readings import Reading
-from perfrun.versus.cells import MEASURED, Cell, cell
+from perfrun.versus.cells import Cell, cell
 from perfrun.versus.contenders import Contender
 from perfrun.versus.notes import (
     count_notes,
@@ -20,14 +20,12 @@ from perfrun.versus.notes import (
     shared_differences,
 )
 from perfrun.versus.parsing import Asked, Case
-from perfrun.versus.trials import DECIDES, Trials, pairs_of, rule_of
+from perfrun.versus.trials import JUDGED, Trials, pairs_of, rule_of
 
 if TYPE_CHECKING:
     from perfrun.analysis.pairs import Rule
 
 DECIDING = "latency_s"
-# Judged as well, each for itself; the throughput says what the latency says.
-_JUDGED = ("latency_s", "peak_memory_bytes", "cold_start_s", "framework_import_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +38,7 @@ class Ratio:
     label: str
     figure: str  # as in a cell
     ratio: float | None
-    low: float | None  # 95 %, corrected for looks and for the number of ratios
+    low: float | None  # 95 %, corrected for looks and for all figures that are judged
     high: float | None
     verdict: str  # faster, slower, equivalent, undecided; also where it is no time
     reason: str | None  # why undecided
@@ -120,7 +118,7 @@ def _platform_of(reading: Reading, name: str | None) -> tuple[str, dict[str, Any
 
 
 def _ratios(asked: Asked, trials: Trials, platform: str) -> list[Ratio]:
-    rule = rule_of(asked)
+    rule = rule_of(asked, trials.blocks)
     base, *rivals = (contender.label for contender in asked.contenders)
     found = []
     for case in asked.cases:
@@ -129,7 +127,7 @@ def _ratios(asked: Asked, trials: Trials, platform: str) -> list[Ratio]:
         for rival in rivals:
             found += [
                 _ratio(platform, case, (base, rival), name, blocks, rule, stopped_by)
-                for name in _JUDGED
+                for name in JUDGED
             ]
     return found
 
@@ -145,7 +143,7 @@ def _ratio(
 ) -> Ratio:
     from perfrun.analysis import pairs as rules
 
-    ratios = log_ratios(pairs_of(blocks, *labels), MEASURED[name][0])
+    ratios = log_ratios(pairs_of(blocks, *labels), JUDGED[name])
     judged = rules.judge(ratios, "lower", rule)
     undecided = judged.verdict == "undecided"
     return Ratio(
@@ -182,7 +180,7 @@ def _reason(pairs: int, rule: Rule, stopped_by: str) -> str:
 
 
 def enough(rule: Rule) -> int:
-    """The fewest rounds that can decide so many ratios."""
+    """The fewest rounds that can decide so many figures."""
     from dataclasses import replace
 
     from perfrun.analysis import pairs as rules
@@ -226,6 +224,3 @@ def _environment_notes(
     if len(differing) and not found:
         found = ["Environment: settings, Python and machine are the same for all."]
     return found
-
-
-assert MEASURED[DECIDING][0] == DECIDES

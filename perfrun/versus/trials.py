@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from perfrun.blocks import Block, Blocks, Reason, Trial
 from perfrun.errors import Interrupted, PerfrunError, UsageError
-from perfrun.interruption import Interruption
+from perfrun.interruption import Interruption, taking_signals
 from perfrun.journal import unfinished
 from perfrun.pairing import Pair, SideScreen, log_ratios
-from perfrun.readings import WALL_TIME, Reading
+from perfrun.readings import PEAK_RSS, WALL_TIME, Reading
 from perfrun.rounds import Rounds
 from perfrun.runner import prepare
 from perfrun.screen import Screen
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from perfrun.analysis.pairs import Rule
 
 DECIDES = WALL_TIME  # the median latency of a step
+# What is judged of each ratio, each for itself, and its name in a summary. The throughput says what
+# the latency says.
+JUDGED = {
+    "latency_s": DECIDES,
+    "peak_memory_bytes": PEAK_RSS,
+    "cold_start_s": "cold_start_s",
+    "framework_import_s": "framework_import_s",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +54,8 @@ def run_trials(asked: Asked, screen: Screen) -> Trials:
     them, and Interrupted before the first trial.
     """
     adopt_orphans()
-    interruption = Interruption()
-    interruption.install()
     seed = _seed(asked)
-    with ExitStack() as stack:
+    with taking_signals() as interruption, ExitStack() as stack:
         prepared: dict[str, dict[int, Rounds]] = {}
         not_run: dict[str, str] = {}
         with interruption.allowed():
@@ -115,7 +121,8 @@ def _run(
             method = rounds.methods[phases.index(case.phase)]
             cases[case.name][label] = partial(rounds.run_one, method)
     labels = tuple(contender.label for contender in asked.contenders)
-    decision = Decision(labels[0], labels, asked.rounds, rule_of(asked))
+    names = tuple(case.name for case in asked.cases)
+    decision = Decision(labels[0], labels, asked.rounds, _rule(asked, 1), names)
     every = [rounds for runs in prepared.values() for rounds in runs.values()]
     done = Blocks(
         cases,
@@ -141,12 +148,27 @@ def _run(
     )
 
 
-def rule_of(asked: Asked) -> Rule:
-    """The rule of all ratios together, which share the 5 %: each rival, in each case."""
+def rule_of(asked: Asked, blocks: Mapping[str, Sequence[Block]]) -> Rule:
+    """The rule of all that is judged, which shares the 5 %: in each case, of each rival, each
+    figure of `JUDGED` that any pair has. What no pair has cannot raise a false alarm.
+    """
+    base, *rivals = (contender.label for contender in asked.contenders)
+    return _rule(asked, sum(count_judged(own, base, rivals) for own in blocks.values()))
+
+
+def _rule(asked: Asked, judged: int) -> Rule:
     from perfrun.analysis.pairs import Rule  # numpy: the first look is after some trials
 
-    ratios = (len(asked.contenders) - 1) * len(asked.cases)
-    return Rule(max_pairs=asked.rounds, min_effect=asked.min_effect, methods=max(1, ratios))
+    return Rule(max_pairs=asked.rounds, min_effect=asked.min_effect, methods=max(1, judged))
+
+
+def count_judged(blocks: Sequence[Block], base: str, rivals: Sequence[str]) -> int:
+    """Count the figures that are judged in a case: of each rival, those that any pair has."""
+    return sum(
+        any(pair.values(metric) for pair in pairs_of(blocks, base, rival))
+        for rival in rivals
+        for metric in JUDGED.values()
+    )
 
 
 def has_figure(reading: Reading) -> bool:
@@ -170,23 +192,32 @@ def pairs_of(blocks: Sequence[Block], base: str, rival: str) -> tuple[Pair, ...]
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a case has been decided: asked after each block, answered at the rule's looks."""
+    """Whether a case has been decided: asked after each block, answered at the rule's looks.
+
+    By the rule that will judge it in the end: all cases have a block before any has enough of them
+    for a look, so what is judged in each is known by then.
+    """
 
     base: str
     labels: tuple[str, ...]
     rounds: int
     rule: Rule
+    cases: tuple[str, ...] = ()
+    judged: dict[str, int] = field(default_factory=dict)  # by case, as far as was asked
 
     def __call__(self, case: str, blocks: Sequence[Block]) -> Reason | None:
-        del case  # the same rule for all
+        others = [label for label in self.labels if label != self.base]
+        self.judged[case] = count_judged(blocks, self.base, others)
+        unknown = len(set(self.cases) - self.judged.keys()) * len(others) * len(JUDGED)
+        rule = replace(self.rule, methods=max(1, unknown + sum(self.judged.values())))
         going = blocks[-1].readings.keys()
         rivals = [label for label in going if label != self.base] if self.base in going else []
         if not rivals:  # nothing to compare: an interval for each that is left
             lost = len(going) < len(self.labels)
             return "failed" if lost and len(blocks) >= FEWEST_FOR_INTERVAL else None
-        return "decided" if all(self._decided(blocks, rival) for rival in rivals) else None
+        return "decided" if all(self._decided(blocks, one, rule) for one in rivals) else None
 
-    def _decided(self, blocks: Sequence[Block], rival: str) -> bool:
+    def _decided(self, blocks: Sequence[Block], rival: str, rule: Rule) -> bool:
         from perfrun.analysis import pairs as rules
 
         found = pairs_of(blocks, self.base, rival)
@@ -194,4 +225,4 @@ class Decision:
         if len(ratios) not in rules.looks(self.rounds):
             return False
         direction = found[-1].b.directions.get(DECIDES, "lower")
-        return rules.judge(ratios, direction, self.rule).verdict != "undecided"
+        return rules.judge(ratios, direction, rule).verdict != "undecided"

@@ -144,7 +144,7 @@ def test_one_without_a_working_environment_is_left_out_and_the_machines_combine(
     )
     assert big.code == 0, big.stderr
     assert "| other |" in big.stdout
-    assert "too few rounds: 2, and 6 can decide" in big.stdout
+    assert "too few rounds: 2, and 7 can decide" in big.stdout
     combined = world.run_words(
         [
             *(world.python, world.entry, "versus", "--combine"),

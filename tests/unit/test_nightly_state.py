@@ -10,7 +10,15 @@ import pytest
 
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.nightly.state import FILE, Nights, why_not_on
-from perfrun.nightly.suite import EnvironmentSpec, Suite, UnitDone, parse_deadline
+from perfrun.nightly.suite import (
+    EnvironmentSpec,
+    MethodSpec,
+    Rules,
+    Suite,
+    UnitDone,
+    parse_deadline,
+)
+from perfrun.plan import parse_selector
 
 NOON = datetime(2026, 11, 21, 12, 0).timestamp()
 
@@ -103,3 +111,14 @@ def test_a_workspace_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "nights").touch()
     with pytest.raises(WorkspaceError, match="cannot be written"):
         Nights(tmp_path).begin(suite(tmp_path), NOON)
+
+
+def test_a_night_of_which_only_the_reports_are_missing_goes_on_after_its_deadline(
+    tmp_path: Path,
+) -> None:
+    method = MethodSpec(selector=parse_selector("pkg.cases.Cases.spin"), rules=Rules())
+    own = replace(suite(tmp_path, deadline="7h"), methods=(method,))
+    night = Nights(tmp_path).begin(own, NOON)
+    assert "deadline" in str(why_not_on(night, own, NOON + 8 * 3600))
+    done = night.with_unit("default", UnitDone(), {})
+    assert why_not_on(done, own, NOON + 8 * 3600) is None
