@@ -22,7 +22,7 @@ from perfrun.pairverdicts import comparisons, decider
 from perfrun.plan import RunPlan
 from perfrun.readings import WALL_TIME
 from perfrun.repetition import parse_duration
-from perfrun.reports.comparison import drawn_comparisons, environment_line, plain_comparisons
+from perfrun.reports.comparison import comparison_table, environment_line
 from perfrun.reports.terminal import Terminal
 from perfrun.storage import write_whole
 
@@ -209,8 +209,7 @@ def _write(asked: Asked, answer: Answer, screen: Terminal) -> str | None:
 
 def show(answer: Answer, record: str | None, screen: Terminal) -> None:
     """Print the table, and below it what else there is to know."""
-    found = answer.comparisons
-    screen.table(plain_comparisons(found), lambda: drawn_comparisons(found))
+    screen.table(comparison_table(answer.comparisons))
     reasons = ", ".join(
         f"{method}: {len(answer.result.pairs[method])} pairs, {reason}"
         for method, reason in answer.result.stopped_by.items()

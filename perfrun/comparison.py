@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun.arguments import CommandParser, parse_regex
 from perfrun.differences import GUARDED, Difference
 from perfrun.errors import UsageError
-from perfrun.reports.comparison import drawn_comparisons, environment_line, plain_comparisons
+from perfrun.reports.comparison import comparison_table, environment_line
 from perfrun.reports.terminal import Terminal
 from perfrun.selection import Results
 from perfrun.sets import Compared, Wanted, compare_sets, listed
@@ -123,10 +123,8 @@ def difference_row(found: Difference) -> dict[str, Any]:
 
 def show(compared: Compared) -> None:
     """Print the table, and below it what else there is to know."""
-    found = compared.comparisons
-    Terminal(sys.stdout, sys.stderr, quiet=True).table(
-        plain_comparisons(found), lambda: drawn_comparisons(found)
-    )
+    screen = Terminal(sys.stdout, sys.stderr, quiet=True)
+    screen.table(comparison_table(compared.comparisons))
     lines = [environment_line(compared.differences)]
     for names, where in ((compared.only_base, "BASE"), (compared.only_new, "NEW")):
         if names:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun.errors import UsageError
 from perfrun.indexing import Parser, bring_up_to_date, opened
 from perfrun.quantities import rounded, scale_of
+from perfrun.reports.table import Column, Table, aligned
 
 if TYPE_CHECKING:
     from perfrun.store.query import Point, Series
@@ -99,17 +100,13 @@ def text(series: Series) -> str:
     facts = [key.environment, key.hardware, key.settings]
     facts += [f"driver {key.driver}"] if key.driver else []
     facts += [f"source {key.source[:_SHORT_HASH]}"] if key.source else []
-    figure = f"{key.metric} ({unit})" if unit else key.metric
-    heads = ("time", figure, "outcome", "grade", "commits", "label", "folder")
-    rows = [heads, *(_cells(point, scale) for point in series.points)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if column == 1 else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    columns = (
+        Column(heading="time"),
+        Column(heading=f"{key.metric} ({unit})" if unit else key.metric, right=True),
+        *(Column(heading=name) for name in ("outcome", "grade", "commits", "label", "folder")),
+    )
+    rows = tuple(_cells(point, scale) for point in series.points)
+    lines = aligned(Table(columns=columns, rows=rows))
     return "\n".join([key.method, "; ".join(fact for fact in facts if fact), *lines]) + "\n"
 
 

@@ -18,6 +18,7 @@ from perfrun.nightly.delivery import post, write_reports
 from perfrun.nightly.gaps import gaps
 from perfrun.nightly.gathering import gather
 from perfrun.nightly.judging import with_changes
+from perfrun.nightly.markdown import markdown
 from perfrun.nightly.parsing import read_suite
 from perfrun.nightly.planning import check
 from perfrun.nightly.report import NightReport, document
@@ -25,7 +26,6 @@ from perfrun.nightly.source import Source
 from perfrun.nightly.state import Earlier, Nights, why_not_on
 from perfrun.nightly.suite import Night, Suite, units, words
 from perfrun.nightly.units import Units
-from perfrun.reports.markdown import markdown
 from perfrun.reports.terminal import Terminal
 
 _EPILOG = """\

@@ -10,34 +10,22 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TextIO
 
-from perfrun.document import Status, TrialResult
+from perfrun.document import TrialResult
 from perfrun.estimates import MethodEstimate
 from perfrun.reports.framework_log import FrameworkLog
 from perfrun.reports.profiles import profile_lines
+from perfrun.reports.run_table import quality_line, run_table, shown_path
 from perfrun.reports.statistics import statistics_lines
-from perfrun.reports.table import (
-    HEADINGS,
-    OUTCOME,
-    RIGHT_ALIGNED,
-    Row,
-    plain_table,
-    quality_line,
-    shown_path,
-    table_rows,
-)
+from perfrun.reports.table import Cell, Table, as_cell, plain_text
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-
-_COLOURS = {
-    Status.PASSED: "green",
-    Status.OUT_OF_BOUNDS: "yellow",
-    Status.INTERRUPTED: "yellow",
-}
+    from rich.console import Console
+    from rich.table import Table as DrawnTable
+    from rich.text import Text
 
 _LOG = "in stderr.log beside the summary, as always"
 
@@ -127,21 +115,20 @@ class Terminal:
 
     def results(self, results: Sequence[TrialResult]) -> None:
         """Print the table of the run."""
-        if not results:
-            return
-        rows = table_rows(results)
-        self.table(plain_table(rows), lambda: drawn(rows))
+        if results:
+            self.table(run_table(results))
 
-    def table(self, plain: str, draw: Callable[[], RenderableType]) -> None:
+    def table(self, table: Table) -> None:
         """Print a table: drawn on a terminal, as aligned text elsewhere."""
         if not self._live:
             with self._lock:
-                _write(self._stream, plain)
+                _write(self._stream, plain_text(table))
             return
         # rich ends the process when the reader has gone: so it draws, and we write.
         with contextlib.suppress(OSError, ValueError, SystemExit):
             with self.console().capture() as captured:
-                self.console().print(draw())
+                for part in drawn(table, self.console().width):
+                    self.console().print(part)
             with self._lock:
                 _write(self._stream, captured.get())
 
@@ -196,29 +183,35 @@ def _write(stream: TextIO, text: str) -> None:
         stream.flush()
 
 
-def drawn(rows: Sequence[Row]) -> Table:
-    """The table of the run, for rich to draw."""
+def drawn(table: Table, width: int) -> list[DrawnTable | str]:
+    """The table for rich to draw; in parts where the terminal is too narrow for all of it."""
+    if table.narrow and sum(table.widths()) + 3 * len(table.columns) > width:
+        first, *others = (_drawn(table.part(headings)) for headings in table.narrow)
+        return [first, *(each for other in others for each in ("", other))]
+    return [_drawn(table)]
+
+
+def _drawn(table: Table) -> DrawnTable:
     from rich import box
-    from rich.table import Table
+    from rich.table import Table as DrawnTable
+
+    made = DrawnTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in table.columns:
+        made.add_column(
+            column.heading,
+            justify="right" if column.right else "left",
+            no_wrap=column.whole,
+            overflow="fold",
+            min_width=column.least,
+            ratio=column.share,
+        )
+    for row in table.rows:
+        made.add_row(*(_drawn_cell(as_cell(cell)) for cell in row))
+    return made
+
+
+def _drawn_cell(cell: Cell) -> Text:
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    ratios = {"method": 3, "metrics": 4, "folder": 2}
-    for name in HEADINGS:
-        right = name in RIGHT_ALIGNED
-        table.add_column(
-            name,
-            justify="right" if right else "left",
-            no_wrap=right,
-            overflow="fold",
-            min_width=len(name) if name in ("outcome", "grade") else None,
-            ratio=ratios.get(name),
-        )
-    for row in rows:
-        cells = [Text("\n".join(lines)) for lines in row.cells]
-        cells[OUTCOME] = Text("\n").join(
-            Text(line, style=_COLOURS.get(status, "red"))
-            for line, status in zip(row.cells[OUTCOME], row.statuses, strict=True)
-        )
-        table.add_row(*cells)
-    return table
+    lines = zip_longest(cell.lines, cell.styles, fillvalue="")
+    return Text("\n").join(Text(line, style=style) for line, style in lines)

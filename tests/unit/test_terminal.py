@@ -16,14 +16,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.table import Table
 
 from perfrun.document import Status, TrialResult, to_json
 from perfrun.reports import terminal as module
-from perfrun.reports.table import (
+from perfrun.reports.run_table import (
     folder_lines,
     grades,
     metric_lines,
     peak_memory,
+    run_table,
     wall_times,
 )
 from perfrun.reports.terminal import Terminal, drawn
@@ -286,7 +288,9 @@ def test_without_results_there_is_no_table() -> None:
     terminal, out, _ = plain()
     terminal.results([])
     assert out.getvalue() == ""
-    assert drawn([]).row_count == 0
+    [table] = drawn(run_table([]), width=80)
+    assert isinstance(table, Table)
+    assert table.row_count == 0
 
 
 # --- streams -----------------------------------------------------------------------------------
