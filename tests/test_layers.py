@@ -156,7 +156,6 @@ LAYERS = (
     {"quality"},
     {"estimates", "memory", "cpu"},
     {"store.address", "screen"},
-    {"reports.framework_log"},
     {"results", "reports.statistics", "schedule", "measured"},
     {"launchers.harness_mark", "launchers.engine_traits", "launchers.container"},
     {"store.migrations"},
