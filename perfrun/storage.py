@@ -14,6 +14,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 SUMMARY = "perfzero_summary.json"
@@ -46,12 +47,11 @@ class Reserve:
             self._path.unlink(missing_ok=True)
 
 
+@dataclass(frozen=True)
 class ResultFolder:
     """The folder of one trial: made new, never an old one."""
 
-    def __init__(self, path: Path, rescued: bool) -> None:
-        self.path = path
-        self.rescued = rescued  # it lies outside the workspace, because the workspace failed
+    path: Path
 
     @property
     def private(self) -> Path:
@@ -90,7 +90,7 @@ class Storage:
                 continue
             if parent == self._rescue:
                 self._notify(f"{self._output} cannot be written ({failure}); using {path}")
-            return ResultFolder(path, rescued=parent == self._rescue)
+            return ResultFolder(path)
         raise failure
 
     def _look_at_disk(self) -> None:
