@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from perfrun.nightly.changes import change_reports, recent_changes
+from perfrun.nightly.markdown import markdown
 from perfrun.nightly.report import Figure, MethodReport, NightReport
-from perfrun.reports.markdown import markdown
 from perfrun.store.address import parse_address
 from perfrun.store.index import open_store
 from perfrun.store.query import Selector

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrun.arguments import CommandParser, parse_whole
+from perfrun.arguments import CommandParser, parse_shell_words, parse_whole, split_at_dashes
 from perfrun.cli import parse
-from perfrun.comparison import comparison_row, difference_row, parse_share
+from perfrun.comparison import comparison_row, difference_row
 from perfrun.differences import Difference, differences
 from perfrun.document import to_json
 from perfrun.errors import Interrupted, UsageError
@@ -21,8 +20,7 @@ from perfrun.pairing import Limits, Name, PairResult, run_pairs, side_plan
 from perfrun.pairverdicts import comparisons, decider
 from perfrun.plan import RunPlan
 from perfrun.readings import WALL_TIME
-from perfrun.repetition import parse_duration
-from perfrun.reports.comparison import drawn_comparisons, environment_line, plain_comparisons
+from perfrun.reports.comparison import comparison_table, environment_line
 from perfrun.reports.terminal import Terminal
 from perfrun.storage import write_whole
 
@@ -41,25 +39,22 @@ interrupted. All of it is in docs/comparing.md.
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """The flags of `perfrun ab` that are not a run's."""
+    from perfrun.analysis import pairs as rules  # numpy
+
     made = CommandParser(
-        prog="perfrun ab",
-        usage="perfrun ab --a=FLAGS --b=FLAGS [flags of a run] [-- flags of the benchmark]",
-        description="Run A and B in randomised pairs until it is clear which is slower.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        "perfrun ab",
+        "Run A and B in randomised pairs until it is clear which is slower.",
+        _EPILOG,
+        "perfrun ab --a=FLAGS --b=FLAGS [flags of a run] [-- flags of the benchmark]",
     )
-    made.add_argument("--a", metavar="FLAGS", default="", help="flags of side A, as for a shell")
-    made.add_argument("--b", metavar="FLAGS", default="", help="flags of side B")
-    made.add_argument("--metric", metavar="NAME", help="what decides (default wall_time)")
-    made.add_argument("--max_pairs", metavar="N", help="most pairs of a method (default 30)")
-    made.add_argument(
-        "--min_effect", metavar="PERCENT", help="changes surely below this are none (default 2%%)"
-    )
-    made.add_argument("--time_budget", metavar="SECONDS", help="begin no pair beyond (20m, 1h)")
-    made.add_argument("--seed", metavar="N", help="of the order (default: random, recorded)")
+    made.flag("--a", "FLAGS", "flags of side A, as for a shell", default="")
+    made.flag("--b", "FLAGS", "flags of side B", default="")
+    made.flag("--metric", "NAME", "what decides (default wall_time)")
+    most, count = rules.MAX_PAIRS, partial(parse_whole, least=rules.FEWEST_PAIRS)
+    made.flag("--max_pairs", "N", f"most pairs of a method (default {most})", count, most)
+    made.add_pair_rules(rules.MIN_EFFECT)
     return made
 
 
@@ -109,14 +104,13 @@ def parse_ab(argv: Sequence[str]) -> Asked:
     """Parse the command line. Raises UsageError; touches nothing."""
     from perfrun.analysis import pairs as rules  # numpy
 
-    words, after = _split(argv)
+    words, after = split_at_dashes(argv)
     given, common = parser().parse_known_args(words)
-    effect = parse_share(given.min_effect, "--min_effect")
-    count = parse_whole(given.max_pairs, "--max_pairs", rules.FEWEST_PAIRS) or rules.MAX_PAIRS
+    count = given.max_pairs
     plans: dict[Name, RunPlan] = {}
     workspaces = set()
     for name, text in (("a", given.a), ("b", given.b)):
-        own, own_after = _split(_shell_words(name, text))
+        own, own_after = split_at_dashes(parse_shell_words(text, f"--{name}"))
         last = [*after, *own_after]
         try:
             plan = parse([*common, *own, *(["--", *last] if last else [])])
@@ -130,10 +124,10 @@ def parse_ab(argv: Sequence[str]) -> Asked:
     return Asked(
         plans=plans,
         workspace=workspaces.pop(),
-        rule=rules.Rule(max_pairs=count, min_effect=rules.MIN_EFFECT if effect is None else effect),
-        limits=Limits(max_pairs=count, time_s=parse_duration(given.time_budget, "--time_budget")),
+        rule=rules.Rule(max_pairs=count, min_effect=given.min_effect),
+        limits=Limits(max_pairs=count, time_s=given.time_budget),
         metric=given.metric or WALL_TIME,
-        seed=parse_whole(given.seed, "--seed", 0),
+        seed=given.seed,
     )
 
 
@@ -209,8 +203,7 @@ def _write(asked: Asked, answer: Answer, screen: Terminal) -> str | None:
 
 def show(answer: Answer, record: str | None, screen: Terminal) -> None:
     """Print the table, and below it what else there is to know."""
-    found = answer.comparisons
-    screen.table(plain_comparisons(found), lambda: drawn_comparisons(found))
+    screen.table(comparison_table(answer.comparisons))
     reasons = ", ".join(
         f"{method}: {len(answer.result.pairs[method])} pairs, {reason}"
         for method, reason in answer.result.stopped_by.items()
@@ -222,18 +215,6 @@ def show(answer: Answer, record: str | None, screen: Terminal) -> None:
         f"Pairs and trials: {record}" if record else "",
     ]
     sys.stdout.write("\n".join(lines) + "\n")
-
-
-def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    at = list(words).index("--") if "--" in words else len(words)
-    return list(words[:at]), list(words[at + 1 :])
-
-
-def _shell_words(name: str, text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"--{name}={text!r}: {str(error).lower()}") from None
 
 
 def _refuse(plan: RunPlan) -> None:

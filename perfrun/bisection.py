@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import sys
@@ -11,15 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrun.arguments import CommandParser, parse_whole
-from perfrun.comparison import difference_row, parse_share
+from perfrun.arguments import CommandParser, parse_whole, split_at_dashes
+from perfrun.comparison import difference_row
 from perfrun.differences import Difference, differences
 from perfrun.document import to_json
 from perfrun.errors import Interrupted
 from perfrun.journal import fingerprint
 from perfrun.plan import RunPlan
 from perfrun.readings import WALL_TIME, Reading, read_summary
-from perfrun.repetition import parse_duration
 from perfrun.reports.bisection import report
 from perfrun.reports.terminal import Terminal
 from perfrun.revisions import Ends, parse_plan, revisions_of
@@ -44,30 +42,27 @@ All of it is in docs/bisecting.md.
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """The flags of `perfrun bisect` that are not a run's."""
+    from perfrun.analysis import bisecting  # numpy
+
     made = CommandParser(
-        prog="perfrun bisect",
-        usage="perfrun bisect (--good=HASH --bad=HASH | --images=A,B,... | --pythons=A,B,...) "
+        "perfrun bisect",
+        "Find the revision that changed a figure, with pairs of trials as oracle.",
+        _EPILOG,
+        "perfrun bisect (--good=HASH --bad=HASH | --images=A,B,... | --pythons=A,B,...) "
         "[flags of a run] [-- flags of the benchmark]",
-        description="Find the revision that changed a figure, with pairs of trials as oracle.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
-    made.add_argument("--good", metavar="HASH", help="commit from before the change")
-    made.add_argument("--bad", metavar="HASH", help="commit that has it")
-    made.add_argument("--repo", metavar="NAME", help="whose commits, if --git_repos pins several")
-    made.add_argument("--images", metavar="A,B,...", help="images, the good one first")
-    made.add_argument("--pythons", metavar="A,B,...", help="interpreters, the good one first")
-    made.add_argument("--method", metavar="METHOD", help="the same as --benchmark_methods")
-    made.add_argument("--metric", metavar="NAME", help="what changed (default wall_time)")
-    made.add_argument("--max_pairs", metavar="N", help="most pairs of the search (default 600)")
-    made.add_argument(
-        "--min_effect", metavar="PERCENT", help="changes surely below this are none (default 2%%)"
-    )
-    made.add_argument("--time_budget", metavar="SECONDS", help="begin no pair beyond (20m, 1h)")
-    made.add_argument("--seed", metavar="N", help="of the order in pairs (default: random)")
+    made.flag("--good", "HASH", "commit from before the change")
+    made.flag("--bad", "HASH", "commit that has it")
+    made.flag("--repo", "NAME", "whose commits, if --git_repos pins several")
+    made.flag("--images", "A,B,...", "images, the good one first")
+    made.flag("--pythons", "A,B,...", "interpreters, the good one first")
+    made.flag("--method", "METHOD", "the same as --benchmark_methods")
+    made.flag("--metric", "NAME", "what changed (default wall_time)")
+    most = bisecting.MAX_PAIRS
+    made.flag("--max_pairs", "N", f"most pairs of the search (default {most})", parse_whole, most)
+    made.add_pair_rules(bisecting.Rule.min_effect)
     return made
 
 
@@ -114,11 +109,11 @@ def parse_bisect(argv: Sequence[str]) -> Asked:
     """Parse the command line. Raises UsageError; touches nothing."""
     from perfrun.analysis import bisecting  # numpy
 
-    at = list(argv).index("--") if "--" in argv else len(argv)
-    given, common = parser().parse_known_args(list(argv[:at]))
+    own, after = split_at_dashes(argv)
+    given, common = parser().parse_known_args(own)
     if given.method:
         common.append(f"--benchmark_methods={given.method}")
-    words = (*common, *argv[at:])
+    words = (*common, *(("--", *after) if after else ()))
     ends = Ends(
         good=given.good or None,
         bad=given.bad or None,
@@ -126,19 +121,14 @@ def parse_bisect(argv: Sequence[str]) -> Asked:
         pythons=given.pythons or None,
         repo=given.repo or None,
     )
-    effect = parse_share(given.min_effect, "--min_effect")
-    rule = bisecting.Rule(
-        min_effect=bisecting.Rule.min_effect if effect is None else effect,
-        max_pairs=parse_whole(given.max_pairs, "--max_pairs", 1) or bisecting.MAX_PAIRS,
-    )
     return Asked(
         plan=parse_plan(words, ends),
         words=words,
         ends=ends,
         metric=given.metric or WALL_TIME,
-        rule=rule,
-        time_s=parse_duration(given.time_budget, "--time_budget"),
-        seed=parse_whole(given.seed, "--seed", 0),
+        rule=bisecting.Rule(min_effect=given.min_effect, max_pairs=given.max_pairs),
+        time_s=given.time_budget,
+        seed=given.seed,
     )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfrun.arguments import parse_whole
-from perfrun.repetition import parse_duration
+from perfrun.arguments import parse_duration, parse_whole
 
 DEFAULT_PAIRS, FEWEST_PAIRS = 30, 8  # with fewer nothing can be decided
 DEFAULT_CHANGES = 10

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun import plan
+from perfrun.arguments import FORMATS, parse_word, parse_workspace
 from perfrun.containment import parse_containment
 from perfrun.errors import UsageError
 from perfrun.flags import PERFZERO, PYTHON_VARIABLE, expanded, parser, unknown_flag
@@ -49,7 +50,7 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         repos=plan.parse_repos(given["git_repos"]),
         python_path=plan.parse_python_path(given["python_path"]),
         use_cached_site_packages=given["use_cached_site_packages"],
-        workspace=_workspace(given["workspace"]),
+        workspace=parse_workspace(given["workspace"]),
         root_data_dir=given["root_data_dir"] or "/data",
         data=(
             *plan.parse_data(given["gcs_downloads"], "--gcs_downloads"),
@@ -70,12 +71,12 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         container=container,
         python="" if container else _interpreter(given["python"]),
         timeout_s=_timeout(given["timeout"]),
-        output_format=_format(given["format"]),
+        output_format=parse_word(given["format"], "--format", FORMATS),
         quiet=given["quiet"],
         fail_on_bounds=given["fail_on_bounds"],
         allow_empty=given["allow_empty"],
         resume=given["resume"],
-        store=_store(given["store"], _workspace(given["workspace"])),
+        store=_store(given["store"], parse_workspace(given["workspace"])),
         benchmark_flags=tuple(benchmark_flags),
         names=tuple(given.pop("names", None) or ()),
         flags=_recorded_flags(given),
@@ -141,12 +142,6 @@ def _timeout(text: str | None) -> float | None:
     return seconds or None
 
 
-def _format(text: str | None) -> str:
-    if text not in (None, "", "table", "json"):
-        raise UsageError(f"--format={text}: must be table or json")
-    return text or "table"
-
-
 def _folder_name(text: str | None) -> str | None:
     if not text:
         return None
@@ -182,13 +177,6 @@ def _why_not(interpreter: str) -> str:
 def _store(text: str | None, workspace: Path) -> str | None:
     """Refuse a wrong address before anything runs; a server that is down costs no result."""
     return text if text and parse_address(text, workspace) else None
-
-
-def _workspace(text: str | None) -> Path:
-    try:
-        return Path(text or "workspace").absolute()
-    except FileNotFoundError:
-        raise UsageError("the current folder has been removed; change to another one") from None
 
 
 def _recorded_flags(given: dict[str, Any]) -> dict[str, Any]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrun.arguments import CommandParser, parse_regex
+from perfrun.arguments import CommandParser, parse_regex, parse_share, parse_workspace
 from perfrun.differences import GUARDED, Difference
 from perfrun.errors import UsageError
-from perfrun.reports.comparison import drawn_comparisons, environment_line, plain_comparisons
+from perfrun.reports.comparison import comparison_table, environment_line
 from perfrun.reports.terminal import Terminal
 from perfrun.selection import Results
 from perfrun.sets import Compared, Wanted, compare_sets, listed
@@ -31,50 +28,31 @@ All of it is in docs/comparing.md.
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """The flags of `perfrun compare`."""
-    made = CommandParser(
-        prog="perfrun compare",
-        description="Compare two sets of results: ratio, interval, verdict, and what else differs.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    about = "Compare two sets of results: ratio, interval, verdict, and what else differs."
+    made = CommandParser("perfrun compare", about, _EPILOG)
     made.add_argument("base", metavar="BASE", help="the set that is compared with")
     made.add_argument("new", metavar="NEW", help="the set that is judged")
-    made.add_argument(
-        "--workspace", metavar="DIR", help="whose results are chosen from (default ./workspace)"
-    )
-    made.add_argument("--store", metavar="URL|FILE", help="an index to choose from instead")
-    made.add_argument(
-        "--metrics", metavar="REGEX", help="compare only metrics whose whole name matches"
-    )
-    made.add_argument(
-        "--methods", metavar="REGEX", help="compare only methods in whose name this is found"
-    )
-    made.add_argument(
-        "--min_effect", metavar="PERCENT", help="differences below this are none (default 1%%)"
-    )
-    made.add_argument(
-        "--allow_different",
-        metavar="LIST",
-        help=f"compare although these differ: {', '.join(GUARDED)}",
-    )
-    made.add_argument("--format", metavar="table|json", help="what to print on stdout")
+    made.add_workspace()
+    made.add_store()
+    made.flag("--metrics", "REGEX", "compare only metrics whose whole name matches", parse_regex)
+    made.flag("--methods", "REGEX", "compare only methods in whose name this is found", parse_regex)
+    effect = "differences below this are none (default 1%%)"
+    made.flag("--min_effect", "PERCENT", effect, parse_share)
+    made.flag("--allow_different", "LIST", f"compare although these differ: {', '.join(GUARDED)}")
+    made.add_format()
     return made
 
 
 def compare_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun compare`: 1 when something is slower."""
     given = parser().parse_args(list(argv))
-    if given.format not in (None, "", "table", "json"):
-        raise UsageError(f"--format={given.format}: must be table or json")
     allowed = _allowed(given.allow_different)
-    wanted = Wanted(_regex(given.methods, "--methods"), _regex(given.metrics, "--metrics"))
-    min_effect = parse_share(given.min_effect, "--min_effect")
-    results = Results(Path(given.workspace or "workspace").absolute(), _say, given.store)
+    wanted = Wanted(given.methods, given.metrics)
+    results = Results(parse_workspace(given.workspace), _say, given.store)
     base, new = results.select(given.base), results.select(given.new)
-    compared = compare_sets(base, new, wanted=wanted, allowed=allowed, min_effect=min_effect)
+    compared = compare_sets(base, new, wanted=wanted, allowed=allowed, min_effect=given.min_effect)
     if given.format == "json":
         sys.stdout.write(json.dumps(document(compared)) + "\n")
     else:
@@ -123,10 +101,8 @@ def difference_row(found: Difference) -> dict[str, Any]:
 
 def show(compared: Compared) -> None:
     """Print the table, and below it what else there is to know."""
-    found = compared.comparisons
-    Terminal(sys.stdout, sys.stderr, quiet=True).table(
-        plain_comparisons(found), lambda: drawn_comparisons(found)
-    )
+    screen = Terminal(sys.stdout, sys.stderr, quiet=True)
+    screen.table(comparison_table(compared.comparisons))
     lines = [environment_line(compared.differences)]
     for names, where in ((compared.only_base, "BASE"), (compared.only_new, "NEW")):
         if names:
@@ -152,24 +128,6 @@ def _allowed(text: str | None) -> tuple[str, ...]:
         if item not in GUARDED:
             raise UsageError(f"--allow_different={item}: must be some of {', '.join(GUARDED)}")
     return named
-
-
-def _regex(text: str | None, flag: str) -> re.Pattern[str] | None:
-    return parse_regex(text, flag) if text else None
-
-
-def parse_share(text: str | None, flag: str) -> float | None:
-    """`2%` or `0.02`; None when not given."""
-    if not text:
-        return None
-    number = text.strip()
-    try:
-        share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
-    except ValueError:
-        raise UsageError(f"{flag}={text}: write 1% or 0.01") from None
-    if not 0 <= share < 1:
-        raise UsageError(f"{flag}={text}: must be at least 0 and below 100%")
-    return share
 
 
 def _say(text: str) -> None:

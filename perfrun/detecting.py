@@ -14,12 +14,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from perfrun.arguments import CommandParser, parse_workspace
 from perfrun.budget import DEFAULT_CHANGES, Budget, parse_budget
 from perfrun.differences import differences
 from perfrun.errors import Interrupted, UsageError
 from perfrun.garbage import no_collection
-from perfrun.history import parse_clone
-from perfrun.indexing import Parser, bring_up_to_date, opened
+from perfrun.indexing import bring_up_to_date, index_parser, opened
 from perfrun.nights import Night, Nights, nights_of
 from perfrun.readings import read_summary
 from perfrun.reports.changes import Row, page, row_document
@@ -34,40 +34,23 @@ Exit status: 0 nothing got worse, 1 something did (within --since, and not toget
 _SINCE = re.compile(r"(\d+)d")
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The flags of `perfrun detect`."""
-    made = Parser("detect", description=__doc__, epilog=_EPILOG)
-    made.add_argument(
-        "--since", metavar="DATE|DAYSd", help="report changes from then on (2026-11-01, 14d)"
-    )
-    made.add_argument("--method", metavar="PATTERN", help="only these methods (* for any text)")
-    made.add_argument("--metric", metavar="PATTERN", help="only these metrics (* for any text)")
-    made.add_argument(
-        "--canary",
-        metavar="METHOD",
-        action="append",
-        default=[],
-        help="a method whose code never changes: what moves with it was the machine (repeatable)",
-    )
-    made.add_argument(
-        "--clone",
-        metavar="NAME=DIR",
-        action="append",
-        default=[],
-        help="full clone of the checkout NAME: points in the order of its commits",
-    )
-    made.add_argument(
+    made = index_parser("detect", __doc__, _EPILOG)
+    made.flag("--since", "DATE|DAYSd", "report changes from then on (2026-11-01, 14d)")
+    made.flag("--method", "PATTERN", "only these methods (* for any text)")
+    made.flag("--metric", "PATTERN", "only these metrics (* for any text)")
+    canary = "a method whose code never changes: what moves with it was the machine (repeatable)"
+    made.flag("--canary", "METHOD", canary, default=[], action="append")
+    made.add_clone()
+    made.switch(
         "--confirm",
-        action="store_true",
-        help="run the trials before and after each change against each other on this machine",
+        "run the trials before and after each change against each other on this machine",
     )
-    made.add_argument("--max_pairs", metavar="N", help="most pairs of each change (default 30)")
-    made.add_argument("--time_budget", metavar="SECONDS", help="of each change's pairs (20m, 1h)")
-    made.add_argument(
-        "--max_changes",
-        metavar="N",
-        help=f"confirm so many, worse ones first (default {DEFAULT_CHANGES}; with --since all)",
-    )
+    made.flag("--max_pairs", "N", "most pairs of each change (default 30)")
+    made.flag("--time_budget", "SECONDS", "of each change's pairs (20m, 1h)")
+    many = f"confirm so many, worse ones first (default {DEFAULT_CHANGES}; with --since all)"
+    made.flag("--max_changes", "N", many)
     return made
 
 
@@ -95,18 +78,17 @@ class Found:
 
 def detect_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun detect`: 1 when something got worse."""
-    given = parser().parse(argv)
+    given = parser().parse_args(list(argv))
     since = parse_since(given.since, date.today())
     budget = _budget(given)
-    clones = dict(parse_clone(word) for word in given.clone)
     with opened(given) as store:
         bring_up_to_date(store, given)
-        series = store.series(metric=given.metric or None, clones=clones)
+        series = store.series(metric=given.metric or None, clones=dict(given.clone))
         chosen = watch_series(series, given.method, given.canary, store.address.shown)
     found = find_changes(*chosen, since=since)
     interrupted = False
     if budget is not None:
-        found, interrupted = _confirmed(found, Path(given.workspace or "workspace"), budget)
+        found, interrupted = _confirmed(found, parse_workspace(given.workspace), budget)
     if given.format == "json":
         sys.stdout.write(json.dumps(document(found)) + "\n")
     else:
@@ -125,7 +107,7 @@ def _confirmed(found: Found, workspace: Path, budget: Budget) -> tuple[Found, bo
     from perfrun.reports.terminal import Terminal
 
     screen = Terminal(sys.stderr, sys.stderr, quiet=True)  # standard output is for the page
-    rows = confirm_rows(found.rows, workspace.absolute(), budget, screen)
+    rows = confirm_rows(found.rows, workspace, budget, screen)
     reasons = [str((row.confirmation or {}).get("reason")) for row in rows]
     left_out = sum(reason.startswith(LEFT_OUT) for reason in reasons)
     if left_out:

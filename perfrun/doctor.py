@@ -21,7 +21,7 @@ from perfrun.errors import UsageError
 from perfrun.launchers.local import LocalLauncher
 from perfrun.plan import RunPlan
 from perfrun.probes.gpu import accelerators
-from perfrun.reports.checks import drawn_checks, mending, plain_checks
+from perfrun.reports.checks import checks_table, mending
 from perfrun.reports.terminal import Terminal
 
 # What each kind of run cannot do without, by the names of checks.
@@ -137,9 +137,7 @@ def document(
 
 
 def _print(checks: Sequence[Check], needed: frozenset[str]) -> None:
-    Terminal(sys.stdout, sys.stderr, quiet=True).table(
-        plain_checks(checks, needed), lambda: drawn_checks(checks, needed)
-    )
+    Terminal(sys.stdout, sys.stderr, quiet=True).table(checks_table(checks, needed))
     sys.stdout.write(mending(checks))
 
 

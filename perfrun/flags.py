@@ -213,11 +213,14 @@ def _add_own(group: argparse._ArgumentGroup) -> None:
     )
 
 
+# perfrun's own flags that are also the beginning of one of PerfZero's.
+_LIKE_A_PREFIX = ("--python", "--profile")
+
+
 def expanded(word: str) -> str:
     """Complete a prefix that only one of PerfZero's flags has."""
     name, equals, value = word.partition("=")
-    own = ("--python", "--timeout", "--format", "--quiet", "--fail_on_bounds", "--allow_empty")
-    if not name.startswith("--") or name in (*own, "--resume", "--profile", "--version", "--help"):
+    if not name.startswith("--") or name in _LIKE_A_PREFIX:
         return word
     fits = [f"--{flag}" for flag, *_ in PERFZERO if f"--{flag}".startswith(name)]
     return f"{fits[0]}{equals}{value}" if len(fits) == 1 and len(name) > 2 else word

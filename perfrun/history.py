@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrun.errors import UsageError
-from perfrun.indexing import Parser, bring_up_to_date, opened
+from perfrun.indexing import bring_up_to_date, index_parser, opened
 from perfrun.quantities import rounded, scale_of
+from perfrun.reports.table import Column, Table, aligned
 
 if TYPE_CHECKING:
     from perfrun.store.query import Point, Series
@@ -29,18 +29,12 @@ MOST_NAMES = 8  # of other figures, where one is not there
 
 def history_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun history`: 1 when there is nothing to show."""
-    parser = Parser("history", description=__doc__, epilog=_EPILOG)
+    parser = index_parser("history", __doc__, _EPILOG)
     parser.add_argument("method", metavar="METHOD", help="package.module.Class.method")
-    parser.add_argument("--metric", metavar="NAME", help="which figure (default wall_time)")
-    parser.add_argument(
-        "--clone",
-        metavar="NAME=DIR",
-        action="append",
-        default=[],
-        help="full clone of the checkout NAME: points in the order of its commits",
-    )
-    given = parser.parse(argv)
-    clones = dict(parse_clone(word) for word in given.clone)
+    parser.flag("--metric", "NAME", "which figure (default wall_time)")
+    parser.add_clone()
+    given = parser.parse_args(list(argv))
+    clones = dict(given.clone)
     with opened(given) as store:
         bring_up_to_date(store, given)
         found = tuple(store.series(given.method, given.metric or "wall_time", clones=clones))
@@ -60,14 +54,6 @@ def _instead(others: Sequence[str]) -> str:
     shown = ", ".join(others[:MOST_NAMES])
     more = ", ..." if len(others) > MOST_NAMES else ""
     return f"; it has {shown}{more} (--metric=NAME)" if others else ""
-
-
-def parse_clone(word: str) -> tuple[str, Path]:
-    """`NAME=DIR` of --clone. Raises UsageError."""
-    name, _, folder = word.partition("=")
-    if not name or not Path(folder).is_dir() or not folder:
-        raise UsageError(f"--clone={word}: must be NAME=DIR, the folder of a git repository")
-    return name, Path(folder).absolute()
 
 
 def document(series: Sequence[Series]) -> dict[str, Any]:
@@ -99,17 +85,13 @@ def text(series: Series) -> str:
     facts = [key.environment, key.hardware, key.settings]
     facts += [f"driver {key.driver}"] if key.driver else []
     facts += [f"source {key.source[:_SHORT_HASH]}"] if key.source else []
-    figure = f"{key.metric} ({unit})" if unit else key.metric
-    heads = ("time", figure, "outcome", "grade", "commits", "label", "folder")
-    rows = [heads, *(_cells(point, scale) for point in series.points)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if column == 1 else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    columns = (
+        Column(heading="time"),
+        Column(heading=f"{key.metric} ({unit})" if unit else key.metric, right=True),
+        *(Column(heading=name) for name in ("outcome", "grade", "commits", "label", "folder")),
+    )
+    rows = tuple(_cells(point, scale) for point in series.points)
+    lines = aligned(Table(columns=columns, rows=rows))
     return "\n".join([key.method, "; ".join(fact for fact in facts if fact), *lines]) + "\n"
 
 

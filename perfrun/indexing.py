@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrun.arguments import CommandParser
+from perfrun.arguments import CommandParser, parse_workspace
 from perfrun.errors import UsageError
 from perfrun.garbage import no_collection
 from perfrun.store.address import Address, parse_address
@@ -27,39 +27,20 @@ Exit status: 0, or 1 when there is no summary that can be read. All of it is in 
 """
 
 
-class Parser(CommandParser):
-    """argparse for commands that read an index: their common flags, errors in one line."""
-
-    def __init__(self, command: str, **options: Any) -> None:
-        super().__init__(
-            prog=f"perfrun {command}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-            **options,
-        )
-        self.add_argument(
-            "--workspace", metavar="DIR", help="whose results are read (default ./workspace)"
-        )
-        self.add_argument(
-            "--store",
-            metavar="URL|FILE",
-            help="index to use instead of WORKSPACE/perfrun.db: a file or postgresql+psycopg://...",
-        )
-        self.add_argument("--format", metavar="table|json", help="what to print on stdout")
-
-    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Parse, empty meaning unset. Raises UsageError."""
-        given = self.parse_args(list(argv))
-        if given.format not in (None, "", "table", "json"):
-            raise UsageError(f"--format={given.format}: must be table or json")
-        return given
+def index_parser(command: str, text: str | None, epilog: str) -> CommandParser:
+    """The parser of a command that reads an index, with the flags that all of them have."""
+    made = CommandParser(f"perfrun {command}", text, epilog)
+    made.add_workspace()
+    made.add_store()
+    made.add_format()
+    return made
 
 
 def index_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun index`: 1 when it holds nothing."""
-    parser = Parser("index", description=__doc__, epilog=_EPILOG)
+    parser = index_parser("index", __doc__, _EPILOG)
     parser.add_argument("folders", metavar="DIR", nargs="*", help="more summaries to read")
-    given = parser.parse(argv)
+    given = parser.parse_args(list(argv))
     with opened(given) as store:
         refreshed = bring_up_to_date(store, given, [Path(name) for name in given.folders])
         counts, bad = store.counts(), store.bad_files()
@@ -78,7 +59,7 @@ def index_command(argv: Sequence[str]) -> int:
 @contextmanager
 def opened(given: argparse.Namespace) -> Iterator[Store]:
     """Open the index that the flags name. Raises UsageError when there is no workspace for one."""
-    workspace = _workspace(given.workspace)
+    workspace = parse_workspace(given.workspace)
     if not workspace.is_dir() and (given.workspace or not given.store):
         raise UsageError(
             f"--workspace={workspace}: is not there; name the workspace, or an index with --store"
@@ -95,16 +76,9 @@ def bring_up_to_date(
     store: Store, given: argparse.Namespace, folders: Sequence[Path] = ()
 ) -> Refreshed:
     """Read what is new in the workspace and in the folders."""
-    workspace = _workspace(given.workspace)
+    workspace = parse_workspace(given.workspace)
     own = store.address.workspace is None and workspace.is_dir()
     return store.refresh([*([workspace] if own else []), *folders])
-
-
-def _workspace(text: str | None) -> Path:
-    try:
-        return Path(text or "workspace").absolute()
-    except FileNotFoundError:
-        raise UsageError("the current folder has been removed; change to another one") from None
 
 
 def document(

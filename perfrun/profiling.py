@@ -104,7 +104,7 @@ def _new_folder(place: Path, kind: str) -> ResultFolder:
         if not path.exists():
             (path / "perfrun").mkdir(parents=True)
             break
-    return ResultFolder(path, rescued=False)
+    return ResultFolder(path)
 
 
 def _earlier(place: Path, kind: str, counted: TrialResult) -> TrialResult | None:

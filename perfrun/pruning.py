@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -11,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfrun.arguments import CommandParser, parse_whole
+from perfrun.arguments import CommandParser, parse_whole, parse_workspace
 from perfrun.detecting import find_changes, watch_series
 from perfrun.errors import UsageError
 from perfrun.journal import Journal, going_on
@@ -33,26 +32,17 @@ it is in docs/nightly.md.
 _MOST_LOCKS = 200  # far below the 1,024 files that a process may usually have open
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """The flags of `perfrun prune`."""
-    made = CommandParser(
-        prog="perfrun prune",
-        description="Remove the folders of old trials.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    made.add_argument("--workspace", metavar="DIR", help="whose results (default ./workspace)")
-    made.add_argument("--keep_nights", metavar="N", help="keep the last N nights that had any")
-    made.add_argument("--keep_per_series", metavar="N", help="keep the newest N of each series")
-    made.add_argument("--older_than", metavar="AGE", help="keep what is younger (90d, 12w, 48h)")
-    made.add_argument(
-        "--unfinished_older_than",
-        metavar="AGE",
-        help="what was interrupted so long ago counts as ended (default: keep it for --resume)",
-    )
-    made.add_argument("--dry_run", action="store_true", help="only show what would be removed")
-    made.add_argument("--format", metavar="table|json", help="what to print on stdout")
+    made = CommandParser("perfrun prune", "Remove the folders of old trials.", _EPILOG)
+    made.add_workspace()
+    made.flag("--keep_nights", "N", "keep the last N nights that had any", parse_whole)
+    made.flag("--keep_per_series", "N", "keep the newest N of each series", parse_whole)
+    made.flag("--older_than", "AGE", "keep what is younger (90d, 12w, 48h)", parse_age)
+    text = "what was interrupted so long ago counts as ended (default: keep it for --resume)"
+    made.flag("--unfinished_older_than", "AGE", text, parse_age)
+    made.switch("--dry_run", "only show what would be removed")
+    made.add_format()
     return made
 
 
@@ -72,20 +62,18 @@ class Pruned:
 def prune_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun prune`: 1 when something could not be removed."""
     given = parser().parse_args(list(argv))
-    if given.format not in (None, "", "table", "json"):
-        raise UsageError(f"--format={given.format}: must be table or json")
     policy = Policy(
-        keep_nights=parse_whole(given.keep_nights, "--keep_nights", 1),
-        keep_per_series=parse_whole(given.keep_per_series, "--keep_per_series", 1),
-        older_than_s=_age(given.older_than, "--older_than"),
-        unfinished_older_than_s=_age(given.unfinished_older_than, "--unfinished_older_than"),
+        keep_nights=given.keep_nights,
+        keep_per_series=given.keep_per_series,
+        older_than_s=given.older_than,
+        unfinished_older_than_s=given.unfinished_older_than,
     )
     if policy.is_empty:
         raise UsageError(
             "say what to keep: --keep_nights, --keep_per_series, --older_than or "
             "--unfinished_older_than"
         )
-    workspace = Path(given.workspace or "workspace").absolute()
+    workspace = parse_workspace(given.workspace)
     if not workspace.is_dir():
         raise UsageError(f"--workspace={workspace}: there is no such folder")
     done = prune(workspace, policy, dry_run=given.dry_run)
@@ -261,7 +249,3 @@ def removed_text(done: Pruned) -> str:
     """How many, as a person says it."""
     pairs = f" and {done.pair_trials} of pairs" if done.pair_trials else ""
     return f"{done.trials} trial{'' if done.trials == 1 else 's'}{pairs}"
-
-
-def _age(text: str | None, flag: str) -> float | None:
-    return parse_age(text, flag) if text else None

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perfrun.arguments import parse_whole, shown
+from perfrun.arguments import parse_duration, parse_whole, shown
 from perfrun.errors import UsageError
 
 FEWEST_TRIALS = 6  # with --precision: below this there is no interval (analysis.stopping.PILOT)
 MOST_TRIALS = 30  # default of --max_trials
 RERUNS = 2  # default of --max_reruns with --precision
 OVERRUN = 0.1  # of a trial's usual time may go beyond the time budget: better than a gap
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,17 +65,3 @@ def _precision(text: str | None) -> float | None:
             f"--precision={shown(text)}: must be more than 0 and below 100% (1% = 0.01)"
         )
     return value
-
-
-def parse_duration(text: str | None, flag: str) -> float | None:
-    """Seconds, or a number with s, m, h or d."""
-    if not text:
-        return None
-    found = re.fullmatch(r"(.*?)\s*(s|m|min|h|d|)", text.strip(), re.DOTALL)
-    try:
-        seconds = float(found[1]) * _UNITS[found[2]] if found else math.nan
-    except ValueError:
-        raise UsageError(f"{flag}={shown(text)}: write seconds, or 20m, 1h, 1d") from None
-    if not 0 < seconds < math.inf:
-        raise UsageError(f"{flag}={shown(text)}: must be more than 0 seconds")
-    return seconds

@@ -227,7 +227,7 @@ class Rounds:
         spec = TrialSpec(
             method=method,
             trial_id=key[1],
-            folder=ResultFolder(folder, rescued=False),
+            folder=ResultFolder(folder),
             order=order,
         )
         recovered = recover_trial(self._facts, spec, self._around.storage)

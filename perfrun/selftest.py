@@ -22,6 +22,7 @@ from perfrun.errors import Interrupted, UsageError
 from perfrun.plan import RunPlan
 from perfrun.probes.peak import read_peak
 from perfrun.quantities import with_unit
+from perfrun.reports.table import Column, Table, plain_text
 from perfrun.runner import run
 from perfrun.truths import Check, Documents, Row
 
@@ -31,6 +32,11 @@ CLASS = "perfrun.worker.calibrated.Calibrated"
 FLAGS = (
     *("python", "image", "image_python", "trial_network", "cpuset", "memory", "shm_size", "gpus"),
     *("pids_limit", "workspace", "timeout", "debug", "format"),
+)
+_COLUMNS = (
+    Column(heading="what"),
+    *(Column(heading=name, right=True) for name in ("truth", "measured", "error", "allowed")),
+    Column(heading="verdict"),
 )
 _HELP = f"""\
 usage: perfrun selftest [--python=FILE | --image=NAME] [--format=table|json] [flags]
@@ -145,20 +151,11 @@ def document(rows: Sequence[Row]) -> dict[str, Any]:
 
 def table(rows: Sequence[Row]) -> str:
     """Aligned text: truth against measured, one row a check."""
-    heads = ("what", "truth", "measured", "error", "allowed", "verdict")
-    lines = [heads, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    texts = [
-        "  ".join(
-            cell.rjust(width) if 0 < column < 5 else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-    texts.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
+    text = plain_text(Table(columns=_COLUMNS, rows=tuple(map(_cells, rows))))
     counts = {v: sum(row.verdict == v for row in rows) for v in ("ok", "off", "skipped")}
-    texts.append(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
-    return "\n".join(texts) + "\n"
+    return (
+        text + ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) + "\n"
+    )
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 SUMMARY = "perfzero_summary.json"
@@ -91,12 +92,11 @@ def _locked(path: Path) -> int | None:
     return descriptor
 
 
+@dataclass(frozen=True)
 class ResultFolder:
     """The folder of one trial: made new, never an old one."""
 
-    def __init__(self, path: Path, rescued: bool) -> None:
-        self.path = path
-        self.rescued = rescued  # it lies outside the workspace, because the workspace failed
+    path: Path
 
     @property
     def private(self) -> Path:
@@ -136,7 +136,7 @@ class Storage:
                 continue
             if parent == self._rescue:
                 self._notify(f"{self._output} cannot be written ({failure}); using {path}")
-            return ResultFolder(path, rescued=parent == self._rescue)
+            return ResultFolder(path)
         raise failure
 
     def _look_at_disk(self) -> None:

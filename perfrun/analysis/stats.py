@@ -1,17 +1,16 @@
 """Statistics of one sample of trials: numbers in, numbers out.
 
 Intervals are two-sided. What is unknown (too few values, nothing to compare) is None. Importing
-this module takes numpy and scipy.special; scipy.stats, three times as slow, comes when used.
-Figures that back the choices here are in docs/measurement.md, made by simulations/stop_rule.py.
+this module takes numpy and scipy.special, not scipy.stats, which is three times as slow. Figures
+that back the choices here are in docs/measurement.md, made by simulations/stop_rule.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,37 +150,6 @@ def _t_interval(numbers: Floats, confidence: float) -> Interval:
     if numbers[0] > 0:
         low, high = math.exp(low), math.exp(min(high, 700.0))
     return Interval(low=low, high=high, confidence=confidence)
-
-
-def bootstrap_interval(
-    values: Sequence[float] | Floats,
-    statistic: Callable[..., Any],
-    *,
-    confidence: float = 0.95,
-    method: Literal["percentile", "BCa"] = "BCa",
-    resamples: int = 9999,
-    seed: int = 0,
-) -> Interval | None:
-    """Bootstrap interval of a smooth statistic that takes `axis`, as `numpy.mean`.
-
-    `method` is `percentile` or `BCa` (Efron and Tibshirani, An Introduction to the Bootstrap,
-    1993, chapters 13 and 14), by scipy. Not for medians of few values: use `median_interval`. None
-    when there are fewer than two different values.
-    """
-    from scipy import stats
-
-    numbers = numbers_of(values)
-    if len(np.unique(numbers)) < 2:
-        return None
-    found = stats.bootstrap(
-        (numbers,),
-        statistic,
-        confidence_level=confidence,
-        method=method,
-        n_resamples=resamples,
-        rng=np.random.default_rng(seed),
-    ).confidence_interval
-    return Interval(low=float(found.low), high=float(found.high), confidence=confidence)
 
 
 def benjamini_hochberg(p_values: Sequence[float] | Floats) -> tuple[float, ...]:

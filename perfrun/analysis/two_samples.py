@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from scipy import special
@@ -131,52 +130,3 @@ def cliffs_delta(
         estimate=delta,
         interval=Interval(low=max(-1.0, low), high=min(1.0, high), confidence=confidence),
     )
-
-
-def hodges_lehmann(
-    one: Sequence[float] | Floats, other: Sequence[float] | Floats, confidence: float = 0.95
-) -> Effect | None:
-    """Shift between two samples: the median of all differences, with Moses's interval.
-
-    Hodges and Lehmann, Annals of Mathematical Statistics 34, 1963; Hollander and Wolfe,
-    Nonparametric Statistical Methods, 4.2 and 4.3. Give logarithms, and `exp` makes a ratio. None
-    where the samples are too small for the confidence (three a side at 95 %).
-    """
-    first, second = numbers_of(one), numbers_of(other)
-    differences = np.sort((first[:, None] - second[None, :]).ravel())
-    depth = _rank_sum_depth(len(first), len(second), confidence)
-    if depth < 1:
-        return None
-    low, high = float(differences[depth - 1]), float(differences[-depth])
-    return Effect(
-        estimate=float(np.median(differences)),
-        interval=Interval(low=low, high=high, confidence=confidence),
-    )
-
-
-@lru_cache(maxsize=256)
-def _rank_sum_depth(rows: int, columns: int, confidence: float) -> int:
-    """How many values of Mann and Whitney's U lie in one tail: exact up to 50 x 50, else normal."""
-    tail = (1 - confidence) / 2
-    if max(rows, columns) > 50:
-        spread = math.sqrt(rows * columns * (rows + columns + 1) / 12)
-        return math.floor(rows * columns / 2 - float(special.ndtri(1 - tail)) * spread)
-    counts = np.ones(1)
-    for k in range(1, columns + 1):  # the Gaussian binomial coefficient, one factor at a time
-        counts = np.convolve(counts, _one_minus_power(rows + k))
-        counts = _divided(counts, k)
-    return int(np.searchsorted(np.cumsum(counts) / counts.sum(), tail, side="right"))
-
-
-def _one_minus_power(power: int) -> Floats:
-    factor = np.zeros(power + 1)
-    factor[0], factor[-1] = 1.0, -1.0
-    return factor
-
-
-def _divided(counts: Floats, power: int) -> Floats:
-    """Divide a polynomial by 1 - q^power, which goes without rest."""
-    quotient = counts.copy()
-    for at in range(power, len(quotient)):
-        quotient[at] += quotient[at - power]
-    return quotient[: len(quotient) - power]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from perfrun.arguments import CommandParser
+from perfrun.arguments import CommandParser, parse_whole, split_at_dashes
 from perfrun.cli import parse
 from perfrun.errors import UsageError
 from perfrun.plan import RunPlan
@@ -57,54 +58,54 @@ class Experiment:
     dtype: str
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """The flags of DLBS' entry script, with its defaults."""
     made = CommandParser(
-        prog="python3 -m perfrun.dlbs",
-        usage="python3 -m perfrun.dlbs --model=NAME --batch_size=N [flags] [-- knobs]",
-        description="Run a PyTorch model by the flags of DLBS' pytorch_benchmarks.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        "python3 -m perfrun.dlbs",
+        "Run a PyTorch model by the flags of DLBS' pytorch_benchmarks.",
+        _EPILOG,
+        "python3 -m perfrun.dlbs --model=NAME --batch_size=N [flags] [-- knobs]",
     )
-    texts = (
-        ("model", None, "NAME", "a model of DLBS' list (resnet50, alexnet_owt, ...) or any other"),
-        ("batch_size", None, "N", "examples per device and step"),
-        ("num_batches", "100", "N", "timed steps (default 100)"),
-        ("num_warmup_batches", "1", "N", "untimed steps before them (default 1)"),
-        ("num_gpus", "1", "N", "devices (default 1); on the CPU, processes"),
-        ("device", "cpu", "cpu|gpu", "where the model runs (default cpu)"),
-        ("dtype", "float", "TYPE", "float, float32, float16 or bfloat16 (default float)"),
-        ("data_dir", "", "DIR", "folder of a data set; none: synthetic input"),
-        ("data", "", "WHERE", "where synthetic input lives: synthetic/pinned, /pageable, /device"),
-        ("data_backend", "", "KIND", "caffe_lmdb (default) or image_folder"),
-        ("num_loader_threads", "", "N", "processes that load the data set (default 4)"),
-        ("dist_backend", "", "NAME", "nccl or gloo"),
-        ("local_rank", "0", "N", "0: perfrun starts the processes of a run itself"),
-    )
-    for name, default, metavar, text in texts:
-        made.add_argument(f"--{name}", default=default, metavar=metavar, help=text)
-    switches = (
-        ("forward_only", "false", "inference instead of training"),
-        ("cudnn_benchmark", "true", "let cuDNN look for its fastest algorithms (default true)"),
-        ("cudnn_fastest", "false", "without effect, as it was in DLBS"),
-        ("data_shuffle", "false", "read the data set in random order"),
-        ("data_loader_only", "false", "time the loader alone, without a model"),
-    )
-    for name, default, text in switches:
-        made.add_argument(
-            f"--{name}", nargs="?", const="true", default=default, metavar="BOOL", help=text
-        )
+    for name, usual, least, text in (
+        ("--batch_size", None, 1, "examples per device and step"),
+        ("--num_batches", 100, 1, "timed steps (default 100)"),
+        ("--num_warmup_batches", 1, 0, "untimed steps before them (default 1)"),
+        ("--num_gpus", 1, 1, "devices (default 1); on the CPU, processes"),
+        ("--local_rank", 0, 0, "0: perfrun starts the processes of a run itself"),
+    ):
+        made.flag(name, "N", text, partial(parse_whole, least=least), usual)
+    model = "a model of DLBS' list (resnet50, alexnet_owt, ...) or any other"
+    where = "where synthetic input lives: synthetic/pinned, /pageable, /device"
+    for name, default, metavar, text in (
+        ("--model", "", "NAME", model),
+        ("--device", "cpu", "cpu|gpu", "where the model runs (default cpu)"),
+        ("--dtype", "float", "TYPE", "float, float32, float16 or bfloat16 (default float)"),
+        ("--data_dir", "", "DIR", "folder of a data set; none: synthetic input"),
+        ("--data", "", "WHERE", where),
+        ("--data_backend", "", "KIND", "caffe_lmdb (default) or image_folder"),
+        ("--num_loader_threads", "", "N", "processes that load the data set (default 4)"),
+        ("--dist_backend", "", "NAME", "nccl or gloo"),
+    ):
+        made.flag(name, metavar, text, default=default)
+    for name, default, text in (
+        ("--forward_only", "false", "inference instead of training"),
+        ("--cudnn_benchmark", "true", "let cuDNN look for its fastest algorithms (default true)"),
+        ("--cudnn_fastest", "false", "without effect, as it was in DLBS"),
+        ("--data_shuffle", "false", "read the data set in random order"),
+        ("--data_loader_only", "false", "time the loader alone, without a model"),
+    ):
+        kind = partial(_switch, flag=name)
+        made.flag(name, "BOOL", text, default=default, nargs="?", const="true", type=kind)
     return made
 
 
 def parse_experiment(argv: Sequence[str]) -> Experiment:
     """Parse the command line. Raises UsageError; touches nothing."""
-    words, after = _split(argv)
+    words, after = split_at_dashes(argv)
     given, rest = parser().parse_known_args(words)
     if not given.model or not given.batch_size:
         raise UsageError("perfrun.dlbs: --model and --batch_size are needed")
-    if _whole("local_rank", given.local_rank, 0) != 0:
+    if given.local_rank:
         raise UsageError(
             f"--local_rank={given.local_rank}: perfrun starts the processes itself; call it once, "
             "without torch.distributed.launch, and say --num_gpus"
@@ -114,9 +115,9 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
     experiment_device = "gpu" if given.device == "cuda" else given.device
     if experiment_device not in ("cpu", "gpu"):
         raise UsageError(f"--device={given.device}: must be cpu or gpu")
-    if _switch("data_loader_only", given.data_loader_only) and not given.data_dir:
+    if given.data_loader_only and not given.data_dir:
         raise UsageError("--data_loader_only needs --data_dir: synthetic input has no loader")
-    several = _whole("num_gpus", given.num_gpus, 1) > 1
+    several = given.num_gpus > 1
     knobs = _knobs(given)
     if several:
         _refuse_for_several(given)
@@ -128,11 +129,11 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
         plan=plan,
         model=given.model,
         title=MODELS.get(given.model, given.model),
-        forward_only=_switch("forward_only", given.forward_only),
-        batch_size=_whole("batch_size", given.batch_size, 1),
-        num_batches=_whole("num_batches", given.num_batches, 1),
-        num_warmup_batches=_whole("num_warmup_batches", given.num_warmup_batches, 0),
-        num_gpus=_whole("num_gpus", given.num_gpus, 1),
+        forward_only=given.forward_only,
+        batch_size=given.batch_size,
+        num_batches=given.num_batches,
+        num_warmup_batches=given.num_warmup_batches,
+        num_gpus=given.num_gpus,
         device=experiment_device,
         dtype="float32" if given.dtype == "float" else given.dtype,
     )
@@ -140,7 +141,7 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
 
 def _refuse_for_several(given: argparse.Namespace) -> None:
     """What DLBS did not do on several devices either, or what is not done there here."""
-    if _switch("forward_only", given.forward_only):
+    if given.forward_only:
         raise UsageError("--num_gpus: inference runs on one device; several are for training")
     if given.data_dir:
         raise UsageError("--num_gpus: several devices train on synthetic input; no --data_dir")
@@ -154,51 +155,37 @@ def _knobs(given: argparse.Namespace) -> dict[str, str]:
     model = f"dlbs:{given.model}" if given.model in MODELS else given.model
     knobs = {
         "model": model,
-        "forward_only": _word(_switch("forward_only", given.forward_only)),
-        "batch_size": str(_whole("batch_size", given.batch_size, 1)),
-        "num_batches": str(_whole("num_batches", given.num_batches, 1)),
-        "num_warmup_batches": str(_whole("num_warmup_batches", given.num_warmup_batches, 0)),
+        "forward_only": _word(given.forward_only),
+        "batch_size": str(given.batch_size),
+        "num_batches": str(given.num_batches),
+        "num_warmup_batches": str(given.num_warmup_batches),
         "device": given.device,
         "dtype": given.dtype,
         "data": given.data,
         "dist_backend": given.dist_backend,
     }
     if given.device != "cpu":
-        switched = _switch("cudnn_benchmark", given.cudnn_benchmark)
-        knobs["cudnn_benchmark"] = _word(switched)
-    if _switch("cudnn_fastest", given.cudnn_fastest):
+        knobs["cudnn_benchmark"] = _word(given.cudnn_benchmark)
+    if given.cudnn_fastest:
         knobs["cudnn_fastest"] = "true"
-    if _whole("num_gpus", given.num_gpus, 1) > 1:
-        knobs["num_gpus"] = given.num_gpus
-    shuffled = _switch("data_shuffle", given.data_shuffle)
+    if given.num_gpus > 1:
+        knobs["num_gpus"] = str(given.num_gpus)
     if given.data_dir:
         knobs["data_dir"] = given.data_dir
         knobs["data_backend"] = given.data_backend or "caffe_lmdb"
         knobs["num_loader_threads"] = given.num_loader_threads or "4"
-        knobs["data_shuffle"] = _word(shuffled)
-    if _switch("data_loader_only", given.data_loader_only):
+        knobs["data_shuffle"] = _word(given.data_shuffle)
+    if given.data_loader_only:
         knobs["data_loader_only"] = "true"
     return knobs
 
 
-def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    words = list(argv)
-    at = words.index("--") if "--" in words else len(words)
-    return words[:at], words[at + 1 :]
-
-
-def _switch(name: str, text: str) -> bool:
+def _switch(text: str, flag: str) -> bool:
     word = text.strip().lower()
     if word not in (*_TRUE, *_FALSE):
-        raise UsageError(f"--{name}={text}: must be true or false")
+        raise UsageError(f"{flag}={text}: must be true or false")
     return word in _TRUE
 
 
 def _word(switched: bool) -> str:
     return "true" if switched else "false"
-
-
-def _whole(name: str, text: str, least: int) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < least:
-        raise UsageError(f"--{name}={text}: must be a whole number, {least} or more")
-    return int(text)

@@ -39,7 +39,7 @@ class Container:
         begin = time.perf_counter()
         self._engine, self._volumes = engine, volumes
         try:
-            self.id, self.warnings = engine.create(arguments, host)
+            self.id = engine.create(arguments, host)
         except ContainerError:
             self._remove_volumes()
             raise

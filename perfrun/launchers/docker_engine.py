@@ -83,15 +83,15 @@ class DockerEngine:
                 return False
         return True
 
-    def create(self, arguments: Mapping[str, Any], host: Mapping[str, Any]) -> tuple[str, Any]:
-        """Make a container, not started yet; return its id and the engine's warnings."""
+    def create(self, arguments: Mapping[str, Any], host: Mapping[str, Any]) -> str:
+        """Make a container, not started yet; return its id."""
         with _told():
             config = self._client.create_host_config(**host)
             try:
                 made = self._client.create_container(**arguments, host_config=config)
             except docker.errors.ImageNotFound as error:
                 raise ImageMissingError(_one_line(error.explanation)) from None
-        return str(made["Id"]), tuple(made.get("Warnings") or ())
+        return str(made["Id"])
 
     def attach(self, container: str) -> Streams:
         """The standard streams of a container; attach before it is started, to miss nothing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -19,12 +18,12 @@ from perfrun.nightly.delivery import post, write_reports
 from perfrun.nightly.gaps import gaps
 from perfrun.nightly.gathering import gather
 from perfrun.nightly.judging import with_changes
+from perfrun.nightly.markdown import markdown
 from perfrun.nightly.report import NightReport, document
 from perfrun.nightly.state import Earlier, Nights, why_not_on
 from perfrun.nightly.suite import Night, Suite, units, words
 from perfrun.nightly.suite_file import read_suite
 from perfrun.nightly.units import Units
-from perfrun.reports.markdown import markdown
 from perfrun.reports.terminal import Terminal
 
 _EPILOG = """\
@@ -35,35 +34,23 @@ or a night that still goes on, 3 internal error, 130 interrupted. All of it is i
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """The flags of `perfrun nightly`."""
-    made = CommandParser(
-        prog="perfrun nightly",
-        description="Run the benchmarks of a suite file, and report.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    about = "Run the benchmarks of a suite file, and report."
+    made = CommandParser("perfrun nightly", about, _EPILOG)
     made.add_argument("suite", metavar="SUITE.toml", help="what to run: docs/nightly.md")
-    made.add_argument("--check", action="store_true", help="only check the suite, show its runs")
-    made.add_argument(
-        "--new_night", action="store_true", help="do not go on with a night that was killed"
-    )
-    made.add_argument(
-        "--confirm",
-        action="store_true",
-        help="run what is before and after each new change against each other, as detect --confirm",
-    )
-    made.add_argument("--format", metavar="markdown|json", help="what to print on stdout")
-    made.add_argument("--quiet", action="store_true", help="do not show what benchmarks print")
+    made.switch("--check", "only check the suite, show its runs")
+    made.switch("--new_night", "do not go on with a night that was killed")
+    confirm = "run what is before and after each new change against each other, as detect --confirm"
+    made.switch("--confirm", confirm)
+    made.add_format(("markdown", "json"))
+    made.switch("--quiet", "do not show what benchmarks print")
     return made
 
 
 def nightly_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun nightly`: 1 when something is not as it should be."""
     given = parser().parse_args(list(argv))
-    if given.format not in (None, "", "markdown", "json"):
-        raise UsageError(f"--format={given.format}: must be markdown or json")
     suite = read_suite(Path(given.suite))
     if given.confirm and suite.confirm is None:
         suite = replace(suite, confirm=Budget(most=DEFAULT_CHANGES))

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from perfrun.nightly.junit import junit
+from perfrun.nightly.markdown import markdown
+from perfrun.nightly.openmetrics import openmetrics
 from perfrun.nightly.report import NightReport, document
 from perfrun.nightly.state import REPORT
 from perfrun.nightly.suite import Outputs
 from perfrun.redaction import redact
-from perfrun.reports.junit import junit
-from perfrun.reports.markdown import markdown
-from perfrun.reports.openmetrics import openmetrics
 from perfrun.storage import write_whole
 
 PAUSES_S = (1.0, 4.0)  # before the second and third try of a webhook

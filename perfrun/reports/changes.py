@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfrun.reports.table import Column, Table, aligned
+
 _REASONS = {
     "short": "too few nights",
     "no_direction": "no direction is better",
@@ -126,11 +128,9 @@ def _table(rows: Sequence[Row]) -> list[str]:
         )
         for row in rows
     ]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(cells[0]))]
-    return [
-        "  " + "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    ]
+    columns = (Column(heading=""),) * 6
+    _, *lines = aligned(Table(columns=columns, rows=tuple(cells)))
+    return [f"  {line}" for line in lines]
 
 
 def _commits(row: Row) -> str:

@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from perfrun.checks.check import Check, Presence
+from perfrun.reports.table import Cell, Column, Table, coloured
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-HEADINGS = ("wanted", "state", "what there is", "why it matters")
+_COLUMNS = (
+    Column(heading="wanted", share=2),
+    Column(heading="state", share=1),
+    Column(heading="what there is", share=3),
+    Column(heading="why it matters", share=4),
+)
 _COLOURS = {Presence.FOUND: "green", Presence.MISSING: "yellow", Presence.UNKNOWN: "dim"}
 
 
-def state(check: Check, needed: Collection[str]) -> str:
+def checks_table(checks: Sequence[Check], needed: Collection[str]) -> Table:
+    """A row for each check."""
+    return Table(
+        columns=_COLUMNS,
+        rows=tuple((c.wanted, _state(c, needed), c.value or "-", c.why) for c in checks),
+    )
+
+
+def _state(check: Check, needed: Collection[str]) -> Cell:
     """Found, missing or cannot tell, and whether the run cannot do without."""
-    lacking = check.presence is Presence.MISSING and check.name in needed
-    return f"{check.presence.words}, needed" if lacking else check.presence.words
-
-
-def rows(checks: Sequence[Check], needed: Collection[str]) -> list[tuple[str, str, str, str]]:
-    """The cells of the table."""
-    return [(c.wanted, state(c, needed), c.value or "-", c.why) for c in checks]
-
-
-def plain_checks(checks: Sequence[Check], needed: Collection[str]) -> str:
-    """The table as aligned text, as wide as it needs to be."""
-    lines = [HEADINGS, *rows(checks, needed)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    texts = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-    texts.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
-    return "\n".join(texts) + "\n"
+    words = check.presence.words
+    if check.presence is Presence.MISSING and check.name in needed:
+        return coloured(f"{words}, needed", "red")
+    return coloured(words, _COLOURS[check.presence])
 
 
 def mending(checks: Sequence[Check]) -> str:
@@ -43,18 +38,3 @@ def mending(checks: Sequence[Check]) -> str:
     width = max((len(wanted) for wanted, _ in mends), default=0)
     lines = [f"  {wanted:<{width}}  {mend}" for wanted, mend in mends]
     return "\n".join(["", "To mend what is missing:", *lines, ""]) if lines else ""
-
-
-def drawn_checks(checks: Sequence[Check], needed: Collection[str]) -> Table:
-    """The table, for rich to draw."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name, ratio in zip(HEADINGS, (2, 1, 3, 4), strict=True):
-        table.add_column(name, overflow="fold", ratio=ratio)
-    for check, cells in zip(checks, rows(checks, needed), strict=True):
-        style = "red" if cells[1].endswith("needed") else _COLOURS[check.presence]
-        table.add_row(*(Text(cell, style=style if n == 1 else "") for n, cell in enumerate(cells)))
-    return table

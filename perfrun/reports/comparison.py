@@ -10,24 +10,31 @@ from perfrun.differences import Difference
 from perfrun.quantities import with_unit
 from perfrun.readings import THROUGHPUT, WALL_TIME
 from perfrun.reports.statistics import percent
+from perfrun.reports.table import Column, Table, coloured
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from perfrun.analysis.compare import Comparison
 
-HEADINGS = ("method", "metric", "base", "new", "new / base", "95 % interval", "trials", "verdict")
-_RIGHT = ("base", "new", "new / base", "trials")
+_COLUMNS = (
+    Column(heading="method"),
+    Column(heading="metric"),
+    Column(heading="base", right=True),
+    Column(heading="new", right=True),
+    Column(heading="new / base", right=True),
+    Column(heading="95 % interval"),
+    Column(heading="trials", right=True),
+    Column(heading="verdict"),
+)
 _COLOURS = {"slower": "red", "faster": "green", "equivalent": "", "undecided": "yellow"}
 
 
-def rows(found: Sequence[Comparison]) -> list[tuple[str, ...]]:
-    """The cells of the table; a method is named in its first row only."""
-    lines: list[tuple[str, ...]] = []
+def comparison_table(found: Sequence[Comparison]) -> Table:
+    """A row for each method and metric; a method is named in its first row only."""
+    rows = []
     before = None
     for one in found:
         low_high = f"{one.interval.low:.3f}..{one.interval.high:.3f}" if one.interval else "-"
-        lines.append(
+        rows.append(
             (
                 one.method if one.method != before else "",
                 one.metric,
@@ -36,11 +43,11 @@ def rows(found: Sequence[Comparison]) -> list[tuple[str, ...]]:
                 "-" if one.ratio is None else f"{one.ratio:.3f}",
                 low_high,
                 f"{one.n_base} / {one.n_new}",
-                verdict_text(one),
+                coloured(verdict_text(one), _COLOURS[one.verdict]),
             )
         )
         before = one.method
-    return lines
+    return Table(columns=_COLUMNS, rows=tuple(rows))
 
 
 def verdict_text(one: Comparison) -> str:
@@ -59,37 +66,6 @@ def shown_value(value: float | None, metric: str) -> str:
     if value is None:
         return "-"
     return with_unit(value, unit_of(metric.rpartition("/")[2]))
-
-
-def plain_comparisons(found: Sequence[Comparison]) -> str:
-    """The table as aligned text, as wide as it needs to be."""
-    lines = [HEADINGS, *rows(found)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    texts = [
-        "  ".join(
-            cell.rjust(width) if name in _RIGHT else cell.ljust(width)
-            for name, cell, width in zip(HEADINGS, line, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
-    texts.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
-    return "\n".join(texts) + "\n"
-
-
-def drawn_comparisons(found: Sequence[Comparison]) -> Table:
-    """The table, for rich to draw."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in HEADINGS:
-        right = name in _RIGHT
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
-    for one, cells in zip(found, rows(found), strict=True):
-        style = _COLOURS[one.verdict]
-        table.add_row(*(Text(c, style=style if c is cells[-1] else "") for c in cells))
-    return table
 
 
 def environment_line(differing: Sequence[Difference]) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 from perfrun.document import TrialResult
 from perfrun.quantities import duration
-from perfrun.reports.table import shown_path
+from perfrun.reports.run_table import shown_path
+from perfrun.reports.table import Column, Table, aligned
 
 SHOWN_ROWS = 5
 _LONGEST_NAME = 60
@@ -60,16 +61,10 @@ def _recorded(windows: Sequence[Mapping[str, Any]]) -> str:
 def _rows(top: Sequence[Mapping[str, Any]]) -> list[str]:
     if not top:
         return []
-    columns = [name for name in _HEADINGS if name in top[0]]
-    table = [[_HEADINGS[name] for name in columns] + ["what"]]
-    table += [[_figure(name, row[name]) for name in columns] + [_what(row)] for row in top]
-    widths = [max(len(line[at]) for line in table) for at in range(len(columns))]
-    return [
-        "  ".join(
-            [*(cell.rjust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]
-        )
-        for line in table
-    ]
+    names = [name for name in _HEADINGS if name in top[0]]
+    columns = tuple(Column(heading=_HEADINGS[name], right=True) for name in names)
+    rows = tuple((*(_figure(name, row[name]) for name in names), _what(row)) for row in top)
+    return aligned(Table(columns=(*columns, Column(heading="what")), rows=rows))
 
 
 def _figure(name: str, value: float) -> str:

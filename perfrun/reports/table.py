@@ -1,216 +1,115 @@
-"""The table of a run: one row a method. Values in, text out."""
+"""A table as a value, and the same value as text: aligned lines for logs, Markdown for pages.
+
+Each command makes a `Table` of what it has found, by a function of that alone; a terminal draws it
+(`reports.terminal`).
+"""
 
 from __future__ import annotations
 
-import math
-import os
-import sys
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
-from typing import Any
 
-from perfrun.analysis.directions import unit_of
-from perfrun.document import Status, TrialResult
-from perfrun.estimates import observe, used_values
-from perfrun.findings.finding import Severity
-from perfrun.quantities import duration, rounded, spread
-
-HEADINGS = ("method", "trials", "outcome", "grade", "wall time", "metrics", "peak memory", "folder")
-RIGHT_ALIGNED = ("trials", "wall time", "peak memory")
-OUTCOME = HEADINGS.index("outcome")
-_MORE = 1.02  # times the worker's memory: what the tree must have for a line of its own
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """One method. A cell is its lines; `statuses` are those of the outcome's lines."""
+class Column:
+    """A heading, the side on which the cells are aligned, and what a narrow terminal does to them.
 
-    cells: tuple[tuple[str, ...], ...]
-    statuses: tuple[Status, ...]
+    `share` is the column's part of the width, beside the shares of others; a `whole` column keeps
+    its lines as long as it can, and no column becomes narrower than `least`.
+    """
+
+    heading: str
+    right: bool = False
+    share: int | None = None
+    whole: bool = False
+    least: int | None = None
 
 
-def table_rows(results: Sequence[TrialResult]) -> tuple[Row, ...]:
-    """Trials, outcome, wall time, metrics with bounds, memory and folders of each method."""
-    rows = []
-    for name, trials in _by_method(results).items():
-        counts = _counts(trials)
-        outcomes = [s.value if len(counts) == 1 else f"{n} {s.value}" for s, n in counts.items()]
-        cells = (
-            [name],
-            [str(len(trials))],
-            outcomes,
-            [grades(trials)],
-            [wall_times(trials)],
-            _shortened(metric_lines(trials)),
-            peak_memory(trials),
-            folder_lines(trials),
+@dataclass(frozen=True)
+class Cell:
+    """A cell of several lines, or in colours: `styles` are those of its lines, in rich's words."""
+
+    lines: tuple[str, ...]
+    styles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Columns and rows. `narrow` are the headings of the tables into which it can be divided."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str | Cell, ...], ...]
+    narrow: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.heading for column in self.columns)
+
+    def widths(self) -> list[int]:
+        """The width of each column, so that nothing is wrapped."""
+        lines = [self.headings, *(line for row in self.rows for line in _lines(row))]
+        return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+    def part(self, headings: Sequence[str]) -> Table:
+        """The table of these columns alone."""
+        places = [at for at, name in enumerate(self.headings) if name in headings]
+        return Table(
+            columns=tuple(self.columns[at] for at in places),
+            rows=tuple(tuple(row[at] for at in places) for row in self.rows),
         )
-        rows.append(Row(cells=tuple(map(tuple, cells)), statuses=tuple(counts)))
-    return tuple(rows)
 
 
-def plain_table(rows: Sequence[Row]) -> str:
-    """The table as aligned text, as wide as it needs to be: a log can be searched, not resized."""
-    lines = [HEADINGS, *(line for row in rows for line in zip_longest(*row.cells, fillvalue=""))]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    texts = [_aligned(line, widths) for line in lines]
-    texts.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
-    return "\n".join(texts) + "\n"
+def coloured(text: str, style: str) -> Cell:
+    """A cell of one line."""
+    return Cell((text,), (style,))
 
 
-def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [
-        cell.rjust(width) if name in RIGHT_ALIGNED else cell.ljust(width)
-        for name, cell, width in zip(HEADINGS, line, widths, strict=True)
-    ]
-    return "  ".join(cells).rstrip()
+def as_cell(cell: str | Cell) -> Cell:
+    """The cell of a text."""
+    return cell if isinstance(cell, Cell) else Cell((cell,))
 
 
-def _by_method(results: Sequence[TrialResult]) -> dict[str, list[TrialResult]]:
-    methods: dict[str, list[TrialResult]] = {}
-    for result in results:
-        methods.setdefault(result.name, []).append(result)
-    return methods
+def plain_text(table: Table) -> str:
+    """Aligned text, as wide as it needs to be: a log can be searched, not resized."""
+    heads, *lines = aligned(table)
+    widths = table.widths()
+    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+    return "\n".join([heads, rule, *lines]) + "\n"
 
 
-def _counts(trials: Sequence[TrialResult]) -> dict[Status, int]:
-    counts: dict[Status, int] = {}
-    for trial in trials:
-        counts[trial.status] = counts.get(trial.status, 0) + 1
-    return counts
-
-
-def grades(trials: Sequence[TrialResult]) -> str:
-    """The grades, from the best to the worst."""
-    known = sorted({trial.grade for trial in trials if trial.grade})
-    return "-" if not known else known[0] if len(known) == 1 else f"{known[0]}..{known[-1]}"
-
-
-def quality_line(result: TrialResult) -> str | None:
-    """Why the trial's figures are not beyond doubt, in one line; None when they are.
-
-    What is found of several series or devices is said once, of the first; the summary has them all.
-    """
-    quality = result.document["perfrun"].get("quality") or {}
-    found: dict[str, list[str]] = {}
-    for finding in quality.get("findings", ()):
-        if finding["severity"] != Severity.INFO:
-            found.setdefault(finding["code"], []).append(finding["text"])
-    doubts = [
-        texts[0] + (f" (and {len(texts) - 1} more like it)" if len(texts) > 1 else "")
-        for texts in found.values()
-    ]
-    word = ", disturbed" if result.disturbed else ""
-    return f"quality {result.grade}{word}: {'; '.join(doubts)}" if doubts else None
-
-
-def wall_times(trials: Sequence[TrialResult]) -> str:
-    """The reported wall times: one figure, or the median with the range.
-
-    Where there are times to go by, of the trials that the statistics below the table use.
-    """
-    used = used_values([observe(trial.document) for trial in trials])
-    if used:
-        return _spread(used, "s")
-    values = [trial.document["benchmark_result"]["wall_time"] for trial in trials]
-    reported = [value for value in values if value != -1]
-    numbers = _finite(reported)
-    if numbers:
-        return _spread(numbers, "s")
-    return "not finite" if reported else "-"
-
-
-def metric_lines(trials: Sequence[TrialResult]) -> list[str]:
-    """One line a metric: median and range over the trials, and its bounds.
-
-    Of what `Benchmark.measure` reports by itself, the figures that people compare; a metric with
-    bounds is always there.
-    """
-    values: dict[str, list[float]] = {}
-    bounds: dict[str, str] = {}
-    for trial in trials:
-        details = _details(trial.document)
-        for metric in trial.document["benchmark_result"]["metrics"]:
-            if metric["name"] in details and not _bounds(metric):
-                continue
-            for value in _finite([metric["value"]]):
-                values.setdefault(metric["name"], []).append(value)
-            bounds[metric["name"]] = _bounds(metric)
+def aligned(table: Table) -> list[str]:
+    """The headings and the lines of the rows, without a rule between them."""
+    widths = table.widths()
+    lines = [table.headings, *(line for row in table.rows for line in _lines(row))]
     return [
-        f"{name} {_spread(values[name], _time_unit(name)) if name in values else 'not finite'}"
-        f"{bounds[name]}"
-        for name in bounds
+        "  ".join(
+            text.rjust(width) if column.right else text.ljust(width)
+            for text, width, column in zip(line, widths, table.columns, strict=True)
+        ).rstrip()
+        for line in lines
     ]
 
 
-def _details(document: Mapping[str, Any]) -> set[str]:
-    """Metrics of a series that are left to the summary; its median is the wall time."""
-    series = document.get("perfrun", {}).get("series") or ()
-    measured = {name for one in series for name in one["metrics"]}
-    shown = {"latency_p90_s", "latency_p99_s", "device_time_median_s", "first_call_s"}
-    return {name for name in measured - shown if not name.endswith("s_per_second")}
+def markdown_text(table: Table) -> str:
+    """A table of GitHub's Markdown, whose cells mean nothing to Markdown."""
+    rule = "|".join("---:" if column.right else "---" for column in table.columns)
+    heads, *rows = (
+        f"| {' | '.join(escaped(' '.join(as_cell(cell).lines)) for cell in row)} |"
+        for row in (table.headings, *table.rows)
+    )
+    return "\n".join([heads, f"|{rule}|", *rows]) + "\n"
 
 
-def _finite(values: Sequence[Any]) -> list[float]:
-    """The values that are numbers: a summary read back from disk has `"NaN"` for NaN."""
-    return [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
+def escaped(text: str) -> str:
+    """Text that means nothing to Markdown, in one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
-def _shortened(lines: list[str], most: int = 20) -> list[str]:
-    """The first lines, and how many more there are in the summary."""
-    return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more"]
-
-
-def _bounds(metric: Mapping[str, Any]) -> str:
-    low, high = metric.get("min_value"), metric.get("max_value")
-    if low is None and high is None:
-        return ""
-    write = duration if _time_unit(metric["name"]) else rounded
-    # An infinite bound in a summary read back from disk is a text.
-    shown = ["" if bound is None else write(float(bound)) for bound in (low, high)]
-    return f" in [{', '.join(shown)}]"
-
-
-def _time_unit(metric: str) -> str:
-    """`s` of a metric whose name says seconds; others are shown as they were reported."""
-    says = metric.lower().endswith(("_s", "_sec", "_secs", "_seconds"))
-    return "s" if says and unit_of(metric) == "s" else ""
-
-
-def peak_memory(trials: Sequence[TrialResult]) -> list[str]:
-    """The largest peak of resident memory over the trials, and of the tree where that is more."""
-    worker, tree = (_largest(trials, key) for key in ("max_rss", "max_tree_pss"))
-    if not worker:
-        return ["-"]
-    own = f"{worker / 2**20:,.0f} MiB"
-    return [own, f"tree {tree / 2**20:,.0f} MiB"] if tree > _MORE * worker else [own]
-
-
-def _largest(trials: Sequence[TrialResult], key: str) -> float:
-    return max((trial.document["process_info"].get(key) or 0 for trial in trials), default=0)
-
-
-def folder_lines(trials: Sequence[TrialResult], most: int = 3) -> list[str]:
-    """The folders of the trials; of many, the first ones and how many more there are."""
-    folders = [shown_path(str(Path(trial.summary).parent)) for trial in trials]
-    if len(folders) <= most:
-        return folders
-    return [*folders[: most - 1], f"and {len(folders) - most + 1} more"]
-
-
-def _spread(values: Sequence[float], unit: str) -> str:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    return spread(median, ordered[0], ordered[-1], unit)
-
-
-def shown_path(path: str) -> str:
-    """A path as short as it can be from here."""
-    try:
-        relative = os.path.relpath(path)
-    except OSError:  # the current folder has been removed
-        return path
-    return relative if len(relative) < len(path) and sys.platform != "win32" else path
+def _lines(row: Sequence[str | Cell]) -> list[tuple[str, ...]]:
+    """The lines of a row: as many as its highest cell has."""
+    return list(zip_longest(*(as_cell(cell).lines for cell in row), fillvalue=""))

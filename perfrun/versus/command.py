@@ -11,19 +11,19 @@ from typing import Any
 from perfrun.document import to_json
 from perfrun.errors import Interrupted
 from perfrun.reports.terminal import Terminal
-from perfrun.reports.versus import (
-    VersusTable,
-    failure_lines,
-    markdown_page,
-    software_lines,
-    undecided_lines,
-)
 from perfrun.storage import write_whole
 from perfrun.versus.answer import Answer, answer_of
 from perfrun.versus.combining import Combined, combine, find_saved
 from perfrun.versus.document import cell_row, document, ratio_row
 from perfrun.versus.notes import machine_text
 from perfrun.versus.parsing import Asked, Combine, parse_versus
+from perfrun.versus.table import (
+    failure_lines,
+    page,
+    software_lines,
+    undecided_lines,
+    versus_table,
+)
 from perfrun.versus.trials import Trials, run_trials
 
 # What ended the rounds of a case, where its word is another command's.
@@ -108,9 +108,9 @@ def _title(model: str | None) -> str:
 
 
 def _show(title: str, found: Answer | Combined, lines: Sequence[str], output_format: str) -> None:
-    table = VersusTable(found.cells, found.ratios)
+    table = versus_table(found.cells, found.ratios)
     if output_format == "markdown":
-        sys.stdout.write(markdown_page(title, table, lines))
+        sys.stdout.write(page(title, table, lines))
         return
-    Terminal(sys.stdout, sys.stderr, quiet=True).table(table.plain(), lambda: table)
+    Terminal(sys.stdout, sys.stderr, quiet=True).table(table)
     sys.stdout.write("\n" + "\n".join(lines) + "\n")

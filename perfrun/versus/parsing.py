@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfrun.arguments import CommandParser, parse_whole
+from perfrun.arguments import (
+    CommandParser,
+    parse_shell_words,
+    parse_whole,
+    parse_word,
+    split_at_dashes,
+)
 from perfrun.cli import parse
-from perfrun.comparison import parse_share
 from perfrun.errors import UsageError
 from perfrun.plan import RunPlan
 from perfrun.redaction import redact
-from perfrun.repetition import parse_duration
 from perfrun.versus.contenders import (
     Contender,
     folder_of,
@@ -86,45 +89,39 @@ class Combine:
     output_format: str
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """The flags of `perfrun versus` that are not a run's."""
     made = CommandParser(
-        prog="perfrun versus",
-        usage="perfrun versus --frameworks=NAME,... [--model=NAME] [flags of a run] "
+        "perfrun versus",
+        "Compare frameworks, each in its own environment, on the same model.",
+        _EPILOG,
+        "perfrun versus --frameworks=NAME,... [--model=NAME] [flags of a run] "
         "[-- flags of the benchmarks]\n       perfrun versus --combine FILE|DIR ...",
-        description="Compare frameworks, each in its own environment, on the same model.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
-    add = made.add_argument
-    add("--frameworks", metavar="LIST", help="NAME[=FRAMEWORK|CLASS][:MODE],...; first is the base")
-    add("--model", metavar="NAME", help="model that all run, as efficientnet_b0")
-    add("--batch_sizes", metavar="LIST", help="examples a step, as 1,8,32 (default 1)")
-    add("--phase", metavar="WHICH", help="inference (default), training or both")
+    add = made.flag
+    add("--frameworks", "LIST", "NAME[=FRAMEWORK|CLASS][:MODE],...; first is the base")
+    add("--model", "NAME", "model that all run, as efficientnet_b0")
+    add("--batch_sizes", "LIST", "examples a step, as 1,8,32 (default 1)")
+    add("--phase", "WHICH", "inference (default), training or both")
     for name, metavar, text in (
         ("--python", "[NAME=]FILE", "interpreter of a framework; repeatable"),
         ("--image", "[NAME=]IMAGE", "container image of a framework; repeatable"),
         ("--flags", "NAME=FLAGS", "more flags for one of them, as for a shell; repeatable"),
         ("--price_per_hour", "[NAME=]N", "what an hour costs of a framework or platform"),
     ):
-        add(name, metavar=metavar, action="append", help=text)
-    add("--rounds", "--max_pairs", metavar="N", help="most trials of each (default 30)")
-    add("--min_effect", metavar="PERCENT", help="ratios surely closer to 1 are 1 (default 2%%)")
-    add("--time_budget", metavar="SECONDS", help="begin no round beyond (20m, 1h)")
-    add("--seed", metavar="N", help="of the order (default: random, recorded)")
-    add("--format", metavar="WHICH", help="table (default), markdown or json")
-    add("--combine", metavar="FILE|DIR", nargs="+", help="one table of saved comparisons")
+        add(name, metavar, text, action="append")
+    add("--rounds", "N", f"most trials of each (default {ROUNDS})", parse_whole)
+    add("--max_pairs", "N", "the same as --rounds", parse_whole, dest="rounds")
+    made.add_pair_rules(MIN_EFFECT, "round")
+    made.add_format(FORMATS)
+    add("--combine", "FILE|DIR", "one table of saved comparisons", nargs="+")
     return made
 
 
 def parse_versus(argv: Sequence[str]) -> Asked | Combine:
     """Parse the command line. Raises UsageError."""
-    words, after = _split(argv)
+    words, after = split_at_dashes(argv)
     given, common = parser().parse_known_args(words)
-    if given.format not in (None, "", *FORMATS):
-        raise UsageError(f"--format={given.format}: must be one of {', '.join(FORMATS)}")
-    given.format = given.format or "table"
     prices = parse_prices(given.price_per_hour)
     if given.combine:
         return _combine(given, [*common, *after], prices)
@@ -132,14 +129,13 @@ def parse_versus(argv: Sequence[str]) -> Asked | Combine:
         raise UsageError("perfrun versus: say what to compare: --frameworks=torch,tensorflow")
     contenders = parse_contenders(given.frameworks)
     batch_sizes = _batch_sizes(given.batch_sizes)
-    phases = _phases(given.phase)
+    phases = PHASES[parse_word(given.phase, "--phase", tuple(PHASES))]
     usual = ROUNDS if len(contenders) > 1 else FEWEST_FOR_INTERVAL
-    rounds = parse_whole(given.rounds, "--rounds", 1) or usual
+    rounds = given.rounds or usual
     plans = _plans(given, common, after, contenders, batch_sizes, phases, rounds)
     first = next(iter(plans.values()))
     named = (name for one in contenders for name in (one.label, one.framework))
     prices.refuse_unknown({*named, *([first.platform_name] if first.platform_name else ())})
-    effect = parse_share(given.min_effect, "--min_effect")
     return Asked(
         contenders=contenders,
         cases=tuple(Case(phase=phase, batch_size=size) for phase in phases for size in batch_sizes),
@@ -147,9 +143,9 @@ def parse_versus(argv: Sequence[str]) -> Asked | Combine:
         workspace=first.workspace.parents[1],
         model=given.model or None,
         rounds=rounds,
-        min_effect=MIN_EFFECT if effect is None else effect,
-        time_s=parse_duration(given.time_budget, "--time_budget"),
-        seed=parse_whole(given.seed, "--seed", 0),
+        min_effect=given.min_effect,
+        time_s=given.time_budget,
+        seed=given.seed,
         prices=prices,
         platform_name=first.platform_name,
         output_format=given.format,
@@ -176,7 +172,8 @@ def _plans(
     for one in contenders:
         methods = ",".join(one.method(phase) for phase in phases)
         words = [*common, f"--benchmark_methods={methods}", *_place(one, pythons, images)]
-        own_words, own_after = _split(_shell_words(one.label, own.get(one.label, "")))
+        own_text = parse_shell_words(own.get(one.label, ""), f"--flags={one.label}")
+        own_words, own_after = split_at_dashes(own_text)
         _refuse_taken([*after, *own_after], given.model)
         for size in batch_sizes:
             model = [f"--model={given.model}"] if given.model else []
@@ -266,21 +263,3 @@ def _batch_sizes(text: str | None) -> tuple[int, ...]:
             raise UsageError(f"--batch_sizes={text}: {size} is in it twice")
         found.append(size)
     return tuple(found)
-
-
-def _phases(text: str | None) -> tuple[str, ...]:
-    if text and text not in PHASES:
-        raise UsageError(f"--phase={text}: must be one of {', '.join(PHASES)}")
-    return PHASES[text or "inference"]
-
-
-def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    at = list(words).index("--") if "--" in words else len(words)
-    return list(words[:at]), list(words[at + 1 :])
-
-
-def _shell_words(label: str, text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"--flags={label}={text!r}: {str(error).lower()}") from None

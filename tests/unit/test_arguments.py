@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import sqlalchemy
 
-from perfrun.arguments import parse_regex, parse_whole, shown
+from perfrun import ab, bisection, comparison, detecting, pruning
+from perfrun.arguments import (
+    CommandParser,
+    parse_regex,
+    parse_shell_words,
+    parse_whole,
+    parse_word,
+    shown,
+    split_at_dashes,
+)
+from perfrun.dlbs import parsing as dlbs
 from perfrun.errors import UsageError
+from perfrun.indexing import index_parser
+from perfrun.nightly import command as nightly
 from perfrun.redaction import redact
 from perfrun.selection import _span
 from perfrun.store.address import parse_address
+from perfrun.versus import parsing as versus
+
+PARSERS = (
+    *(ab.parser, bisection.parser, comparison.parser, detecting.parser, pruning.parser),
+    *(nightly.parser, versus.parser, dlbs.parser),
+)
 
 
 @pytest.mark.parametrize(("text", "number"), [(None, None), ("", None), (" 7 ", 7), ("007", 7)])
@@ -79,3 +99,71 @@ def test_a_password_may_have_what_ends_a_host_and_is_never_shown(host: str, pass
     with pytest.raises(UsageError, match="must be a file, sqlite:///FILE or") as caught:
         parse_address(given.replace("postgresql", "mysql"), Path("workspace"))
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("make", PARSERS, ids=lambda make: make.__module__)
+def test_help_of_a_command_names_each_of_its_flags(make: Callable[[], CommandParser]) -> None:
+    made = make()
+    text = made.format_help()
+    for action in made._actions:
+        assert action.help
+        assert all(name in text for name in action.option_strings)
+
+
+def of_index(*words: str) -> argparse.Namespace:
+    made = index_parser("x", None, "")
+    made.add_clone()
+    made.add_pair_rules(0.02)
+    return made.parse_args(words)
+
+
+def test_an_empty_value_is_a_flag_that_is_not_given() -> None:
+    flags = ("workspace", "store", "format", "min_effect", "time_budget", "seed")
+    given, empty = of_index(), of_index(*(f"--{flag}=" for flag in flags))
+    assert [empty.format, empty.min_effect, empty.time_budget, empty.seed] == [
+        *("table", 0.02, None, None)
+    ]
+    assert [given.format, given.min_effect, given.time_budget, given.seed] == [
+        *("table", 0.02, None, None)
+    ]
+    assert not any((given.workspace, given.store, empty.workspace, empty.store, given.clone))
+
+
+def test_a_flag_has_a_value_of_its_own_kind(tmp_path: Path) -> None:
+    given = of_index(
+        *("--format=json", "--min_effect=5%", "--time_budget=2m", "--seed=0"),
+        *(f"--clone=a={tmp_path}", f"--clone=b={tmp_path}"),
+    )
+    assert (given.format, given.min_effect, given.time_budget, given.seed) == ("json", 0.05, 120, 0)
+    assert given.clone == [("a", tmp_path), ("b", tmp_path)]
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("--format=xml", "--format=xml: must be table or json"),
+        ("--min_effect=x", "--min_effect=x: write 1% or 0.01"),
+        ("--time_budget=0", "--time_budget=0: must be more than 0 seconds"),
+        ("--seed=-1", "--seed=-1: must be a whole number, 0 or more"),
+        ("--clone=", "--clone=: must be NAME=DIR, the folder of a git repository"),
+        ("--nothing", "perfrun x: unrecognized arguments: --nothing"),
+    ],
+)
+def test_a_wrong_value_is_one_line_without_words_of_argparse(word: str, line: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        of_index(word)
+    assert str(caught.value) == line
+
+
+def test_one_of_several_words_is_asked_for_by_all_of_them() -> None:
+    assert parse_word(None, "--phase", ("a", "b", "c")) == "a"
+    with pytest.raises(UsageError, match=r"^--phase=d: must be one of a, b, c$"):
+        parse_word("d", "--phase", ("a", "b", "c"))
+
+
+def test_flags_of_the_benchmark_follow_the_first_dashes() -> None:
+    assert split_at_dashes(["--a", "--", "--b", "--", "c"]) == (["--a"], ["--b", "--", "c"])
+    assert split_at_dashes(["--a"]) == (["--a"], [])
+    assert parse_shell_words("--a='b c' -- d", "--flags") == ["--a=b c", "--", "d"]
+    with pytest.raises(UsageError, match=r"^--flags=.*: no closing quotation$"):
+        parse_shell_words("'", "--flags")

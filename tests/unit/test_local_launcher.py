@@ -140,7 +140,7 @@ def start(folder: Path, method: str, python: str = sys.executable) -> LocalProce
     spec = TrialSpec(
         method=Method(text="t", module="cases", class_name="Cases", name=method),
         trial_id=1,
-        folder=ResultFolder(folder, rescued=False),
+        folder=ResultFolder(folder),
     )
     paths = Paths(first=(str(folder.parent / "code"),))
     order = trial._order(RunPlan(selectors=()), spec, paths)

@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 import numpy as np
 
 from perfrun.nightly.changes import change_reports, recent_changes
+from perfrun.nightly.junit import junit
+from perfrun.nightly.markdown import markdown
+from perfrun.nightly.openmetrics import openmetrics
 from perfrun.nightly.report import ChangeReport, Figure, MethodReport, NightReport
-from perfrun.reports.junit import junit
-from perfrun.reports.markdown import markdown
-from perfrun.reports.openmetrics import openmetrics
 from perfrun.store.address import parse_address
 from perfrun.store.index import open_store
 from tests.summaries import summary, write

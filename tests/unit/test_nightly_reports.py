@@ -10,13 +10,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from perfrun.nightly.junit import junit
+from perfrun.nightly.markdown import markdown
+from perfrun.nightly.openmetrics import openmetrics
 from perfrun.nightly.report import MethodReport, NightReport, document, report_method
 from perfrun.nightly.suite import Bound, MethodSpec, Rules
 from perfrun.plan import parse_selector
 from perfrun.readings import Reading, read_summary
-from perfrun.reports.junit import junit
-from perfrun.reports.markdown import markdown
-from perfrun.reports.openmetrics import openmetrics
 from tests.summaries import summary
 
 NAME = "pkg.cases.Cases.spin"

@@ -14,7 +14,6 @@ from scipy import stats as scipy_stats
 
 from perfrun.analysis.stats import (
     benjamini_hochberg,
-    bootstrap_interval,
     exact_median_interval,
     mad,
     median,
@@ -195,19 +194,6 @@ def test_adjusted_p_values_are_those_of_scipy() -> None:
     for few in (p_values, p_values[:1], np.repeat(p_values[:20], 3)):
         theirs = scipy_stats.false_discovery_control(few, method="bh")
         assert benjamini_hochberg(few.tolist()) == pytest.approx(theirs.tolist(), rel=1e-12)
-
-
-def test_the_bootstrap_of_a_mean_keeps_its_level() -> None:
-    series = np.random.default_rng(5).normal(10, 1, (SERIES, 30))
-    found = [bootstrap_interval(values, np.mean, resamples=399) for values in series]
-    assert 0.93 <= np.mean([f.low <= 10 <= f.high for f in found if f]) <= 0.97
-    assert bootstrap_interval([1.0, 1.0, 1.0], np.mean) is None
-
-
-def test_a_bootstrap_is_the_same_each_time() -> None:
-    values = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
-    both = [bootstrap_interval(values, np.mean, method="percentile") for _ in range(2)]
-    assert both[0] == both[1]
 
 
 def test_importing_statistics_does_not_import_scipy_stats() -> None:

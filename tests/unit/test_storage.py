@@ -139,7 +139,7 @@ def test_a_folder_that_is_taken_is_never_used_again(storage: Storage, tmp_path: 
     assert (first.path / "kept").read_text() == "1"
     assert first.private.is_dir()
     assert first.private.parent == first.path
-    assert not first.rescued
+    assert first.path.parent == output(tmp_path)
 
 
 def test_a_file_of_that_name_is_not_overwritten(storage: Storage, tmp_path: Path) -> None:
@@ -163,7 +163,6 @@ def test_when_the_workspace_fails_trials_go_to_the_temporary_folder(
 ) -> None:
     block(output(tmp_path))
     folder = storage.new_folder("id")
-    assert folder.rescued
     assert folder.path.is_relative_to(temporary)
     assert folder.private.is_dir()
     assert str(folder.path) in said[0]
@@ -213,7 +212,7 @@ def test_a_folder_that_the_benchmark_removed_is_made_again(storage: Storage) -> 
 def test_when_no_place_is_left_the_summary_is_said_and_the_run_goes_on(
     storage: Storage, said: list[str], temporary: Path
 ) -> None:
-    folder = ResultFolder(storage.new_folder("id").path, rescued=False)
+    folder = ResultFolder(storage.new_folder("id").path)
     block(folder.path)
     block(temporary)
     path = storage.write_summary(folder, '{"measured": 1}')
@@ -237,7 +236,9 @@ def test_a_disk_that_fills_between_trials_is_said_once_until_there_is_room_again
     free["bytes"] = 12_345
     for trial in "ab":
         folder = storage.new_folder(trial)
-        assert not folder.rescued  # there is room enough for a folder and a summary
+        assert folder.path.parent == output(
+            tmp_path
+        )  # there is room enough for a folder and a summary
         assert reserve_size(output(tmp_path)) == 0  # it is what was set aside
     [line] = said
     assert line.startswith(f"the disk of {output(tmp_path)} is full (12 KiB free): ")

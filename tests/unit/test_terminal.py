@@ -11,19 +11,24 @@ import re
 import tty
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.table import Table
 
 from perfrun.document import Status, TrialResult, to_json
 from perfrun.reports import terminal as module
-from perfrun.reports.table import (
+from perfrun.reports.run_table import (
     folder_lines,
     grades,
     metric_lines,
     peak_memory,
+    run_table,
     wall_times,
 )
 from perfrun.reports.terminal import Terminal, drawn
@@ -73,6 +78,64 @@ def test_what_the_framework_tells_at_its_start_is_said_once_to_be_in_the_log() -
     assert err.getvalue() == "E: of mine" * 2
     said = [line for line in out.getvalue().splitlines() if "stderr.log" in line]
     assert said == ["  1 line of its framework's log: in stderr.log beside the summary, as always"]
+
+
+# As TensorFlow 2.21 and 2.15 print them at their start.
+ABSL = "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
+ONEDNN = "I0000 00:00:1795286017.858660   18365 port.cc:153] oneDNN custom operations are on. You\n"
+CPU = "I0000 00:00:1795286018.075712   18365 cpu_feature_guard.cc:227] This TensorFlow binary is\n"
+REBUILD = "To enable the following instructions: AVX2 FMA, in other operations, rebuild\n"
+OLDER = "2026-11-21 20:32:01.123456: I tensorflow/core/util/port.cc:113] oneDNN custom operations\n"
+XLA = "I0000 00:00:1795286017.858660   18365 device_compiler.h:188] Compiled cluster using XLA!\n"
+CUDA = "I0000 00:00:1795286017.858660   18365 kernels.cu.cc:12] A kernel was loaded\n"
+HIDDEN = ABSL + ONEDNN + CPU + REBUILD + OLDER + XLA + CUDA
+SHOWN = (
+    "W0000 00:00:1795286017.858660   18365 gpu_device.cc:2344] Cannot dlopen some GPU libraries\n",
+    "E0000 00:00:1795286017.858660   18365 cuda_dnn.cc:8310] Unable to register cuDNN factory\n",
+    "2026-11-21 20:32:01.123456: W tensorflow/core/x.cc:1] Allocation exceeds 10%\n",
+    "2026-11-21 20:32:01.123456: E tensorflow/core/x.cc:1] failed call to cuInit\n",
+    "I1121 20:32:01.123456 140234 resnet.py:99] the benchmark's own line\n",
+    "2026-11-21 20:32:01 INFO the benchmark's own line\n",
+    "In the beginning\n",
+    "Traceback (most recent call last):\n",
+    REBUILD,  # not after a line that is hidden
+    "\r 42%|####",
+    "I give up",
+    "2026",
+)
+
+
+def of_stderr(*texts: str) -> tuple[str, int]:
+    """What is shown of a trial's standard error, and how many lines are said to be hidden."""
+    terminal, out, err = plain()
+    terminal.trial_started(1, 1, "m.Class.method", 1)
+    for text in texts:
+        terminal.stderr(text)
+    terminal.trial_finished(result())
+    found = re.search(r"(\d+) lines? of its framework's log", out.getvalue())
+    return err.getvalue(), int(found[1]) if found else 0
+
+
+def test_what_a_framework_logs_for_information_is_hidden_and_counted() -> None:
+    assert of_stderr(HIDDEN) == ("", 7)
+
+
+@pytest.mark.parametrize("line", SHOWN)
+def test_warnings_errors_and_the_benchmarks_own_lines_are_shown(line: str) -> None:
+    assert of_stderr(line) == (line, 0)
+    assert of_stderr(f"one\n{line}") == (f"one\n{line}", 0)
+    assert of_stderr(f"{ONEDNN}error\n{line}", f"{OLDER}") == (f"error\n{line}", 2)
+
+
+@given(st.lists(st.integers(0, len(HIDDEN) + 400), max_size=12))
+def test_in_whatever_pieces_the_text_comes_no_line_of_the_benchmark_is_lost(
+    cuts: list[int],
+) -> None:
+    text = "".join(a + b for a, b in zip(SHOWN, (ABSL, ONEDNN, CPU, OLDER) * 3, strict=False))
+    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    shown, _ = of_stderr(*(text[begin:end] for begin, end in pairwise(places)))
+    rest = iter(shown.splitlines())
+    assert all(line in rest for line in of_stderr(text)[0].splitlines())
 
 
 # --- figures -----------------------------------------------------------------------------------
@@ -286,7 +349,9 @@ def test_without_results_there_is_no_table() -> None:
     terminal, out, _ = plain()
     terminal.results([])
     assert out.getvalue() == ""
-    assert drawn([]).row_count == 0
+    [table] = drawn(run_table([]), width=80)
+    assert isinstance(table, Table)
+    assert table.row_count == 0
 
 
 # --- streams -----------------------------------------------------------------------------------

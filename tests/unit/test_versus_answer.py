@@ -17,13 +17,15 @@ from perfrun.differences import Difference
 from perfrun.document import to_json
 from perfrun.errors import UsageError
 from perfrun.readings import Reading, reading_of
-from perfrun.reports.versus import VersusTable, failure_lines, markdown_page, undecided_lines
+from perfrun.reports.table import as_cell, plain_text
+from perfrun.reports.terminal import drawn
 from perfrun.versus.answer import answer_of
 from perfrun.versus.combining import combine, find_saved
 from perfrun.versus.document import document, read_saved
 from perfrun.versus.notes import difference_texts, machine_text
 from perfrun.versus.parsing import Asked, parse_versus
 from perfrun.versus.prices import parse_prices
+from perfrun.versus.table import failure_lines, page, undecided_lines, versus_table
 from perfrun.versus.trials import Decision, Trials
 from tests.summaries import summary
 
@@ -275,9 +277,9 @@ def test_one_that_failed_is_shown_with_the_reason_and_the_other_with_its_figures
     assert failure_lines(answer.cells) == [
         "tensorflow (inference, batch 8): failed in 3 of 3 trials: ValueError: unknown model 'net'"
     ]
-    table = VersusTable(answer.cells, answer.ratios)
+    table = versus_table(answer.cells, answer.ratios)
     verdict = table.headings.index("verdict")
-    assert [row[verdict] for row in table.rows] == ["base", "failed"]
+    assert [as_cell(row[verdict]).lines for row in table.rows] == [("base",), ("failed",)]
 
 
 def test_one_that_could_not_be_put_in_place_is_a_row_too(tmp_path: Path) -> None:
@@ -354,9 +356,10 @@ def test_platforms_combine_into_one_table_without_a_verdict_between_them(tmp_pat
     assert costs[1] is not None
     assert costs[1].median / costs[0].median == pytest.approx(4 * 3, rel=0.01)
     assert any("Between platforms there is no verdict" in note for note in combined.notes)
-    table = VersusTable(combined.cells, combined.ratios)
+    table = versus_table(combined.cells, combined.ratios)
     assert "platform" in table.headings
-    verdicts = [row[table.headings.index("verdict")] for row in table.rows]
+    cells = [as_cell(row[table.headings.index("verdict")]) for row in table.rows]
+    verdicts = ["\n".join(cell.lines) for cell in cells]
     assert verdicts == ["base", "base", "slower", "equivalent (within 2 %)"]
 
 
@@ -428,23 +431,23 @@ def test_the_document_is_plain_json_and_names_every_trial(tmp_path: Path) -> Non
 
 def test_columns_without_anything_are_left_out(tmp_path: Path) -> None:
     answer = answer_of(asked(tmp_path), trials(usual(10)))
-    table = VersusTable(answer.cells, answer.ratios)
-    assert table.headings == [
+    table = versus_table(answer.cells, answer.ratios)
+    assert list(table.headings) == [
         *("batch", "framework", "latency", "per second", "peak memory", "cold start", "params"),
         *("FLOPs", "trials", "ratio", "95 % interval", "verdict"),
     ]
-    assert table.plain().splitlines()[2].split()[:2] == ["8", "torch"]
+    assert plain_text(table).splitlines()[2].split()[:2] == ["8", "torch"]
     priced = [replace(cell, cost_per_million=cell.figures["latency_s"]) for cell in answer.cells]
-    assert "cost / million" in VersusTable(priced, answer.ratios).headings
+    assert "cost / million" in versus_table(priced, answer.ratios).headings
 
 
 def test_a_label_means_nothing_to_markdown(tmp_path: Path) -> None:
     answer = answer_of(asked(tmp_path), trials(usual(10)))
     cells = [replace(cell, label="a_b|c") for cell in answer.cells]
-    page = markdown_page("a *title*", VersusTable(cells, ()), ["note <b>"])
-    assert page.startswith("# a \\*title\\*\n\n| batch | framework |")
-    assert "| a\\_b\\|c |" in page
-    assert page.endswith("- note \\<b\\>\n")
+    text = page("a *title*", versus_table(cells, ()), ["note <b>"])
+    assert text.startswith("# a \\*title\\*\n\n| batch | framework |")
+    assert "| a\\_b\\|c |" in text
+    assert text.endswith("- note \\<b\\>\n")
 
 
 @pytest.mark.parametrize(("width", "tables"), [(200, 1), (90, 2)])
@@ -456,7 +459,8 @@ def test_on_a_narrow_terminal_verdicts_are_a_table_of_their_own(
     answer = answer_of(asked(tmp_path), trials(usual(10)))
     console = Console(width=width, color_system=None, file=io.StringIO())
     with console.capture() as captured:
-        console.print(VersusTable(answer.cells, answer.ratios))
+        for part in drawn(versus_table(answer.cells, answer.ratios), width):
+            console.print(part)
     lines = captured.get().splitlines()
     assert sum("framework" in line for line in lines) == tables
     assert all(len(line) <= width for line in lines)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
 from perfrun.quantities import with_unit
 from perfrun.readings import PEAK_RSS, THROUGHPUT, WALL_TIME
+from perfrun.reports.table import Column, Table, escaped, markdown_text
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 MOST_ROWS = 500  # a job summary may have 1 MiB
+_COLUMNS = (
+    Column(heading="environment"),
+    Column(heading="method"),
+    Column(heading="trials", right=True),
+    Column(heading="wall time", right=True),
+    Column(heading="throughput", right=True),
+    Column(heading="other figures"),
+    Column(heading="state"),
+)
 MOST_FIGURES = 3  # beside wall time and throughput; all are in the other reports
 
 
 def markdown(report: NightReport) -> str:
     """Draw the night: what is wrong first, then every method, then notes."""
-    parts = [f"# {_plain(report.suite)}: {_verdict(report)}", _head(report)]
-    wrong = [*(f"- {_plain(error)}" for error in report.errors), *map(_bad_line, report.bad)]
+    parts = [f"# {escaped(report.suite)}: {_verdict(report)}", _head(report)]
+    wrong = [*(f"- {escaped(error)}" for error in report.errors), *map(_bad_line, report.bad)]
     wrong += map(_change_line, report.regressions)
     if wrong:
         parts += ["## To be looked at", "\n".join(wrong)]
@@ -28,7 +36,7 @@ def markdown(report: NightReport) -> str:
     if report.methods:
         parts += ["## Methods", _table(report.methods)]
     if report.notes:
-        parts += ["## Notes", "\n".join(f"- {_plain(note)}" for note in report.notes)]
+        parts += ["## Notes", "\n".join(f"- {escaped(note)}" for note in report.notes)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -57,68 +65,68 @@ def _head(report: NightReport) -> str:
     lines = [
         f"Night `{report.night}`, {begun:%Y-%m-%d %H:%M} to {ended:%Y-%m-%d %H:%M} ({begun:%Z})."
     ]
-    lines += [f"{_plain(name)} at `{commit[:12]}`." for name, commit in report.commits.items()]
+    lines += [f"{escaped(name)} at `{commit[:12]}`." for name, commit in report.commits.items()]
     return "\n".join(lines)
 
 
 def _bad_line(method: MethodReport) -> str:
-    owner = f" ({_plain(method.owner)})" if method.owner else ""
+    owner = f" ({escaped(method.owner)})" if method.owner else ""
     state = method.state.replace("_", " ")
     return (
-        f"- {_plain(method.method)} in {_plain(method.environment)}{owner}: "
-        f"{state}: {_plain(method.why or '')}"
+        f"- {escaped(method.method)} in {escaped(method.environment)}{owner}: "
+        f"{state}: {escaped(method.why or '')}"
     )
 
 
 def _change_line(change: ChangeReport) -> str:
-    owner = f" ({_plain(change.owner)})" if change.owner else ""
+    owner = f" ({escaped(change.owner)})" if change.owner else ""
     commits = [
-        f"{_plain(name)} `{change.commits_before.get(name, '')[:12]}..{after[:12]}`"
+        f"{escaped(name)} `{change.commits_before.get(name, '')[:12]}..{after[:12]}`"
         for name, after in change.commits_after.items()
         if change.commits_before.get(name, after) != after
     ]
-    others = [_plain(text) for text in change.environment_differences]
+    others = [escaped(text) for text in change.environment_differences]
     why = "; ".join([*commits, *others]) or "nothing else is known to differ"
     doubt = ", a canary moved too" if change.machine_suspect else ""
     return (
-        f"- {_plain(change.method)} in {_plain(change.environment)}{owner}: "
-        f"{_plain(change.metric)} {change.direction}, {(change.ratio - 1) * 100:+.1f} % "
+        f"- {escaped(change.method)} in {escaped(change.environment)}{owner}: "
+        f"{escaped(change.metric)} {change.direction}, {(change.ratio - 1) * 100:+.1f} % "
         f"since the night of {change.night} ({_standing(change)}{doubt}): {why}"
     )
 
 
 def _standing(change: ChangeReport) -> str:
     """The status, and what pairs of trials said, if there were any."""
-    status = _plain(change.status.replace("_", " "))
+    status = escaped(change.status.replace("_", " "))
     told = change.confirmation
     if told is None:
         return status
     share = f" {(told['ratio'] - 1) * 100:+.1f} %" if told["ratio"] else ""
     pairs = f" by {told['pairs']} pairs:{share}" if told["pairs"] else ""
-    reason = f", {_plain(told['reason'])}" if told["reason"] else ""
+    reason = f", {escaped(told['reason'])}" if told["reason"] else ""
     return f"{status}{pairs}{reason}"
 
 
 def _table(methods: Sequence[MethodReport]) -> str:
-    rows = ["| environment | method | trials | wall time | throughput | other figures | state |"]
-    rows.append("|---|---|---:|---:|---:|---|---|")
-    for method in methods[:MOST_ROWS]:
-        of = "" if method.asked is None else f"/{method.asked}"
-        disturbed = f" ({method.disturbed} disturbed)" if method.disturbed else ""
-        mark = " (canary)" if method.canary else ""
-        cells = (
-            _plain(method.environment),
-            _plain(method.method) + mark,
-            f"{method.trials}{of}{disturbed}",
-            _figure(method, WALL_TIME),
-            _figure(method, THROUGHPUT),
-            _others(method),
-            method.state.replace("_", " "),
-        )
-        rows.append(f"| {' | '.join(cells)} |")
-    if len(methods) > MOST_ROWS:
-        rows.append(f"\n{len(methods) - MOST_ROWS} more are in the JSON report.")
-    return "\n".join(rows)
+    shown = Table(columns=_COLUMNS, rows=tuple(map(_row, methods[:MOST_ROWS])))
+    left = len(methods) - MOST_ROWS
+    more = f"\n\n{left} more are in the JSON report." if left > 0 else ""
+    return markdown_text(shown).rstrip() + more
+
+
+def _row(method: MethodReport) -> tuple[str, ...]:
+    of = "" if method.asked is None else f"/{method.asked}"
+    disturbed = f" ({method.disturbed} disturbed)" if method.disturbed else ""
+    mark = " (canary)" if method.canary else ""
+    return (
+        method.environment,
+        f"{method.method}{mark}",
+        f"{method.trials}{of}{disturbed}",
+        _figure(method, WALL_TIME),
+        _figure(method, THROUGHPUT),
+        _others(method),
+        method.state.replace("_", " "),
+    )
 
 
 def _figure(method: MethodReport, metric: str) -> str:
@@ -131,13 +139,8 @@ def _figure(method: MethodReport, metric: str) -> str:
 def _others(method: MethodReport) -> str:
     shown = [f for f in method.figures if f.metric not in (WALL_TIME, THROUGHPUT, PEAK_RSS)]
     texts = [
-        _plain(f"{figure.metric} {with_unit(figure.median, figure.unit)}")
+        f"{figure.metric} {with_unit(figure.median, figure.unit)}"
         for figure in shown[:MOST_FIGURES]
     ]
     more = [f"{len(shown) - MOST_FIGURES} more"] if len(shown) > MOST_FIGURES else []
     return ", ".join([*texts, *more])
-
-
-def _plain(text: str) -> str:
-    """Text that means nothing to Markdown, in one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))

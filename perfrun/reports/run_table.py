@@ -1,0 +1,204 @@
+"""The table of a run: one row a method. Values in, text out."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perfrun.analysis.directions import unit_of
+from perfrun.document import Status, TrialResult
+from perfrun.estimates import observe, used_values
+from perfrun.findings.finding import Severity
+from perfrun.quantities import duration, rounded, spread
+from perfrun.reports.table import Cell, Column, Table
+
+_COLUMNS = (
+    Column(heading="method", share=3),
+    Column(heading="trials", right=True, whole=True),
+    Column(heading="outcome", least=len("outcome")),
+    Column(heading="grade", least=len("grade")),
+    Column(heading="wall time", right=True, whole=True),
+    Column(heading="metrics", share=4),
+    Column(heading="peak memory", right=True, whole=True),
+    Column(heading="folder", share=2),
+)
+_COLOURS = {
+    Status.PASSED: "green",
+    Status.OUT_OF_BOUNDS: "yellow",
+    Status.INTERRUPTED: "yellow",
+}
+_MORE = 1.02  # times the worker's memory: what the tree must have for a line of its own
+
+
+def run_table(results: Sequence[TrialResult]) -> Table:
+    """Trials, outcome, wall time, metrics with bounds, memory and folders of each method."""
+    return Table(
+        columns=_COLUMNS,
+        rows=tuple(
+            (
+                name,
+                str(len(trials)),
+                _outcomes(trials),
+                grades(trials),
+                wall_times(trials),
+                Cell(tuple(_shortened(metric_lines(trials)))),
+                Cell(tuple(peak_memory(trials))),
+                Cell(tuple(folder_lines(trials))),
+            )
+            for name, trials in _by_method(results).items()
+        ),
+    )
+
+
+def _by_method(results: Sequence[TrialResult]) -> dict[str, list[TrialResult]]:
+    methods: dict[str, list[TrialResult]] = {}
+    for result in results:
+        methods.setdefault(result.name, []).append(result)
+    return methods
+
+
+def _outcomes(trials: Sequence[TrialResult]) -> Cell:
+    counts = Counter(trial.status for trial in trials)
+    return Cell(
+        tuple(s.value if len(counts) == 1 else f"{n} {s.value}" for s, n in counts.items()),
+        tuple(_COLOURS.get(status, "red") for status in counts),
+    )
+
+
+def grades(trials: Sequence[TrialResult]) -> str:
+    """The grades, from the best to the worst."""
+    known = sorted({trial.grade for trial in trials if trial.grade})
+    return "-" if not known else known[0] if len(known) == 1 else f"{known[0]}..{known[-1]}"
+
+
+def quality_line(result: TrialResult) -> str | None:
+    """Why the trial's figures are not beyond doubt, in one line; None when they are.
+
+    What is found of several series or devices is said once, of the first; the summary has them all.
+    """
+    quality = result.document["perfrun"].get("quality") or {}
+    found: dict[str, list[str]] = {}
+    for finding in quality.get("findings", ()):
+        if finding["severity"] != Severity.INFO:
+            found.setdefault(finding["code"], []).append(finding["text"])
+    doubts = [
+        texts[0] + (f" (and {len(texts) - 1} more like it)" if len(texts) > 1 else "")
+        for texts in found.values()
+    ]
+    word = ", disturbed" if result.disturbed else ""
+    return f"quality {result.grade}{word}: {'; '.join(doubts)}" if doubts else None
+
+
+def wall_times(trials: Sequence[TrialResult]) -> str:
+    """The reported wall times: one figure, or the median with the range.
+
+    Where there are times to go by, of the trials that the statistics below the table use.
+    """
+    used = used_values([observe(trial.document) for trial in trials])
+    if used:
+        return _spread(used, "s")
+    values = [trial.document["benchmark_result"]["wall_time"] for trial in trials]
+    reported = [value for value in values if value != -1]
+    numbers = _finite(reported)
+    if numbers:
+        return _spread(numbers, "s")
+    return "not finite" if reported else "-"
+
+
+def metric_lines(trials: Sequence[TrialResult]) -> list[str]:
+    """One line a metric: median and range over the trials, and its bounds.
+
+    Of what `Benchmark.measure` reports by itself, the figures that people compare; a metric with
+    bounds is always there.
+    """
+    values: dict[str, list[float]] = {}
+    bounds: dict[str, str] = {}
+    for trial in trials:
+        details = _details(trial.document)
+        for metric in trial.document["benchmark_result"]["metrics"]:
+            if metric["name"] in details and not _bounds(metric):
+                continue
+            for value in _finite([metric["value"]]):
+                values.setdefault(metric["name"], []).append(value)
+            bounds[metric["name"]] = _bounds(metric)
+    return [
+        f"{name} {_spread(values[name], _time_unit(name)) if name in values else 'not finite'}"
+        f"{bounds[name]}"
+        for name in bounds
+    ]
+
+
+def _details(document: Mapping[str, Any]) -> set[str]:
+    """Metrics of a series that are left to the summary; its median is the wall time."""
+    series = document.get("perfrun", {}).get("series") or ()
+    measured = {name for one in series for name in one["metrics"]}
+    shown = {"latency_p90_s", "latency_p99_s", "device_time_median_s", "first_call_s"}
+    return {name for name in measured - shown if not name.endswith("s_per_second")}
+
+
+def _finite(values: Sequence[Any]) -> list[float]:
+    """The values that are numbers: a summary read back from disk has `"NaN"` for NaN."""
+    return [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
+
+
+def _shortened(lines: list[str], most: int = 20) -> list[str]:
+    """The first lines, and how many more there are in the summary."""
+    return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more"]
+
+
+def _bounds(metric: Mapping[str, Any]) -> str:
+    low, high = metric.get("min_value"), metric.get("max_value")
+    if low is None and high is None:
+        return ""
+    write = duration if _time_unit(metric["name"]) else rounded
+    # An infinite bound in a summary read back from disk is a text.
+    shown = ["" if bound is None else write(float(bound)) for bound in (low, high)]
+    return f" in [{', '.join(shown)}]"
+
+
+def _time_unit(metric: str) -> str:
+    """`s` of a metric whose name says seconds; others are shown as they were reported."""
+    says = metric.lower().endswith(("_s", "_sec", "_secs", "_seconds"))
+    return "s" if says and unit_of(metric) == "s" else ""
+
+
+def peak_memory(trials: Sequence[TrialResult]) -> list[str]:
+    """The largest peak of resident memory over the trials, and of the tree where that is more."""
+    worker, tree = (_largest(trials, key) for key in ("max_rss", "max_tree_pss"))
+    if not worker:
+        return ["-"]
+    own = f"{worker / 2**20:,.0f} MiB"
+    return [own, f"tree {tree / 2**20:,.0f} MiB"] if tree > _MORE * worker else [own]
+
+
+def _largest(trials: Sequence[TrialResult], key: str) -> float:
+    return max((trial.document["process_info"].get(key) or 0 for trial in trials), default=0)
+
+
+def folder_lines(trials: Sequence[TrialResult], most: int = 3) -> list[str]:
+    """The folders of the trials; of many, the first ones and how many more there are."""
+    folders = [shown_path(str(Path(trial.summary).parent)) for trial in trials]
+    if len(folders) <= most:
+        return folders
+    return [*folders[: most - 1], f"and {len(folders) - most + 1} more"]
+
+
+def _spread(values: Sequence[float], unit: str) -> str:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return spread(median, ordered[0], ordered[-1], unit)
+
+
+def shown_path(path: str) -> str:
+    """A path as short as it can be from here."""
+    try:
+        relative = os.path.relpath(path)
+    except OSError:  # the current folder has been removed
+        return path
+    return relative if len(relative) < len(path) and sys.platform != "win32" else path
