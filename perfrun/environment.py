@@ -11,11 +11,11 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from perfrun.dataclass import dataclass
 from perfrun.document import Environment
 from perfrun.errors import UsageError
 from perfrun.launchers.contract import Launcher

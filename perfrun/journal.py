@@ -11,10 +11,10 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perfrun.dataclass import asdict, dataclass, field
 from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.plan import RunPlan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
 
+from perfrun.dataclass import dataclass
 from perfrun.errors import UsageError
 
 KINDS = ("cprofile", "torch", "tensorflow", "memory", "sampling")

@@ -6,12 +6,12 @@ import os
 import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfrun import environment
+from perfrun.dataclass import asdict
 from perfrun.environment import Paths, Service
 from perfrun.errors import UsageError
 from perfrun.interruption import Interruption

@@ -12,6 +12,7 @@ TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "perfrun"
 LAYERS = (
     {
+        "dataclass",
         "errors",
         "output",
         "quantities",

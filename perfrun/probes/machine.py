@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 
 from perfrun.checks import readings
 from perfrun.checks.sysfs import Sysfs
+from perfrun.dataclass import dataclass
 from perfrun.probes.gpu import Accelerators, accelerators
 
 

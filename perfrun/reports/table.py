@@ -6,12 +6,12 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from perfrun.analysis.directions import unit_of
+from perfrun.dataclass import dataclass
 from perfrun.document import Status, TrialResult
 from perfrun.estimates import observe, used_values
 from perfrun.findings.finding import Severity
