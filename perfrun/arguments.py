@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
-from typing import NoReturn
+import sys
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 from perfrun.errors import UsageError
 
@@ -19,6 +22,24 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: {message}")
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """argparse's, which would import `shutil` for the width of the terminal: 3 ms of every run."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        super().__init__(prog, **{"width": _columns() - 2, **options})
+
+
+def _columns() -> int:
+    """How wide the terminal is, by the rules of `shutil.get_terminal_size`."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said) > 0:
+        return int(said)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return 80
+
+
 def parse_whole(text: str | None, flag: str, least: int) -> int | None:
     """Parse a whole number of a flag; None when it is not given. Raises UsageError."""
     if not text:
@@ -31,6 +52,13 @@ def parse_whole(text: str | None, flag: str, least: int) -> int | None:
     if int(plain) < least:
         raise UsageError(f"{flag}={shown(text)}: must be a whole number, {least} or more")
     return int(plain)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that somebody may have meant; None when none is like it."""
+    from difflib import get_close_matches  # only a mistake pays for it
+
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 def parse_regex(pattern: str, what: str) -> re.Pattern[str]:

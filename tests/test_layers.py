@@ -11,8 +11,8 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "perfrun"
 LAYERS = (
+    {"dataclass"},
     {
-        "dataclass",
         "errors",
         "output",
         "quantities",
@@ -207,7 +207,7 @@ LAYERS = (
     {"nightly.planning", "nightly.gathering", "nightly.delivery", "pairsets"},
     {"nightly.units", "nightly.changes", "pruning"},
     {"nightly.judging"},
-    {"nightly.command"},
+    {"nightly.command", "runcommand"},
     {"benchmark"},
     {"__main__", "dlbs.__main__"},
 )
