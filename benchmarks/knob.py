@@ -6,12 +6,16 @@ Apart from the flags, so that using one imports nothing.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, Literal
 
 from perfrun import SetupError
 
-Kind = Literal["whole", "switch", "choice", "text", "shape"]
+# Neither a dataclass nor `typing` at run time: they and what they import would be a third of a
+# no-op trial.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal
+
+    Kind = Literal["whole", "switch", "choice", "text", "shape"]
 
 # What people write; DLBS took every word that it did not know for "false".
 _SWITCH = {
@@ -21,23 +25,35 @@ _SWITCH = {
 _SHAPE = re.compile(r"\d+([x,]\d+)*")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Knob:
     """A setting of a benchmark: a keyword of its class and a flag after `--`.
 
     It has no default of its own: that is each method's.
     """
 
-    name: str
-    meaning: str
-    kind: Kind = "whole"
-    minimum: int = 0  # of a whole number, inclusive
-    maximum: int | None = None
-    choices: tuple[str, ...] = ()  # of the kind `choice`
-    synonyms: tuple[tuple[str, str], ...] = ()  # another word for a choice, and that choice
-    pattern: str = ""  # of the kind `text`: a regular expression for all of it
-    accepts: str = ""  # the pattern in words
-    aliases: tuple[str, ...] = ()  # other spellings of the name
+    def __init__(
+        self,
+        *,
+        name: str,
+        meaning: str,
+        kind: Kind = "whole",
+        minimum: int = 0,
+        maximum: int | None = None,
+        choices: tuple[str, ...] = (),
+        synonyms: tuple[tuple[str, str], ...] = (),
+        pattern: str = "",
+        accepts: str = "",
+        aliases: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.meaning = meaning
+        self.kind = kind
+        self.minimum, self.maximum = minimum, maximum  # of a whole number, inclusive
+        self.choices = choices  # of the kind `choice`
+        self.synonyms = synonyms  # another word for a choice, and that choice
+        self.pattern = pattern  # of the kind `text`: a regular expression for all of it
+        self.accepts = accepts  # the pattern in words
+        self.aliases = aliases  # other spellings of the name
 
     @property
     def names(self) -> tuple[str, ...]:

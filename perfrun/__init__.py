@@ -9,11 +9,23 @@ Map of the package, in the order in which a run passes through it:
     downloads.py   data sets              summary.py     the PerfZero document
     image.py       framework images       reports/       what a person reads
 
-This file is also read inside the environment under test, so it imports nothing but the author API.
+This file is also read inside the environment under test, and before `perfrun --version`, so it
+imports nothing; the author API is imported when it is asked for.
 """
 
-from perfrun.worker.author import Benchmark, SetupError
+TYPE_CHECKING = False  # as type checkers read it; `typing` itself takes milliseconds to import
+if TYPE_CHECKING:
+    from perfrun.worker.author import Benchmark, SetupError
 
 __version__ = "0.1.0"
 
 __all__ = ["Benchmark", "SetupError", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name in ("Benchmark", "SetupError"):
+        from perfrun.worker import author
+
+        globals()["Benchmark"], globals()["SetupError"] = author.Benchmark, author.SetupError
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

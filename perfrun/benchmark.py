@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
 if __name__ == "__main__":
     # Run as a file, Python puts the package's own folder first on the path, where `plan` or
     # `trial` would hide other people's modules. The folder above it is the right one.
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120
 
 import importlib
 import io
-import os
 from collections.abc import Sequence
 
 from perfrun import __version__
@@ -20,6 +19,8 @@ from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.output import OutputError, give_up_stdout, named_failures
 
 # What a command's name stands for: only its own module is imported.
+_RUN = ("perfrun.runcommand", "run_command")
+_HELP = ("perfrun.flags", "help_command")
 _COMMANDS = {
     "list": ("perfrun.listing", "list_command"),
     "doctor": ("perfrun.doctor", "doctor_command"),
@@ -90,62 +91,37 @@ def _prepare_streams() -> None:
 
 def _has_folder() -> bool:
     try:
-        Path.cwd()
+        os.getcwd()  # noqa: PTH109 - pathlib takes 4 ms of `perfrun --version`
     except FileNotFoundError:
         return False
     return True
 
 
 def _command(words: list[str]) -> int:
+    if words[:1] == ["--version"]:
+        sys.stdout.write(f"perfrun {__version__}\n")
+        return 0
+    if words[:1] in (["--help"], ["-h"]):
+        return _carried_out(_HELP, words)
     if not words or words[0].startswith("-"):
-        return _run(words)
+        return _carried_out(_RUN, words)
     if words[0] not in _COMMANDS:
         raise UsageError(_no_command(words[0]))
-    module, function = _COMMANDS[words[0]]
-    status: int = getattr(importlib.import_module(module), function)(words[1:])
+    return _carried_out(_COMMANDS[words[0]], words[1:])
+
+
+def _carried_out(command: tuple[str, str], words: list[str]) -> int:
+    module, function = command
+    status: int = getattr(importlib.import_module(module), function)(words)
     return status
 
 
 def _no_command(word: str) -> str:
-    import difflib
+    from perfrun.arguments import nearest
 
-    near = difflib.get_close_matches(word, _COMMANDS, n=1)
-    hint = f"did you mean {near[0]}" if near else f"there are {', '.join(_COMMANDS)}"
+    near = nearest(word, _COMMANDS)
+    hint = f"did you mean {near}" if near else f"there are {', '.join(_COMMANDS)}"
     return f"{word!r} is no command; {hint}. A run takes flags only, which begin with --"
-
-
-def _run(words: list[str]) -> int:
-    import json
-
-    from perfrun.cli import parse
-    from perfrun.reports.terminal import Terminal
-    from perfrun.results import run_document
-    from perfrun.runner import run
-
-    plan = parse(words)
-    as_json = plan.output_format == "json"
-    terminal = Terminal(sys.stderr if as_json else sys.stdout, sys.stderr, quiet=plan.quiet)
-    result = run(plan, terminal)
-    terminal.results(result.trials)
-    terminal.methods(result.methods)
-    if as_json:
-        document = {**run_document(result), "workspace": str(plan.workspace)}
-        _print_document(json.dumps(document) + "\n")
-    if result.interrupted:
-        _say("interrupted; `--resume` with the same flags goes on from here")
-        return Interrupted.exit_code
-    bad = [
-        trial
-        for trial in result.trials
-        if not trial.status.ran or (trial.status == "out_of_bounds" and plan.fail_on_bounds)
-    ]
-    return 1 if bad else 0
-
-
-def _print_document(text: str) -> None:
-    """Write what another program reads, and make sure that it has left us."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 def _say(text: str) -> None:

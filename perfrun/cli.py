@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -159,10 +158,20 @@ def _interpreter(text: str | None) -> str:
     """
     named = text or os.environ.get(PYTHON_VARIABLE) or sys.executable
     shown = f"--python={named}" if text else f"{PYTHON_VARIABLE}={named}"
-    path = shutil.which(named)
+    path = _found(named)
     if path is None:
         raise UsageError(f"{shown}: {_why_not(named)}; name the interpreter of the environment")
     return os.path.abspath(path)  # noqa: PTH100 - Path.absolute would keep `..`
+
+
+def _found(interpreter: str) -> str | None:
+    """Return the path of a program; None where there is none to execute."""
+    if os.sep not in interpreter:
+        from shutil import which  # 3 ms, for a name that is to be looked for on PATH
+
+        return which(interpreter)
+    can_run = os.path.isfile(interpreter) and os.access(interpreter, os.X_OK)  # noqa: PTH113
+    return interpreter if can_run else None
 
 
 def _why_not(interpreter: str) -> str:

@@ -7,10 +7,10 @@ import json
 import re
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfrun.dataclass import dataclass
 from perfrun.document import Metric, Outcome, Report, Status
 from perfrun.launchers.contract import Exit
 from perfrun.series import read_series

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from perfrun.dataclass import dataclass
 from perfrun.errors import UsageError
 
 # Flags that mean something only with --image, in the order of the help.

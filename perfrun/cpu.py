@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from perfrun.dataclass import dataclass, field
 from perfrun.launchers.contract import Exit
 from perfrun.probes.process_tree import TreeUsage
 from perfrun.probes.system import Counters, counters_between

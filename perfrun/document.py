@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from perfrun.dataclass import dataclass, field
 
 SCHEMA_VERSION = 2
 

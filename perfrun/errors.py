@@ -14,8 +14,6 @@ The one place that catches these is `main` of `perfrun.benchmark`, and for setup
 `perfrun.image.main`.
 """
 
-from unicodedata import category
-
 
 class PerfrunError(Exception):
     """Base of all errors that perfrun raises on purpose; the text is what the user reads."""
@@ -28,6 +26,8 @@ class PerfrunError(Exception):
 
         Blanks of any width stay, as French messages have before a colon; a tab is one.
         """
+        from unicodedata import category  # a megabyte of tables, for who has an error to show
+
         return "".join(
             c
             if c.isprintable() or category(c) == "Zs"

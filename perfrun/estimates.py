@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from perfrun.counted import counted
+from perfrun.dataclass import dataclass
 from perfrun.document import Status
 
 

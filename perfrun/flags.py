@@ -7,10 +7,11 @@ a prefix of PerfZero's ambiguous.
 from __future__ import annotations
 
 import argparse
-import difflib
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from perfrun import __version__
+from perfrun.arguments import HelpFormatter, nearest
 from perfrun.errors import UsageError
 
 PYTHON_VARIABLE = "PERFRUN_PYTHON"
@@ -99,6 +100,12 @@ COMMANDS = {  # what follows the command's name, what it does
 }
 
 
+def help_command(_argv: Sequence[str]) -> int:
+    """Print the flags of a run and return the exit status."""
+    parser().print_help()
+    return 0
+
+
 def parser(command: str = "run") -> argparse.ArgumentParser:
     """Make the parser of a command; all take the flags of a run."""
     prog = "perfrun" if command == "run" else f"perfrun {command}"
@@ -108,7 +115,7 @@ def parser(command: str = "run") -> argparse.ArgumentParser:
         usage=f"{prog} {usage}",
         description=description,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     made.add_argument("--version", action="version", version=f"perfrun {__version__}")
     if command == "list":
@@ -231,6 +238,6 @@ def unknown_flag(word: str, made: argparse.ArgumentParser) -> str:
     if not name.startswith("-"):
         return f"{word!r} is not a flag; flags begin with -- and flags of the benchmark follow --"
     known = [option.lstrip("-") for action in made._actions for option in action.option_strings]
-    near = difflib.get_close_matches(name.lstrip("-"), known, n=1)  # dashes would count as alike
-    hint = f"; did you mean --{near[0]}?" if near else ""
+    near = nearest(name.lstrip("-"), known)  # dashes would count as alike
+    hint = f"; did you mean --{near}?" if near else ""
     return f"unknown flag {name}{hint} (flags of the benchmark itself follow --)"

@@ -14,11 +14,11 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from perfrun.dataclass import dataclass
 from perfrun.errors import WorkspaceError
 from perfrun.redaction import redact
 

@@ -12,12 +12,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from perfrun.dataclass import asdict, dataclass, field
 from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.plan import RunPlan

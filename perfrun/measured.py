@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from perfrun.cpu import Cpu, cpu_section
+from perfrun.dataclass import dataclass, field
 from perfrun.document import Usage
 from perfrun.launchers.contract import Exit
 from perfrun.memory import Memory, memory_section

@@ -6,9 +6,9 @@ docs/memory.md explains what each figure is, and when which is the right one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from perfrun.dataclass import dataclass
 from perfrun.launchers.contract import Exit
 from perfrun.probes.devices import DevicesUsage
 from perfrun.probes.process_tree import TreeUsage

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any, TextIO
+
+TYPE_CHECKING = False  # as type checkers read it: `typing` is a third of `perfrun --version`
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, TextIO
 
 
 class OutputError(OSError):

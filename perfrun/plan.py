@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from perfrun.arguments import parse_regex, shown
 from perfrun.containment import Containment
+from perfrun.dataclass import dataclass, field
 from perfrun.errors import UsageError
 from perfrun.gitnames import may_be_hash
 from perfrun.profiles import ProfilerWindow

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from dataclasses import dataclass
 
+from perfrun.arguments import nearest
+from perfrun.dataclass import dataclass
 from perfrun.errors import UsageError
 
 KINDS = ("cprofile", "torch", "tensorflow", "memory", "sampling")
@@ -25,8 +25,8 @@ def parse_profiles(text: str | None) -> tuple[str, ...]:
     kinds = [item.strip() for item in (text or "").split(",") if item.strip()]
     for kind in kinds:
         if kind not in KINDS:
-            near = difflib.get_close_matches(kind, KINDS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            near = nearest(kind, KINDS)
+            hint = f"; did you mean {near}?" if near else ""
             raise UsageError(f"--profile: {kind!r} is not one of {', '.join(KINDS)}{hint}")
     return tuple(dict.fromkeys(kinds))
 

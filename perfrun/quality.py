@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from perfrun.dataclass import dataclass
 from perfrun.findings.devices import device_findings
 from perfrun.findings.finding import Finding, Severity
 from perfrun.findings.machine import machine_findings

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from perfrun.arguments import parse_duration, parse_whole, shown
+from perfrun.dataclass import dataclass
 from perfrun.errors import UsageError
 
 FEWEST_TRIALS = 6  # with --precision: below this there is no interval (analysis.stopping.PILOT)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from perfrun.dataclass import asdict, dataclass
 from perfrun.document import Status, TrialResult
 from perfrun.estimates import MethodEstimate, estimate, observe
 

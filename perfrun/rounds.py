@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from perfrun import environment
+from perfrun.dataclass import replace
 from perfrun.document import Order, Status, TrialResult, to_json
 from perfrun.environment import Method
 from perfrun.errors import Interrupted

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfrun import environment
+from perfrun.dataclass import asdict
 from perfrun.environment import Paths, Service
 from perfrun.errors import UsageError
 from perfrun.interruption import Interruption, taking_signals
-from perfrun.journal import Journal, Past, unfinished
+from perfrun.journal import Past
 from perfrun.launchers.choice import make_launcher
 from perfrun.launchers.contract import SHIPPED
 from perfrun.plan import RunPlan
-from perfrun.probes.machine import machine
-from perfrun.recorder import make_recorder
 from perfrun.results import RunResult
-from perfrun.rounds import Rounds
 from perfrun.screen import Screen
 from perfrun.storage import Storage
-from perfrun.summary import RunFacts
-from perfrun.trial import Surroundings
 from perfrun.worker.procfs import adopt_orphans
-from perfrun.worktree import harness_git_info
 
 if TYPE_CHECKING:
+    from perfrun.journal import Past
+    from perfrun.rounds import Rounds
     from perfrun.workspace import Checkout
 
 PACKAGE = Path(__file__).resolve().parent
@@ -71,7 +66,15 @@ def prepare(
     _open(storage, plan, stack)
     launcher = make_launcher(plan, run_id, screen.note)
     with Service(launcher, {"action": "describe"}, Paths()) as service:
-        # Meanwhile, what has to be done anyway.
+        # Meanwhile, what has to be done anyway: half of a run's imports, for the first.
+        from perfrun.journal import Journal
+        from perfrun.probes.machine import machine
+        from perfrun.recorder import make_recorder
+        from perfrun.rounds import Rounds
+        from perfrun.summary import RunFacts
+        from perfrun.trial import Surroundings
+        from perfrun.worktree import harness_git_info
+
         screen.prepare()
         this_machine = machine()
         harness_info = harness_git_info(PACKAGE.parent)
@@ -143,6 +146,8 @@ def _open(storage: Storage, plan: RunPlan, stack: ExitStack) -> None:
 def _past(plan: RunPlan, screen: Screen) -> Past | None:
     if not plan.resume:
         return None
+    from perfrun.journal import unfinished
+
     past = unfinished(plan.workspace / "runs", plan)
     if past is None:
         screen.note("--resume: no unfinished run like this one in the workspace; starting anew")
@@ -190,4 +195,4 @@ def _seed(plan: RunPlan, past: Past | None, proposed: int | None) -> int:
 
 
 def _new_run_id() -> str:
-    return f"{datetime.now():%Y%m%d-%H%M%S-%f}-{uuid.uuid4().hex[:6]}"
+    return f"{datetime.now():%Y%m%d-%H%M%S-%f}-{os.urandom(3).hex()}"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from perfrun.dataclass import dataclass, field
 from perfrun.estimates import Observation, used_values
 from perfrun.repetition import FEWEST_TRIALS, OVERRUN, Repetition
 

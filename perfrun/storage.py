@@ -12,9 +12,7 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import stat
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,10 +107,17 @@ class Storage:
 
     def __init__(self, output: Path, run_id: str, notify: Callable[[str], None]) -> None:
         self._output = output
-        self._rescue = Path(tempfile.gettempdir()) / f"perfrun-rescue-{run_id}"
+        self._run_id = run_id
         self._notify = notify
         self._has_told = False  # that the disk is full
         self.reserve = Reserve(output, run_id)
+
+    @property
+    def _rescue(self) -> Path:
+        """Where results go that the workspace does not take."""
+        from tempfile import gettempdir  # 4 ms, for a workspace that has failed
+
+        return Path(gettempdir()) / f"perfrun-rescue-{self._run_id}"
 
     def open(self) -> None:
         """Make the output folder and set space aside. Raises OSError when it cannot be made."""
@@ -127,14 +132,15 @@ class Storage:
     def new_folder(self, execution_id: str) -> ResultFolder:
         """Make `<output>/<execution_id>`, or the same with `-2`, `-3`, ... when it is taken."""
         self._look_at_disk()
-        for parent in (self._output, self._output, self._rescue):
+        for attempt in range(3):
             try:
+                parent = self._output if attempt < 2 else self._rescue
                 path = _make_new(parent, execution_id)
             except OSError as error:
                 self.reserve.release()
                 failure = error
                 continue
-            if parent == self._rescue:
+            if attempt == 2:
                 self._notify(f"{self._output} cannot be written ({failure}); using {path}")
             return ResultFolder(path)
         raise failure
@@ -154,10 +160,11 @@ class Storage:
 
     def write_summary(self, folder: ResultFolder, text: str, name: str = SUMMARY) -> Path:
         """Write the summary where it can be written, and return where that was."""
-        places = (folder.path, folder.path, self._rescue / folder.path.name)
-        for place in places:
-            path = place / name
+        for attempt in range(3):
+            path = folder.path / name
             try:
+                place = folder.path if attempt < 2 else self._rescue / folder.path.name
+                path = place / name
                 place.mkdir(parents=True, exist_ok=True)  # the benchmark may have removed it
                 write_whole(path, text)
             except OSError as error:
@@ -175,7 +182,8 @@ class Storage:
 def full_disk(folder: Path) -> str | None:
     """How much is free where this disk has no room for a trial; None where it has."""
     try:
-        free = shutil.disk_usage(folder).free
+        disk = os.statvfs(folder)
+        free = disk.f_bavail * disk.f_frsize
     except OSError:
         return None
     return f"{free // 1024} KiB free" if free < _TRIAL_BYTES else None

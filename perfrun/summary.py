@@ -7,10 +7,10 @@ its last commit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from perfrun import __version__
+from perfrun.dataclass import asdict, dataclass, field
 from perfrun.document import (
     SCHEMA_VERSION,
     Environment,

@@ -6,11 +6,11 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from perfrun import collect
+from perfrun.dataclass import dataclass, field, replace
 from perfrun.document import Order, Outcome, Status, TrialResult, to_json
 from perfrun.environment import Method, Paths
 from perfrun.errors import Interrupted

@@ -7,9 +7,9 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from perfrun.dataclass import asdict, dataclass
 from perfrun.errors import WorkspaceError
 from perfrun.gitcommand import GitFailed, ask, checkout_at
 from perfrun.redaction import redact

@@ -11,6 +11,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "perfrun"
 LAYERS = (
+    {"dataclass"},
     {
         "errors",
         "output",
@@ -58,7 +59,6 @@ LAYERS = (
         "worker.lookup",
         "worker.mainthread",
         "worker.recording",
-        "worker.xplane",
         "worker.synchronise",
     },
     {"image.lock", "worker.steadiness"},
@@ -66,6 +66,7 @@ LAYERS = (
         "analysis.looks",
         "budget",
         "worker.stopping",
+        "worker.xplane",
         "worker.serieswriter",
         "worker.record_calls",
         "worker.record_memory",
@@ -208,7 +209,7 @@ LAYERS = (
     {"nightly.suite_file", "nightly.gathering", "nightly.delivery", "pairsets"},
     {"nightly.units", "nightly.changes", "pruning"},
     {"nightly.judging"},
-    {"nightly.command"},
+    {"nightly.command", "runcommand"},
     {"benchmark"},
     {"__main__", "dlbs.__main__"},
 )

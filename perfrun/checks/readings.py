@@ -7,10 +7,10 @@ the kernel. What a trial adds to its counters is in `probes.system`.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 
 from perfrun.checks.sysfs import Sysfs
+from perfrun.dataclass import dataclass
 
 _CPUS = "/sys/devices/system/cpu"
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from dataclasses import dataclass
+
+from perfrun.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+from perfrun.dataclass import dataclass
 
 
 class Severity(str, Enum):

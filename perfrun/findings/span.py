@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from perfrun.dataclass import dataclass
 from perfrun.launchers.contract import Exit
 from perfrun.probes.disturbance import MachineState
 from perfrun.probes.system import Counters, counters_between, difference

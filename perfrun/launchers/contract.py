@@ -7,9 +7,10 @@ host, `launchers.container` a container for each.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from perfrun.dataclass import dataclass
 
 WORKER = Path(__file__).resolve().parent.parent / "worker"
 ENTRY = WORKER / "entry.py"

@@ -78,10 +78,11 @@ class LocalService:
 
     def wait(self, timeout_s: float) -> int | None:
         """Wait for its end; the exit status, minus the signal, or None when it has not ended."""
-        try:
-            return self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
+        if self._process.returncode is None:
+            with _pidfd(self._process.pid) as ended:  # Popen would look every 50 ms
+                if not ended(timeout_s):
+                    return None
+        return self._process.wait()
 
     def end(self) -> None:
         """Imported code may have started processes; none of them is to be there in a trial."""

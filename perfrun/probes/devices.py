@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
+
+from perfrun.dataclass import dataclass, field
 
 RATE_HZ = 5.0
 _SHARE = 0.002  # of a core, that reading devices may take in the long run

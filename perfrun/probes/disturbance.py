@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import resource
 import time
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from perfrun.checks import readings
 from perfrun.checks.storage import free_disk_bytes
 from perfrun.checks.sysfs import Sysfs
+from perfrun.dataclass import dataclass
 from perfrun.probes.system import Snapshot, take_snapshot
 from perfrun.worker.cgroups import Cgroup, find_cgroup
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from perfrun.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

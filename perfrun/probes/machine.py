@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-import socket
-from dataclasses import dataclass
 from pathlib import Path
 
 from perfrun.checks import readings
 from perfrun.checks.sysfs import Sysfs
+from perfrun.dataclass import dataclass
 from perfrun.probes.gpu import Accelerators, accelerators
 
 
@@ -44,7 +43,7 @@ def machine() -> Machine:
         physical_cpu_count=readings.core_count(Sysfs()) or _physical_cpu_count(),
         logical_cpu_count=_logical_cpu_count(),
         cpu_socket_count=len(sockets) or None,
-        hostname=socket.gethostname(),
+        hostname=platform.node(),
         accelerators=accelerators(),
         usable_cpu_count=len(affinity(0)) if affinity else None,
         memory_bytes=_memory_bytes(),

@@ -10,9 +10,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from perfrun.dataclass import dataclass
 from perfrun.probes.timeline import Timeline
 from perfrun.probes.tree_memory import TreeMemory
 from perfrun.worker.cgroups import Cgroup, PeakSplit

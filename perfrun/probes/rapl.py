@@ -7,8 +7,9 @@ packages: of all that runs on the machine, not of one process.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from perfrun.dataclass import dataclass
 
 ROOT = Path("/sys/class/powercap")
 NO_ZONES = "no RAPL counters in /sys/class/powercap: not an x86 processor, or a virtual machine"

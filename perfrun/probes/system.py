@@ -11,10 +11,10 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from perfrun.dataclass import dataclass, field
 from perfrun.worker.cgroups import Cgroup, read_pressure
 
 _TICKS_HZ = os.sysconf("SC_CLK_TCK")
@@ -105,11 +105,9 @@ def counters_between(before: Snapshot, after: Snapshot) -> Counters:
     A counter that fell (a core was taken away, a counter wrapped around) is None too.
     """
     added = {
-        item.name: difference(
-            getattr(before.counters, item.name), getattr(after.counters, item.name)
-        )
-        for item in fields(Counters)
-        if item.name not in ("elapsed_s", "wall_clock_s")
+        name: difference(getattr(before.counters, name), value)
+        for name, value in vars(after.counters).items()
+        if name not in ("elapsed_s", "wall_clock_s")
     }
     return Counters(
         elapsed_s=after.counters.elapsed_s - before.counters.elapsed_s,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfrun.dataclass import dataclass
 from perfrun.probes.amd import amd_devices
 from perfrun.probes.devices import Device, DeviceSampler, DevicesUsage
 from perfrun.probes.disturbance import MachineState, machine_state

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from perfrun.dataclass import dataclass
 from perfrun.errors import UsageError
 from perfrun.redaction import redact
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Any, Dict, Tuple
+
+TYPE_CHECKING = False  # `typing` takes 4 ms to import, a tenth of a no-op trial
+if TYPE_CHECKING:
+    from typing import Any, Dict, Tuple
 
 RESERVED_BYTES = 128 * 1024
 OUTCOME = "outcome.json"

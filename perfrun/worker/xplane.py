@@ -1,19 +1,23 @@
-"""Read what TensorFlow's profiler writes (`*.xplane.pb`), without protobuf or TensorFlow.
+"""Read what TensorFlow's profiler writes (`*.xplane.pb`), by TensorFlow's own protobuf.
 
-Messages and field numbers: XSpace, XPlane, XLine, XEvent of tsl/profiler/protobuf/xplane.proto.
 Trace format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
 
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
-import struct
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+
+from perfrun.worker.recording import imported
 
 MOST_EVENTS = 300_000  # in a trace: browsers become slow beyond
-
-Value = Union[int, bytes]
+# Where TensorFlow keeps the messages XSpace, XPlane, XLine, XEvent: since 2.12, and before.
+_MODULES = (
+    "tensorflow.tsl.profiler.protobuf.xplane_pb2",
+    "tensorflow.core.profiler.protobuf.xplane_pb2",
+)
 
 
 class Event(NamedTuple):
@@ -41,85 +45,36 @@ class Plane(NamedTuple):
 
 
 def decode(data: bytes) -> List[Plane]:
-    """Return the planes of a recording. Raises ValueError or IndexError for what is cut short."""
-    return [_plane(value) for number, value in _fields(data) if number == 1]
+    """Return the planes of a recording. Raises what protobuf raises for one that is cut short."""
+    space = _messages().XSpace.FromString(data)
+    return [_plane(plane) for plane in space.planes]
 
 
-def _plane(data: Value) -> Plane:
-    name, names, lines = "", {}, []
-    for number, value in _fields(data):
-        if number == 2:
-            name = _text(value)
-        elif number == 3:
-            lines.append(value)
-        elif number == 4:
-            entry = dict(_fields(value))
-            names[entry.get(1, 0)] = _event_name(entry.get(2, b""))
-    return Plane(name, [_line(line, names) for line in lines])
+def _messages() -> Any:
+    """Return TensorFlow's own description of the format. Raises UnavailableError."""
+    for name in _MODULES[:-1]:
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    return imported(_MODULES[-1], "the format of TensorFlow's recordings")
 
 
-def _event_name(data: Value) -> str:
-    fields = dict(_fields(data))
-    return _text(fields.get(4) or fields.get(2, b""))
-
-
-def _line(data: Value, names: Dict[Any, str]) -> Line:
-    name, number_of_line, begin_ns, events = "", 0, 0, []
-    for number, value in _fields(data):
-        if number == 1:
-            number_of_line = int(value)
-        elif number == 2:
-            name = _text(value)
-        elif number == 3:
-            begin_ns = int(value)
-        elif number == 4:
-            fields = dict(_fields(value))
-            events.append(
-                Event(
-                    names.get(fields.get(1, 0), "?"), int(fields.get(2, 0)), int(fields.get(3, 0))
-                )
-            )
-    return Line(name, number_of_line, begin_ns, events)
-
-
-def _text(value: Value) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
-
-
-def _fields(data: Value) -> Iterator[Tuple[int, Value]]:
-    """Field numbers and values of one message."""
-    if not isinstance(data, bytes):
-        raise ValueError("a number where a message was expected")
-    at, end = 0, len(data)
-    while at < end:
-        key, at = _varint(data, at)
-        kind = key & 7
-        if kind == 0:
-            value, at = _varint(data, at)
-            yield key >> 3, value
-        elif kind == 2:
-            size, at = _varint(data, at)
-            if at + size > end:
-                raise ValueError("the recording is cut short")
-            yield key >> 3, data[at : at + size]
-            at += size
-        elif kind in (1, 5):
-            size = 8 if kind == 1 else 4
-            yield key >> 3, struct.unpack_from("<q" if kind == 1 else "<i", data, at)[0]
-            at += size
-        else:
-            raise ValueError("not a recording: wire type %d" % kind)
-
-
-def _varint(data: bytes, at: int) -> Tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, at
-        shift += 7
+def _plane(plane: Any) -> Plane:
+    names = {number: one.display_name or one.name for number, one in plane.event_metadata.items()}
+    lines = [
+        Line(
+            line.name,
+            line.id,
+            line.timestamp_ns,
+            [
+                Event(names.get(event.metadata_id, "?"), event.offset_ps, event.duration_ps)
+                for event in line.events
+            ],
+        )
+        for line in plane.lines
+    ]
+    return Plane(plane.name, lines)
 
 
 def self_times(planes: List[Plane]) -> Dict[str, Tuple[int, int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 import venv
 from pathlib import Path
 
@@ -169,7 +168,7 @@ def test_an_interpreter_that_is_too_old_is_refused(tmp_path: Path) -> None:
 def test_a_service_leaves_no_file_and_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with Service(LOCAL, {"action": "describe"}, Paths()) as service:
         assert len(list(tmp_path.iterdir())) == 1
         serving = service._serving

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -226,11 +225,11 @@ def test_a_disk_that_fills_between_trials_is_said_once_until_there_is_room_again
 ) -> None:
     free = {"bytes": 1 << 30}
 
-    def disk_usage(folder: Path) -> SimpleNamespace:
+    def statvfs(folder: Path) -> SimpleNamespace:
         assert folder == output(tmp_path)
-        return SimpleNamespace(free=free["bytes"])
+        return SimpleNamespace(f_bavail=free["bytes"], f_frsize=1)
 
-    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    monkeypatch.setattr(os, "statvfs", statvfs)
     storage.new_folder("before")
     assert not said
     free["bytes"] = 12_345

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import struct
+import subprocess
 import sys
 import threading
 import time
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -246,54 +245,28 @@ def test_a_call_whose_turn_never_came_is_not_made_later() -> None:
     assert called == [2]
 
 
-def varint(value: int) -> bytes:
-    out = b""
-    while value > 0x7F:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
+def plane(name: str, *events: tuple[str, int, int]) -> xplane.Plane:
+    """A recording of one plane with one line; events are name, begin and duration in ps."""
+    return xplane.Plane(name, [xplane.Line("thread", 7, 5_000, [xplane.Event(*e) for e in events])])
 
 
-def field(number: int, value: int | bytes | str) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def plane(name: str, *events: tuple[int, int, int]) -> bytes:
-    """A recording of one plane with one line; events are metadata id, begin and duration in ps."""
-    names = {1: "outer", 2: "inner"}
-    metadata = b"".join(
-        field(4, field(1, number) + field(2, field(1, number) + field(2, text)))
-        for number, text in names.items()
-    )
-    made = b"".join(
-        field(4, field(1, number) + field(2, begin) + field(3, duration))
-        for number, begin, duration in events
-    )
-    skipped = varint(9 << 3 | 1) + struct.pack("<d", 1.5) + varint(10 << 3 | 5) + b"abcd"
-    line = field(3, field(1, 7) + field(2, "thread") + field(3, 5_000) + made + skipped)
-    return field(1, field(2, name) + line + metadata)
-
-
-EVENTS = ((1, 0, 100), (2, 10, 30), (2, 50, 20), (1, 200, 10))
+EVENTS = (("outer", 0, 100), ("inner", 10, 30), ("inner", 50, 20), ("outer", 200, 10))
 
 
 def test_what_ran_inside_an_event_is_not_its_own_time() -> None:
-    planes = xplane.decode(plane("/host:CPU", *EVENTS))
+    planes = [plane("/host:CPU", *EVENTS)]
     assert xplane.self_times(planes) == {"outer": (2, 60), "inner": (2, 50)}
 
 
 def test_devices_count_where_there_are_some() -> None:
-    data = plane("/host:CPU", *EVENTS) + plane("/device:GPU:0", (2, 0, 9)) + plane("/device:CPU:1")
-    assert xplane.self_times(xplane.decode(data)) == {"inner": (1, 9)}
+    devices = [plane("/device:GPU:0", ("inner", 0, 9)), plane("/device:CPU:1")]
+    assert xplane.self_times([plane("/host:CPU", *EVENTS), *devices]) == {"inner": (1, 9)}
 
 
 def test_a_recording_becomes_a_trace_for_perfetto(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planes = xplane.decode(plane("/host:CPU", *EVENTS))
+    planes = [plane("/host:CPU", *EVENTS)]
     trace = xplane.Trace()
     trace.add(planes)
     trace.write(str(tmp_path / "trace.json.gz"))
@@ -308,7 +281,42 @@ def test_a_recording_becomes_a_trace_for_perfetto(
     assert (len(short.events), short.left_out) == (4, 2)
 
 
-@pytest.mark.parametrize("data", [b"\x0a\x05ab", b"\x0b", plane("/host:CPU", *EVENTS)[:-9]])
-def test_a_recording_that_is_cut_short_is_an_error(data: bytes) -> None:
-    with warnings.catch_warnings(), pytest.raises((ValueError, IndexError)):
-        xplane.decode(data)
+WRITTEN = """
+import json, sys
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+sys.path.insert(0, sys.argv[1])
+from perfrun.worker import xplane
+space = xplane_pb2.XSpace()
+plane = space.planes.add(name="/host:CPU")
+plane.event_metadata[1].name = "outer"
+plane.event_metadata[2].name = "_Z5inner"
+plane.event_metadata[2].display_name = "inner"
+line = plane.lines.add(id=7, name="thread", timestamp_ns=5_000)
+for number, begin, duration in ((1, 0, 100), (2, 10, 30), (2, 50, 20), (3, 200, 10)):
+    line.events.add(metadata_id=number, offset_ps=begin, duration_ps=duration)
+data = space.SerializeToString()
+said = {"planes": xplane.decode(data), "refused": 0}
+for cut in (data[:-9], b"\\x0a\\x05ab", b"\\x0b"):
+    try:
+        xplane.decode(cut)
+    except Exception:
+        said["refused"] += 1
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.tensorflow
+def test_tensorflows_protobuf_reads_a_recording_and_refuses_one_that_is_cut_short(
+    tensorflow_python: str,
+) -> None:
+    root = Path(xplane.__file__).resolve().parent.parent.parent
+    argv = [tensorflow_python, "-c", WRITTEN, str(root)]
+    said = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+    events = [["outer", 0, 100], ["inner", 10, 30], ["inner", 50, 20], ["?", 200, 10]]
+    assert said["planes"] == [["/host:CPU", [["thread", 7, 5_000, events]]]]
+    assert said["refused"] == 3
+
+
+def test_without_tensorflows_protobuf_the_text_says_what_is_missing() -> None:
+    with pytest.raises(UnavailableError, match="TensorFlow's recordings"):
+        xplane.decode(b"")
