@@ -13,7 +13,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -41,6 +42,7 @@ class Reading:
 
 
 _FIELDS = tuple(one.name for one in fields(Reading))
+_FIGURES = attrgetter(*_FIELDS)
 
 
 class Device(Protocol):
@@ -265,7 +267,7 @@ class DeviceSampler(threading.Thread):
         track.note(reading, at_s)
         self._columns = {**self._columns, **_columns(device, reading)}
         if self._log:
-            self._log.add(at_s, (f"{device.vendor}{device.index}", *astuple(reading)))
+            self._log.add(at_s, (f"{device.vendor}{device.index}", *_FIGURES(reading)))
         holders = device.processes() if with_processes else None
         if holders is not None:
             track.note_processes(holders, set(self._pids()))
