@@ -97,6 +97,8 @@ LAYERS = (
         "probes.gpu",
         "probes.oom",
         "probes.peak",
+        "probes.device_log",
+        "probes.running",
         "checks.processor",
         "checks.storage",
         "checks.system",

@@ -3,6 +3,9 @@
 Each vendor's module (`nvidia`, `amd`) turns its library into `Device`s. Calls into a driver are
 not free, so devices are read five times a second at most, in a thread of their own, and less often
 where a reading takes long. Whatever a device does not say is None.
+
+Readings go to devices.csv as they are taken. Memory keeps what the summary needs of them, so that a
+trial of a week needs no more than one of a minute.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import pairwise
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
-from perfrun.dataclass import dataclass, field
+from perfrun.probes.device_log import DeviceLog
+from perfrun.probes.running import RunningIntegral, RunningShares, RunningSpan, Span
 
 RATE_HZ = 5.0
 _SHARE = 0.002  # of a core, that reading devices may take in the long run
@@ -34,6 +39,10 @@ class Reading:
     power_w: float | None = None
     temperature_c: float | None = None
     throttle_reasons: tuple[str, ...] | None = None  # why clocks are lower than they could be
+
+
+_FIELDS = tuple(one.name for one in fields(Reading))
+_FIGURES = attrgetter(*_FIELDS)
 
 
 class Device(Protocol):
@@ -67,15 +76,6 @@ class Device(Protocol):
 
     def energy_j(self) -> float | None:
         """Joules since the driver was loaded; only differences mean something."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Span:
-    """A sampled figure: smallest, mean, largest. The samples are in process_info.log."""
-
-    low: float
-    mean: float
-    high: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,30 +114,110 @@ class DevicesUsage:
     observer_cpu_s: float | None = None
 
 
-@dataclass
-class _Track:
-    """What was seen of one device so far."""
+_SPANS = (
+    *("utilization_percent", "memory_utilization_percent", "sm_clock_mhz", "memory_clock_mhz"),
+    *("power_w", "temperature_c"),
+)
 
-    device: Device
-    energy_before_j: float | None
-    readings: list[Reading] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
-    own_peak: int | None = None
-    processes_known: bool = False
-    others: dict[int, int | None] = field(default_factory=dict)
+
+class DeviceTrack:
+    """What was seen of one device so far, without the readings themselves."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.samples = 0
+        self._energy_before_j = device.energy_j()
+        self._used_before: int | None = None
+        self._used_peak: int | None = None
+        self._spans = {name: RunningSpan() for name in _SPANS}
+        self._throttled = RunningShares()
+        self._power = RunningIntegral()
+        self._own_peak: int | None = None
+        self._processes_known = False
+        self._others: dict[int, int | None] = {}
+
+    def note(self, reading: Reading, at_s: float) -> None:
+        """Take one reading and when it was made."""
+        self.samples += 1
+        if reading.used_bytes is not None:
+            if self._used_before is None:
+                self._used_before = reading.used_bytes
+            self._used_peak = max(self._used_peak or 0, reading.used_bytes)
+        for name, running in self._spans.items():
+            running.add(getattr(reading, name))
+        self._throttled.add(reading.throttle_reasons)
+        self._power.add(at_s, reading.power_w)
+
+    def note_processes(self, holders: Mapping[int, int | None], pids: Collection[int]) -> None:
+        """Take who holds memory of the device; `pids` are the trial's processes."""
+        self._processes_known = True
+        own = [size for pid, size in holders.items() if pid in pids]
+        if own and all(size is not None for size in own):
+            self._own_peak = max(self._own_peak or 0, sum(size or 0 for size in own))
+        for pid, size in holders.items():
+            if pid not in pids:
+                self._others[pid] = max(self._others.get(pid) or 0, size or 0) or None
+
+    def usage(self) -> DeviceUsage:
+        """Sum up. Asks the device for its energy once more."""
+        device = self.device
+        own_peak, reason = self._own_memory()
+        energy_j, source = self._energy()
+        unknown = not self._processes_known or (reason and not own_peak and in_pid_namespace())
+        return DeviceUsage(
+            vendor=device.vendor,
+            index=device.index,
+            name=device.name,
+            uuid=device.uuid,
+            total_bytes=device.total_bytes,
+            used_before_bytes=self._used_before,
+            used_peak_bytes=self._used_peak,
+            process_peak_bytes=own_peak,
+            process_reason=reason,
+            other_processes=None if unknown else self._others,
+            throttle_reasons=self._throttled.shares(),
+            energy_j=energy_j,
+            energy_source=source,
+            **{name: running.span() for name, running in self._spans.items()},
+        )
+
+    def _own_memory(self) -> tuple[int | None, str | None]:
+        if self._own_peak is not None:
+            return self._own_peak, None
+        if not self._processes_known:
+            return None, "the device does not tell its processes"
+        if in_pid_namespace():
+            return (
+                None,
+                "the driver names processes as the host does, and perfrun is in a container",
+            )
+        return None, "no process of the trial was seen on the device"
+
+    def _energy(self) -> tuple[float | None, str | None]:
+        """From the device's counter; where it has none, from its power, sampled."""
+        before, after = self._energy_before_j, self.device.energy_j()
+        if before is not None and after is not None and after >= before:
+            return after - before, "counter"
+        sampled = self._power.total()
+        return sampled, None if sampled is None else "sampled power"
 
 
 class DeviceSampler(threading.Thread):
-    """Reads devices until `finish`. `pids` returns the trial's processes at this moment."""
+    """Reads devices until `finish`. `pids` returns the trial's processes at this moment.
+
+    `log` is a new file for all readings. It is written by this thread, in perfrun's own process.
+    """
 
     def __init__(
         self,
         devices: Sequence[Device],
         pids: Callable[[], Collection[int]],
         rate_hz: float = RATE_HZ,
+        log: Path | None = None,
     ) -> None:
         super().__init__(name="perfrun-devices", daemon=True)
-        self._tracks = [_Track(device, device.energy_j()) for device in devices]
+        self._tracks = [DeviceTrack(device) for device in devices]
+        self._log = DeviceLog(log, ("time", "device", *_FIELDS)) if log else None
         self._pids = pids
         self._interval_s = 1.0 / rate_hz
         self._stop_event = threading.Event()
@@ -170,32 +250,27 @@ class DeviceSampler(threading.Thread):
         self._stop_event.set()
         self.join()
         elapsed_s = time.perf_counter() - self._start_s
-        samples = min((len(track.readings) for track in self._tracks), default=0)
+        if self._log:
+            self._log.close()
+        samples = min((track.samples for track in self._tracks), default=0)
         return DevicesUsage(
-            devices=tuple(_usage(track) for track in self._tracks),
+            devices=tuple(track.usage() for track in self._tracks),
             samples=samples,
             sampling_rate_hz=samples / elapsed_s if elapsed_s > 0 else None,
             observer_cpu_s=self._cpu_s,
         )
 
-    def _read(self, track: _Track, *, with_processes: bool) -> None:
-        reading = track.device.read()
-        track.readings.append(reading)
-        track.times.append(time.perf_counter())
-        self._columns = {**self._columns, **_columns(track.device, reading)}
-        if not with_processes:
-            return
-        holders = track.device.processes()
-        if holders is None:
-            return
-        track.processes_known = True
-        pids = set(self._pids())
-        own = [size for pid, size in holders.items() if pid in pids]
-        if own and all(size is not None for size in own):
-            track.own_peak = max(track.own_peak or 0, sum(size or 0 for size in own))
-        for pid, size in holders.items():
-            if pid not in pids:
-                track.others[pid] = max(track.others.get(pid) or 0, size or 0) or None
+    def _read(self, track: DeviceTrack, *, with_processes: bool) -> None:
+        device = track.device
+        reading = device.read()
+        at_s = time.perf_counter() - self._start_s
+        track.note(reading, at_s)
+        self._columns = {**self._columns, **_columns(device, reading)}
+        if self._log:
+            self._log.add(at_s, (f"{device.vendor}{device.index}", *_FIGURES(reading)))
+        holders = device.processes() if with_processes else None
+        if holders is not None:
+            track.note_processes(holders, set(self._pids()))
 
 
 def _columns(device: Device, reading: Reading | None) -> dict[str, float]:
@@ -208,80 +283,6 @@ def _columns(device: Device, reading: Reading | None) -> dict[str, float]:
         begin + "power_w": reading.power_w or 0.0,
         begin + "sm_clock_mhz": reading.sm_clock_mhz or 0.0,
     }
-
-
-def _usage(track: _Track) -> DeviceUsage:
-    device, readings = track.device, track.readings
-    used = [reading.used_bytes for reading in readings if reading.used_bytes is not None]
-    own_peak, reason = _own_memory(track)
-    energy_j, source = _energy(track)
-    return DeviceUsage(
-        vendor=device.vendor,
-        index=device.index,
-        name=device.name,
-        uuid=device.uuid,
-        total_bytes=device.total_bytes,
-        used_before_bytes=used[0] if used else None,
-        used_peak_bytes=max(used, default=None),
-        process_peak_bytes=own_peak,
-        process_reason=reason,
-        other_processes=None if reason and not own_peak and in_pid_namespace() else _others(track),
-        utilization_percent=_span([r.utilization_percent for r in readings]),
-        memory_utilization_percent=_span([r.memory_utilization_percent for r in readings]),
-        sm_clock_mhz=_span([r.sm_clock_mhz for r in readings]),
-        memory_clock_mhz=_span([r.memory_clock_mhz for r in readings]),
-        power_w=_span([r.power_w for r in readings]),
-        temperature_c=_span([r.temperature_c for r in readings]),
-        throttle_reasons=_shares([r.throttle_reasons for r in readings]),
-        energy_j=energy_j,
-        energy_source=source,
-    )
-
-
-def _own_memory(track: _Track) -> tuple[int | None, str | None]:
-    if track.own_peak is not None:
-        return track.own_peak, None
-    if not track.processes_known:
-        return None, "the device does not tell its processes"
-    if in_pid_namespace():
-        return None, "the driver names processes as the host does, and perfrun is in a container"
-    return None, "no process of the trial was seen on the device"
-
-
-def _others(track: _Track) -> Mapping[int, int | None] | None:
-    return track.others if track.processes_known else None
-
-
-def _energy(track: _Track) -> tuple[float | None, str | None]:
-    """From the device's counter; where it has none, from its power, sampled."""
-    after = track.device.energy_j()
-    before = track.energy_before_j
-    if before is not None and after is not None and after >= before:
-        return after - before, "counter"
-    points = [
-        (moment, reading.power_w)
-        for moment, reading in zip(track.times, track.readings, strict=True)
-        if reading.power_w is not None
-    ]
-    if len(points) < 2:
-        return None, None
-    pairs = pairwise(points)
-    return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairs), "sampled power"
-
-
-def _span(values: Sequence[float | None]) -> Span | None:
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    return Span(low=min(known), mean=sum(known) / len(known), high=max(known))
-
-
-def _shares(reasons: Sequence[tuple[str, ...] | None]) -> Mapping[str, float] | None:
-    known = [names for names in reasons if names is not None]
-    if not known:
-        return None
-    names = sorted({name for names in known for name in names})
-    return {name: sum(name in names for names in known) / len(known) for name in names}
 
 
 def in_pid_namespace() -> bool:

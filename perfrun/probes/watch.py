@@ -68,7 +68,10 @@ class Watch:
         self._rapl = Rapl()
         self._rapl_thread = _started_reader(self._rapl)
         devices, self._no_devices = _devices()
-        self._devices = DeviceSampler(devices, self._pids) if devices else None
+        self._devices: DeviceSampler | None = None
+        if devices:
+            log = folder / "perfrun" / "devices.csv"  # where no benchmark's file has that name
+            self._devices = DeviceSampler(devices, self._pids, log=log)
         self._tree: TreeSampler | None = None
         if pid is not None:
             self._tree = TreeSampler(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -13,6 +15,7 @@ import pytest
 from perfrun.budget import Budget
 from perfrun.confirmations import confirm_rows
 from perfrun.errors import UsageError
+from perfrun.interruption import Interruption
 from perfrun.locks import FileLock
 from perfrun.reports.changes import Row
 from perfrun.reports.terminal import Terminal
@@ -97,3 +100,13 @@ def test_two_never_confirm_in_one_workspace(tmp_path: Path) -> None:
         assert lock.try_own()
         with pytest.raises(UsageError, match="another perfrun is confirming"):
             reasons(tmp_path)
+
+
+def test_a_signal_between_two_changes_ends_both_and_the_same_call_goes_on(tmp_path: Path) -> None:
+    screen = Terminal(sys.stderr, sys.stderr, quiet=True)
+    with Interruption().installed() as interruption:
+        os.kill(os.getpid(), signal.SIGTERM)  # as in the last steps of the run before
+        found = confirm_rows(ROWS, tmp_path, BUDGET, screen, interruption=interruption)
+    assert {(one.confirmation or {})["reason"] for one in found} == {"interrupted"}
+    assert (tmp_path / "confirming.json").exists()
+    assert set(reasons(tmp_path)) != {"interrupted"}  # nobody asks the next one to end

@@ -1,0 +1,75 @@
+"""devices.csv: every reading of every accelerator of a trial, a row each."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+_WRITE_EVERY_S = 5.0  # a row alone costs ten times as much as its share of many
+
+
+class DeviceLog:
+    """Writes rows to a new file, those of some seconds at once.
+
+    What the disk does not take is dropped, whole rows only: nothing waits in memory for a full disk
+    and nobody is told, for the summary has its figures from elsewhere. Later rows are tried again.
+    A file that is there already, or a link, is somebody else's: then nothing is written.
+    """
+
+    def __init__(self, path: Path, header: Sequence[str]) -> None:
+        self._header = header
+        self._text = io.StringIO()  # still to be written
+        self._rows = csv.writer(self._text, lineterminator="\n")
+        self._size = 0  # of the whole rows in the file
+        self._next_write_s = 0.0
+        self._file: BinaryIO | None = None
+        with contextlib.suppress(OSError):
+            self._file = path.open("xb", buffering=0)
+
+    def add(self, at_s: float, row: Sequence[object]) -> None:
+        """Take one row. Its time is in seconds, and never less than the last one's."""
+        if self._file is None:
+            return
+        self._rows.writerow((f"{at_s:.3f}", *map(_cell, row)))
+        if at_s >= self._next_write_s:
+            self._next_write_s = at_s + _WRITE_EVERY_S
+            self._write()
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._file is None:
+            return
+        self._write()
+        with contextlib.suppress(OSError):
+            self._file.close()
+        self._file = None
+
+    def _write(self) -> None:
+        assert self._file is not None
+        rows = self._text.getvalue()
+        self._text.seek(0)
+        self._text.truncate()
+        head = "" if self._size else ",".join(self._header) + "\n"
+        data = (head + rows).encode()
+        written = 0
+        with contextlib.suppress(OSError):
+            written = os.pwrite(self._file.fileno(), data, self._size)
+        if written == len(data):
+            self._size += written
+        elif written:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file.fileno(), self._size)
+
+
+def _cell(value: object) -> object:
+    """Unknown is empty; several names are joined, and known to be none they are `none`."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, tuple):
+        return "+".join(value) or "none"
+    return value
