@@ -141,7 +141,8 @@ class TomlFile:
             return self.error(where, f"{key}: {what[0] if what else 'is empty'}")
         if known and (kinds[1] == "array" or isinstance(where[-1], int)):
             return self.error(where, f"{key}: write a table for each: [[{key}]]")
-        wanted = " or ".join(_NAMES[kind] for kind in kinds[1].split(" | ") if kind in _NAMES)
+        found = kinds[1].replace("int | float", "float").split(" | ")
+        wanted = " or ".join(_NAMES[kind] for kind in found if kind in _NAMES)
         value = _shown(self.at(where))
         if isinstance(where[-1], int):
             return self.error(where, f"{key}: {value} is not {wanted}")
