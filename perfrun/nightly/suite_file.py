@@ -107,7 +107,7 @@ class _Environment(_Table, frozen=True, kw_only=True):
 
 
 class _Repo(_Table, frozen=True, kw_only=True):
-    url: Annotated[str, Meta(pattern=_REPO, min_length=1)]
+    url: Annotated[str, Meta(pattern=_REPO)]
     branch: Annotated[str, Meta(pattern=_REPO)] = ""
     commit: Annotated[str, Meta(pattern=_REPO)] = ""
     clone: Filled | None = None
@@ -216,8 +216,9 @@ class _Reader:
                 (*where, "image"),
                 "an environment is an interpreter (python) or an image, not both",
             )
-            for key in () if table.image else flags.keys() - {"python"}:
-                self.refuse(True, (*where, key), f"{key}: needs an image")
+            for key in flags:
+                needs = not table.image and key != "python"
+                self.refuse(needs, (*where, key), f"{key}: needs an image")
             variables = [f"{key}={self.file.converted((*place, key), Text)}" for key in table.env]
             self._judged(place, parse_variables, variables)
             found[table.name] = EnvironmentSpec(
@@ -276,6 +277,7 @@ class _Reader:
         for number, table in enumerate(self.top.repos):
             where: Where = ("repos", number)
             parts = {"url": table.url, "branch": table.branch, "commit": table.commit}
+            self.refuse(not table.url.strip(), (*where, "url"), "url: is empty")
             for end, (key, part) in enumerate(parts.items(), start=1):
                 if part:  # what is before it is right, so an error is about this key
                     item = ";".join(list(parts.values())[:end])

@@ -33,7 +33,7 @@ _TOKEN = re.compile(
 _KEY = re.compile(r'\s*(?:"(?:\\.|[^"\\])*"|' + r"'[^']*'|[^\"'=#])+=")
 # In the messages of msgspec: the place below the value that is checked, and what is wrong there.
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
-_FIELD = re.compile(r"(unknown|required) field `(\w+)`")
+_FIELD = re.compile(r"(unknown|required) field `(.*)`", re.S)
 _LIMIT = re.compile(r"Expected `[^`]+` ([<>])= (-?\d+)")
 _KINDS = re.compile(r"Expected `([^`]+)`, got")
 _NAMES = {
@@ -89,7 +89,8 @@ class TomlFile:
 
     def error(self, where: Where, text: str) -> UsageError:
         """Make the error for what is wrong at a place."""
-        return UsageError(f"{self.path}:{self.line(where)}: {text}")
+        line = text.replace("\n", "\\n").replace("\r", "\\r")  # keys can hold them
+        return UsageError(f"{self.path}:{self.line(where)}: {line}")
 
     def line(self, where: Where) -> int:
         """Return the line of a key or a table, or of that which a place is in."""
@@ -141,7 +142,8 @@ class TomlFile:
             return self.error(where, f"{key}: {what[0] if what else 'is empty'}")
         if known and (kinds[1] == "array" or isinstance(where[-1], int)):
             return self.error(where, f"{key}: write a table for each: [[{key}]]")
-        wanted = " or ".join(_NAMES[kind] for kind in kinds[1].split(" | ") if kind in _NAMES)
+        found = kinds[1].replace("int | float", "float").split(" | ")
+        wanted = " or ".join(_NAMES[kind] for kind in found if kind in _NAMES)
         value = _shown(self.at(where))
         if isinstance(where[-1], int):
             return self.error(where, f"{key}: {value} is not {wanted}")
@@ -161,11 +163,9 @@ def _known(kind: Any, steps: Where) -> tuple[str, ...]:
     found: Any = msgspec.inspect.type_info(kind)
     for step in steps:
         if isinstance(step, str):
-            found = {field.name: field.type for field in found.fields}[step]
-            found = next(
-                (one for one in getattr(found, "types", ()) if hasattr(one, "fields")), found
-            )
-            found = getattr(found, "item_type", found)
+            found = {field.name: field.type for field in getattr(found, "fields", ())}.get(step)
+            tables = [one for one in getattr(found, "types", ()) if hasattr(one, "fields")]
+            found = tables[0] if tables else getattr(found, "item_type", found)
     return tuple(field.name for field in getattr(found, "fields", ()))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.errors import UsageError, WorkspaceError
+from perfrun.errors import WorkspaceError
 from perfrun.nightly.state import FILE, Nights, why_not_on
 from perfrun.nightly.suite import (
     EnvironmentSpec,
@@ -16,7 +16,6 @@ from perfrun.nightly.suite import (
     Rules,
     Suite,
     UnitDone,
-    parse_deadline,
 )
 from perfrun.plan import parse_selector
 
@@ -33,26 +32,6 @@ def suite(folder: Path, name: str = "models", deadline: str | None = None) -> Su
         environments=(EnvironmentSpec(name="default"),),
         deadline=deadline,
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90m", 5400), ("7h", 25200), ("1.5 h", 5400), ("45s", 45)]
-)
-def test_a_deadline_is_a_time_after_the_begin(text: str, seconds: float) -> None:
-    assert parse_deadline(text, NOON) == NOON + seconds
-
-
-@pytest.mark.parametrize(
-    ("text", "hours"), [("12:30", 0.5), ("06:30", 18.5), ("12:00", 24), ("0:05", 12 + 1 / 12)]
-)
-def test_or_the_next_such_time_of_day(text: str, hours: float) -> None:
-    assert parse_deadline(text, NOON) == pytest.approx(NOON + hours * 3600)
-
-
-@pytest.mark.parametrize("text", ["", "0h", "24:00", "12:60", "7", "-1h", "7 hours", "1d"])
-def test_other_texts_are_no_deadline(text: str) -> None:
-    with pytest.raises(UsageError, match="write 7h"):
-        parse_deadline(text, NOON)
 
 
 def test_a_night_is_read_back_as_it_was_written(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -190,8 +193,100 @@ WRONG = (
     ("[[methods]]\n\nowner = 'x'\n", 1, "[[methods]] needs name"),
     ("[[methods]]\nname = 'a.B.filter:('\n", 2, "is not a regular expression"),
     ("name = 'x'\nname = 'y'\n" + METHOD, 2, "not TOML"),
+    ("[output]\n[output]\n" + METHOD, 2, "not TOML"),
+    ("'images per second' = 3\n" + METHOD, 1, "unknown key 'images per second'"),
+    ("'a` - at `$.b.c[0]' = 3\n" + METHOD, 1, ": "),
+    (METHOD + 'bounds."a\\nb" = {}\n', 4, "bounds.a\\nb: needs min or max"),
+    ("name = 'a b'\n" + METHOD, 1, "name = 'a b': write letters, digits"),
+    ("methods = []\n", 1, "methods: is empty"),
+    ("methods = [3]\n", 1, "write a table for each: [[methods]]"),
+    ("python_path = 'src'\n" + METHOD, 1, "python_path: must be a list, not 'src'"),
+    ("output = 3\n" + METHOD, 1, "output: must be a table, not 3"),
+    ("owner = { a = 1 }\n" + METHOD, 1, "owner: must be text, not a table"),
+    ("timeout = '5m'\n" + METHOD, 1, "timeout: must be a number, not '5m'"),
+    ("timeout = nan\n" + METHOD, 1, "timeout = nan"),
+    ("precision = nan\n" + METHOD, 1, "precision = nan: must be more than 0"),
+    ("precision = false\n" + METHOD, 1, "precision: must be a number or text, not False"),
+    (f"trials = 0x{'f' * 5000}\n" + METHOD, 1, "trials: must be 9223372036854775807 or less"),
+    (f"owner = 0x{'f' * 5000}\n" + METHOD, 1, "owner: must be text, not a whole number"),
+    ("workspace = ''\n" + METHOD, 1, "workspace: is empty"),
+    ("workspace = '~nobody.here/x'\n" + METHOD, 1, "there is no such home"),
+    ("[[repos]]\nurl = ' '\n" + METHOD, 2, "url: is empty"),
+    ("[[repos]]\nurl = '/r.git'\nbranch = 'a,b'\n" + METHOD, 3, "a comma or semicolon"),
+    ("[[environments]]\nname = 'a b'\n" + METHOD, 2, "name: write letters, digits"),
+    ("[[methods]]\nname = 'a.B.c,a.B.d'\n", 2, "one method or filter, without commas"),
+    (METHOD + "bounds.wall_time = { max = nan }\n", 4, "bounds.wall_time: nan is no bound"),
+    (METHOD + "bounds.wall_time = 3\n", 4, "wall_time: must be a table, not 3"),
+    (METHOD + "bounds.wall_time = {}\n", 4, "bounds.wall_time: needs min or max"),
+    (METHOD + "constructor_args = { x = nan }\n", 4, "not JSON: Out of range"),
+    (f"a{'.a' * 1_500} = 1\n" + METHOD, 1, "unknown key 'a'"),
+    (f"name.a{'.a' * 1_500} = 1\n" + METHOD, 1, "name: must be text, not a table"),
     ("methods = [\n", 1, "not TOML"),
 )
+
+
+# However TOML lets a key be written, and whatever stands around it.
+PLACES = (
+    ("{m}trails = 3\n[[repos]]\nurl = '/r.git'\n{m}", 4),  # arrays of tables in turns
+    ("{m}[[repos]]\nurl = '/r.git'\n{m}trails = 3\n", 9),
+    ('owner = """\ntrails = 1\n[[methods]]\n"""\ntrails = 3\n{m}', 5),
+    ('owner = """\\"""\\\\""""\ntrails = 3\n{m}', 2),
+    ("owner = '''\n\\'\n[x]''''\n\ntrails = 3\n{m}", 5),
+    ('owner = "a # b = [\\" {{"  # c = [ "\n  trails = 3\n{m}', 2),
+    ("python_path = [ # ]\n  'a', # ' [\n  '''\n]''',\n]\ntrails = 3\n{m}", 6),
+    ("{m}constructor_args = {{ a = [\n1,\n2 ] }}\ntrails = 3\n", 7),
+    ("{m}constructor_args = {{ trails = 3 }}\n 'trails' \t= 3\n", 5),
+    ('"tr\\u0061ils" = 3\n{m}', 1),
+    ("\noutput . trails = 3\n{m}", 2),
+    ("[ output . trails ]\n{m}", 1),
+    ("[retention]\n[output]\n\n[output.trails]\nx = 1\n{m}", 4),
+    ("{m}[methods.bounds.'a = 1']\nmin = 2\ntrails = 3\n", 6),
+    ('{m}[methods.bounds]\n"a#".min = 2\n"a#".trails = 3\n', 6),
+    ("{m}[methods.constructor_args]\ntrails = 3\n[[methods]]\nname = 'a.B.c'\ntrails = 3\n", 8),
+)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(("text", "line"), PLACES)
+def test_the_line_is_that_of_the_key_however_it_is_written(
+    tmp_path: Path, text: str, line: int, end: str
+) -> None:
+    path = tmp_path / "suite.toml"
+    path.write_bytes(text.format(m=METHOD).replace("\n", end).encode())
+    with pytest.raises(UsageError, match="unknown key 'trails'") as caught:
+        read_suite(path)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+
+
+def test_the_line_is_found_in_a_suite_of_thousands_of_methods(tmp_path: Path) -> None:
+    methods = "".join(f"[[methods]]\nname = 'pkg.m.C.m{n}'\n" for n in range(5000))
+    with pytest.raises(UsageError, match=r"suite\.toml:10001: unknown key 'ownr'"):
+        suite_of(tmp_path, methods + "ownr = 'x'\n" + METHOD)
+
+
+def test_what_has_no_end_or_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^/dev/zero: is larger than 16 MiB"):
+        read_suite(Path("/dev/zero"))
+    with pytest.raises(UsageError, match=r": cannot be read: Is a directory$"):
+        read_suite(tmp_path)
+
+
+def test_a_suite_may_come_through_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "models.toml")
+    writer = threading.Thread(target=(tmp_path / "models.toml").write_text, args=(METHOD,))
+    writer.start()
+    suite = read_suite(tmp_path / "models.toml")
+    writer.join()
+    assert suite.name == "models"
+
+
+def test_arguments_that_are_nested_deeply_are_taken_or_refused(tmp_path: Path) -> None:
+    # How deep JSON may be depends on the version of Python.
+    text = METHOD + f"constructor_args.a{'.a' * 1_500} = 1\n"
+    try:
+        suite_of(tmp_path, text)
+    except UsageError as error:
+        assert re.fullmatch(r".*/suite\.toml:4: constructor_args: .*", str(error))  # noqa: PT017
 
 
 def test_a_suite_that_is_nested_too_deeply_is_one_line(tmp_path: Path) -> None:
@@ -236,3 +331,9 @@ def test_relative_paths_begin_at_the_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert suite.workspace == tmp_path / "a b" / "w"
     assert suite.outputs.junit == tmp_path / "a b" / "out" / "j.xml"
     assert plan_of(suite, units(suite)[0], Night(night="n")).python == str(python)
+
+
+def test_only_what_reads_a_suite_imports_its_schema() -> None:
+    modules = "perfrun.benchmark, perfrun.cli, perfrun.pruning, perfrun.nightly.state"
+    code = f"import sys, {modules}; sys.exit('msgspec' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
