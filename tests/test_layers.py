@@ -63,7 +63,7 @@ LAYERS = (
         "worker.xplane",
         "worker.synchronise",
     },
-    {"worker.steadiness"},
+    {"worker.steadiness", "worker.lifeline"},
     {
         "analysis.looks",
         "budget",
@@ -150,7 +150,7 @@ LAYERS = (
         "checks.software",
         "probes.watch",
     },
-    {"launchers.ending", "findings.devices", "findings.span"},
+    {"launchers.ending", "launchers.wrapper", "findings.devices", "findings.span"},
     {"findings.machine"},
     {"quality"},
     {"estimates", "memory", "cpu"},
