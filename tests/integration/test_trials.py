@@ -352,3 +352,14 @@ def test_a_harness_that_is_killed_leaves_nothing_of_a_wrapped_interpreter(
     process.kill()
     finish(process)
     assert world.left_running() == []
+
+
+def test_a_harness_that_is_killed_leaves_no_throw_away_worker_of_a_wrapped_interpreter(
+    world: World, wrapper: str, tmp_path: Path
+) -> None:
+    world.write(f"open({str(tmp_path / 'held')!r}, 'w').close()\ntime.sleep(600)", "hanging")
+    process = world.start("list", f"--python={wrapper}", "pkg.hanging")
+    wait_held(process, tmp_path / "held")
+    process.kill()
+    finish(process)
+    assert world.left_running() == []
