@@ -61,7 +61,7 @@ LAYERS = (
         "worker.recording",
         "worker.synchronise",
     },
-    {"image.lock", "worker.steadiness"},
+    {"image.lock", "worker.steadiness", "worker.lifeline"},
     {
         "analysis.looks",
         "budget",
@@ -150,7 +150,7 @@ LAYERS = (
         "checks.software",
         "probes.watch",
     },
-    {"launchers.ending", "findings.devices", "findings.span"},
+    {"launchers.ending", "launchers.wrapper", "findings.devices", "findings.span"},
     {"findings.machine"},
     {"quality"},
     {"estimates", "memory", "cpu"},

@@ -9,7 +9,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from perfrun.launchers import ending
 from perfrun.launchers.contract import ENTRY, ORDER, Exit
 from perfrun.launchers.ending import ask_to_end, has_said_last_word, wait_until_due
+from perfrun.launchers.wrapper import Lifeline, Wrapped
 from perfrun.worker.procfs import (
     CHILD_GRACE_S,
     HELPER_GRACE_S,
@@ -29,6 +30,7 @@ from perfrun.worker.procfs import (
     usage_counts,
 )
 
+WRAPPER_GRACE_S = 2.0  # for a wrapper to end after its worker
 TRACED_GRACE_S = 1.0  # for a tracer to let go of what has ended
 
 
@@ -39,15 +41,21 @@ class LocalLauncher:
         """`env`: variables that its workers get besides those of this process."""
         self.python = python
         self._env = {**os.environ, **env} if env else None
+        self._is_wrapped: bool | None = None  # until a throw-away worker has said it
         self.name = f"--python={python}"
 
     def start(self, order: Mapping[str, Any], folder: Path, private: Path) -> LocalProcess:
         """Start the worker of a trial. Raises OSError when the interpreter cannot be started."""
-        return LocalProcess(self.python, order, folder, private, self._env)
+        return LocalProcess(
+            self.python, order, folder, private, self._env, is_wrapped=self._is_wrapped
+        )
 
     def serve(self, order: Mapping[str, Any], folder: Path, log: Path) -> LocalService:
         """Start a throw-away worker, which answers into `folder`. Raises OSError likewise."""
-        return LocalService(self.python, order, folder, log, self._env)
+        return LocalService(self.python, order, folder, log, self._env, self._learn)
+
+    def _learn(self, is_wrapped: bool) -> None:
+        self._is_wrapped = is_wrapped
 
     def container_facts(self) -> None:
         """There is no container."""
@@ -63,9 +71,14 @@ class LocalService:
         folder: Path,
         log: Path,
         env: Mapping[str, str] | None = None,
+        learn: Callable[[bool], object] = bool,
     ) -> None:
+        """`learn` is told whether its interpreter is a wrapper that does not become the worker."""
+        self._lifeline = Lifeline(folder)
+        self._learn = learn
         order_path = folder / ORDER
-        order_path.write_text(json.dumps(order), encoding="utf-8")
+        whole = {**order, "parent_pid": os.getpid(), **self._lifeline.order}
+        order_path.write_text(json.dumps(whole), encoding="utf-8")
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [python, str(ENTRY), str(order_path)],
@@ -82,17 +95,24 @@ class LocalService:
             with _pidfd(self._process.pid) as ended:  # Popen would look every 50 ms
                 if not ended(timeout_s):
                     return None
-        return self._process.wait()
+        code = self._process.wait()
+        if self._lifeline.was_used or code == 0:
+            self._learn(self._lifeline.was_used)
+        return code
 
     def end(self) -> None:
         """Imported code may have started processes; none of them is to be there in a trial."""
         _signal_group(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(ending.KILL_GRACE_S)
+        self._lifeline.close()
 
 
 class LocalProcess:
-    """A running worker. It leads a session of its own, so that all of it can be signalled."""
+    """A running worker. It leads a session of its own, so that all of it can be signalled.
+
+    Or a wrapper does, which is what we started, wait for and reap; `pid` is the worker's even so.
+    """
 
     own_cgroup = False  # it is in perfrun's
 
@@ -103,28 +123,56 @@ class LocalProcess:
         folder: Path,
         private: Path,
         env: Mapping[str, str] | None = None,
+        *,
+        is_wrapped: bool | None = None,
     ) -> None:
-        """Start the worker. Raises OSError when the interpreter cannot be started."""
+        """Start the worker. Raises OSError when the interpreter cannot be started.
+
+        `is_wrapped`: whether `python` is a wrapper that does not become the worker; None: perhaps.
+        """
         self._private = private
+        self._lifeline = Lifeline(private) if is_wrapped is not False else None
         order_path = private / ORDER
-        order_path.write_text(json.dumps({**order, "parent_pid": os.getpid()}), encoding="utf-8")
+        whole = {**order, "parent_pid": os.getpid()}
+        whole.update(self._lifeline.order if self._lifeline else {})
+        order_path.write_text(json.dumps(whole), encoding="utf-8")
+        self._wrapped: Wrapped | None = None
         self._start = time.perf_counter()
+        try:
+            self._process = self._started([python, str(ENTRY), str(order_path)], folder, env)
+        except OSError:
+            self._let_go()
+            raise
+        self._leader = self.pid = self._process.pid
+        self._last_io_counts = last_io_counts(str(self._leader))
+        self._stopped_for: str | None = None
+        self._end: Exit | None = None  # once it is reaped, or given up: its pid is not its own then
+        self._strays: dict[int, str] = {}
+        if is_wrapped:
+            self._wrapped = self._worker_below()
+        if self._wrapped:
+            self.pid = self._wrapped.pid
+
+    def _started(
+        self, command: list[str], folder: Path, env: Mapping[str, str] | None
+    ) -> subprocess.Popen[bytes]:
         with (folder / "stdout.log").open("wb") as out, (folder / "stderr.log").open("wb") as err:
             # Files, not pipes: a benchmark that prints never waits for us, and what it printed
             # is there whoever dies.
-            self._process = subprocess.Popen(
-                [python, str(ENTRY), str(order_path)],
+            return subprocess.Popen(
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
                 env=env,
             )
-        self.pid = self._process.pid
-        self._last_io_counts = last_io_counts(str(self.pid))
-        self._stopped_for: str | None = None
-        self._end: Exit | None = None  # once it is reaped, or given up: its pid is not its own then
-        self._strays: dict[int, str] = {}
+
+    def _worker_below(self) -> Wrapped | None:
+        assert self._lifeline is not None
+        with _pidfd(self._leader) as ended:
+            pid = self._lifeline.worker_below(self._leader, ended)
+        return Wrapped(pid, self._leader) if pid is not None else None
 
     def wait(self, timeout_s: float | None) -> Exit:
         """Wait for the end, enforce the deadline, clean up.
@@ -134,7 +182,7 @@ class LocalProcess:
         """
         if self._end is None and self._stopped_for is None:
             deadline = None if timeout_s is None else self._start + timeout_s
-            with _pidfd(self.pid) as ended:
+            with _pidfd(self._leader) as ended:
                 due = wait_until_due(ended, self._private, deadline)
             if due:
                 self.stop(due)
@@ -147,20 +195,39 @@ class LocalProcess:
         # A worker that has said its last word is only slow to end: what it said stands.
         self._stopped_for = "exit" if has_said_last_word(self._private) else why
         with _pidfd(self.pid) as ended:
-            ask_to_end(
+            has_ended = ask_to_end(
                 ended,
                 self._private,
-                terminate=lambda: _signal_group(self.pid, signal.SIGTERM),
-                dump=lambda: _signal(self.pid, signal.SIGQUIT),  # faulthandler writes stack.txt
+                terminate=self._terminate,
+                dump=lambda: self._signal_worker(signal.SIGQUIT),  # faulthandler writes stack.txt
             )
-        _signal_group(self.pid, signal.SIGKILL)
+            if self._wrapped:
+                if not has_ended:
+                    self._wrapped.signal(signal.SIGKILL)
+                with _pidfd(self._leader) as wrapper_ended:  # so that it can say how the worker did
+                    wrapper_ended(WRAPPER_GRACE_S)
+        _signal_group(self._leader, signal.SIGKILL)
+
+    def _terminate(self) -> None:
+        if self._wrapped:
+            self._wrapped.signal(signal.SIGTERM)
+        else:
+            _signal_group(self._leader, signal.SIGTERM)
+
+    def _signal_worker(self, number: int) -> None:
+        if self._wrapped:
+            self._wrapped.signal(number)
+        else:
+            _signal(self._leader, number)
 
     def kill(self) -> None:
         """End the worker and its group at once."""
         if self._end is not None:
             return
         self._stopped_for = self._stopped_for or "interrupt"
-        _signal_group(self.pid, signal.SIGKILL)
+        if self._wrapped:
+            self._wrapped.signal(signal.SIGKILL)
+        _signal_group(self._leader, signal.SIGKILL)
 
     def close(self) -> Mapping[str, Any]:
         """There is nothing more to remove."""
@@ -168,21 +235,37 @@ class LocalProcess:
 
     def _reap(self) -> Exit:
         """Take in how it ended, and end what it left behind. Returns in bounded time."""
-        if self._end is None and _can_be_reaped(self.pid, ending.KILL_GRACE_S):
+        if self._end is None and self._can_be_reaped(ending.KILL_GRACE_S):
             self._end = self._reaped()
         has_ended = self._end is not None and self._end.unended is None
-        _kill_strays(self.pid, self._strays, None if has_ended else self.pid)
+        unended = frozenset() if has_ended else frozenset((self.pid, self._leader))
+        _kill_strays(self._leader, self._strays, unended)
         if self._end is None:  # a process that traces it keeps it, and may have been a stray
-            can_now = _can_be_reaped(self.pid, TRACED_GRACE_S)
+            can_now = self._can_be_reaped(TRACED_GRACE_S)
             self._end = self._reaped() if can_now else self._given_up()
+        self._let_go()
         return replace(self._end, strays=tuple(map(_said_of_stray, self._strays.items())))
+
+    def _can_be_reaped(self, seconds: float) -> bool:
+        """Wait so long for the end of what was killed; False when it cannot be reaped."""
+        for pid in dict.fromkeys((self.pid, self._leader)):
+            with _pidfd(pid) as ended:
+                if not ended(seconds):
+                    return False
+        return _poll(self._leader, TRACED_GRACE_S)  # not ours yet while another process traces it
+
+    def _let_go(self) -> None:
+        if self._wrapped:
+            self._wrapped.close()
+        if self._lifeline:
+            self._lifeline.close()
 
     def _reaped(self) -> Exit:
         moved = self._last_io_counts()  # a zombie still has them, and nothing after it
-        _, status, usage = os.wait4(self.pid, 0)
+        _, status, usage = os.wait4(self._leader, 0)
         code = os.waitstatus_to_exitcode(status)
         self._process.returncode = code  # Popen must not wait for it again
-        return Exit(
+        end = Exit(
             exit_code=code if code >= 0 else None,
             signal_number=-code if code < 0 else None,
             stopped_for=self._stopped_for,
@@ -193,10 +276,13 @@ class LocalProcess:
             strays=(),
             resources={**usage_counts(usage), **moved},
         )
+        return self._wrapped.only(end) if self._wrapped else end
 
     def _given_up(self) -> Exit:
         """Say that it is still there, with what the kernel has counted until now."""
-        self._process.returncode = -signal.SIGKILL  # likewise
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._leader, os.WNOHANG)  # a wrapper has ended, and its worker has not
+        self._process.returncode = -signal.SIGKILL  # Popen must not wait for it
         counts = counts_of(self.pid)
         return Exit(
             exit_code=None,
@@ -211,13 +297,6 @@ class LocalProcess:
             unended=f"process {self.pid} could not be ended: {_still_there(self.pid)} "
             f"{ending.KILL_GRACE_S:g} s after SIGKILL",
         )
-
-
-def _can_be_reaped(pid: int, seconds: float) -> bool:
-    """Wait so long for the end of a child that was killed; False when it cannot be reaped."""
-    with _pidfd(pid) as ended:
-        # One that has ended is not ours yet while another process traces it.
-        return ended(seconds) and _poll(pid, TRACED_GRACE_S)
 
 
 def _still_there(pid: int) -> str:
@@ -253,10 +332,17 @@ def _pidfd(pid: int) -> Any:
 def _poll(pid: int, seconds: float) -> bool:
     end = time.perf_counter() + seconds
     while True:
-        info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if info is not None or time.perf_counter() >= end:
-            return info is not None
+        has_ended = _has_ended(pid)
+        if has_ended or time.perf_counter() >= end:
+            return has_ended
         time.sleep(0.01)
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # a wrapper's child
+        return state_and_flags(pid)[0] in ("", "Z", "X")
 
 
 def _signal(pid: int, number: int) -> None:
@@ -269,7 +355,7 @@ def _signal_group(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-def _kill_strays(group: int, strays: dict[int, str], besides: int | None) -> None:
+def _kill_strays(group: int, strays: dict[int, str], besides: frozenset[int]) -> None:
     """Kill what the worker left behind; enter what it was, by pid.
 
     The harness is a subreaper (see `perfrun.runner`), so orphans of the worker, those in sessions
@@ -282,7 +368,7 @@ def _kill_strays(group: int, strays: dict[int, str], besides: int | None) -> Non
     import psutil
 
     def descendants() -> list[Any]:
-        return [one for one in own.children(recursive=True) if one.pid != besides]
+        return [one for one in own.children(recursive=True) if one.pid not in besides]
 
     own = psutil.Process()
     psutil.wait_procs(descendants(), timeout=CHILD_GRACE_S)

@@ -24,6 +24,7 @@ _CPU_WINDOW_S = 0.1  # PerfZero's window for cpu_percent
 # How often the kernel's marks are polled for a process that may be killed before it can say them
 # itself. They cost six times what the current sizes cost.
 _MARKS_PERIOD_S = 1.0
+_FINISH_S = 30.0  # for the last sample
 
 Columns = Callable[[], Mapping[str, float]]
 
@@ -127,7 +128,8 @@ class TreeSampler(threading.Thread):
     def finish(self) -> TreeUsage:
         """Stop sampling and return the largest figures."""
         self._sampling.release()
-        self.join()
+        # Of a process that hangs in the kernel with its memory's lock held, no file can be read.
+        self.join(_FINISH_S)
         elapsed = time.perf_counter() - self._start
         tree = self._tree
         return TreeUsage(

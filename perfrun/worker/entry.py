@@ -44,6 +44,19 @@ def main() -> int:
     sys.path[0:0] = order.get("first_paths", [])
     sys.path.extend(order.get("last_paths", []))
     sys.argv = [sys.argv[0]]
+    if order["action"] != "describe":  # that ends at once
+        from perfrun.worker.procfs import die_with_parent
+
+        die_with_parent()
+    # In a container all ends with its first process: no parent is named. Asked after the kernel
+    # was asked to tell of the parent's end, which otherwise could go unnoticed.
+    if order.get("parent_pid") not in (None, os.getppid()):
+        from perfrun.worker.lifeline import hold_on
+
+        why_not = hold_on(order.get("lifeline"))
+        if why_not:
+            sys.stderr.write("perfrun: the worker does not start: %s\n" % why_not)
+            return 1
     if order["action"] == "run":
         from perfrun.worker.trial import run_trial
 
@@ -52,10 +65,8 @@ def main() -> int:
         from perfrun.worker.describe import describe
 
         return describe(order)
-    from perfrun.worker.procfs import die_with_parent
     from perfrun.worker.services import SERVICES
 
-    die_with_parent()
     return SERVICES[order["action"]](order)
 
 

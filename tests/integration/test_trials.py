@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worlds import Finished, World, finish, strict, wait_until
+from worlds import Finished, World, finish, strict, wait_held, wait_until
 
 # Each start reports the next of a series of times; the number of starts is in a file.
 CLASS = """
@@ -299,3 +299,67 @@ def test_disturbed_trials_are_kept_and_run_again(world: World, loaded_machine: N
     assert len(world.summary_files()) == 3
     method = estimates(done)["lasts"]
     assert (method["trials"], method["disturbed"], method["used"]) == (3, 3, 3)
+
+
+@pytest.fixture
+def wrapper(tmp_path: Path) -> str:
+    """An interpreter that is a script which starts the real one, and does not become it."""
+    path = tmp_path / "wrapped python"
+    path.write_text(f'#!/bin/sh\n{sys.executable} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+WRAPPED = """
+class Wrapped(Benchmark):
+    def allocates(self):
+        assert open("/proc/%d/cmdline" % os.getppid()).read().startswith("/bin/sh")
+        block = bytearray(b"x") * (300 << 20)
+        end = time.process_time() + 0.5
+        while time.process_time() < end: pass
+        self.report_benchmark(wall_time=1.0)
+
+    def waits(self):
+        subprocess.Popen(["sleep", "600"])
+        open({held!r}, "w").close()
+        time.sleep(600)
+"""
+
+
+def test_an_interpreter_that_is_a_wrapper_runs_trials_whose_figures_are_the_workers(
+    world: World, wrapper: str
+) -> None:
+    world.write(WRAPPED.format(held=""), "wrapped")
+    last = world.run(
+        f"--python={wrapper}", "--format=json", methods="pkg.wrapped.Wrapped.allocates"
+    )
+    assert (last.code, last.statuses) == (0, ["passed"]), last.stderr
+    [document] = last.summaries()
+    info = document["process_info"]
+    assert 300 * 2**20 < info["max_rss"] < 400 * 2**20
+    assert 0.5 < info["user_cpu_time"] + info["system_cpu_time"] < 5
+    assert document["perfrun"]["memory"]["tree_processes"] == 1
+    assert document["perfrun"]["outcome"]["stray_processes"] == []
+    assert world.left_running() == []
+
+
+def test_a_harness_that_is_killed_leaves_nothing_of_a_wrapped_interpreter(
+    world: World, wrapper: str, tmp_path: Path
+) -> None:
+    world.write(WRAPPED.format(held=str(tmp_path / "held")), "wrapped")
+    process = world.start(f"--python={wrapper}", methods="pkg.wrapped.Wrapped.waits")
+    wait_held(process, tmp_path / "held")
+    process.kill()
+    finish(process)
+    assert world.left_running() == []
+
+
+def test_a_harness_that_is_killed_leaves_no_throw_away_worker_of_a_wrapped_interpreter(
+    world: World, wrapper: str, tmp_path: Path
+) -> None:
+    world.write(f"open({str(tmp_path / 'held')!r}, 'w').close()\ntime.sleep(600)", "hanging")
+    process = world.start("list", f"--python={wrapper}", "pkg.hanging")
+    wait_held(process, tmp_path / "held")
+    process.kill()
+    finish(process)
+    assert world.left_running() == []

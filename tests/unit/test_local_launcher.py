@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -17,12 +18,14 @@ from fileserver import silent_file_server
 
 from perfrun import collect, trial
 from perfrun.document import Status
-from perfrun.environment import Method, Paths
+from perfrun.environment import Method, Paths, Service, describe
 from perfrun.errors import Interrupted
 from perfrun.interruption import Interruption
 from perfrun.launchers import ending, local
-from perfrun.launchers.local import LocalProcess, LocalService
+from perfrun.launchers.local import LocalLauncher, LocalProcess, LocalService
+from perfrun.memory import memory_section
 from perfrun.plan import RunPlan
+from perfrun.probes.devices import DevicesUsage
 from perfrun.storage import ResultFolder
 from perfrun.trial import TrialSpec
 from perfrun.worker import procfs
@@ -136,15 +139,33 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def start(folder: Path, method: str, python: str = sys.executable) -> LocalProcess:
+def ordered(folder: Path, method: str) -> Mapping[str, Any]:
     spec = TrialSpec(
         method=Method(text="t", module="cases", class_name="Cases", name=method),
         trial_id=1,
         folder=ResultFolder(folder),
     )
     paths = Paths(first=(str(folder.parent / "code"),))
-    order = trial._order(RunPlan(selectors=()), spec, paths)
-    return LocalProcess(python, order, folder, folder / "perfrun")
+    return trial._order(RunPlan(selectors=()), spec, paths)
+
+
+def start(
+    folder: Path, method: str, python: str = sys.executable, *, is_wrapped: bool | None = None
+) -> LocalProcess:
+    order = ordered(folder, method)
+    return LocalProcess(python, order, folder, folder / "perfrun", is_wrapped=is_wrapped)
+
+
+def make_wrapper(path: Path, *lines: str) -> str:
+    """An interpreter that is a script which starts the real one."""
+    path.write_text("\n".join(["#!/bin/sh", *lines, f'{sys.executable} "$@"', ""]))
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture
+def wrapper(tmp_path: Path) -> str:
+    return make_wrapper(tmp_path / "wrap 'per\"")
 
 
 def wait_for_line(folder: Path, text: str = "hanging") -> None:
@@ -308,7 +329,7 @@ def test_a_zombie_whose_parent_lives_is_not_waited_for_as_a_helper(
     zombie = psutil.Process(int(parent.stdout.readline()))
     wait_until(lambda: zombie.status() == psutil.STATUS_ZOMBIE)
     strays: dict[int, str] = {}
-    local._kill_strays(parent.pid, strays, None)
+    local._kill_strays(parent.pid, strays, frozenset())
     parent.returncode = -9
     parent.stdout.close()
     assert (0, local.HELPER_GRACE_S) in waited
@@ -321,7 +342,7 @@ def test_an_interrupt_while_what_was_left_behind_is_ended_takes_no_result_away(
 ) -> None:
     real, calls = local._kill_strays, []
 
-    def interrupted_once(group: int, strays: dict[int, str], besides: int | None) -> None:
+    def interrupted_once(group: int, strays: dict[int, str], besides: frozenset[int]) -> None:
         calls.append(group)
         if len(calls) == 1:
             raise Interrupted("stopped by SIGINT")
@@ -483,9 +504,154 @@ def test_an_interpreter_that_is_gone_is_an_error_at_the_start(folder: Path) -> N
         start(folder, "ok", python="/no/such/python")
 
 
-def test_a_worker_whose_harness_is_another_does_not_run(folder: Path) -> None:
-    # The order names a parent that has died: what happens when the harness is killed at once.
-    process = start(folder, "ok")
-    process.wait(60)
-    order = json.loads((folder / "perfrun" / "order.json").read_text())
-    assert order["parent_pid"] == os.getpid()
+def run_entry(order: Mapping[str, Any], folder: Path) -> subprocess.CompletedProcess[str]:
+    """The worker's program as it is started, by one that is not named as its parent."""
+    path = folder / "perfrun" / "order.json"
+    path.write_text(json.dumps(order))
+    words = [sys.executable, str(local.ENTRY), str(path)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120)
+
+
+def test_a_worker_whose_harness_has_ended_does_not_run_and_says_why(folder: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    os.mkfifo(folder / "perfrun" / "lifeline")  # what is left of a harness that was killed at once
+    order = {**ordered(folder, "ok"), "parent_pid": gone.pid}
+    done = run_entry({**order, "lifeline": str(folder / "perfrun")}, folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "perfrun: the worker does not start: perfrun has ended before it began\n"
+    assert record(folder) == {}
+
+
+def test_a_worker_that_could_outlive_its_harness_does_not_run_and_says_why(
+    folder: Path, wrapper: str
+) -> None:
+    end = start(folder, "ok", wrapper, is_wrapped=False).wait(60)
+    left = collect.read_leftovers(folder, folder / "perfrun")
+    outcome = collect.judge(left, end, oom_kills=0, timeout_s=None)
+    assert outcome.status is Status.FAILED
+    assert outcome.reason is not None
+    assert outcome.reason.startswith("the worker did not start (exit status 1): perfrun: ")
+    assert "must start it with `exec`" in outcome.reason
+    order = {**ordered(folder, "ok"), "parent_pid": 1, "lifeline": str(folder)}
+    done = run_entry(order, folder)
+    assert done.returncode == 1
+    assert "perfrun's end cannot be watched: " in done.stderr
+
+
+def test_the_figures_of_a_worker_below_a_wrapper_are_its_own(folder: Path, tmp_path: Path) -> None:
+    work = "import time; block = bytearray(b'x') * (200 << 20)"
+    busy = f"{work}\nwhile time.process_time() < 1.5: pass"
+    wrapper = make_wrapper(tmp_path / "wrapper", f'{sys.executable} -S -c "{busy}"')
+    process = start(folder, "computes", wrapper, is_wrapped=True)
+    assert psutil.Process(process.pid).parent().pid == process._leader  # type: ignore[union-attr]
+    end = process.wait(60)
+    assert (end.exit_code, end.signal_number, end.stopped_for) == (0, None, None)
+    assert record(folder)["pid"] == process.pid
+    assert record(folder)["complete"] is True
+    assert end.strays == ()
+    assert 0.25 < end.user_cpu_s + end.system_cpu_s < 1.5  # the wrapper's was more before
+    assert end.resources is not None
+    assert end.resources["user_s"] == end.user_cpu_s
+    for said in ({}, record(folder)):  # of a worker that is killed before it can say, nothing
+        memory = memory_section(said, end, None, DevicesUsage(), own_peak_rss_bytes=0)
+        assert (memory.process_rss.bytes is None) == (not said)
+    assert MIB < (memory.process_rss.bytes or 0) < 100 * MIB
+    names = {path.name for path in (folder / "perfrun").iterdir()}
+    assert names.isdisjoint({"lifeline", "worker.pid"})
+
+
+def test_a_launcher_learns_whether_its_interpreter_is_a_wrapper(
+    folder: Path, wrapper: str, tmp_path: Path
+) -> None:
+    becomes = tmp_path / "becomes"
+    becomes.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    becomes.chmod(0o755)
+    for python, is_wrapped in ((wrapper, True), (str(becomes), False), (sys.executable, False)):
+        launcher = LocalLauncher(python)
+        with Service(launcher, {"action": "describe"}, Paths()) as service:
+            assert describe(service).python["executable"] == sys.executable
+            assert service.answer()
+        assert launcher._is_wrapped is is_wrapped
+        process = launcher.start(ordered(folder, "ok"), folder, folder / "perfrun")
+        assert process.wait(60).exit_code == 0
+        assert record(folder)["pid"] == process.pid
+
+
+@pytest.mark.parametrize(
+    ("method", "exit_code", "signal_number"),
+    [("ends_at_once", 7, None), ("crashes", None, signal.SIGSEGV), ("fails", 1, None)],
+)
+def test_a_wrapper_passes_on_how_the_worker_ended(
+    folder: Path, wrapper: str, method: str, exit_code: int | None, signal_number: int | None
+) -> None:
+    end = start(folder, method, wrapper, is_wrapped=True).wait(60)
+    assert (end.exit_code, end.signal_number) == (exit_code, signal_number)
+
+
+def test_a_worker_below_a_wrapper_is_stopped_in_good_order(folder: Path, wrapper: str) -> None:
+    process = start(folder, "hangs", wrapper, is_wrapped=True)
+    wait_for_line(folder)
+    process.stop("deadline")
+    end = process.wait(None)
+    assert (end.signal_number, end.stopped_for) == (signal.SIGTERM, "deadline")
+    assert "in hangs" in (folder / "perfrun" / "stack.txt").read_text()
+    assert record(folder)["phase"] == "method"
+    assert end.strays == ()
+
+
+def test_a_worker_below_a_wrapper_that_ignores_sigterm_is_killed_with_it(
+    folder: Path, wrapper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "TERM_GRACE_S", 0.5)
+    process = start(folder, "hangs_stubbornly", wrapper, is_wrapped=True)
+    wait_for_line(folder)
+    process.stop("deadline")
+    end = process.wait(None)
+    assert (end.signal_number, end.stopped_for) == (signal.SIGKILL, "deadline")
+    assert "in hangs_stubbornly" in (folder / "perfrun" / "stack.txt").read_text()
+    assert not psutil.pid_exists(process.pid)
+
+
+def test_a_wrapper_that_starts_no_worker_is_a_trial_that_did_not_start(
+    folder: Path, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no module named such >&2\nexit 3\n")
+    python.chmod(0o755)
+    process = start(folder, "ok", str(python), is_wrapped=True)
+    assert process.wait(60).exit_code == 3
+
+
+HARNESS = """
+import json, sys
+from pathlib import Path
+from perfrun.launchers.local import LocalProcess
+from perfrun.worker.procfs import adopt_orphans
+adopt_orphans()
+python, order, folder = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
+known = json.loads(sys.argv[4])
+process = LocalProcess(python, order, folder, folder / "perfrun", is_wrapped=known)
+print(process._leader, flush=True)
+process.wait(None)
+"""
+
+
+@pytest.mark.parametrize("is_wrapped", [True, None])
+def test_a_harness_that_is_killed_leaves_neither_wrapper_nor_worker(
+    folder: Path, wrapper: str, is_wrapped: bool | None
+) -> None:
+    words = [wrapper, json.dumps(ordered(folder, "hangs")), str(folder), json.dumps(is_wrapped)]
+    with subprocess.Popen(
+        [sys.executable, "-c", HARNESS, *words],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    ) as harness:
+        assert harness.stdout is not None
+        leader = psutil.Process(int(harness.stdout.readline()))
+        wait_for_line(folder)
+        [worker] = leader.children()
+        assert record(folder)["pid"] == worker.pid
+        harness.kill()
+    for process in (leader, worker):  # orphans now, and ours: the fixture makes us a subreaper
+        process.wait(60)

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -265,3 +266,26 @@ def test_a_process_that_is_gone_is_unknown_not_zero(tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_written_stops_no_sampling(start: Start, tmp_path: Path) -> None:
     used = watch(start(IDLE).pid, tmp_path / "missing" / "log", after(3))
     assert used.samples >= 3
+
+
+def test_a_sample_that_never_comes_back_is_not_waited_for(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a process that hangs in a driver, and lets nobody read of its memory meanwhile."""
+    monkeypatch.setattr(process_tree, "_FINISH_S", 0.05)
+    is_read, may_go_on = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> int:
+        is_read.set()
+        may_go_on.wait()
+        return 0
+
+    sampler = TreeSampler(start(IDLE).pid, tmp_path / "log")
+    monkeypatch.setattr(sampler._tree, "sample", hang)
+    sampler.start()
+    is_read.wait()
+    usage = sampler.finish()
+    assert sampler.is_alive()
+    may_go_on.set()
+    sampler.join()
+    assert usage.peak_rss_bytes
