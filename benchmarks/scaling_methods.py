@@ -67,10 +67,10 @@ class ScalingMethods(Configured, ABC):
         folder = child.new_folder(Path(self.output_dir), f"scaling_{kind}")
         levels, facts = self._measured(order, folder)
         found = scaling.figures(levels, lockstep=communication)
-        suspicions = scaling.suspicions(found) + _oversubscribed(order)
+        suspicious = scaling.suspicions(found) + _oversubscribed(order)
         table = {
             "scaling": kind,
-            "suspicious": suspicions,
+            "suspicious": suspicious,
             "levels": [asdict(one) for one in found],
         }
         (folder / "scaling.json").write_text(json.dumps(table, indent=1), encoding="utf-8")
@@ -82,7 +82,7 @@ class ScalingMethods(Configured, ABC):
             metrics=scaling.metrics(most),
             extras={
                 **{name: order[name] for name in _REPORTED},
-                **scaling.extras(kind, found, suspicions),
+                **scaling.extras(kind, found, suspicious),
                 "batch_size": order["batch_sizes"][most.devices],
                 "global_batch_size": most.examples_per_step,
                 **facts,

@@ -38,10 +38,10 @@ class Feed:
 
     def metrics(self, measured: Any) -> list[dict[str, Any]]:
         """Return the rate over all of the time, and the share of it that was spent waiting."""
-        rate, seconds = rates.images_per_second([measured]), rates.seconds([measured])
+        rate, timed_s = rates.images_per_second([measured]), rates.seconds([measured])
         return [
             {"name": "end_to_end_images_per_second", "value": rate},
-            {"name": "data_wait_share", "value": self._waited_s / seconds},
+            {"name": "data_wait_share", "value": self._waited_s / timed_s},
         ]
 
     @property

@@ -9,21 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Status = Literal["fits", "out_of_memory", "failed"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Probe:
-    """One batch size tried in a process of its own. What is unknown is None."""
-
-    batch_size: int
-    status: Status
-    reason: str | None = None  # how memory ran out, or how it failed
-    steps: int = 0
-    step_median_s: float | None = None
-    peak_rss_bytes: int | None = None  # the kernel's high-water mark of that process
-    device_peak_bytes: int | None = None  # the framework's, of the accelerator's memory
-    seconds: float = 0.0  # the process's life
+from benchmarks.largest_batch.probe import Probe
 
 
 class SearchError(RuntimeError):

@@ -19,14 +19,30 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks import child
-from benchmarks.largest_batch.bisecting import Probe, Status
 
 _INTERVAL_S = 0.01  # memory is filled at some GB/s: 10 ms are some tens of MB
 _MARK = re.compile(rb"^(VmHWM|VmRSS|VmSwap):\s+(\d+) kB", re.MULTILINE)
 _ABORTED = "std::bad_alloc"  # what a C++ library says last when its memory request was refused
+
+
+Status = Literal["fits", "out_of_memory", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """One batch size tried in a process of its own. What is unknown is None."""
+
+    batch_size: int
+    status: Status
+    reason: str | None = None  # how memory ran out, or how it failed
+    steps: int = 0
+    step_median_s: float | None = None
+    peak_rss_bytes: int | None = None  # the kernel's high-water mark of that process
+    device_peak_bytes: int | None = None  # the framework's, of the accelerator's memory
+    seconds: float = 0.0  # the process's life
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from benchmarks import child
 from benchmarks.configured import Configured
-from benchmarks.largest_batch.bisecting import Found, Probe, SearchError, search
+from benchmarks.largest_batch.bisecting import Found, SearchError, search
 from benchmarks.largest_batch.free_memory import available_bytes
-from benchmarks.largest_batch.probe import Prober, Target
+from benchmarks.largest_batch.probe import Probe, Prober, Target
 from perfrun import SetupError
 
 KNOBS = ("max_batch_search", "max_batch_limit", "max_batch_memory")

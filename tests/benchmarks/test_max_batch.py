@@ -13,9 +13,9 @@ import pytest
 from shipped_run import DRIVER, ROOT
 
 from benchmarks.largest_batch import probe as batch_probe
-from benchmarks.largest_batch.bisecting import Found, Probe, SearchError, search
+from benchmarks.largest_batch.bisecting import Found, SearchError, search
 from benchmarks.largest_batch.free_memory import available_bytes
-from benchmarks.largest_batch.probe import Prober, Target
+from benchmarks.largest_batch.probe import Probe, Prober, Target
 from perfrun.worker.test_log import decode_entries
 
 MEGABYTE = 1_000_000
