@@ -1,4 +1,4 @@
-"""The parts of the bench that compute and do not measure. No assertion here is about time."""
+"""The parts of overhead/ that compute and do not measure. No assertion here is about time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from bench.checkouts import COMMITS, content_bytes, synthetic_repository
-from bench.processes import BenchError, finish, in_turns
-from bench.stats import median_interval, ratios, spread
-from bench.table import Goal, Row, Rule, as_json, as_markdown, as_text, cells, figure
+from overhead.checkouts import COMMITS, content_bytes, synthetic_repository
+from overhead.processes import MeasurementError, finish, in_turns
+from overhead.table import (
+    Goal,
+    Row,
+    Rule,
+    as_json,
+    as_markdown,
+    as_text,
+    cells,
+    figure,
+    median_interval,
+    ratios,
+    spread,
+)
 
 
 def test_the_median_of_an_even_number_of_values_is_the_mean_of_the_middle_two() -> None:
@@ -157,7 +168,7 @@ def test_measures_are_taken_in_turns_and_the_warm_up_is_thrown_away() -> None:
 
 
 def test_a_process_that_fails_makes_the_measurement_void() -> None:
-    with pytest.raises(BenchError, match="exit status 3"):
+    with pytest.raises(MeasurementError, match="exit status 3"):
         finish(["sh", "-c", "exit 3"])
     assert finish(["sh", "-c", "echo said; exit 3"], allowed=(3,)).stdout == "said\n"
 

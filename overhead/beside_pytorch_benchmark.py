@@ -1,6 +1,6 @@
 """pytorch-benchmark beside us on the same model object, turn and turn about; prints a table.
 
-    python bench/beside_pytorch_benchmark.py --model=efficientnet_b0 --batch_size=4
+    python overhead/beside_pytorch_benchmark.py --model=efficientnet_b0 --batch_size=4
 
 Needs an interpreter with PyTorch, torchvision and pytorch-benchmark (0.3.6), and this folder's
 parent in PYTHONPATH. Compared are the figures that pytorch-benchmark gets right on a CPU: the
@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.torch.model import Model
 from benchmarks.torch.workload import Network
+from benchmarks.torch.model import Model
 
 
 def main(argv: list[str] | None = None) -> int:

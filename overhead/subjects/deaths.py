@@ -13,13 +13,13 @@ class Deaths(Benchmark):
     """One method for each way to go."""
 
     def sigkill(self) -> None:
-        """As the kernel does for want of memory, or a person with `kill -9`."""
+        """Die as when the kernel wants memory, or a person says `kill -9`."""
         self._note_time()
         os.kill(os.getpid(), signal.SIGKILL)
         signal.pause()
 
     def segfault(self) -> None:
-        """As a broken extension module does."""
+        """Die as by a broken extension module."""
         self._note_time()
         os.kill(os.getpid(), signal.SIGSEGV)
         signal.pause()

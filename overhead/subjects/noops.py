@@ -1,4 +1,4 @@
-"""Many methods that do nothing, as a benchmark: what each further method costs."""
+"""A benchmark of many methods that do nothing, to measure what each further method costs."""
 
 from benchmarks.python.calibration import Calibration
 

@@ -1,6 +1,6 @@
-"""What follows the trials of a night: index, changes of level, report. A process of its own.
+"""The work after the trials of a night, in a process of its own: index, changes, report.
 
-    python -m bench.nightreport WORKSPACE NIGHT BEGUN
+    python -m overhead.nightreport WORKSPACE NIGHT BEGUN
 
 It does what `perfrun nightly` does for a suite of all methods that the index holds.
 """
@@ -27,7 +27,7 @@ def night_report(
     names: Iterable[str] | None = None,
     canary: str | None = None,
 ) -> str:
-    """The report, as Markdown. `night` labels the night's trials, which began at `begun`.
+    """Return the report, as Markdown. `night` labels the trials, which began at `begun`.
 
     `names` are the suite's methods: those with a trial of the night unless given.
     """

@@ -1,4 +1,4 @@
-"""Start processes, perfrun among them, and time them whole."""
+"""Processes, perfrun among them, started and timed whole; and what the caller can choose."""
 
 from __future__ import annotations
 
@@ -11,13 +11,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """A repository on this machine and the commit to check out."""
+
+    repository: Path
+    git_hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Where to work, what is there to measure, and how often."""
+
+    scratch: Path
+    rounds: int
+    tensorflow_python: str | None
+    pin: Pin | None
+    image: str | None = None  # for trials in containers
+    summaries: int = 20_000  # in the index
+    postgresql: str | None = None  # address of an empty database
+
+
 ROOT = Path(__file__).resolve().parent.parent
-SUBJECTS = ROOT / "bench" / "subjects"
+SUBJECTS = ROOT / "overhead" / "subjects"
 NOOP = "benchmarks.python.calibration.Calibration.noop"
 
 
-class BenchError(Exception):
-    """A measurement is worth nothing: something that must work did not."""
+class MeasurementError(Exception):
+    """Something that must work did not, so that the measurement is worth nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +67,7 @@ def finish(
 ) -> Finished:
     """Run a process to its end; `meanwhile` is called with its pid once it has been started.
 
-    Raises BenchError on an exit status that is not `allowed`.
+    Raises MeasurementError on an exit status that is not `allowed`.
     """
     begin = time.perf_counter()
     # No pipe for standard error: a reader of ours would share the cores with what is timed.
@@ -59,7 +81,7 @@ def finish(
     code = process.wait()
     wall_s = time.perf_counter() - begin
     if code not in allowed:
-        raise BenchError(f"exit status {code}: {' '.join(argv)}")
+        raise MeasurementError(f"exit status {code}: {' '.join(argv)}")
     return Finished(wall_s=wall_s, stdout=output)
 
 
@@ -84,14 +106,14 @@ def perfrun(
     expected: Sequence[str] = ("passed",),
     meanwhile: Callable[[int], None] = lambda _: None,
 ) -> PerfrunRun:
-    """Run perfrun. Raises BenchError when a trial ends otherwise than `expected`."""
+    """Run perfrun. Raises MeasurementError when a trial ends otherwise than `expected`."""
     argv = perfrun_argv(workspace, methods, *words)
     allowed = (0,) if tuple(expected) == ("passed",) else (0, 1)
     process = finish(argv, allowed=allowed, meanwhile=meanwhile)
     results = json.loads(process.stdout)["results"]
     statuses = tuple(result["status"] for result in results)
     if not statuses or not set(statuses) <= set(expected):
-        raise BenchError(f"{', '.join(methods)}: {', '.join(statuses) or 'no results'}")
+        raise MeasurementError(f"{', '.join(methods)}: {', '.join(statuses) or 'no results'}")
     paths = tuple(Path(result["summary"]) for result in results)
     summaries = tuple(json.loads(path.read_text(encoding="utf-8")) for path in paths)
     return PerfrunRun(statuses=statuses, paths=paths, summaries=summaries)

@@ -1,13 +1,23 @@
-"""What a trial costs beyond its own work: the runner's start, and each further method."""
+"""The cost of a trial beyond its own work: start, further methods, summary after a death."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
-from bench.processes import NOOP, finish, in_turns, perfrun, perfrun_argv, python_s
-from bench.settings import Settings
-from bench.table import Goal, Row, Rule
+from overhead.processes import (
+    NOOP,
+    MeasurementError,
+    PerfrunRun,
+    Settings,
+    finish,
+    in_turns,
+    perfrun,
+    perfrun_argv,
+    python_s,
+)
+from overhead.table import Goal, Row, Rule
 
 TENSORFLOW_NOOP = "tensorflow_noop.Noop.noop"
 MANY = 21
@@ -27,7 +37,7 @@ LIBRARIES = (
 
 
 def tensorflow_rows(settings: Settings) -> list[Row]:
-    """A TensorFlow method that does nothing, against the import that it cannot do without."""
+    """Measure a TensorFlow method that does nothing, against the import that it needs."""
     what = "no-op TensorFlow method, whole process"
     goal = Goal(rule=Rule.RATIO_AT_MOST, limit=1.08)
     python = settings.tensorflow_python
@@ -55,7 +65,7 @@ def tensorflow_rows(settings: Settings) -> list[Row]:
 
 
 def noop_rows(settings: Settings) -> list[Row]:
-    """A method that does nothing and needs no framework: the first, and each one after it.
+    """Measure a method that does nothing, without a framework: the first, and each further one.
 
     The same method again is another trial of it: then the run ends with statistics.
     """
@@ -98,7 +108,7 @@ def noop_rows(settings: Settings) -> list[Row]:
 
 
 def import_rows(settings: Settings) -> list[Row]:
-    """The interpreter's start and what it takes to import perfrun's libraries, as a yardstick."""
+    """Measure the interpreter's start and the import of perfrun's libraries, as a yardstick."""
     code = ["pass", *(f"import {name}" for name in LIBRARIES)]
     measures = [_importing(text) for text in code]
     taken = in_turns(settings.rounds, *measures)
@@ -115,3 +125,51 @@ def import_rows(settings: Settings) -> list[Row]:
 
 def _importing(code: str) -> Callable[[], float]:
     return lambda: python_s(sys.executable, code)
+
+
+DEATHS = {  # method -> the outcome it must have
+    "sigkill": "crashed",
+    "segfault": "crashed",
+    "hard_exit": "exited",
+    "sys_exit": "exited",
+}
+
+
+def fault_rows(settings: Settings) -> list[Row]:
+    """Measure each way to die, several times, all in one run."""
+    methods = [f"deaths.Deaths.{name}" for name in DEATHS]
+    run = perfrun(
+        settings.scratch / "faults",
+        methods,
+        f"--benchmark_num_trials={settings.rounds}",
+        expected=tuple(DEATHS.values()),
+    )
+    return [
+        Row(
+            what=f"{name}: from the death to the summary on disk",
+            unit="s",
+            values=_delays(run, f"deaths.Deaths.{name}", status),
+            goal=Goal(rule=Rule.EVERY_VALUE_AT_MOST, limit=1.0),
+        )
+        for name, status in DEATHS.items()
+    ]
+
+
+def _delays(run: PerfrunRun, method: str, status: str) -> tuple[float, ...]:
+    delays = []
+    for found, path, summary in zip(run.statuses, run.paths, run.summaries, strict=True):
+        if summary["benchmark_result"]["name"] != method:
+            continue
+        if found != status:
+            raise MeasurementError(f"{method}: {found}, not {status}")
+        delays.append(_delay_s(path))
+    return tuple(delays)
+
+
+def _delay_s(summary: Path) -> float:
+    """Return the time from the one that the benchmark noted to the rename of the summary.
+
+    A rename sets the file's status change time, in steps of the kernel's clock (1 to 10 ms).
+    """
+    died_at_ns = int((summary.parent / "died_at").read_text(encoding="ascii"))
+    return (summary.stat().st_ctime_ns - died_at_ns) / 1e9

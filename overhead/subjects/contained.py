@@ -17,7 +17,7 @@ class Contained(Benchmark):
     """The time of a fixed piece of work is the report's wall_time."""
 
     def computes(self) -> None:
-        """Nothing but the processor: no system call."""
+        """Use nothing but the processor: no system call."""
         begin = time.process_time()
         total = 0
         for number in range(STEPS):
@@ -25,7 +25,7 @@ class Contained(Benchmark):
         self.report_benchmark(iters=STEPS, wall_time=time.process_time() - begin)
 
     def allocates(self) -> None:
-        """Page faults and system calls: memory is mapped, written to and given back."""
+        """Cause page faults and system calls: memory is mapped, written to and given back."""
         begin = time.process_time()
         for _ in range(ROUNDS):
             block = bytearray(BLOCK)

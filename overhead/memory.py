@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.processes import BenchError, perfrun
-from bench.settings import Settings
-from bench.table import Goal, Row, Rule
+from overhead.processes import MeasurementError, Settings, perfrun
+from overhead.table import Goal, Row, Rule
 
 CALIBRATION = "benchmarks.python.calibration.Calibration"
 SHARING = {
@@ -17,7 +16,7 @@ MEGABYTE = 1e6
 
 
 def memory_rows(settings: Settings) -> list[Row]:
-    """500 MB held for 0.2 s by the benchmark itself; 400 MB for 0.5 s by its child."""
+    """Measure 500 MB held for 0.2 s by the benchmark itself, and 400 MB for 0.5 s by its child."""
     trials = f"--benchmark_num_trials={settings.rounds}"
     run = perfrun(
         settings.scratch / "memory",
@@ -48,7 +47,7 @@ def memory_rows(settings: Settings) -> list[Row]:
 
 
 def _sharing_rows(settings: Settings, trials: str) -> list[Row]:
-    """PSS of trees that share, against the parent's mark and what each child has alone."""
+    """Compare the PSS of trees that share with the parent's mark and what each child has alone."""
     run = perfrun(settings.scratch / "sharing", list(SHARING), trials)
     rows = []
     for method, what in SHARING.items():
@@ -74,7 +73,7 @@ def _sharing_rows(settings: Settings, trials: str) -> list[Row]:
 
 
 def _both(summary: dict[str, Any]) -> float:
-    """The child's mark, and the benchmark's, which does not move while it waits."""
+    """Return the child's mark plus the benchmark's, which does not move while it waits."""
     own: float = summary["process_info"]["max_rss"]
     return own + _metric(summary, "child_peak_rss_bytes")
 
@@ -83,4 +82,4 @@ def _metric(summary: dict[str, Any], name: str) -> float:
     for metric in summary["benchmark_result"]["metrics"]:
         if metric["name"] == name:
             return float(metric["value"])
-    raise BenchError(f"no {name}: this kernel does not tell a process its peak")
+    raise MeasurementError(f"no {name}: this kernel does not tell a process its peak")

@@ -12,9 +12,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from bench.processes import NOOP, ROOT, BenchError, finish, perfrun
-from bench.settings import Settings
-from bench.table import Goal, Row, Rule
+from overhead.processes import NOOP, ROOT, MeasurementError, Settings, finish, perfrun
+from overhead.table import Goal, Row, Rule
 from perfrun.store.address import parse_address
 from perfrun.store.index import Store, open_store
 from perfrun.store.query import Series
@@ -29,7 +28,7 @@ _FIRST = 1.75e9  # seconds since the epoch
 
 
 def store_rows(settings: Settings) -> list[Row]:
-    """All figures are scaled to 100,000 summaries, by their number."""
+    """Measure the index; all figures are scaled to 100,000 summaries, by their number."""
     workspace = settings.scratch / "store"
     template = perfrun(settings.scratch / "one", [NOOP]).summaries[0]
     sizes = [_write(workspace / "output", document) for document in _nights(template, settings)]
@@ -69,7 +68,7 @@ def _rows(what: str, limit: float, times: Times) -> tuple[Row, Row]:
 
 
 def _nights(template: dict[str, Any], settings: Settings) -> Iterator[dict[str, Any]]:
-    """Trials of many methods, night after night, each night at another commit."""
+    """Yield the summaries of many methods, night after night, each night at another commit."""
     result = template["benchmark_result"]
     generator = random.Random(20261121)  # noqa: S311
     nights = -(-settings.summaries // METHODS)
@@ -113,33 +112,33 @@ def _write(output: Path, document: dict[str, Any]) -> int:
 def _index(workspace: Path, expected: int, *flags: str) -> Times:
     times, text = _ran(*_perfrun("index", workspace, *flags))
     if json.loads(text)["read"] != expected:
-        raise BenchError(f"the index did not read what it should: {text}")
+        raise MeasurementError(f"the index did not read what it should: {text}")
     return times
 
 
 def _history(workspace: Path) -> Times:
     times, text = _ran(*_perfrun("history", workspace, "package.module.Class.method_007"))
     if not json.loads(text)["series"]:
-        raise BenchError("there is no history")
+        raise MeasurementError("there is no history")
     return times
 
 
 def _detected(workspace: Path, *flags: str) -> Times:
-    """The whole process, as a user asks for the changes of all series."""
+    """Time the whole process, as a user asks for the changes of all series."""
     times, text = _ran(*_perfrun("detect", workspace, *flags), allowed=(0, 1))  # 1: found something
     found = json.loads(text)
     if not found["series"] + sum(found["left_out"].values()):
-        raise BenchError("detect found no series")
+        raise MeasurementError("detect found no series")
     return times
 
 
 def _report(workspace: Path, summaries: int) -> Times:
-    """What `perfrun nightly` does after the trials of the last night, as a whole process."""
+    """Time what `perfrun nightly` does after the trials of the last night, as a whole process."""
     last = (summaries - 1) // METHODS
     night = (_label(last), str(_begun(last)))
-    times, text = _ran(sys.executable, "-m", "bench.nightreport", str(workspace), *night)
+    times, text = _ran(sys.executable, "-m", "overhead.nightreport", str(workspace), *night)
     if _label(last) not in text:
-        raise BenchError("the night's report does not name the night")
+        raise MeasurementError("the night's report does not name the night")
     return times
 
 
@@ -165,7 +164,7 @@ def _asked(workspace: Path, question: Callable[[Store], int]) -> Times:
     begin, before_s = perf_counter(), _cpu_s(resource.RUSAGE_SELF)
     with open_store(address) as store:
         if not question(store):
-            raise BenchError("the index has no points")
+            raise MeasurementError("the index has no points")
     return perf_counter() - begin, _cpu_s(resource.RUSAGE_SELF) - before_s
 
 

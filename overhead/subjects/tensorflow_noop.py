@@ -4,7 +4,7 @@ import tensorflow as tf
 
 
 class Noop(tf.test.Benchmark):  # type: ignore[misc]
-    """What a trial of TensorFlow costs when the method itself is free."""
+    """A method that is free, so that a trial costs TensorFlow's import and perfrun's work."""
 
     def __init__(self, **_: object) -> None:
         super().__init__()

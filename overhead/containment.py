@@ -1,4 +1,4 @@
-"""What a container of its own costs a trial: its start, and what the benchmark feels inside."""
+"""The cost of a container for each trial: its start, and the slowdown of a benchmark inside."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.processes import NOOP, BenchError, finish, in_turns, perfrun, perfrun_argv
-from bench.settings import Settings
-from bench.table import Row
+from overhead.processes import (
+    NOOP,
+    MeasurementError,
+    Settings,
+    finish,
+    in_turns,
+    perfrun,
+    perfrun_argv,
+)
+from overhead.table import Row
 
 MANY = 6
 WORK = {
@@ -21,7 +28,7 @@ PAIRS_PER_ROUND = 2
 
 
 def containment_rows(settings: Settings) -> list[Row]:
-    """Start cost, and the same work inside and outside, in turns."""
+    """Measure the start cost, and the same work inside and outside, in turns."""
     why_not = _missing(settings.image)
     if why_not or settings.image is None:
         return [Row(what=what, unit="s", skipped=why_not) for what in (START, *WORK.values())]
@@ -29,7 +36,7 @@ def containment_rows(settings: Settings) -> list[Row]:
 
 
 def _missing(image: str | None) -> str | None:
-    """Why nothing can be measured here; None when all is there."""
+    """Say why nothing can be measured here; None when all is there."""
     if image is None:
         return "no --image"
     try:
@@ -44,7 +51,7 @@ def _missing(image: str | None) -> str | None:
 
 
 def _start_row(settings: Settings, image: str) -> Row:
-    """(time of a run with MANY no-ops - time with one) / (MANY - 1), inside less outside."""
+    """Return (time of a run with MANY no-ops - time with one) / (MANY - 1), inside less outside."""
     workspace = settings.scratch / "containment"
     inside = f"--image={image}"
 
@@ -61,11 +68,11 @@ def _start_row(settings: Settings, image: str) -> Row:
 
 
 def _work_rows(settings: Settings, image: str) -> list[Row]:
-    """The same work by the same interpreter; only the container is between them."""
+    """Measure the same work by the same interpreter, inside a container and outside."""
     try:
         inside, outside = _interpreters(image, settings.scratch)
         perfrun(settings.scratch / "containment", [NOOP], f"--python={outside}")
-    except (BenchError, OSError, subprocess.CalledProcessError) as error:
+    except (MeasurementError, OSError, subprocess.CalledProcessError) as error:
         why_not = f"the image's interpreter does not run on this host: {error}"
         return [Row(what=what, unit="s", skipped=why_not) for what in WORK.values()]
     words = (f"--image={image} --image_python={inside}".split(), [f"--python={outside}"])
@@ -73,7 +80,7 @@ def _work_rows(settings: Settings, image: str) -> list[Row]:
 
 
 def _interpreters(image: str, scratch: Path) -> tuple[str, str]:
-    """The image's interpreter, and a program that runs the very same files on this host.
+    """Return the image's interpreter, and a program that runs the very same files on this host.
 
     Its loader, its libraries and its standard library are copied out of the image, so that nothing
     but the container differs.
@@ -108,7 +115,7 @@ def _interpreters(image: str, scratch: Path) -> tuple[str, str]:
 def _program(root: Path, python: str, prefix: str, target: Path) -> Path:
     loader = next((path for path in root.glob("lib*/ld-linux-*")), None)
     if loader is None:
-        raise BenchError("it has no loader of glibc")
+        raise MeasurementError("it has no loader of glibc")
     folders = [
         *root.glob("lib/*-linux-gnu*"),
         *root.glob("usr/lib/*-linux-gnu*"),

@@ -1,4 +1,4 @@
-"""What watching costs: the watcher's own CPU time, and what the benchmark feels of it."""
+"""The cost of observation: the sampler's CPU time, and the slowdown of a benchmark."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.processes import ROOT, SUBJECTS, BenchError, in_turns, perfrun
-from bench.settings import Settings
-from bench.table import Goal, Row, Rule
+from overhead.processes import ROOT, SUBJECTS, MeasurementError, Settings, in_turns, perfrun
+from overhead.table import Goal, Row, Rule
 from perfrun.probes.process_tree import TreeSampler
 
 BUSY = "busy.Busy.spin"
@@ -22,7 +21,7 @@ PAIRS_PER_ROUND = 4
 
 
 def observation_rows(settings: Settings) -> list[Row]:
-    """Sampler, whole harness, and the slowdown of a benchmark that uses every core."""
+    """Measure sampler, whole harness, and the slowdown of a benchmark that uses every core."""
     return [*_share_rows(settings), _slowdown_row(settings)]
 
 
@@ -60,7 +59,7 @@ def _share_rows(settings: Settings) -> list[Row]:
 
 
 def _share(pid: int) -> float:
-    """Percent of a core that a process takes, from its second second on, children not counted."""
+    """Return the percent of a core that a process takes, its start and children not counted."""
     time.sleep(SETTLE_S)
     begin_s, used_s = time.perf_counter(), _cpu_s(pid)
     time.sleep(WATCH_S)
@@ -68,7 +67,7 @@ def _share(pid: int) -> float:
 
 
 def _cpu_s(pid: int) -> float:
-    """CPU time of the live threads of a process: first field of schedstat, in nanoseconds."""
+    """Return the CPU seconds of a process's live threads; schedstat counts in nanoseconds."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(thread.read_text(encoding="ascii").split()[0]) for thread in threads) / 1e9
 
@@ -104,7 +103,7 @@ def _spinning(processes: int, log: Path | None) -> Callable[[], float]:
             sampler.start()
         output, _ = process.communicate()
         if sampler and not sampler.finish().samples:
-            raise BenchError("the sampler took no sample")
+            raise MeasurementError("the sampler took no sample")
         return float(output)
 
     return measure

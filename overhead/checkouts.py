@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.processes import ROOT, SUBJECTS, BenchError, finish
-from bench.settings import Pin, Settings
-from bench.table import Goal, Row, Rule
+from overhead.processes import ROOT, SUBJECTS, MeasurementError, Pin, Settings, finish
+from overhead.table import Goal, Row, Rule
 
 MIB = 2**20
 COMMITS = 400
@@ -37,7 +36,7 @@ class Taken:
 
 
 def checkout_rows(settings: Settings) -> list[Row]:
-    """First and second checkout of a pin: seconds, files on disk, and no remote for the second."""
+    """Measure two checkouts of a pin: seconds, files on disk, and no remote for the second."""
     given = settings.pin is not None
     pin = settings.pin or synthetic_repository(settings.scratch / "synthetic.git")
     taken = Taken()
@@ -99,7 +98,7 @@ def _one_round(pin: Pin, folder: Path, taken: Taken) -> None:
     remote.unlink()
     second = _checked_out(workspace, remote, pin)
     if second["fetched"]:
-        raise BenchError("the second checkout says that it asked the remote")
+        raise MeasurementError("the second checkout says that it asked the remote")
     taken.again_s.append(second["seconds"])
     taken.status_s.append(finish([*git, "-C", str(clone), "status", "--porcelain"]).wall_s)
 
@@ -109,7 +108,7 @@ def _checked_out(workspace: Path, remote: Path, pin: Pin) -> dict[str, Any]:
     words = [str(program), str(ROOT), str(workspace), f"file://{remote}", pin.git_hash]
     found: dict[str, Any] = json.loads(finish([sys.executable, *words]).stdout)
     if found["hash"] != pin.git_hash:
-        raise BenchError(f"asked for {pin.git_hash}, got {found['hash']}")
+        raise MeasurementError(f"asked for {pin.git_hash}, got {found['hash']}")
     return found
 
 
@@ -145,7 +144,7 @@ def synthetic_repository(path: Path) -> Pin:
 
 
 def _history() -> str:
-    """A stream for git fast-import: every file in the first commit, a few in each later one."""
+    """Return a stream for git fast-import: all files in commit 1, a few in each later one."""
     chance = random.Random(0)  # noqa: S311 - the same every time is what is wanted
     parts = []
     for commit in range(COMMITS):

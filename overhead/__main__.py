@@ -1,4 +1,4 @@
-"""`python -m bench`: measure perfrun on this machine and print one table."""
+"""`python -m overhead`: measure perfrun on this machine and print one table."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.checkouts import checkout_rows
-from bench.containment import containment_rows
-from bench.faults import fault_rows
-from bench.memory import memory_rows
-from bench.observation import observation_rows
-from bench.processes import BenchError
-from bench.settings import Pin, Settings
-from bench.startup import import_rows, noop_rows, tensorflow_rows
-from bench.store import store_rows
-from bench.table import Row, as_json, as_markdown, as_text
+from overhead.checkouts import checkout_rows
+from overhead.containment import containment_rows
+from overhead.memory import memory_rows
+from overhead.observation import observation_rows
+from overhead.processes import MeasurementError, Pin, Settings
+from overhead.store import store_rows
+from overhead.table import Row, as_json, as_markdown, as_text
+from overhead.trials import fault_rows, import_rows, noop_rows, tensorflow_rows
 
 PARTS = {
     "tensorflow": tensorflow_rows,
@@ -45,10 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     begin, load = time.perf_counter(), os.getloadavg()[0]
     try:
-        with tempfile.TemporaryDirectory(prefix="perfrun bench ") as scratch:
+        with tempfile.TemporaryDirectory(prefix="perfrun overhead ") as scratch:
             rows = _measured(arguments, Path(scratch))
-    except (BenchError, subprocess.CalledProcessError) as error:
-        sys.stderr.write(f"bench: {error}\n")
+    except (MeasurementError, subprocess.CalledProcessError) as error:
+        sys.stderr.write(f"overhead: {error}\n")
         return 1
     facts = {**_machine(load), "seconds": round(time.perf_counter() - begin)}
     sys.stdout.write(FORMATS[arguments.format](rows, facts))
@@ -77,7 +75,7 @@ def _say(text: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m overhead", description=__doc__)
     parser.add_argument(
         "--tensorflow-python",
         type=_interpreter,
@@ -140,7 +138,7 @@ def _rounds(text: str) -> int:
 
 
 def _machine(load: float) -> dict[str, Any]:
-    """What a reader must know to read the figures; no name and no path of the machine."""
+    """Return what a reader must know to read the figures; no name and no path of the machine."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),

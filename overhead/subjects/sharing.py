@@ -1,4 +1,4 @@
-"""Trees of processes that share memory, and what they truly hold.
+"""Trees of processes that share memory, with reference values of what they hold.
 
 Truth is the kernel's mark of the parent, which has all that is shared, and what each child says it
 has alone. It is read by the processes themselves while they hold it.
@@ -29,13 +29,13 @@ class Sharing(Benchmark):
     """One parent, four children, 400 MB between them."""
 
     def forked(self) -> None:
-        """Children share an array of their parent's; each has 50 MB of its own."""
+        """Fork children that share an array of their parent's; each has 50 MB of its own."""
         block = bytearray(b"x") * SHARED_BYTES
         self._report(_held(lambda: bytearray(b"y") * OWN_BYTES))
         del block
 
     def shared_memory(self) -> None:
-        """Children read the same shared memory."""
+        """Fork children that read the same shared memory."""
         block = mmap.mmap(-1, SHARED_BYTES)  # shared and anonymous: what /dev/shm is made of
         block[:: mmap.PAGESIZE] = b"x" * len(range(0, SHARED_BYTES, mmap.PAGESIZE))
         self._report(_held(lambda: sum(block[:: mmap.PAGESIZE])))

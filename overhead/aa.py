@@ -1,7 +1,7 @@
 """Nights of identical code on this machine: how often are they called different?
 
-    python -m bench.aa                      # the table of docs/comparing.md: 50 comparisons a row
-    python -m bench.aa --nights=3 --trials=3
+    python -m overhead.aa                  # the table of docs/comparing.md: 50 comparisons a row
+    python -m overhead.aa --nights=3 --trials=3
 
 Runs nights of five methods with `perfrun nightly`, compares each with the next one by `perfrun
 compare`, and runs each method against itself by `perfrun ab`. Everything is real: processes, and
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+SUBJECTS = ROOT / "overhead" / "subjects"
 METHODS = ("add", "sort", "copy", "text", "call")
 METRIC = "wall_time"
 VERDICTS = ("faster", "slower", "equivalent", "undecided")
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="perfrun aa ") as scratch:
         folder = Path(scratch)
-        suite = SUITE.format(subjects=ROOT / "bench" / "subjects", trials=asked.trials)
+        suite = SUITE.format(subjects=SUBJECTS, trials=asked.trials)
         (folder / "suite.toml").write_text(suite, encoding="utf-8")
         names = [_perfrun(folder, "nightly", "suite.toml")["night"] for _ in range(asked.nights)]
         compared: Counter[str] = Counter()
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _ab(folder: Path, method: str) -> str:
     found = _perfrun(
         folder,
-        *("ab", f"--python_path={ROOT / 'bench' / 'subjects'}", "--max_pairs=20"),
+        *("ab", f"--python_path={SUBJECTS}", "--max_pairs=20"),
         f"--benchmark_methods=steady.Steady.{method}",
     )
     rows = [row for row in found["comparisons"] if row["metric"] == METRIC]
@@ -82,7 +83,7 @@ def _ab(folder: Path, method: str) -> str:
 
 
 def _perfrun(folder: Path, *words: str) -> Any:
-    """What a command prints; a verdict's exit status is no failure."""
+    """Return what a command prints; a verdict's exit status is no failure."""
     line = [sys.executable, str(ROOT / "perfrun" / "benchmark.py"), *words, "--format=json"]
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or not done.stdout:

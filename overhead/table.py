@@ -1,4 +1,4 @@
-"""Rows of the result, whether they meet their goals, and the two forms they are printed in. Pure.
+"""Rows of the result: their figures, whether they meet their goals, and the forms of print. Pure.
 
 A row holds the raw values; medians, ratios and verdicts are derived when it is shown.
 """
@@ -9,13 +9,46 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from statistics import median
 from typing import Any
 
-from bench.stats import Spread, median_interval, ratios, spread
+from perfrun.analysis.stats import exact_median_interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The median and the extremes of some values."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return median, smallest and largest."""
+    return Spread(median=median(values), low=min(values), high=max(values), count=len(values))
+
+
+def ratios(values: Sequence[float], references: Sequence[float]) -> tuple[float, ...]:
+    """Divide each value by the reference that was measured beside it.
+
+    Pairwise: what slows the machine down for a while falls on both sides of a pair.
+    """
+    return tuple(value / reference for value, reference in zip(values, references, strict=True))
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return an interval that covers the true median at least 95 times in 100.
+
+    With fewer than six values none does that is narrower than all of them; then it is their range.
+    """
+    found = exact_median_interval(values)
+    return (found.low, found.high) if found else (min(values), max(values))
 
 
 class Rule(Enum):
-    """What a goal asks of a row."""
+    """The condition that a goal sets for a row."""
 
     RATIO_AT_MOST = "ratio <= {limit:g}"  # the median of the pairwise ratios
     RATIO_WITHIN = "ratio within {limit:.0%} of 1"  # every pair
@@ -47,7 +80,7 @@ class Row:
 
     @property
     def pair_ratios(self) -> tuple[float, ...]:
-        """Each value over its reference; empty when they do not go in pairs."""
+        """Return each value over its reference; empty when they do not go in pairs."""
         if not self.values or len(self.values) != len(self.references):
             return ()
         return ratios(self.values, self.references)
