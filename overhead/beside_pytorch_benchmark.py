@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.torch.workload import Network
+from benchmarks.torch._support.workload import Network
 from benchmarks.torch.model import Model
 
 
