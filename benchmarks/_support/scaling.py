@@ -181,7 +181,7 @@ KNOBS: tuple[str, ...] = (
 _REPORTED = ("model", "dtype", "threads_per_rank", "warmup", "seed", "rounds")
 
 Order = Mapping[str, Any]
-"""What the ranks are told; JSON."""
+"""The task of the ranks, as JSON."""
 
 
 class ScalingMethods(Configured, ABC):
