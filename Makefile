@@ -41,7 +41,7 @@ check: lint test ## What CI runs: lint, then all tests
 
 .PHONY: bench
 bench: $(VENV)/ready .envs/tensorflow/ready ## Measure perfrun itself: overhead, checkout, memory, as ratios
-	$(VENV)/bin/python -m bench --tensorflow-python=.envs/tensorflow/bin/python $(BENCH_ARGS)
+	$(VENV)/bin/python -m overhead --tensorflow-python=.envs/tensorflow/bin/python $(BENCH_ARGS)
 
 .PHONY: image
 image: ## Build the container image (PyTorch; FRAMEWORK=tensorflow for the other)

@@ -30,7 +30,7 @@ Row = list[str]
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What many simulated comparisons said, as shares."""
+    """The shares of verdicts of many simulated comparisons."""
 
     faster: float
     slower: float
@@ -97,7 +97,7 @@ def power_rows(runs: int) -> list[Row]:
 
 
 def block_alarms(generator: np.random.Generator, runs: int, spread: float) -> tuple[float, float]:
-    """How often all of A, then all of B is called different, though it is the same."""
+    """Return how often all of A, then all of B is called different, though it is the same."""
     logs = trials(generator, runs, 2 * BLOCK, "log-normal", spread)
     first, second = logs[:, :BLOCK], logs[:, BLOCK:]
     student = stats.ttest_ind(first, second, axis=1).pvalue <= 0.05
@@ -115,7 +115,7 @@ def paired(
     max_pairs: int = 30,
     min_effect: float = 0.0,
 ) -> Outcomes:
-    """Randomised pairs under the rule; with a `min_effect` of 0 nothing is ever equivalent."""
+    """Simulate randomised pairs; with a `min_effect` of 0 nothing is ever equivalent."""
     logs = trials(generator, runs, 2 * max_pairs, noise, drift_spread)
     b_first = generator.random((runs, max_pairs)) < 0.5
     first, second = logs[:, 0::2], logs[:, 1::2]
@@ -143,7 +143,7 @@ def paired(
 def trials(
     generator: np.random.Generator, runs: int, count: int, noise: str, drift_spread: float
 ) -> Floats:
-    """Logarithms of times, in the order in which they were taken, on a machine that drifts."""
+    """Draw logarithms of times, in the order in which they were taken, on a machine that drifts."""
     step = drift_spread * math.sqrt(1 - COEFFICIENT**2)
     drift = np.empty((runs, count))
     drift[:, 0] = drift_spread * generator.standard_normal(runs)
@@ -154,7 +154,7 @@ def trials(
 
 
 def intervals(ratios: Floats, depth: int) -> tuple[Floats, Floats]:
-    """The interval of each row, as `pairs.judge` has it for one."""
+    """Return the interval of each row, as `pairs.judge` has it for one."""
     if depth == 0:
         nothing = np.full(len(ratios), np.inf)
         return -nothing, nothing

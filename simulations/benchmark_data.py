@@ -30,7 +30,7 @@ _Points = Mapping[str, list[tuple[float, float]]]
 
 
 def read_histories(source: Path) -> Histories:
-    """All series of at least 100 points, every one positive, in the order of time."""
+    """Read all series of at least 100 points, every one positive, in the order of time."""
     return _asv(source) if source.is_dir() else _github_action(source)
 
 
@@ -45,7 +45,7 @@ def _asv(folder: Path) -> Histories:
 
 
 def _results(document: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
-    """Benchmark, value and version of what is timed."""
+    """Yield benchmark, value and version of what is timed."""
     columns = document["result_columns"]
     for benchmark, row in document["results"].items():
         cells = dict(zip(columns, row or (), strict=False))
@@ -80,7 +80,7 @@ def _series(points: _Points) -> Histories:
 
 
 def chosen(histories: Histories, count: int, seed: int) -> list[str]:
-    """So many names, drawn at random; the same ones every time."""
+    """Return so many names, drawn at random; the same ones every time."""
     names = sorted(histories)
     drawn = np.random.default_rng(seed).choice(len(names), min(count, len(names)), replace=False)
     return [names[at] for at in sorted(drawn)]

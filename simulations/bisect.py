@@ -1,4 +1,4 @@
-"""How often `perfrun bisect` names the right revision, and what it costs: simulated, as Markdown.
+"""A simulation of `perfrun bisect`: how often it names the right revision, at which cost.
 
     python -m simulations.bisect               # the table of docs/bisecting.md
     python -m simulations.bisect --searches=20
@@ -36,19 +36,19 @@ Draw = Callable[[np.random.Generator, float], float]
 
 @dataclass
 class Tally:
-    """What came out of some searches."""
+    """The outcomes of some searches."""
 
     answers: Counter[str] = field(default_factory=Counter)
     trials: list[int] = field(default_factory=list)
 
 
 def gaussian(random: np.random.Generator, spread: float) -> float:
-    """One trial's noise, as a logarithm."""
+    """Draw one trial's noise, as a logarithm."""
     return float(random.normal(0, spread))
 
 
 def outliers(random: np.random.Generator, spread: float) -> float:
-    """Log-normal noise of which every twentieth trial is up to twice as slow."""
+    """Draw log-normal noise of which every twentieth trial is up to twice as slow."""
     late = random.uniform(0, np.log(2)) if random.random() < 0.05 else 0.0
     return gaussian(random, spread) + float(late)
 
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def row(count: int, effect: float, noise: str, broken: float, tally: Tally) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     total = tally.answers.total()
     shares = [
         f"{tally.answers[answer] / total:.1%}"
@@ -141,7 +141,7 @@ def search(
     broken: float,
     between: float = BETWEEN,
 ) -> tuple[str, int]:
-    """One search. The revisions are good, and `count` after it."""
+    """Simulate one search among a good revision and `count` after it."""
     culprit = int(random.integers(1, count + 1))
     levels = random.normal(0, between, count + 1)
     levels[culprit:] += np.log1p(effect)

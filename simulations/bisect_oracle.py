@@ -1,4 +1,4 @@
-"""What a search for a revision costs whoever knows the noise and the effect: a bound, as Markdown.
+"""A bound for a search of a revision: its cost to one who knows the noise and the effect.
 
     python -m simulations.bisect_oracle
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def search(random: np.random.Generator, count: int, draw: Draw, law: Floats) -> tuple[bool, int]:
-    """One search: whether it was right, and its pairs."""
+    """Simulate one search; return if it was right, and its pairs."""
     culprit = int(random.integers(1, count + 1))
     effect = float(np.log1p(EFFECT))
     shares, pairs = np.full(count, 1 / count), 0  # at i: of revision i + 1
@@ -63,7 +63,7 @@ def search(random: np.random.Generator, count: int, draw: Draw, law: Floats) -> 
 
 
 def log_density(kind: str) -> Floats:
-    """The logarithm of how likely a pair is, on a grid, but for a constant."""
+    """Return the log likelihood of a pair, on a grid, but for a constant."""
     trial = np.exp(-0.5 * np.square(_GRID / SPREAD))
     trial /= trial.sum()
     if kind != "log-normal":

@@ -1,4 +1,4 @@
-"""How often `perfrun compare` is wrong, and what it sees: simulated, printed as Markdown.
+"""A simulation of `perfrun compare`: false alarms and power, printed as Markdown.
 
     python -m simulations.compare              # the table of docs/comparing.md, some minutes
     python -m simulations.compare --suites=20
@@ -28,7 +28,7 @@ SLOWER = 1.1
 
 @dataclass(frozen=True)
 class Tally:
-    """What came out of some suites."""
+    """The outcomes of some suites."""
 
     verdicts: Counter[Verdict]  # of methods that are the same
     suites_with_alarm: int

@@ -57,7 +57,7 @@ print(json.dumps(found))
 
 
 def log_normal(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> Floats:
-    """A fixed part, and one that is log-normal and varies by half of itself: skewed as times are.
+    """Draw a fixed part plus a log-normal one that varies by half of itself: skewed as times are.
 
     `spread` is the standard deviation of the whole.
     """
@@ -74,19 +74,19 @@ def _skewed(
 
 
 def gaussian(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> Floats:
-    """Neither skewed nor with a memory."""
+    """Draw noise that is neither skewed nor autocorrelated."""
     series: Floats = 1 + spread * generator.standard_normal(shape)
     return series
 
 
 def outliers(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> Floats:
-    """Five nights in a hundred are 15 % slower."""
+    """Draw noise of which five observations in a hundred are 15 % slower."""
     slow = np.where(generator.random(shape) < 0.05, 1.15, 1.0)
     return gaussian(generator, shape, spread) * slow
 
 
 def very_skewed(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> Floats:
-    """A floor, and a long tail above it."""
+    """Draw a floor, and a long tail above it."""
     return _skewed(generator, shape, spread, 0.8)
 
 
@@ -100,27 +100,27 @@ KINDS: dict[str, Noise] = {
 
 
 def ours(table: Floats) -> list[int]:
-    """`perfrun detect` with a single series: the verdicts of all nights are made in one go."""
+    """Run `perfrun detect` on a single series: the verdicts of all nights are made in one go."""
     return [_first(watch.p_values <= ALARM) for watch in Watch.all_of(table.tolist())[0]]
 
 
 def score_alone(table: Floats) -> list[int]:
-    """The score without the energy statistic, and without what a separation adds."""
+    """Use the score without the energy statistic, and without what a separation adds."""
     return [_first(watch.score_p_values <= ALARM) for watch in Watch.all_of(table.tolist())[0]]
 
 
 def energy_alone(table: Floats) -> list[int]:
-    """The energy statistic, asked where the score is half sure and believed whatever that says."""
+    """Use the energy statistic where the score is half sure, and believe it whatever that says."""
     return [_first(watch.energy_p_values <= ALARM) for watch in Watch.all_of(table.tolist())[0]]
 
 
 def separation_alone(table: Floats) -> list[int]:
-    """The last nights lie apart from those before, whatever the memory of the noise."""
+    """Raise an alarm when the last nights lie apart from those before, whatever the noise is."""
     return [_first(watch.separation) for watch in Watch.all_of(table.tolist())[0]]
 
 
 def threshold(share: float, window: int) -> Detector:
-    """An alarm when a night is so much off the median of the `window` nights before."""
+    """Raise an alarm when a night is so much off the median of the `window` nights before."""
 
     def look(table: Floats) -> list[int]:
         medians = [
@@ -134,7 +134,7 @@ def threshold(share: float, window: int) -> Detector:
 
 
 def pelt(table: Floats) -> list[int]:
-    """ruptures' PELT: least squares, the usual penalty 2 s^2 log n, s from neighbours."""
+    """Run ruptures' PELT: least squares, the usual penalty 2 s^2 log n, s from neighbours."""
     import ruptures
 
     return [_first_night(values, lambda part: _pelt_finds(ruptures, part)) for values in table]
@@ -148,7 +148,7 @@ def _pelt_finds(ruptures: object, part: Floats) -> bool:
 
 
 def otava(python: str, p_value: float) -> Detector:
-    """Otava as it is installed for another interpreter, asked each night."""
+    """Run Otava, as it is installed for another interpreter, for each night."""
 
     def look(table: Floats) -> list[int]:
         done = subprocess.run(
@@ -173,7 +173,7 @@ def _first(alarms: np.ndarray[tuple[int], np.dtype[np.bool_]], offset: int = 0) 
 
 
 def false_alarms(detector: Detector, noise: Noise, series: int, seed: int) -> float:
-    """Share of series of pure noise in which any of 100 nights raises an alarm."""
+    """Return the share of series of pure noise in which any of 100 nights raises an alarm."""
     table = noise(np.random.default_rng([seed, 0]), (series, NIGHTS), SPREAD)
     return float(np.mean([night >= 0 for night in detector(table)]))
 
@@ -181,7 +181,7 @@ def false_alarms(detector: Detector, noise: Noise, series: int, seed: int) -> fl
 def found(
     detector: Detector, noise: Noise, step: float, series: int, seed: int
 ) -> tuple[float, float, float]:
-    """Shares of steps up that are found within 7 nights, within 21, and of alarms before the step.
+    """Return the shares of steps found within 7 nights, within 21, and of alarms before the step.
 
     Series that raise an alarm before the step are left out, and are the third figure.
     """
@@ -197,7 +197,7 @@ def found(
 
 
 def where(noise: Noise, step: float, series: int, seed: int) -> tuple[float, float]:
-    """Share of the changes that perfrun puts on the right night, and at most one night off."""
+    """Return the share of changes put on the right night, and at most one night off."""
     table = noise(np.random.default_rng([seed, 2]), (series, BEFORE + MOST_AFTER), SPREAD)
     table[:, BEFORE:] *= 1 + step
     off = []
@@ -225,7 +225,7 @@ DETECTORS: dict[str, Detector] = {
 
 
 def slow_detectors(python: str | None) -> dict[str, Detector]:
-    """Those that must do all their work again each night, as far as they can be had here."""
+    """Return the detectors that do all their work again each night, as far as they are here."""
     found: dict[str, Detector] = {}
     if python:
         found.update({"Otava, p 1e-3": otava(python, 1e-3), "Otava, p 1e-5": otava(python, 1e-5)})

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.nightreport import night_report
+from overhead.nightreport import night_report
 from simulations.year import Year
 
 TRIALS = 3
@@ -34,7 +34,7 @@ Row = Mapping[str, Any]
 
 
 def method(number: int) -> str:
-    """The name of a series of the suite."""
+    """Return the name of a series of the suite."""
     return f"suite.cases.Cases.case_{number:03}"
 
 
@@ -139,7 +139,7 @@ def _run(taken: dict[str, float], command: str, workspace: Path, *more: str, nam
 
 
 def _report(year: Year, workspace: Path) -> str:
-    """The last night's report, as `perfrun nightly` draws it."""
+    """Return the last night's report, as `perfrun nightly` draws it."""
     last = max(max(history.nights) for history in year.histories)
     return night_report(
         workspace,

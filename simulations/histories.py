@@ -1,4 +1,4 @@
-"""Real series whose changes people have marked, and what detectors make of them.
+"""Detectors tried on real series whose changes people have marked.
 
     python -m simulations.histories TCPD/                     # marked by people; mostly economics
     python -m simulations.histories scipy-bench/results/      # benchmarks: results of asv
@@ -49,7 +49,7 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, kw_only=True)
 class Marked:
-    """A series and what people said of it."""
+    """A series and the changes that people have marked in it."""
 
     name: str
     values: Floats
@@ -58,7 +58,7 @@ class Marked:
 
 
 def ours(all_values: Sequence[Floats]) -> list[list[int]]:
-    """perfrun, asked after each observation; each series by itself, as if it were the suite."""
+    """Run perfrun after each observation; each series by itself, as if it were the suite."""
     found = []
     for values in all_values:
         nights = range(len(values))
@@ -68,7 +68,7 @@ def ours(all_values: Sequence[Floats]) -> list[list[int]]:
 
 
 def threshold(share: float, window: int) -> Finder:
-    """So much off the median of so many before; those within ten of one another are one."""
+    """Find points so much off the median of so many before; those within ten are one."""
 
     def look(values: Floats) -> list[int]:
         found: list[int] = []
@@ -82,7 +82,7 @@ def threshold(share: float, window: int) -> Finder:
 
 
 def pelt(all_values: Sequence[Floats]) -> list[list[int]]:
-    """ruptures' PELT once over the whole, penalty 2 s^2 log n, s from neighbours."""
+    """Run ruptures' PELT once over the whole, penalty 2 s^2 log n, s from neighbours."""
     import ruptures
 
     found = []
@@ -96,7 +96,7 @@ def pelt(all_values: Sequence[Floats]) -> list[list[int]]:
 
 
 def otava(python: str) -> Finder:
-    """Otava with its defaults, once over the whole."""
+    """Run Otava with its defaults, once over the whole."""
 
     def look(all_values: Sequence[Floats]) -> list[list[int]]:
         done = subprocess.run(
@@ -120,7 +120,7 @@ FINDERS: Mapping[str, Finder] = {
 
 
 def annotated(folder: Path) -> Iterator[Marked]:
-    """The series of the Turing dataset that can be used."""
+    """Yield the series of the Turing dataset that can be used."""
     annotations = json.loads((folder / "annotations.json").read_text(encoding="utf-8"))
     for name, marks in sorted(annotations.items()):
         path = folder / "datasets" / name / f"{name}.json"
@@ -136,7 +136,7 @@ def annotated(folder: Path) -> Iterator[Marked]:
 
 
 def known(marks: Sequence[Sequence[int]]) -> list[int]:
-    """Changes that two annotators or more agree on."""
+    """Return the changes that two annotators or more agree on."""
     found: list[int] = []
     for place in sorted(place for own in marks for place in own):
         agree = sum(any(abs(place - other) <= _NEAR for other in own) for own in marks)
@@ -146,7 +146,7 @@ def known(marks: Sequence[Sequence[int]]) -> list[int]:
 
 
 def by_eye(histories: Mapping[str, Floats]) -> list[Marked]:
-    """Those of the series that `marks.json` speaks of."""
+    """Return the series that `marks.json` speaks of."""
     for one in json.loads(_MARKS.read_text(encoding="utf-8")):
         marks = one["marks"]
         if marks.keys() <= histories.keys():
@@ -158,7 +158,10 @@ def by_eye(histories: Mapping[str, Floats]) -> list[Marked]:
 
 
 def _noise(values: Floats) -> float:
-    """Relative standard deviation of a point, from neighbours; steps and outliers hardly count."""
+    """Return a point's relative standard deviation, from neighbours.
+
+    Steps and outliers hardly count.
+    """
     steps = np.diff(np.log(values))
     return float(1.4826 * np.median(np.abs(steps - np.median(steps))) / np.sqrt(2))
 

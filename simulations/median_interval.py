@@ -1,4 +1,4 @@
-"""How often the interval of a series' median holds the true median, and what the stop rule costs.
+"""A simulation of the interval of a series' median: its coverage, and the cost of stopping.
 
 `python -m simulations.median_interval [--series=N]` prints the tables of docs/measurement.md. The
 series are log-normal with a spread of 5 %, each value keeping a share of the last one's deviation,
@@ -22,7 +22,7 @@ STEP_NS = 1_000_000
 
 
 class Times:
-    """Endless times about a median of 1."""
+    """A source of endless times about a median of 1."""
 
     def __init__(self, memory: float, source: random.Random) -> None:
         self._memory = memory
@@ -37,7 +37,7 @@ class Times:
 
 
 def coverage(length: int, memory: float, series: int) -> tuple[float, float, float]:
-    """Shares of: intervals that hold the truth, ours and the plain one; series without one."""
+    """Return the coverage of our interval and the plain one, and the share without one."""
     source = random.Random(f"{length} {memory}")  # noqa: S311 (noise, not secrets)
     held = plain_held = absent = 0
     for _ in range(series):
@@ -51,7 +51,7 @@ def coverage(length: int, memory: float, series: int) -> tuple[float, float, flo
 
 
 def stopped(memory: float, series: int) -> tuple[float, float, float]:
-    """With the default limits: share of precise ends, of those the coverage, mean timed seconds."""
+    """Return, for the default limits: share of precise ends, their coverage, mean timed seconds."""
     source = random.Random(f"stop {memory}")  # noqa: S311 (as above)
     precise = held = 0
     timed_s = 0.0

@@ -1,4 +1,4 @@
-"""Noise as trials have it: series of relative times about 1, for simulations and tests."""
+"""Noise like that of trials: series of relative times about 1, for simulations and tests."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def _log_normal(generator: np.random.Generator, shape: tuple[int, ...], spread: 
 
 
 def _outliers(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> Floats:
-    """Five in a hundred trials take 15 % longer."""
+    """Draw noise of which five in a hundred trials take 15 % longer."""
     slowed = np.where(generator.random(shape) < 0.05, 1.15, 1.0)
     return _gaussian(generator, shape, spread) * slowed
 
 
 def _skewed(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> Floats:
-    """A floor, and above it what interrupts: the common shape of times."""
+    """Draw a floor, and above it what interrupts: the common shape of times."""
     return 1 + spread * (np.exp(0.8 * generator.standard_normal(shape)) - 1)
 
 
 def _two_modes(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> Floats:
-    """A third of the trials fall into a slower mode, as with the layout of memory."""
+    """Draw noise of which a third falls into a slower mode, as with the layout of memory."""
     slower = np.where(generator.random(shape) < 0.35, 1 + 2 * spread, 1.0)
     return _gaussian(generator, shape, 0.3 * spread) * slower
 
 
 def drifting(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> Floats:
-    """Gaussian, but each trial resembles the one before: AR(1) with coefficient 0.5."""
+    """Draw Gaussian noise in which each trial resembles the one before: AR(1), coefficient 0.5."""
     innovations = generator.standard_normal(shape) * np.sqrt(1 - 0.5**2)
     values = innovations.copy()
     values[..., 0] = generator.standard_normal(shape[:-1])
@@ -58,7 +58,7 @@ NOISES: dict[str, Noise] = {
 
 
 def true_median(noise: str, spread: float) -> float:
-    """The median that such series have in the long run."""
+    """Return the median that such series have in the long run."""
     mixtures = {
         "5 % outliers": (0.05, 1.15, spread),
         "two modes": (0.35, 1 + 2 * spread, 0.3 * spread),

@@ -1,4 +1,4 @@
-"""How much of a step can be found at all where nights have a memory: a detector that knows all.
+"""A bound for the power of detection in autocorrelated noise: a detector that knows all.
 
     python -m simulations.oracle
 
@@ -31,7 +31,7 @@ _YOUNG = tuple(
 
 
 def scores(table: Floats, memory: float) -> Floats:
-    """For each night, the best of all numbers of nights since a step, in standard errors."""
+    """Return for each night the best of all numbers of nights since a step, in standard errors."""
     nights = np.log(table) / SPREAD
     news = nights[:, 1:] - memory * nights[:, :-1]
     sums = np.concatenate([np.zeros((len(news), 1)), np.cumsum(news, axis=1)], axis=1)
@@ -48,7 +48,7 @@ def scores(table: Floats, memory: float) -> Floats:
 
 
 def power(noise: Noise, memory: float, series: int, seed: int) -> list[tuple[float, float]]:
-    """Shares of the steps of `STEPS` that are found within 7 and within 21 nights."""
+    """Return the shares of the steps of `STEPS` that are found within 7 and within 21 nights."""
     generator = np.random.default_rng([seed, 3])
     still = scores(noise(generator, (series, NIGHTS), SPREAD), memory)[:, _FIRST:]
     limit = np.quantile(still.max(axis=1), 1 - _FALSE)
@@ -63,7 +63,7 @@ def power(noise: Noise, memory: float, series: int, seed: int) -> list[tuple[flo
 def shares(
     alarms: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], at: int, first: int
 ) -> tuple[float, float]:
-    """Of the series without an alarm before `at`: those with one within 7 nights, and at all."""
+    """Return, of series without an alarm before `at`, the shares within 7 nights, and at all."""
     counted = alarms[~alarms[:, first:at].any(axis=1)][:, at:]
     return float(counted[:, :WITHIN].any(axis=1).mean()), float(counted.any(axis=1).mean())
 

@@ -1,4 +1,4 @@
-"""What the steadiness classifier says of real series on this machine, as a Markdown table.
+"""The steadiness classifier tried on real series of this machine, as a Markdown table.
 
     python -m simulations.real_series
 
@@ -40,7 +40,7 @@ def growing() -> Step:
 
 
 def collecting() -> Step:
-    """Two kinds of step in turn: four light ones, four heavy ones."""
+    """Run two kinds of step in turn: four light ones, four heavy ones."""
     calls = iter(range(1_000_000))
 
     def step() -> None:
@@ -65,7 +65,7 @@ def filling() -> Step:
 
 
 def eager() -> Step:
-    """torch: a layer and its gradient, the very first calls included."""
+    """Run a layer of torch and its gradient, the very first calls included."""
     torch = importlib.import_module("torch")
     layer = torch.nn.Linear(256, 256)
     batch = torch.randn(64, 256)
@@ -73,7 +73,7 @@ def eager() -> Step:
 
 
 def compiled() -> Step:
-    """torch.compile: the first call compiles."""
+    """Run what torch.compile makes: the first call compiles."""
     torch = importlib.import_module("torch")
     layer = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU())
     batch = torch.randn(64, 256)
@@ -82,7 +82,7 @@ def compiled() -> Step:
 
 
 def series(step: Step, count: int) -> list[float]:
-    """Seconds of each call."""
+    """Return the seconds of each call."""
     times = []
     gc.collect()
     for _ in range(count):
@@ -93,7 +93,7 @@ def series(step: Step, count: int) -> list[float]:
 
 
 def lines() -> Iterator[str]:
-    """The table, line by line."""
+    """Yield the table, line by line."""
     yield "| series | calls | found | steady from | first call | median |"
     yield "|---|---|---|---|---|---|"
     for make, count in (

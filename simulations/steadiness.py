@@ -1,4 +1,4 @@
-"""How well the steadiness classifier knows series whose kind is known, as Markdown tables.
+"""The steadiness classifier tried on series whose kind is known, as Markdown tables.
 
     python -m simulations.steadiness
     python -m simulations.steadiness --series=50 --seed=1 --lengths=100
@@ -94,7 +94,7 @@ SHAPES = (
 
 
 def noise(kind: str, count: int, spread: float, source: random.Random) -> list[float]:
-    """Factors around 1 with a standard deviation of `spread` (outliers of +15 % on top)."""
+    """Draw factors around 1 with a standard deviation of `spread` (outliers of +15 % on top)."""
     if kind == "log-normal":
         # Skewed as run times are: a fixed part, and one that varies by half of itself.
         shape = 0.5
@@ -119,7 +119,7 @@ def noise(kind: str, count: int, spread: float, source: random.Random) -> list[f
 def series(
     shape: Shape, size: float, kind: str, count: int, spread: float, source: random.Random
 ) -> list[float]:
-    """One series of times around 10 ms."""
+    """Draw one series of times around 10 ms."""
     factors = noise(kind, count, spread, source)
     return [
         0.01 * factor * shape.level(size, place / count) for place, factor in enumerate(factors)
@@ -128,7 +128,7 @@ def series(
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What is made many times."""
+    """A kind of series, its noise and its size: what is simulated many times."""
 
     shape: Shape
     size: float
@@ -160,7 +160,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def share(found: Counter[str], kind: str) -> str:
-    """Percent of the series that were called `kind`."""
+    """Return the percent of the series that were called `kind`."""
     return f"{100 * found[kind] / found.total():.1f}"
 
 
@@ -172,7 +172,7 @@ class Simulation:
         self.found: dict[tuple[int, float, str, int, float], Counter[str]] = {}
 
     def keys(self) -> Iterator[tuple[int, float, str, int, float]]:
-        """Every shape at the main size; warm-ups at all sizes too."""
+        """Yield every shape at the main size, and warm-ups at all sizes."""
         for length in self.lengths:
             for spread in self.spreads:
                 for kind in NOISES:
@@ -191,12 +191,12 @@ class Simulation:
             self.found = dict(zip(keys, pool.imap(work, keys, chunksize=4), strict=True))
 
     def total(self, index: int, size: float, length: int, spread: float) -> Counter[str]:
-        """What was found in a shape, all noises together."""
+        """Return what was found in a shape, all noises together."""
         cells = (self.found[index, size, kind, length, spread] for kind in NOISES)
         return sum(cells, Counter())
 
     def confusion(self, length: int) -> str:
-        """True kind against found kind, all noises together."""
+        """Return the table of true kind against found kind, all noises together."""
         rows = []
         for index, shape in enumerate(SHAPES):
             for spread in self.spreads:
@@ -206,7 +206,7 @@ class Simulation:
         return table(["true kind", "shape", "noise", *KINDS], rows)
 
     def false_alarms(self) -> str:
-        """Flat series that were not called flat."""
+        """Return the table of flat series that were not called flat."""
         rows = []
         for kind in NOISES:
             row = [kind]
@@ -219,7 +219,7 @@ class Simulation:
         return table(["noise", *heads], rows)
 
     def detectability(self) -> str:
-        """Share of warm-ups called so, by their size."""
+        """Return the table of the share of warm-ups called so, by their size."""
         rows = []
         for index, shape in enumerate(SHAPES):
             if shape.kind != "warmup":
@@ -234,7 +234,7 @@ class Simulation:
 
 
 def compare_with_ruptures(length: int, spread: float, seed: int, repeats: int) -> str:
-    """Share of flat series in which ruptures' PELT finds a change (least squares, 2 s^2 log n)."""
+    """Return the share of flat series in which PELT finds a change (penalty 2 s^2 log n)."""
     import numpy
     import ruptures
 

@@ -1,4 +1,4 @@
-"""How honest and how dear the rules of `--precision` are: simulated, printed as Markdown.
+"""A simulation of the rules of `--precision`: coverage and cost, printed as Markdown.
 
     python -m simulations.stop_rule            # the tables of docs/measurement.md, some minutes
     python -m simulations.stop_rule --runs=200
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def table(header: Row, rows: list[Row]) -> str:
-    """Markdown, first column to the left."""
+    """Return a Markdown table, the first column aligned to the left."""
     rule = ["---", *("---:" for _ in header[1:])]
     return "".join(f"| {' | '.join(row)} |\n" for row in (header, rule, *rows))
 
@@ -64,7 +64,7 @@ def holds(interval: Interval | None, truth: float) -> bool:
 
 
 def intervals(runs: int) -> tuple[str, Row, list[Row]]:
-    """Coverage of 95 % intervals of the median for a fixed number of trials."""
+    """Return the coverage of 95 % intervals of the median for a fixed number of trials."""
     ways: dict[str, Callable[[Floats], Interval | None]] = {
         "used": stats.median_interval,
         "bootstrap": _bootstrap_of_median,
@@ -105,7 +105,7 @@ def sequence(values: Sequence[float], target: stopping.Target) -> tuple[int, str
 
 
 def stop_rule(runs: int, spreads: Sequence[float] = SPREADS) -> tuple[str, Row, list[Row]]:
-    """Coverage and cost of the whole rule."""
+    """Return coverage and cost of the whole rule."""
     kinds: dict[str, Noise] = {**NOISES, "drifting (AR(1) 0.5)": drifting}
     target = stopping.Target(precision=PRECISION, max_trials=MOST_TRIALS)
     rows = []
@@ -134,7 +134,7 @@ _REASONS = ("precision", "noise", "max_trials")
 
 
 def naive(runs: int) -> tuple[str, Row, list[Row]]:
-    """What stopping on the plain interval would have covered."""
+    """Return the coverage of stopping on the plain interval."""
     rows = []
     for noise, make in NOISES.items():
         cells = [noise]
@@ -160,7 +160,7 @@ def _plain(values: Floats) -> Interval | None:
 
 
 def allocation(runs: int) -> tuple[str, Row, list[Row]]:
-    """Reach of a time budget: trials in rounds until it is spent, against the schedule's choice."""
+    """Compare the reach of a time budget: trials in rounds, against the schedule's choice."""
     # Seconds a trial and noise: quick and slow, quiet and noisy.
     methods = {"a": (1.0, 0.004), "b": (1.0, 0.015), "c": (10.0, 0.004), "d": (10.0, 0.015)}
     rows = []
@@ -217,7 +217,7 @@ def _widths(values: dict[str, list[float]]) -> dict[str, float]:
 
 
 def detectable(runs: int) -> tuple[str, Row, list[Row]]:
-    """How often an effect of the size that a report names is found."""
+    """Return how often an effect of the size that a report names is found."""
     rows = []
     for noise in ("gaussian", "log-normal", "5 % outliers", "skewed"):
         cells = [noise]

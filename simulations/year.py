@@ -1,4 +1,4 @@
-"""A year of nights of a whole suite, and what `perfrun detect` makes of it: recall and precision.
+"""A year of nights of a whole suite: recall and precision of `perfrun detect`.
 
     python -m simulations.year                       # the table of docs/detecting.md
     python -m simulations.year --on_disk=DIR         # as files, through the commands
@@ -39,7 +39,7 @@ _MISSING = 0.02  # of the nights
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """One change that was made."""
+    """One change that was made: the reference value for a finding."""
 
     series: int  # of the suite
     night: int
@@ -49,7 +49,7 @@ class Truth:
 
 @dataclass(frozen=True, kw_only=True)
 class Year:
-    """A suite, and what was done to it."""
+    """A suite, and the changes that were made to it."""
 
     histories: tuple[History, ...]
     owners: tuple[int, ...]  # series of the suite that each history is a part of
@@ -61,7 +61,7 @@ class Year:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """What came out."""
+    """The counts of a simulated year."""
 
     found: int
     made: int
@@ -121,7 +121,7 @@ def _history(
 def _truths(
     generator: np.random.Generator, series: int, nights: int, changes: int, swap: int
 ) -> tuple[Truth, ...]:
-    """Changes of different series."""
+    """Draw changes of different series."""
     places = _places(nights, swap)
     chosen = generator.choice(series - 1, changes, replace=False)
     return tuple(
@@ -136,19 +136,19 @@ def _truths(
 
 
 def _places(nights: int, swap: int) -> list[int]:
-    """The nights of a change: a month before it and ten nights after it are undisturbed."""
+    """Return nights for changes: a month before and ten nights after each are undisturbed."""
     least = FEWEST_BEFORE + 18
     slow = round(0.85 * nights)
     return [*range(least, swap - 10), *range(swap + least, slow - 10)]
 
 
 def _swap(nights: int) -> int:
-    """The first night on the new machine."""
+    """Return the first night on the new machine."""
     return round(0.6 * nights)
 
 
 def impossible(series: int, nights: int, changes: int, years: int) -> str | None:
-    """Why no such year can be drawn, in one line; None where it can."""
+    """Say in one line why no such year can be drawn; None where it can."""
     fewest = next(count for count in range(366) if _places(count, _swap(count)))
     if nights < fewest:
         return f"--nights={nights}: a change needs nights before and after it: {fewest} or more"
@@ -187,7 +187,7 @@ def score(year: Year, false_discoveries: float = FALSE_DISCOVERIES) -> Score:
 
 
 def _fits(one: Detected, truth: Truth, nights: Sequence[int]) -> bool:
-    """Whether it is that change: at most five nights off, those missing left aside."""
+    """Say if it is that change: at most five nights off, those missing left aside."""
     is_up = one.ratio > 1
     return abs(one.first_after - bisect_left(nights, truth.night)) <= _NEAR and is_up == (
         truth.size > 0
@@ -195,7 +195,7 @@ def _fits(one: Detected, truth: Truth, nights: Sequence[int]) -> bool:
 
 
 def _is_of_machine(first_after: int, alarm: int, slow: range) -> bool:
-    """Whether the bad nights, or the return from them, raised the alarm."""
+    """Say if the bad nights, or the return from them, raised the alarm."""
     near = slow.start - _AROUND <= first_after <= slow.stop + _AROUND
     return near and slow.start <= alarm <= slow.stop + 2 * _AROUND
 

@@ -1,23 +1,80 @@
 """Make a small data set of generated images: `python -m benchmarks.datasets.make FOLDER`.
 
 Nothing is downloaded. A folder has its final name only when the data set in it is whole.
+
+Images come from a seed and are neither flat nor noise. Each class has a pattern of its own; each
+image mixes it with coarse and fine structure, so that the files are about as long as those of
+photographs and a small network can learn the classes.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
+import random
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.datasets import caffe_lmdb, datum, generate
-from benchmarks.datasets.defect import DataError
-from benchmarks.datasets.generate import Recipe
-from benchmarks.datasets.image_folder import ImageFolder
+from benchmarks._support.datasets import caffe_lmdb, pictures
+from benchmarks._support.datasets.pictures import DataError, ImageFolder
+
+JPEG_QUALITY = 90
+SUFFIXES = {"jpeg": ".jpg", "png": ".png"}
+# Weights in the mixture: of coarse structure over the class's pattern, of fine structure over both.
+COARSE, FINE = 0.5, 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """The description of a generated data set; the same recipe gives the same pixels."""
+
+    classes: int
+    images: int
+    height: int
+    width: int
+    seed: int
+    encoding: str  # jpeg, png, or raw
+
+    def class_name(self, label: int) -> str:
+        """Return its folder's name: in the order of the names, classes have their own numbers."""
+        return f"class_{label:0{len(str(self.classes - 1))}d}"
+
+    def count(self, label: int) -> int:
+        """Return how many of the images have this label: as evenly as it goes."""
+        return self.images // self.classes + (label < self.images % self.classes)
+
+
+def picture(recipe: Recipe, label: int, number: int) -> Any:
+    """Return the image `number` of a class, a `PIL.Image` in RGB."""
+    image = pictures.library()
+    own = random.Random(f"{recipe.seed}/{label}/{number}")
+    of_class = random.Random(f"{recipe.seed}/{label}")
+    size = (recipe.width, recipe.height)
+    coarse = image.blend(_structure(of_class, 4, size), _structure(own, 8, size), COARSE)
+    return image.blend(coarse, _structure(own, max(size) // 4 + 1, size), FINE)
+
+
+def encoded(recipe: Recipe, image: Any) -> bytes:
+    """Return the image as a JPEG or PNG file, or its raw pixels as Caffe stores them."""
+    if recipe.encoding == "raw":
+        return b"".join(band.tobytes() for band in reversed(image.split()))
+    file = io.BytesIO()
+    options = {"quality": JPEG_QUALITY} if recipe.encoding == "jpeg" else {}
+    image.save(file, recipe.encoding, **options)
+    return file.getvalue()
+
+
+def _structure(source: random.Random, cells: int, size: tuple[int, int]) -> Any:
+    image = pictures.library()
+    grid = image.frombytes("RGB", (cells, cells), source.randbytes(3 * cells * cells))
+    return grid.resize(size, image.Resampling.BICUBIC)
+
 
 ABOUT = "dataset.json"  # beside the images: the recipe
 
@@ -58,7 +115,7 @@ def _write_folder(folder: Path, recipe: Recipe) -> None:
     for label, name, image in _images(recipe):
         path = folder / recipe.class_name(label) / name
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(generate.encoded(recipe, image))
+        path.write_bytes(encoded(recipe, image))
 
 
 def _write_lmdb(folder: Path, recipe: Recipe) -> None:
@@ -67,24 +124,24 @@ def _write_lmdb(folder: Path, recipe: Recipe) -> None:
     environment = caffe_lmdb.library().open(str(folder), map_size=map_size)
     with environment, environment.begin(write=True) as transaction:
         for number, (label, name, image) in enumerate(_images(recipe)):
-            record = datum.Datum(
+            record = caffe_lmdb.Datum(
                 channels=3,
                 height=recipe.height,
                 width=recipe.width,
-                data=generate.encoded(recipe, image),
+                data=encoded(recipe, image),
                 label=label,
                 encoded=recipe.encoding != "raw",
             )
             key = f"{number:08d}_{recipe.class_name(label)}/{name}"
-            transaction.put(key.encode(), datum.encode(record))
+            transaction.put(key.encode(), caffe_lmdb.encode(record))
 
 
 def _images(recipe: Recipe) -> Iterator[tuple[int, str, Any]]:
-    """Label, file name and image of each, in the order in which an image_folder numbers them."""
-    suffix = generate.SUFFIXES.get(recipe.encoding, "")
+    """Yield label, file name and image of each, in the order of an image_folder's numbers."""
+    suffix = SUFFIXES.get(recipe.encoding, "")
     for label in range(recipe.classes):
         for number in range(recipe.count(label)):
-            yield label, f"{number:08d}{suffix}", generate.picture(recipe, label, number)
+            yield label, f"{number:08d}{suffix}", picture(recipe, label, number)
 
 
 def _recipe(given: argparse.Namespace) -> Recipe:
@@ -114,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--images", type=_count, default=1000, help="how many images, in all")
     parser.add_argument("--size", type=_size, default="256", help="pixels: 256, or 240x320 (H x W)")
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same images")
-    encodings = (*generate.SUFFIXES, "raw")
+    encodings = (*SUFFIXES, "raw")
     parser.add_argument("--encoding", choices=encodings, default="jpeg", help="raw: LMDB only")
     return parser
 

@@ -1,4 +1,4 @@
-"""Work whose cost is known beforehand, so that a runner can be held against it.
+"""Work whose cost is known beforehand: the reference values to check a runner by.
 
 A sleep of known length, a method that does nothing, and memory of known size in this process and in
 a child. What is true comes from the clock and the kernel, not from the runner.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 import time
 
-from benchmarks.knob import Knob
-from benchmarks.python import memory_holder
+from benchmarks._support.knob import Knob
+from benchmarks.python._support import memory_holder
 from perfrun import Benchmark
 
 TYPE_CHECKING = False  # as in `benchmarks.knob`: `noop` measures the runner and not `typing`
@@ -97,7 +97,7 @@ class Calibration(Benchmark):
 
 
 def _memory_metrics(prefix: str, size_bytes: int, peak_bytes: int | None) -> list[dict[str, Any]]:
-    """What was allocated, and the kernel's high-water mark, which cannot be lower."""
+    """Return metrics of what was allocated, and of the kernel's mark, which cannot be lower."""
     metrics: list[dict[str, Any]] = [{"name": prefix + "allocated_bytes", "value": size_bytes}]
     if peak_bytes is not None:
         peak = {"name": prefix + "peak_rss_bytes", "value": peak_bytes, "min_value": size_bytes}

@@ -1,4 +1,4 @@
-"""What the Python interpreter itself costs: no framework, nothing to install."""
+"""Everyday operations of the Python interpreter: no framework, nothing to install."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.configured import Configured
+from benchmarks._support.knobs import Configured
 
 OPERATIONS = 100_000  # attribute reads or list items in one step: a few milliseconds
 ROUND_TRIPS = 20

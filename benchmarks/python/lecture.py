@@ -1,4 +1,4 @@
-"""What a lecture on performance says about Python, timed: bytecode, memory, machine code."""
+"""The experiments of a lecture on performance in Python: bytecode, memory, machine code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from benchmarks.configured import Configured
+from benchmarks._support.knobs import Configured
 from perfrun import SetupError
 
 STATEMENTS = 10_000  # evaluations of one expression in a step: some hundred microseconds

@@ -6,8 +6,8 @@ import os
 import platform
 from typing import Any, ClassVar
 
-from benchmarks import operations
-from benchmarks.operators import Operators
+from benchmarks._support import operators
+from benchmarks._support.operators import Operators
 from perfrun import SetupError
 
 SIZE = 512
@@ -25,7 +25,7 @@ class Product(Operators):
         random = numpy.random.default_rng(self.settings.value("seed", 0))
         left, right = (random.standard_normal((size, size), dtype="float32") for _ in range(2))
         product = numpy.empty((size, size), dtype="float32")
-        work = operations.matmul(size, "float32")
+        work = operators.matmul(size, "float32")
         timed = self._timed(lambda: numpy.matmul(left, right, out=product), work)
         row = left[0].astype("float64") @ right.astype("float64")
         if not numpy.allclose(product[0], row, rtol=1e-3, atol=1e-3):

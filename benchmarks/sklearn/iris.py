@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.datasets.scikit import IRIS
-from benchmarks.sklearn.classifier import Classifier
+from benchmarks._support.datasets.learning import IRIS, Learning
+from benchmarks.sklearn._support.learner import Learner
 
 
-class Iris(Classifier):
+class Iris(Learning):
     """Three linear layers 50-50-3, Adam 0.001, 100 epochs of the whole training set."""
 
     task = IRIS
+    learner = Learner

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.models.naming import PLAIN, Names, print_names, unknown_model
-from benchmarks.models.spec import ModelSpec, Shape
-from benchmarks.tensorflow.framework import tf
-from benchmarks.tensorflow.nets import dlbs, llama, residual, transformer
+from benchmarks._support.models.naming import PLAIN, Names, print_names, unknown_model
+from benchmarks._support.models.spec import ModelSpec, Shape
+from benchmarks.tensorflow._support.framework import tf
+from benchmarks.tensorflow._support.nets import feedforward, transformers
 
 MODULE = "benchmarks.tensorflow.catalogue"
 KERAS, DLBS = "keras", "dlbs"  # library prefixes
@@ -128,7 +128,7 @@ def names_by_library() -> dict[str, Names]:
 
 
 def _application_names() -> tuple[str, ...]:
-    """All constructors, those of newer Keras versions included."""
+    """Return the names of all constructors, those of newer Keras versions included."""
     module = tf.keras.applications
     return tuple(
         name
@@ -195,32 +195,32 @@ def _own(
 _OWN = {
     spec.name: spec
     for spec in (
-        _own("deep_mnist", dlbs.deep_mnist, (784,), 10, 11_972_510),
-        _own("acoustic_model", dlbs.acoustic_model, (540,), 8192, 34_678_784),
-        _own("sensor_net", dlbs.sensor_net, (784,), 16, 2_919_440),
-        _own("alexnet", dlbs.alexnet, (3, 227, 227), 1000, 62_378_344),
-        _own("alexnet_owt", dlbs.alexnet_owt, (3, 227, 227), 1000, 61_100_840),
-        _own("overfeat", dlbs.overfeat, (3, 231, 231), 1000, 145_920_872),
-        _own("vit_b_16", transformer.vit_b_16, (3, 224, 224), 1000, 86_567_656),
+        _own("deep_mnist", feedforward.deep_mnist, (784,), 10, 11_972_510),
+        _own("acoustic_model", feedforward.acoustic_model, (540,), 8192, 34_678_784),
+        _own("sensor_net", feedforward.sensor_net, (784,), 16, 2_919_440),
+        _own("alexnet", feedforward.alexnet, (3, 227, 227), 1000, 62_378_344),
+        _own("alexnet_owt", feedforward.alexnet_owt, (3, 227, 227), 1000, 61_100_840),
+        _own("overfeat", feedforward.overfeat, (3, 231, 231), 1000, 145_920_872),
+        _own("vit_b_16", transformers.vit_b_16, (3, 224, 224), 1000, 86_567_656),
         _own(
-            *("bert_base", transformer.bert_base, (128,), 30_522, 109_482_240),
+            *("bert_base", transformers.bert_base, (128,), 30_522, 109_482_240),
             input_kind="tokens",
             target="none",
         ),
         _own(
-            *("gpt2", transformer.gpt2, (128,), 50_257, 124_439_808),
+            *("gpt2", transformers.gpt2, (128,), 50_257, 124_439_808),
             input_kind="tokens",
             target="next_token",
         ),
         _own(
-            *("llama_small", llama.llama_small, (128,), 32_000, 58_073_600),
+            *("llama_small", transformers.llama_small, (128,), 32_000, 58_073_600),
             input_kind="tokens",
             target="next_token",
         ),
         *(
             _own(
                 f"resnet{depth}",
-                functools.partial(residual.resnet, depth),
+                functools.partial(feedforward.resnet, depth),
                 (3, 224, 224),
                 1000,
                 *_RESIDUAL[depth],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.datasets.scikit import DIGITS
-from benchmarks.tensorflow.classifier import Classifier
+from benchmarks._support.datasets.learning import DIGITS, Learning
+from benchmarks.tensorflow._support.learner import Learner
 
 
-class Digits(Classifier):
+class Digits(Learning):
     """Three linear layers 128-64-10, Adam 0.001, 30 epochs in batches of 64."""
 
     task = DIGITS
+    learner = Learner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.models.few_steps import FewSteps
+from benchmarks._support.models.methods import FewSteps
 from benchmarks.tensorflow.model import Model
 
 

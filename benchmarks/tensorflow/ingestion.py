@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from benchmarks.datasets.ingesting import MODEL, Ingesting
-from benchmarks.datasets.source import Opened
-from benchmarks.tensorflow import placement, steps
-from benchmarks.tensorflow.building import Network, build
-from benchmarks.tensorflow.framework import KERAS_VERSION, tf
-from benchmarks.tensorflow.loader import Loader, loader_for
-from benchmarks.tensorflow.placement import Placement
+from benchmarks._support.datasets.ingesting import MODEL, Ingesting
+from benchmarks._support.datasets.loading import Opened
+from benchmarks.tensorflow._support import placement, workload
+from benchmarks.tensorflow._support.framework import KERAS_VERSION, tf
+from benchmarks.tensorflow._support.loader import Loader, loader_for
+from benchmarks.tensorflow._support.placement import Placement
+from benchmarks.tensorflow._support.workload import Network, build
 
 
 class Ingestion(Ingesting):
@@ -35,10 +35,10 @@ class Ingestion(Ingesting):
     def _run(self) -> Any:
         network = self._network
         if self.settings.value("forward_only", False):
-            forward = steps.forward(network.model)
+            forward = workload.forward(network.model)
             return tf.function(lambda images, labels: forward(images))  # noqa: ARG005
         with self._place.scope():
-            step = steps.training(network.model, network.spec, half=network.dtype == "float16")
+            step = workload.training(network.model, network.spec, half=network.dtype == "float16")
         return tf.function(step)
 
     def _loader(self, images: Opened, batch_size: int) -> Loader:

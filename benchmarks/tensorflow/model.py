@@ -7,18 +7,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.datasets.source import Opened
-from benchmarks.knobs import TENSORFLOW_COMPILE, Settings
-from benchmarks.models import job as jobs
-from benchmarks.models.figures import Peak, Work
-from benchmarks.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
-from benchmarks.tensorflow import arithmetic, placement, steps
-from benchmarks.tensorflow.building import Network, build
-from benchmarks.tensorflow.framework import IMPORT_S, KERAS_VERSION, tf
-from benchmarks.tensorflow.loader import Loader, loader_for
-from benchmarks.tensorflow.peak import measured_peak
-from benchmarks.tensorflow.placement import Placement
-from benchmarks.tensorflow.transfers import Transfers
+from benchmarks._support.datasets.loading import Opened
+from benchmarks._support.knobs import TENSORFLOW_COMPILE, Settings
+from benchmarks._support.models import job as jobs
+from benchmarks._support.models.figures import Peak, Work
+from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
+from benchmarks.tensorflow._support import arithmetic, placement, workload
+from benchmarks.tensorflow._support.arithmetic import measured_peak
+from benchmarks.tensorflow._support.framework import IMPORT_S, KERAS_VERSION, tf
+from benchmarks.tensorflow._support.loader import Loader, loader_for
+from benchmarks.tensorflow._support.placement import Placement
+from benchmarks.tensorflow._support.workload import Network, Transfers, build
 from perfrun import SetupError
 
 __all__ = ["KNOBS", "Job", "Model"]
@@ -65,7 +64,7 @@ class Job(jobs.Job):
         return Transfers(self.arguments, data, self.place)
 
     def check(self, output: Any) -> None:
-        steps.check_output(self.network.spec, output, self.batch_size)
+        workload.check_output(self.network.spec, output, self.batch_size)
 
     def work(self) -> Work:
         traced = tf.function(self.plain) if self.mode == EAGER else self.step
@@ -121,12 +120,16 @@ class Model(Methods):
         with place.scope():
             arguments: tuple[Any, ...] = ()
             if not way.has_data:
-                inputs = steps.example_inputs(spec, model, batch_size)
-                labels = (steps.example_labels(spec, inputs),) if way.training else ()
+                inputs = workload.example_inputs(spec, model, batch_size)
+                labels = (workload.example_labels(spec, inputs),) if way.training else ()
                 arguments = (inputs, *labels)
             half = network.dtype == "float16"
-            plain = steps.training(model, spec, half=half) if way.training else steps.forward(model)
-            step = steps.as_run(plain, chosen)
+            plain = (
+                workload.training(model, spec, half=half)
+                if way.training
+                else workload.forward(model)
+            )
+            step = workload.as_run(plain, chosen)
         return Job(
             network=network,
             place=place,

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import operations, operators, processors
-from benchmarks.operations import Work
-from benchmarks.operators import CHANNELS, HEAD_SIZE, HEADS, fusion_metrics
+from benchmarks._support import machine, operators
+from benchmarks._support.operators import CHANNELS, HEAD_SIZE, HEADS, Work, fusion_metrics
 from perfrun import SetupError
 
 
@@ -22,7 +21,7 @@ class Operators(operators.Operators):
         """Multiply two square matrices."""
         size = self._size("matmul", accelerated=self._prepare())
         left, right = self._normal(size, size), self._normal(size, size)
-        self._run(tf.function(tf.matmul), (left, right), operations.matmul(size, self._dtype))
+        self._run(tf.function(tf.matmul), (left, right), operators.matmul(size, self._dtype))
 
     def conv2d(self) -> None:
         """Convolve images with 3x3 kernels, 64 channels in and out."""
@@ -30,7 +29,7 @@ class Operators(operators.Operators):
         images = self._normal(batch, size, size, CHANNELS)
         weights = self._normal(3, 3, CHANNELS, CHANNELS)
         convolve = tf.function(lambda x, w: tf.nn.conv2d(x, w, strides=1, padding="SAME"))
-        work = operations.conv2d(batch, size, CHANNELS, self._dtype)
+        work = operators.conv2d(batch, size, CHANNELS, self._dtype)
         self._run(convolve, (images, weights), work)
 
     def attention(self) -> None:
@@ -42,7 +41,7 @@ class Operators(operators.Operators):
             scores = tf.matmul(query * HEAD_SIZE**-0.5, key, transpose_b=True)
             return tf.matmul(tf.nn.softmax(scores), value)
 
-        work = operations.attention(batch, HEADS, tokens, HEAD_SIZE, self._dtype)
+        work = operators.attention(batch, HEADS, tokens, HEAD_SIZE, self._dtype)
         self._run(tf.function(attend), tensors, work)
 
     def layer_norm(self) -> None:
@@ -50,25 +49,25 @@ class Operators(operators.Operators):
         rows, features = self._shape("layer_norm")
         layer = tf.keras.layers.LayerNormalization(epsilon=1e-5, dtype=self._dtype)
         layer.build((rows, features))
-        work = operations.layer_norm(rows, features, self._dtype)
+        work = operators.layer_norm(rows, features, self._dtype)
         self._run(tf.function(layer.call), (self._normal(rows, features),), work)
 
     def elementwise_eager(self) -> None:
         """Run a chain of eight elementwise operators one by one."""
         values, size = self._chain_input()
-        self._run(_chain, (values,), operations.elementwise(size, self._dtype, fused=False))
+        self._run(_chain, (values,), operators.elementwise(size, self._dtype, fused=False))
 
     def elementwise_fused(self) -> None:
         """Run the same chain compiled by XLA, and compare with running it eagerly."""
         values, size = self._chain_input()
         chain = tf.function(_chain, jit_compile=True)
-        work = operations.elementwise(size, self._dtype, fused=True)
+        work = operators.elementwise(size, self._dtype, fused=True)
         began_s = time.perf_counter()
         result = chain(values)
         result.numpy()  # waits for the device
         first_call_s = time.perf_counter() - began_s
         _check_same(result, _chain(values))
-        eager_work = operations.elementwise(size, self._dtype, fused=False)
+        eager_work = operators.elementwise(size, self._dtype, fused=False)
         eager, fused = self._timed_both(
             lambda: _chain(values), lambda: chain(values), (eager_work, work)
         )
@@ -84,7 +83,7 @@ class Operators(operators.Operators):
         self._run(
             _to_gpu if on_gpu else lambda tensor: tf.raw_ops.DeepCopy(x=tensor),
             (source,),
-            operations.transfer(size, self._dtype, way),
+            operators.transfer(size, self._dtype, way),
         )
 
     def transfer_from_device(self) -> None:
@@ -96,7 +95,7 @@ class Operators(operators.Operators):
         # `numpy()` copies from a GPU; on the CPU it shows the tensor's own memory.
         step = source.numpy if on_gpu else lambda: np.copyto(target, source.numpy())
         way = "device to host, pageable memory" if on_gpu else _NO_DEVICE
-        work = operations.transfer(size, self._dtype, way)
+        work = operators.transfer(size, self._dtype, way)
         timed = self._timed(step, work)
         if not on_gpu:
             _check_same(target, source)
@@ -155,9 +154,9 @@ def _to_gpu(tensor: Any) -> Any:
 
 
 def _threads() -> int:
-    """Threads within one operator; TensorFlow's 0 means one per CPU that it may use."""
+    """Return the threads within one operator; TensorFlow's 0 means one per CPU that it may use."""
     chosen = int(tf.config.threading.get_intra_op_parallelism_threads())
-    return chosen or processors.usable()
+    return chosen or machine.usable_processors()
 
 
 def _chain(values: Any) -> Any:

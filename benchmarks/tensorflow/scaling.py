@@ -6,11 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scaling import Level
-from benchmarks.scaling_methods import Order, ScalingMethods
+from benchmarks._support.scaling import Level, Order, ScalingMethods
 from benchmarks.tensorflow import catalogue
-from benchmarks.tensorflow.framework import tf
-from benchmarks.tensorflow.workers import Group
+from benchmarks.tensorflow._support.framework import tf
+from benchmarks.tensorflow._support.ranks import Group
 from perfrun import SetupError
 
 
@@ -67,7 +66,7 @@ class Scaling(ScalingMethods):
 
 
 def _check_ranks(ready: list[dict[str, Any]], number: int, *, communication: bool) -> None:
-    """Ranks that do not train one model together measure something else."""
+    """Refuse ranks that do not train one model together: they measure something else."""
     if not communication or number == 1:
         return
     weights = {facts["weights"] for facts in ready}

@@ -14,10 +14,9 @@ import sys
 from dataclasses import replace
 from importlib import metadata
 
-from benchmarks.models.naming import PLAIN, Names, print_names, unknown_model
-from benchmarks.models.spec import ModelSpec
-from benchmarks.torch import vision
-from benchmarks.torch.libraries import dlbs, timm, torchvision, transformers
+from benchmarks._support.models.naming import PLAIN, Names, print_names, unknown_model
+from benchmarks._support.models.spec import ModelSpec
+from benchmarks.torch._support.libraries import dlbs, timm, torchvision, transformers
 from perfrun import SetupError
 
 MODULE = "benchmarks.torch.catalogue"
@@ -98,8 +97,8 @@ def versions(library: str) -> dict[str, str]:
     found = {}
     if library in ("torchvision", "timm", "transformers"):
         found[f"{library}_version"] = metadata.version(library)
-    if vision.is_loaded():
-        repaired = vision.is_repaired()
+    if torchvision.is_loaded():
+        repaired = torchvision.is_repaired()
         found["torchvision_operators"] = "declared only" if repaired else "compiled"
     return found
 

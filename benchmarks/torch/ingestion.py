@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from benchmarks.datasets.ingesting import KNOBS, MODEL, Ingesting
-from benchmarks.datasets.source import Opened
-from benchmarks.torch import catalogue, execution
-from benchmarks.torch.execution import Execution
-from benchmarks.torch.loader import Loader, loader_for, on_device
-from benchmarks.torch.workload import Forward, Network, Training, build
+from benchmarks._support.datasets.ingesting import KNOBS, MODEL, Ingesting
+from benchmarks._support.datasets.loading import Opened
+from benchmarks.torch import catalogue
+from benchmarks.torch._support import execution
+from benchmarks.torch._support.execution import Execution
+from benchmarks.torch._support.loader import Loader, loader_for, on_device
+from benchmarks.torch._support.workload import Forward, Network, Training, build
 
 
 class Ingestion(Ingesting):

@@ -1,4 +1,4 @@
-"""What a lecture on performance shows of PyTorch, timed: a small network, fusion, scheduling."""
+"""The experiments of a lecture on performance in PyTorch: a small network, fusion, scheduling."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.configured import Configured
-from benchmarks.operators import fusion_metrics, seconds_of
-from benchmarks.torch import device as devices
-from benchmarks.torch import execution
+from benchmarks._support.knobs import Configured
+from benchmarks._support.operators import fusion_metrics, seconds_of
+from benchmarks.torch._support import execution
 
 INPUTS, HIDDEN, OUTPUTS = 1000, 100, 10
 LEARNING_RATE = 1e-4
@@ -96,12 +95,12 @@ class Lecture(Configured):
         return device, [torch.randn(size, size, device=device) for _ in range(3)]
 
     def _compare(self, function: Callable[..., torch.Tensor], tensors: list[torch.Tensor]) -> None:
-        """Time a function eagerly, then compiled in intervals as long: see benchmarks.operators."""
+        """Time a function eagerly, then compiled in intervals as long (`Operators._timed_both`)."""
         compiled = torch.compile(function)
         with torch.inference_mode():
             began_s = time.perf_counter()
             result = compiled(*tensors)
-            devices.wait(tensors[0].device)
+            execution.wait(tensors[0].device)
             first_call_s = time.perf_counter() - began_s
             if not torch.allclose(result, function(*tensors), rtol=1e-4, atol=1e-4):
                 raise RuntimeError("the compiled result is not that of the plain code")
@@ -125,7 +124,7 @@ class Lecture(Configured):
         self, timed: Any, device: torch.device, metrics: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         extras = {
-            "device": devices.description(device),
+            "device": execution.description(device),
             "threads": torch.get_num_threads(),
             "torch_version": torch.__version__,
         }

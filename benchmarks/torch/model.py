@@ -7,29 +7,30 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.datasets.source import Opened
-from benchmarks.knobs import Settings
-from benchmarks.models import job as jobs
-from benchmarks.models import methods
-from benchmarks.models.figures import Peak, Work
-from benchmarks.models.methods import EAGER, Methods, Way, described, only_for
-from benchmarks.torch import arithmetic, catalogue, execution
-from benchmarks.torch import device as devices
-from benchmarks.torch.execution import COMPILED, Execution
-from benchmarks.torch.framework import IMPORT_S, torch
-from benchmarks.torch.loader import Loader, loader_for, on_device
-from benchmarks.torch.peak import measured_peak
-from benchmarks.torch.transfers import Transfers
-from benchmarks.torch.workload import (
+from benchmarks._support.datasets.loading import Opened
+from benchmarks._support.knobs import Settings
+from benchmarks._support.models import job as jobs
+from benchmarks._support.models import methods
+from benchmarks._support.models.figures import Peak, Work
+from benchmarks._support.models.methods import EAGER, Methods, Way, described, only_for
+from benchmarks.torch._support import arithmetic, execution
+from benchmarks.torch._support.arithmetic import measured_peak
+from benchmarks.torch._support.execution import COMPILED, Execution
+from benchmarks.torch._support.framework import IMPORT_S, torch
+from benchmarks.torch._support.loader import Loader, loader_for, on_device
+from benchmarks.torch._support.workload import (
     Forward,
     Network,
     Training,
+    Transfers,
     build,
     check_output,
     example_inputs,
     example_labels,
     in_layout,
 )
+from benchmarks.torch.catalogue import find as find_model
+from benchmarks.torch.catalogue import versions as library_versions
 
 KNOBS: tuple[str, ...] = (*methods.KNOBS, "cudnn_benchmark", "cudnn_fastest")
 
@@ -49,7 +50,7 @@ class Job(jobs.Job):
         return contextlib.nullcontext()
 
     def wait(self, result: Any) -> None:  # noqa: ARG002
-        devices.wait(self.how.device)
+        execution.wait(self.how.device)
 
     def device_peak_bytes(self) -> int | None:
         on_gpu = self.how.device.type == "cuda"
@@ -80,7 +81,7 @@ class Job(jobs.Job):
         cache = {"compile_cache": execution.compile_cache()} if self.is_compiled else {}
         return {
             **self.how.facts(),
-            **catalogue.versions(self.network.spec.library),
+            **library_versions(self.network.spec.library),
             **cache,
         }
 
@@ -104,7 +105,7 @@ class Model(Methods):
 
     def _built(self, way: Way, batch_size: int) -> Job:
         how = self._execution(way.mode, way.dtype)
-        spec = catalogue.find(self.settings.value("model", self.model_name))
+        spec = find_model(self.settings.value("model", self.model_name))
         network = build(spec, how, self.settings.value("input_shape"), training=way.training)
         arguments: tuple[Any, ...] = ()
         if not way.has_data:

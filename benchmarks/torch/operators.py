@@ -8,11 +8,9 @@ from typing import Any
 
 import torch
 
-from benchmarks import operations, operators
-from benchmarks.operations import Work
-from benchmarks.operators import CHANNELS, HEAD_SIZE, HEADS, fusion_metrics
-from benchmarks.torch import device as devices
-from benchmarks.torch import execution
+from benchmarks._support import operators
+from benchmarks._support.operators import CHANNELS, HEAD_SIZE, HEADS, Work, fusion_metrics
+from benchmarks.torch._support import execution
 
 _nn = torch.nn.functional
 
@@ -25,7 +23,7 @@ class Operators(operators.Operators):
         device = execution.prepared_device(self.settings)
         size = self._size("matmul", accelerated=device.type != "cpu")
         left, right = self._normal(device, size, size), self._normal(device, size, size)
-        self._run(lambda: left @ right, operations.matmul(size, self._dtype), device)
+        self._run(lambda: left @ right, operators.matmul(size, self._dtype), device)
 
     def conv2d(self) -> None:
         """Convolve images with 3x3 kernels, 64 channels in and out."""
@@ -33,7 +31,7 @@ class Operators(operators.Operators):
         batch, size = self._shape("conv2d", device)
         images = self._normal(device, batch, CHANNELS, size, size)
         weights = self._normal(device, CHANNELS, CHANNELS, 3, 3)
-        work = operations.conv2d(batch, size, CHANNELS, self._dtype)
+        work = operators.conv2d(batch, size, CHANNELS, self._dtype)
         self._run(lambda: _nn.conv2d(images, weights, padding=1), work, device)
 
     def attention(self) -> None:
@@ -43,7 +41,7 @@ class Operators(operators.Operators):
         query, key, value = (
             self._normal(device, batch, HEADS, tokens, HEAD_SIZE) for _ in range(3)
         )
-        work = operations.attention(batch, HEADS, tokens, HEAD_SIZE, self._dtype)
+        work = operators.attention(batch, HEADS, tokens, HEAD_SIZE, self._dtype)
         self._run(lambda: _nn.scaled_dot_product_attention(query, key, value), work, device)
 
     def layer_norm(self) -> None:
@@ -52,25 +50,25 @@ class Operators(operators.Operators):
         rows, features = self._shape("layer_norm", device)
         values = self._normal(device, rows, features)
         scale, shift = self._normal(device, features), self._normal(device, features)
-        work = operations.layer_norm(rows, features, self._dtype)
+        work = operators.layer_norm(rows, features, self._dtype)
         self._run(lambda: _nn.layer_norm(values, (features,), scale, shift), work, device)
 
     def elementwise_eager(self) -> None:
         """Run a chain of eight elementwise operators one by one."""
         device, values, size = self._chain_input()
-        work = operations.elementwise(size, self._dtype, fused=False)
+        work = operators.elementwise(size, self._dtype, fused=False)
         self._run(lambda: _chain(values), work, device)
 
     def elementwise_fused(self) -> None:
         """Run the same chain compiled into one kernel, and compare with running it eagerly."""
         device, values, size = self._chain_input()
         chain = torch.compile(_chain)
-        eager_work = operations.elementwise(size, self._dtype, fused=False)
-        work = operations.elementwise(size, self._dtype, fused=True)
+        eager_work = operators.elementwise(size, self._dtype, fused=False)
+        work = operators.elementwise(size, self._dtype, fused=True)
         with torch.inference_mode():
             began_s = time.perf_counter()
             result = _compiled(chain, values)
-            devices.wait(device)
+            execution.wait(device)
             first_call_s = time.perf_counter() - began_s
             _check_same(result, _chain(values))
             eager, fused = self._timed_both(
@@ -117,7 +115,7 @@ class Operators(operators.Operators):
             way = "a copy within the CPU's memory: there is no other device"
         elif device.type == "cuda":
             way += ", pinned memory"
-        work = operations.transfer(source.shape[0], self._dtype, way)
+        work = operators.transfer(source.shape[0], self._dtype, way)
         self._run(lambda: target.copy_(source, non_blocking=True), work, device)
         _check_same(target.cpu(), source.cpu())
 
@@ -130,7 +128,7 @@ class Operators(operators.Operators):
 
     def _facts(self, device: torch.device) -> dict[str, Any]:
         return {
-            "device": devices.description(device),
+            "device": execution.description(device),
             "threads": torch.get_num_threads(),
             "torch_version": torch.__version__,
         }

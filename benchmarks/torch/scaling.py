@@ -9,29 +9,28 @@ from typing import Any
 
 import torch
 
-from benchmarks import scaling_methods
-from benchmarks.scaling import Level
-from benchmarks.scaling_methods import Order, ScalingMethods
-from benchmarks.torch import catalogue, ranks
-from benchmarks.torch import device as devices
+from benchmarks._support import scaling
+from benchmarks._support.scaling import Level, Order, ScalingMethods
+from benchmarks.torch import catalogue
+from benchmarks.torch._support import execution, ranks
 from perfrun import SetupError
 
 
 class Scaling(ScalingMethods):
     """One process per device: an accelerator, or on the CPU an equal share of the threads."""
 
-    takes = (*scaling_methods.KNOBS, "dist_backend")
+    takes = (*scaling.KNOBS, "dist_backend")
     framework = "PyTorch"
     dtypes = ("float32", "bfloat16", "float16")
 
     def _devices(self) -> tuple[str, int]:
-        return devices.chosen(self.settings.value("device", "auto")).type, devices.count()
+        return execution.chosen(self.settings.value("device", "auto")).type, execution.count()
 
     def _check_model(self, name: str) -> None:
         catalogue.find(name)
 
     def _own_order(self, kind: str) -> dict[str, Any]:
-        task = {"module": "benchmarks.torch.scaling_rank", "function": "main"}
+        task = {"module": "benchmarks.torch._support.scaling_rank", "function": "main"}
         return {**task, "dist_backend": self._backend(kind)}
 
     def _backend(self, kind: str) -> str:
@@ -45,7 +44,7 @@ class Scaling(ScalingMethods):
         ranks.run(order, folder=folder, ranks=order["levels"][-1], silence_s=self.silence_s)
         return read_levels(folder, order), {
             "dist_backend": order["dist_backend"],
-            "device": devices.description(torch.device(order["device"])),
+            "device": execution.description(torch.device(order["device"])),
             "torch_version": torch.__version__,
         }
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torch  # for Pillow and lmdb, which its environment has
 READ = """
 import hashlib, json, sys
 from pathlib import Path
-from benchmarks.datasets.source import open_source
+from benchmarks._support.datasets.loading import open_source
 found = {}
 for folder in sys.argv[1:]:
     source = open_source(folder, None)
@@ -66,9 +66,9 @@ def test_every_format_holds_the_same_images_and_labels(sets: Path, torch_python:
 def test_the_labels_are_those_of_torchvision(sets: Path, torch_python: str) -> None:
     code = """
 import sys
-from benchmarks.datasets.source import open_source
-from benchmarks.torch import vision
-vision.load()
+from benchmarks._support.datasets.loading import open_source
+from benchmarks.torch._support.libraries import torchvision
+torchvision.load()
 from torchvision.datasets import ImageFolder
 theirs, ours = ImageFolder(sys.argv[1]), open_source(sys.argv[1], "image_folder")
 assert theirs.samples == list(zip(ours.files, ours.labels)), (theirs.samples, ours.files)
@@ -130,12 +130,12 @@ def test_a_killed_maker_leaves_no_folder_of_the_final_name(
     code = """
 import sys
 from pathlib import Path
-from benchmarks.datasets import generate, make
-def picture(recipe, label, number, real=generate.picture):
+from benchmarks.datasets import make
+def picture(recipe, label, number, real=make.picture):
     assert list(Path(sys.argv[1]).parent.glob(".*.partial")), "not written aside"
     import os
     return real(recipe, label, number) if number < 2 else os._exit(9)
-generate.picture = picture
+make.picture = picture
 make.main([sys.argv[1], "--images=30", "--size=8"])
 """
     done = subprocess.run([torch_python, "-c", code, str(tmp_path / "set")], cwd=ROOT)
@@ -145,7 +145,7 @@ make.main([sys.argv[1], "--images=30", "--size=8"])
 
 OPEN_ALL = """
 import json, sys
-from benchmarks.datasets.source import open_source
+from benchmarks._support.datasets.loading import open_source
 said = []
 for folder, backend in json.loads(sys.argv[1]):
     try:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.datasets.datum import Datum, DatumError, decode, encode
+from benchmarks._support.datasets.caffe_lmdb import Datum, DatumError, decode, encode
 
 INT32 = st.integers(min_value=-(2**31), max_value=2**31 - 1)
 DATUMS = st.builds(

@@ -84,15 +84,15 @@ def test_torchvision_loads_and_its_operators_work_or_explain_themselves(torch_py
         torch_python,
         """
 import torch
-from benchmarks.torch import vision
-first = vision.load()
-assert vision.load() is first
+from benchmarks.torch._support.libraries import torchvision
+first = torchvision.load()
+assert torchvision.load() is first
 assert first.ops is not None and first.extension is not None
 try:
     kept = first.ops.nms(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), torch.tensor([1.0]), 0.5)
-    assert kept.tolist() == [0] and not vision.is_repaired()
+    assert kept.tolist() == [0] and not torchvision.is_repaired()
 except RuntimeError as error:
-    assert vision.is_repaired() and "C++ ops" in str(error), error
+    assert torchvision.is_repaired() and "C++ ops" in str(error), error
 """,
     )
     assert done.returncode == 0, done.stderr
@@ -105,7 +105,7 @@ def test_other_failures_of_torchvision_are_not_papered_over(
     broken = tmp_path / "torchvision"
     broken.mkdir()
     (broken / "__init__.py").write_text("raise RuntimeError('the disk is on fire')\n")
-    code = "from benchmarks.torch import vision; vision.load()"
+    code = "from benchmarks.torch._support.libraries import torchvision as t; t.load()"
     done = in_python(torch_python, code, path=str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.strip().endswith("RuntimeError: the disk is on fire")

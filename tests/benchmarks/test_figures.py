@@ -9,7 +9,7 @@ import time
 import pytest
 from shipped_run import ROOT
 
-from benchmarks.models.figures import Peak, Work, arithmetic, metrics_of
+from benchmarks._support.models.figures import Peak, Work, arithmetic, metrics_of
 
 WORK = Work(flops_per_example=8e9, counted_by="by hand")
 PEAK = Peak(flops_per_second=4e10, measured_by="by hand")
@@ -51,7 +51,7 @@ def test_unknown_values_are_no_metrics_and_zero_is_one() -> None:
 def test_a_process_knows_its_age_from_before_python_began() -> None:
     code = (
         f"import sys, time; sys.path.append({str(ROOT)!r}); time.sleep(0.3); "
-        "from benchmarks.models.process_start import age_s; print(age_s())"
+        "from benchmarks._support.machine import process_age_s; print(process_age_s())"
     )
     began = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

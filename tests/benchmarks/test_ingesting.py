@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.datasets import parts as timed_parts
-from benchmarks.datasets import rates
-from benchmarks.datasets.ingesting import Ingesting
-from benchmarks.datasets.order import endless
+from benchmarks._support.datasets import feeding
+from benchmarks._support.datasets.ingesting import Ingesting
+from benchmarks._support.datasets.loading import endless
 from perfrun.worker import blocktimer, measuring
 
 BATCH = 8
@@ -34,7 +33,7 @@ CLOCK = Clock()
 
 @pytest.fixture(autouse=True)
 def made_up_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed_parts, "time", CLOCK)
+    monkeypatch.setattr(feeding, "time", CLOCK)
     for module in (blocktimer, measuring):
         monkeypatch.setattr(module, "_clock", CLOCK.perf_counter_ns)
 
@@ -147,19 +146,19 @@ class Timed:
 
 def test_an_efficiency_above_one_is_noted_and_not_capped() -> None:
     parts = {
-        rates.LOADER: [Timed(10, 1.0), Timed(30, 1.0)],  # together 200 images a second
-        rates.DEVICE: [Timed(40, 1.0)],
-        rates.END_TO_END: [Timed(25, 1.0)],
+        feeding.LOADER: [Timed(10, 1.0), Timed(30, 1.0)],  # together 200 images a second
+        feeding.DEVICE: [Timed(40, 1.0)],
+        feeding.END_TO_END: [Timed(25, 1.0)],
     }
-    report = rates.report_arguments(parts, waited_s=0.25, extras={})
+    report = feeding.report_arguments(parts, waited_s=0.25, extras={})
     found = {metric["name"]: metric["value"] for metric in report["metrics"]}
     assert found["loader_images_per_second"] == 200
     assert found["ingestion_efficiency"] == 1.25
     assert found["loader_over_device"] == 0.5
     assert found["data_wait_share"] == 0.25
     assert "1.25 times as fast as the loader alone" in report["extras"]["ingestion_note"]
-    parts[rates.END_TO_END] = [Timed(20, 1.0)]
-    assert "ingestion_note" not in rates.report_arguments(parts, waited_s=0, extras={})["extras"]
+    parts[feeding.END_TO_END] = [Timed(20, 1.0)]
+    assert "ingestion_note" not in feeding.report_arguments(parts, waited_s=0, extras={})["extras"]
 
 
 def test_an_order_without_end_has_each_image_once_an_epoch() -> None:

@@ -51,16 +51,16 @@ def sets(python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 ARRIVES = """
 import importlib, json, sys
 import numpy as np
-from benchmarks.datasets import pictures, source
-from benchmarks.datasets.source import open_source
-from benchmarks.knobs import Settings
+from benchmarks._support.datasets import pictures
+from benchmarks._support.datasets.loading import open_chosen, open_source
+from benchmarks._support.knobs import Settings
 framework, folder = sys.argv[1:]
-loading = importlib.import_module(f"benchmarks.{framework}.loader")
+loading = importlib.import_module(f"benchmarks.{framework}._support.loader")
 
 def opened(name, shape=(3, 32, 32), **knobs):
     classes = knobs.pop("classes", None)
     settings = Settings(data_dir=name, num_loader_threads=2, **knobs)
-    return loading.Loader(source.of(settings, folder), settings, shape, 4, classes=classes)
+    return loading.Loader(open_chosen(settings, folder), settings, shape, 4, classes=classes)
 
 def expected(images, number):
     image, label = images.image(number)
@@ -122,7 +122,7 @@ found = {
 
 MODEL = """
 import weakref
-from benchmarks.datasets import feeding
+from benchmarks._support.datasets import feeding
 Model = importlib.import_module(f"benchmarks.{framework}.model").Model
 
 class Watched(Model):

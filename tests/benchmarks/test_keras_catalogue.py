@@ -15,8 +15,9 @@ pytestmark = pytest.mark.timeout(900)
 # One process for all: importing TensorFlow takes longer than most of these models.
 BUILD = """
 import json, math, sys
-from benchmarks.tensorflow import arithmetic, catalogue, steps
-from benchmarks.tensorflow.framework import IMPORT_S, tf
+from benchmarks.tensorflow import catalogue
+from benchmarks.tensorflow._support import arithmetic, workload
+from benchmarks.tensorflow._support.framework import IMPORT_S, tf
 
 def described(name):
     spec = catalogue.find(name)
@@ -35,8 +36,8 @@ def described(name):
 def flops(name):
     spec = catalogue.find(name)
     model = spec.build(spec.input_shape)
-    inputs = steps.example_inputs(spec, model, 2)
-    function = tf.function(steps.forward(model))
+    inputs = workload.example_inputs(spec, model, 2)
+    function = tf.function(workload.forward(model))
     work = arithmetic.count(function, (inputs,), batch_size=2, passes="forward")
     return [work.flops_per_example, work.counted_by, work.why_unknown]
 

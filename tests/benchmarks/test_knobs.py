@@ -10,10 +10,9 @@ from absl import flags
 from absl.testing import flagsaver
 from shipped_run import ROOT
 
-from benchmarks import knobs
-from benchmarks.configured import Configured
-from benchmarks.knob import Knob
-from benchmarks.knobs import KNOBS, Settings
+from benchmarks._support import knobs
+from benchmarks._support.knob import Knob
+from benchmarks._support.knobs import KNOBS, Configured, Settings
 
 
 @pytest.mark.parametrize(
@@ -155,7 +154,7 @@ def test_a_flag_out_of_its_limits_is_refused_by_absl() -> None:
 READ = """
 import sys
 from absl import flags
-from benchmarks.knobs import Settings
+from benchmarks._support.knobs import Settings
 flags.FLAGS(["benchmark", *sys.argv[2:]])
 print(Settings().value(sys.argv[1], "none"))
 """

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from shipped_run import DRIVER, ROOT
 
-from benchmarks.largest_batch import probe as batch_probe
-from benchmarks.largest_batch.bisecting import Found, Probe, SearchError, search
-from benchmarks.largest_batch.free_memory import available_bytes
-from benchmarks.largest_batch.probe import Prober, Target
+from benchmarks._support.largest_batch import probe as batch_probe
+from benchmarks._support.largest_batch.probe import Probe, Prober, Target
+from benchmarks._support.largest_batch.search import Found, SearchError, search
+from benchmarks._support.machine import available_bytes
 from perfrun.worker.test_log import decode_entries
 
 MEGABYTE = 1_000_000

@@ -12,9 +12,9 @@ from itertools import chain, cycle, repeat
 import pytest
 from shipped_run import ROOT
 
-from benchmarks.models import figures, peak, probes
-from benchmarks.models.figures import Work
-from benchmarks.models.peak import Call, Probe
+from benchmarks._support.models import figures, peak
+from benchmarks._support.models.figures import Work
+from benchmarks._support.models.peak import Call, Probe
 
 GIGA = 1e9
 MEGABYTE = 10**6
@@ -147,7 +147,7 @@ def test_a_type_whose_first_call_loads_a_library_is_not_left_out() -> None:
 
 def test_the_first_call_of_a_type_is_one_of_the_smallest() -> None:
     for threads in (1, 64):
-        first = next(probes.products(threads=threads, accelerated=False))
+        first = next(peak.products(threads=threads, accelerated=False))
         assert first.flops(first.sizes[0]) == 2 * 256**3
 
 
@@ -171,12 +171,12 @@ def test_the_peak_is_soon_found_on_a_fast_device_a_slow_one_and_a_disturbed_one(
 @pytest.mark.parametrize("accelerated", [False, True])
 def test_every_thread_has_something_to_do_and_the_tensors_stay_small(accelerated: bool) -> None:
     for threads in (1, 2, 48, 256):
-        for one in probes.convolutions(threads=threads, accelerated=accelerated):
+        for one in peak.convolutions(threads=threads, accelerated=accelerated):
             assert list(one.sizes) == sorted(set(one.sizes))
             assert one.sizes[0] >= min(threads, 64)
             values = one.channels * one.side**2 * one.sizes[-1]
             assert values * 4 <= (256 if accelerated else max(1.1 * threads, 4.2)) * MEGABYTE
-        products = list(probes.products(threads=threads, accelerated=accelerated))
+        products = list(peak.products(threads=threads, accelerated=accelerated))
         assert [one.kind for one in products] == [
             *("matrix product", "matrix product", "batched product"),
         ]
@@ -188,16 +188,16 @@ def test_every_thread_has_something_to_do_and_the_tensors_stay_small(accelerated
 
 
 def test_operators_side_by_side_are_no_larger_than_one_for_all_threads() -> None:
-    found = list(probes.branches(threads=64, inter_threads=64, accelerated=False))
+    found = list(peak.branches(threads=64, inter_threads=64, accelerated=False))
     assert found == [(1, 64), (4, 16)]
     for width, share in found:
-        for one in probes.convolutions(threads=share, accelerated=False):
+        for one in peak.convolutions(threads=share, accelerated=False):
             values = width * one.channels * one.side**2 * one.sizes[-1]
             assert values * 4 <= 68 * MEGABYTE
-        for each in probes.products(threads=share, accelerated=False):
+        for each in peak.products(threads=share, accelerated=False):
             assert width * 4 * math.prod(each.shapes(each.sizes[-1])[0]) <= 68 * MEGABYTE
-    assert list(probes.branches(threads=1, inter_threads=2, accelerated=False)) == [(1, 1), (2, 1)]
-    assert list(probes.branches(threads=8, inter_threads=8, accelerated=True)) == [(1, 8)]
+    assert list(peak.branches(threads=1, inter_threads=2, accelerated=False)) == [(1, 1), (2, 1)]
+    assert list(peak.branches(threads=8, inter_threads=8, accelerated=True)) == [(1, 8)]
 
 
 MARKS = """
@@ -212,19 +212,19 @@ def reset_mark():
 COUNTED_BY_TORCH = """
 import json, torch
 from torch.utils.flop_counter import FlopCounterMode
-from benchmarks.torch import peak
+from benchmarks.torch._support import arithmetic
 torch.set_num_threads(1)
 cpu = torch.device("cpu")
 counts = []
 with torch.inference_mode():
-    for probe in peak.probes_of(cpu, "float32"):
+    for probe in arithmetic.probes_of(cpu, "float32"):
         call = probe.make(probe.sizes[0])
         with FlopCounterMode(display=False) as counter:
             call.run()
         counts.append((probe.kind, call.shapes, call.flops, counter.get_total_flops()))
-types = sorted({probe.dtype for probe in peak.probes_of(cpu, "bfloat16")})
+types = sorted({probe.dtype for probe in arithmetic.probes_of(cpu, "bfloat16")})
 resident = reset_mark()
-found = peak.measured_peak(cpu, "float32")
+found = arithmetic.measured_peak(cpu, "float32")
 print(json.dumps({"counts": counts, "types": types, "rate": found.flops_per_second,
     "by": found.measured_by, "kinds": found.by_kind, "more": mark("VmHWM") - resident}))
 """
@@ -233,7 +233,7 @@ import json, math
 import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(2)
-from benchmarks.tensorflow import arithmetic, peak, placement
+from benchmarks.tensorflow._support import arithmetic, placement
 made = []
 traced = tf.function
 def recorded(function):
@@ -242,19 +242,19 @@ def recorded(function):
 tf.function = recorded
 counts = []
 with tf.device("/CPU:0"):
-    for probe in peak.probes_of("cpu", "float32"):
+    for probe in arithmetic.probes_of("cpu", "float32"):
         call = probe.make(probe.sizes[0])
         tensors = dict(zip(call.run.__code__.co_freevars, call.run.__closure__))["tensors"]
         work = arithmetic.count(made[-1], tensors.cell_contents, batch_size=1, passes="forward")
         counts.append((probe.kind, call.shapes, call.flops, work.flops_per_example))
-    types = sorted({probe.dtype for probe in peak.probes_of("cpu", "bfloat16")})
+    types = sorted({probe.dtype for probe in arithmetic.probes_of("cpu", "bfloat16")})
     resident = reset_mark()
-    found = peak.measured_peak("cpu", "float32")
+    found = arithmetic.measured_peak("cpu", "float32")
 print(json.dumps({"counts": counts, "types": types, "rate": found.flops_per_second,
     "by": found.measured_by, "kinds": found.by_kind, "more": mark("VmHWM") - resident}))
 # As on a machine of 64 processors; nothing is made there.
 placement.threads = lambda: {"threads": 64, "inter_threads": 64}
-for probe in peak.probes_of("cpu", "float32"):
+for probe in arithmetic.probes_of("cpu", "float32"):
     operator = probe.make.args[0]
     width = probe.make.func.__self__._width
     if "convolution" in probe.kind:

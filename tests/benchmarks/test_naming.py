@@ -8,7 +8,7 @@ import sys
 import pytest
 from shipped_run import ROOT
 
-from benchmarks.models.naming import print_names, unknown_model
+from benchmarks._support.models.naming import print_names, unknown_model
 from perfrun import SetupError
 
 MODULE = "benchmarks.anything.catalogue"
@@ -53,11 +53,11 @@ def test_names_are_printed_by_library_and_a_missing_one_is_said(
 def test_the_models_package_imports_no_framework() -> None:
     code = (
         "import importlib, pkgutil, sys\n"
-        "import benchmarks.models, benchmarks.datasets\n"
-        "for package in (benchmarks.models, benchmarks.datasets):\n"
+        "import benchmarks._support.models as models, benchmarks._support.datasets as datasets\n"
+        "for package in (models, datasets):\n"
         "    for module in pkgutil.iter_modules(package.__path__):\n"
         "        importlib.import_module(f'{package.__name__}.{module.name}')\n"
-        "assert 'benchmarks.models.methods' in sys.modules\n"
+        "assert 'benchmarks._support.models.methods' in sys.modules\n"
         "print([name for name in ('torch', 'tensorflow', 'sklearn') if name in sys.modules])\n"
     )
     done = subprocess.run(

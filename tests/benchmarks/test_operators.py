@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from shipped_run import ROOT, RunMethod
 
-from benchmarks import operations
+from benchmarks._support import operators
 from perfrun.probes.peak import read_peak
 from perfrun.worker.test_log import decode_entries
 
@@ -127,30 +127,30 @@ def test_tensorflow_operators_count_their_work_and_stay_below_the_peak(
 
 
 def test_twice_the_side_is_eight_times_the_product_and_four_times_its_bytes() -> None:
-    small, large = operations.matmul(128, "float32"), operations.matmul(256, "float32")
+    small, large = operators.matmul(128, "float32"), operators.matmul(256, "float32")
     assert large.flops == 8 * (small.flops or 0)
     assert large.bytes_moved == 4 * small.bytes_moved
 
 
 def test_counts_are_those_of_a_walk_over_every_output() -> None:
     # One output of a convolution takes a multiply-add per input channel and kernel element.
-    assert operations.conv2d(2, 5, 3, "float32").flops == 2 * (2 * 3 * 5 * 5) * (3 * 3 * 3)
+    assert operators.conv2d(2, 5, 3, "float32").flops == 2 * (2 * 3 * 5 * 5) * (3 * 3 * 3)
     # Scores: T x T dot products of length d; output: T x d dot products of length T.
-    assert operations.attention(2, 4, 16, 8, "float32").flops == 2 * 4 * (
+    assert operators.attention(2, 4, 16, 8, "float32").flops == 2 * 4 * (
         16 * 16 * 2 * 8 + 16 * 8 * 2 * 16
     )
-    assert operations.layer_norm(10, 7, "float16").bytes_moved == (2 * 70 + 2 * 7) * 2
+    assert operators.layer_norm(10, 7, "float16").bytes_moved == (2 * 70 + 2 * 7) * 2
 
 
 def test_fusing_saves_traffic_and_no_arithmetic() -> None:
-    eager = operations.elementwise(64, "float32", fused=False)
-    fused = operations.elementwise(64, "float32", fused=True)
+    eager = operators.elementwise(64, "float32", fused=False)
+    fused = operators.elementwise(64, "float32", fused=True)
     assert eager.flops == fused.flops == 8 * 64**2
     assert eager.bytes_moved == 9 * fused.bytes_moved == 9 * 2 * 4 * 64**2
 
 
 def test_rates_are_counts_over_seconds() -> None:
-    work = operations.matmul(100, "bfloat16")
+    work = operators.matmul(100, "bfloat16")
     assert {metric["name"]: metric["value"] for metric in work.metrics(0.5)} == {
         "flops_per_call": 2e6,
         "bytes_per_call": 60_000,

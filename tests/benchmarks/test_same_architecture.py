@@ -20,14 +20,15 @@ SHAPES = {
 
 IN_TENSORFLOW = """
 import json, math, sys
-from benchmarks.tensorflow import arithmetic, catalogue, steps
-from benchmarks.tensorflow.framework import tf
+from benchmarks.tensorflow import catalogue
+from benchmarks.tensorflow._support import arithmetic, workload
+from benchmarks.tensorflow._support.framework import tf
 
 def described(name, shape):
     spec = catalogue.find(name)
     model = spec.build(tuple(shape))
-    function = tf.function(steps.forward(model))
-    inputs = (steps.example_inputs(spec, model, 1),)
+    function = tf.function(workload.forward(model))
+    inputs = (workload.example_inputs(spec, model, 1),)
     work = arithmetic.count(function, inputs, batch_size=1, passes="forward")
     return [spec.trainable_parameters, work.flops_per_example]
 

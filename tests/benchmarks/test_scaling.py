@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from shipped_run import DRIVER, ROOT, RunMethod
 
-from benchmarks.scaling import Level, figures, levels_up_to, suspicions
+from benchmarks._support.scaling import Level, figures, levels_up_to, suspicions
 
 SCALING = "benchmarks.torch.scaling.Scaling"
 MODEL = {"model": "sensor_net", "batch_size": 4}  # a small one of DLBS
@@ -172,7 +172,8 @@ def test_a_rank_that_is_killed_is_named_and_the_others_end(
     _, stderr = process.communicate(timeout=300)
     assert process.returncode == 1
     last = stderr.strip().splitlines()[-1]
-    assert last.startswith("benchmarks.torch.ranks.RankError: rank 1 was killed by SIGKILL"), stderr
+    error = "benchmarks.torch._support.ranks.RankError"
+    assert last.startswith(f"{error}: rank 1 was killed by SIGKILL"), stderr
     assert_gone(pids)
 
 
@@ -192,7 +193,7 @@ LAUNCH = """
 import sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from benchmarks.torch import ranks
+from benchmarks.torch._support import ranks
 
 def monotonic():
     files = [Path(sys.argv[1], f"rank_{rank}.jsonl") for rank in (0, 1)]

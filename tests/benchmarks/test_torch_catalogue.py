@@ -90,8 +90,9 @@ WRONG = {
 PROGRAM = """
 import json, sys, types
 import torch
-from benchmarks.torch import arithmetic, catalogue
-from benchmarks.torch.workload import Network
+from benchmarks.torch import catalogue
+from benchmarks.torch._support import arithmetic
+from benchmarks.torch._support.workload import Network
 names, counted, wrong = json.loads(sys.argv[1])
 found = {"parameters": {}, "declared": {}, "flops": {}, "said": {}}
 for name in names:

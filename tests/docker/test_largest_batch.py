@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(600)]
 PER_EXAMPLE = 16_000_000
 LIMIT = 256 * 2**20
 SOURCE = f"""
-from benchmarks.largest_batch.searchable import KNOBS, BatchSearch
+from benchmarks._support.largest_batch.search import KNOBS, BatchSearch
 
 class Holds(BatchSearch):
     takes = ("batch_size", *KNOBS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from perfrun.worker.modules import modules_in
@@ -58,3 +59,4 @@ def test_the_shipped_classes_are_all_there() -> None:
     for name in ("torch.iris", "torch.operators", "torch.resnet", "sklearn.digits"):
         assert f"benchmarks.{name}" in found
     assert "benchmarks.torch.catalogue" not in found
+    assert not [name for name in found if re.match(r"benchmarks\.\w+\._support", name)]

@@ -1,0 +1,101 @@
+"""The base of the `Ingestion` classes of all frameworks: loader, device, and both together."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from benchmarks._support.datasets import feeding, loading
+from benchmarks._support.datasets.loading import Opened
+from benchmarks._support.knobs import Configured
+from benchmarks._support.models.spec import Built, spelt
+
+BATCH_SIZE = 16
+ROUNDS = 3
+MODEL = "resnet18"
+KNOBS: tuple[str, ...] = (
+    *("data_dir", "data_backend", "data_shuffle", "num_loader_threads"),
+    *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
+    *("intra_threads", "inter_threads", "seed", "input_shape"),
+)
+
+
+class Ingesting(Configured, ABC):
+    """Images per second of a loader, of the device, and end to end. `data_dir` must be given."""
+
+    takes: ClassVar[tuple[str, ...]] = KNOBS
+
+    def loader_only(self) -> None:
+        """Load batches as fast as they come, and drop them."""
+        self._measure((feeding.LOADER,), rounds=1)
+
+    def device_only(self) -> None:
+        """Steps on one batch of the data set that stays on the device."""
+        self._measure((feeding.DEVICE,), rounds=1)
+
+    def end_to_end(self) -> None:
+        """Steps on batches as they are loaded."""
+        self._measure((feeding.END_TO_END,), rounds=1)
+
+    def all_three(self) -> None:
+        """Each of them in turn, three times over, and how they compare."""
+        self._measure((feeding.LOADER, feeding.DEVICE, feeding.END_TO_END), rounds=ROUNDS)
+
+    def _measure(self, wanted: tuple[str, ...], rounds: int) -> None:
+        images = self._images()  # before a model is built, which may take minutes
+        loader = self._loader(images, self._batch_size())
+        found: dict[str, list[Any]] = {part: [] for part in wanted}
+        waits_s: list[float] = []
+        resident = None
+        if feeding.DEVICE in wanted:
+            resident = self._resident(next(loader))
+            loader.close()
+        for _ in range(rounds):
+            if feeding.LOADER in wanted:
+                found[feeding.LOADER].append(feeding.measure_loader(self, loader, rounds))
+            if feeding.DEVICE in wanted:
+                step = functools.partial(self._step, resident)
+                found[feeding.DEVICE].append(feeding.measure_device(self, loader, step, rounds))
+            if feeding.END_TO_END in wanted:
+                timed, waited_s = feeding.measure_end_to_end(self, loader, self._step, rounds)
+                found[feeding.END_TO_END].append(timed)
+                waits_s.append(waited_s)
+        arguments = feeding.report_arguments(
+            found,
+            waited_s=sum(waits_s) if waits_s else None,
+            extras={"rounds": rounds, **self._notes(), **loader.notes},
+        )
+        self.report_benchmark(**arguments)
+
+    def _images(self) -> Opened:
+        return loading.open_chosen(self.settings, self.root_data_dir)
+
+    def _batch_size(self) -> int:
+        return self.settings.value("batch_size", BATCH_SIZE)
+
+    def _notes_of(self, network: Built) -> dict[str, Any]:
+        """Return what a report says about the model."""
+        return {
+            "model": network.spec.name,
+            "model_library": network.spec.library,
+            "batch_size": self._batch_size(),
+            "input_shape": spelt(network.shape),
+            "forward_only": str(self.settings.value("forward_only", False)).lower(),
+        }
+
+    @abstractmethod
+    def _loader(self, images: Opened, batch_size: int) -> Any:
+        """Return the framework's loader of the data set, which fits the model."""
+
+    @abstractmethod
+    def _resident(self, batch: Any) -> Any:
+        """Return the batch on the device; `_step` leaves it where it is."""
+
+    @abstractmethod
+    def _step(self, batch: Any) -> object:
+        """Run the model on a batch, which it first brings to the device."""
+
+    @abstractmethod
+    def _notes(self) -> dict[str, Any]:
+        """Return what a report says about model and device."""

@@ -1,0 +1,331 @@
+"""The methods of every class that measures a model, and one measurement of its steps.
+
+Here is what to run and how its time is taken; each framework says how a step runs.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any, ClassVar, TypeVar
+
+from benchmarks._support import machine
+from benchmarks._support.datasets import feeding
+from benchmarks._support.datasets.feeding import Feed
+from benchmarks._support.knobs import Configured
+from benchmarks._support.largest_batch import search
+from benchmarks._support.largest_batch.search import BatchSearch
+from benchmarks._support.models import figures
+from benchmarks._support.models.figures import Metric
+from benchmarks._support.models.job import Job, Loader, Transfers
+from benchmarks._support.models.spec import spelt
+from perfrun import SetupError
+
+
+class Measuring:
+    """One measurement: it times the steps of a job for a benchmark.
+
+    `iterations` and `warmup` are None where they are to be found; the clock of the cold start is
+    read just before the first step.
+    """
+
+    def __init__(
+        self, benchmark: Configured, job: Job, *, iterations: int | None, warmup: int | None
+    ) -> None:
+        self._benchmark = benchmark
+        self._job = job
+        self._iterations = iterations
+        self._warmup = warmup
+        self._last: Any = None  # what the last step gave
+        self._age_s: float | None = None
+
+    def report(
+        self,
+        *,
+        feed: Feed | None,
+        transfers: Transfers | None,
+        framework_import_s: float | None,
+        extras: dict[str, Any],
+    ) -> None:
+        """Time the steps and report them. Without feed and transfers, input is on the device."""
+        timed = self._steps(feed, transfers)
+        metrics = [*self._job.network.parameter_metrics(), *self._checked()]
+        metrics += self._start_up(timed, framework_import_s)
+        if transfers is not None:
+            metrics += self._parts(transfers, timed)
+            extras = {**extras, **transfers.facts}
+        if feed is not None:
+            metrics += feed.metrics(timed)
+            extras = {**extras, **feed.notes}
+        work, rate = self._job.work(), timed.throughput_per_device
+        peak = self._job.peak(figures.achieved(work, rate))
+        found, counted = figures.arithmetic(work, peak, rate)
+        self._benchmark.report_benchmark(
+            **timed.report_arguments(metrics=(*metrics, *found), extras={**extras, **counted})
+        )
+
+    def _steps(self, feed: Feed | None, transfers: Transfers | None) -> Any:
+        run, step, on_device = self._job.run, self._job.step, self._job.on_device
+
+        def resident() -> None:
+            self._last = run()
+
+        def end_to_end() -> None:
+            assert transfers is not None
+            self._last = transfers.out(step(*transfers.bring()))
+
+        def from_disk(batch: tuple[Any, Any]) -> None:
+            self._last = step(*on_device(batch))
+
+        self._age_s = machine.cold_process_age_s()
+        if feed is not None:
+            return feed.measure(self._benchmark, from_disk)
+        step_of_all = resident if transfers is None else end_to_end
+        return self._timed(step_of_all, items_per_step=self._job.batch_size)
+
+    def _timed(self, step: Callable[[], Any], **options: Any) -> Any:
+        return self._benchmark.measure(
+            step,
+            warmup=self._warmup,
+            iterations=self._iterations,
+            block_size=1,  # each step alone: its latency, not that of steps that overlap
+            report=False,
+            **options,
+        )
+
+    def _checked(self) -> list[Metric]:
+        if self._job.training:
+            return figures.final_loss(float(self._last))
+        self._job.check(self._last)
+        return []
+
+    def _start_up(self, timed: Any, framework_import_s: float | None) -> list[Metric]:
+        return figures.start_up(
+            framework_import_s=framework_import_s,
+            model_build_s=self._job.network.build_s,
+            first_call_s=timed.first_call_s,
+            steady_s=timed.median_s,
+            is_compiled=self._job.is_compiled,
+            age_s=self._age_s,
+        )
+
+    def _parts(self, transfers: Transfers, timed: Any) -> list[Metric]:
+        """Time the parts of a step, each in a series of its own."""
+        output = self._job.run()
+        parts: dict[str, Callable[[], Any]] = {
+            "transfer_in": transfers.bring,
+            "device_step": self._job.run,
+            "transfer_out": lambda: transfers.out(output),
+        }
+        medians: dict[str, float | None] = {"end_to_end_median_s": timed.median_s}
+        for name, part in parts.items():
+            medians[f"{name}_median_s"] = self._timed(part, name=name).median_s
+        return figures.metrics_of(medians)
+
+
+EAGER = "eager"
+ON_DEVICE = "synthetic/device"  # where input is, unless `data` or `data_dir` says otherwise
+BATCH_SIZES = (1, 8)  # inference, training
+KNOBS: tuple[str, ...] = (
+    *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
+    *("data", "compile", "channels_last", "intra_threads", "inter_threads", "seed"),
+    *("input_shape", *search.KNOBS, *feeding.KNOBS),
+)
+
+Class = TypeVar("Class")
+
+
+def described(**docs: str) -> Callable[[type[Class]], type[Class]]:
+    """Give methods that a class inherits docstrings in its own words: `perfrun list` shows them."""
+
+    def describe(cls: type[Class]) -> type[Class]:
+        for name, doc in docs.items():
+            setattr(cls, name, _described(getattr(cls, name), doc))
+        return cls
+
+    return describe
+
+
+def _described(method: FunctionType, doc: str) -> FunctionType:
+    # A copy, not a wrapper: a report has the name of the code that asks for it.
+    own = FunctionType(method.__code__, method.__globals__, closure=method.__closure__)
+    functools.update_wrapper(own, method)
+    own.__doc__ = doc
+    return own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """The part of how a model is run that a method fixes; None is left to the knob."""
+
+    training: bool
+    mode: str | None = None  # of the knob `compile`
+    dtype: str | None = None
+    has_data: bool = False  # input comes from a data set: none is made up, to lie in memory unused
+
+
+class Methods(BatchSearch, ABC):
+    """Inference and training of one model. A framework's class makes the job: `_built`."""
+
+    takes: ClassVar[tuple[str, ...]] = KNOBS
+    batch_trial = "benchmarks._support.models.job"
+    model_name: ClassVar[str] = "efficientnet_b0"  # unless the knob says otherwise
+    timed_steps: ClassVar[tuple[int | None, int | None]] = (None, None)  # inference, training
+    warmup_steps: ClassVar[int | None] = None  # None: found
+    compiled: ClassVar[str]  # what `compile` is in the methods for compiled models
+    framework_import_s: ClassVar[float | None]  # None: something else had imported it
+
+    def __init_subclass__(cls, *, model: str | None = None, **more: Any) -> None:
+        """Fix the model of a class by `class Name(Model, model=...)`: it is no knob of it then."""
+        super().__init_subclass__(**more)
+        if model is not None:
+            cls.model_name = model
+            cls.takes = tuple(name for name in cls.takes if name != "model")
+
+    def run(self) -> None:
+        """Inference where `forward_only` is true, else training."""
+        if self.settings.value("forward_only", False):
+            self.inference()
+        else:
+            self.training()
+
+    def inference(self) -> None:
+        """Forward passes, as `compile` says; batch 1."""
+        self.measure_model(training=False)
+
+    def inference_eager(self) -> None:
+        """Forward passes without compilation."""
+        self.measure_model(training=False, mode=EAGER)
+
+    def inference_compiled(self) -> None:
+        """Forward passes, compiled."""
+        self.measure_model(training=False, mode=self.compiled)
+
+    def inference_bfloat16(self) -> None:
+        """Forward passes with arithmetic in bfloat16."""
+        self.measure_model(training=False, dtype="bfloat16")
+
+    def inference_float16(self) -> None:
+        """Forward passes with arithmetic in float16."""
+        self.measure_model(training=False, dtype="float16")
+
+    def training(self) -> None:
+        """Training steps (forward, backward, SGD), as `compile` says; batch 8."""
+        self.measure_model(training=True)
+
+    def training_eager(self) -> None:
+        """Training steps without compilation."""
+        self.measure_model(training=True, mode=EAGER)
+
+    def training_compiled(self) -> None:
+        """Training steps, compiled."""
+        self.measure_model(training=True, mode=self.compiled)
+
+    def training_bfloat16(self) -> None:
+        """Training steps with arithmetic in bfloat16."""
+        self.measure_model(training=True, dtype="bfloat16")
+
+    def training_float16(self) -> None:
+        """Training steps with arithmetic in float16, the loss scaled."""
+        self.measure_model(training=True, dtype="float16")
+
+    def job(self, *, training: bool, batch_size: int | None = None) -> Job:
+        """Build the model and a step of it as the knobs say; what is given here is fixed."""
+        return self._job(Way(training=training), batch_size)
+
+    def measure_model(
+        self,
+        *,
+        training: bool,
+        mode: str | None = None,
+        dtype: str | None = None,
+        batch_size: int | None = None,
+        iterations: int | None = None,
+    ) -> None:
+        """Measure one way of running the model, and report it; after a search if asked for.
+
+        `iterations` is how many steps are timed unless the knob says otherwise.
+        """
+        if self.settings.value("forward_only", not training) == training:
+            kind = "training" if training else "inference"
+            raise only_for("forward_only", training, kind)
+        images = feeding.opened(self)  # before a model is built that may take minutes
+        found = None
+        if batch_size is None:
+            found = self._batch_found_first(forward_only=not training, compile=mode, dtype=dtype)
+        if found is not None:
+            batch_size = found.best.batch_size
+            machine.cold_process_age_s()  # after a search no start is a cold one
+        way = Way(training=training, mode=mode, dtype=dtype, has_data=images is not None)
+        job = self._job(way, batch_size)
+        with job.scope():
+            loader = None if images is None else job.loader(images, self.settings)
+            if loader is not None and feeding.is_alone(self.settings):
+                feeding.report_loader(self, loader, self._extras(job))
+            else:
+                self._measure_steps(job, loader, iterations or self.timed_steps[training])
+        self._report_found(found)
+
+    @abstractmethod
+    def _built(self, way: Way, batch_size: int) -> Job:
+        """Build the model and a step of it; SetupError for a knob that contradicts the way."""
+
+    def _job(self, way: Way, batch_size: int | None) -> Job:
+        default = BATCH_SIZES[way.training]
+        return self._built(way, batch_size or self.settings.value("batch_size", default))
+
+    def _measure_steps(self, job: Job, loader: Loader | None, iterations: int | None) -> None:
+        feed = None
+        transfers = None
+        data = self.settings.value("data", ON_DEVICE)
+        if loader is not None:
+            feed = feeding.Feed(loader)
+            job = replace(job, arguments=job.outline(feed.example()))
+        elif data != ON_DEVICE:
+            transfers = job.transfers(data)
+        Measuring(
+            self,
+            job,
+            iterations=self.settings.value("iterations", iterations),
+            warmup=self._warmup(),
+        ).report(
+            feed=feed,
+            transfers=transfers,
+            framework_import_s=self.framework_import_s,
+            extras=self._extras(job),
+        )
+
+    def _warmup(self) -> int | None:
+        return self.settings.value("warmup", self.warmup_steps)
+
+    def _extras(self, job: Job) -> dict[str, Any]:
+        return {
+            "model": job.network.spec.name,
+            "model_library": job.network.spec.library,
+            "batch_size": job.batch_size,
+            "global_batch_size": job.batch_size,
+            "input_shape": spelt(job.network.shape),
+            "data": feeding.place(self.settings, ON_DEVICE),
+            **feeding.unused(self.settings),
+            "warmup": self._warmup() or "found",
+            **job.facts(),
+        }
+
+
+def only_for(name: str, value: object, fixed: object) -> SetupError:
+    """Return the error of a knob that says something else than the method."""
+    return SetupError(f"{name} is {value!r}; this method is the one for {fixed}")
+
+
+class FewSteps(Methods, ABC):
+    """`Methods` with 30 steps of inference, 6 of training, and 3 before them."""
+
+    timed_steps = (30, 6)
+    warmup_steps = 3
+
+    def inference_batch8(self) -> None:
+        """Forward passes, always batch 8."""
+        self.measure_model(training=False, batch_size=8, iterations=10)

@@ -1,0 +1,197 @@
+"""A Keras model on its device, one step of inference or training, and the way of its input.
+
+A model is built by name, in a floating point type. A step runs eagerly, as a graph, or compiled by
+XLA.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks._support.models.spec import Built, ModelSpec, spelt
+from benchmarks.tensorflow import catalogue
+from benchmarks.tensorflow._support.framework import tf
+from benchmarks.tensorflow._support.placement import Placement
+from perfrun import SetupError
+
+# The arithmetic is of 16 bits, weights and batch statistics stay in float32.
+_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network(Built):
+    """A Keras model with random weights."""
+
+    model: Any
+    dtype: str
+
+    def parameter_counts(self) -> tuple[int, int]:
+        """Return the numbers that the model holds, batch statistics included; and the trained."""
+        trained = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
+        return int(self.model.count_params()), trained
+
+
+def build(
+    name: str, *, shape: tuple[int, ...] | None, dtype: str, seed: int, placement: Placement
+) -> Network:
+    """Build a model of the catalogue; SetupError for a name or a shape that it does not have."""
+    spec = catalogue.find(name)
+    shape = spec.shape_for(shape)
+    tf.keras.utils.set_random_seed(seed)
+    began = time.perf_counter()
+    try:
+        with placement.scope(), precision(dtype):
+            model = spec.build(shape)
+    except ValueError as error:
+        raise SetupError(f"{name} cannot be built for {spelt(shape)}: {_line(error)}") from error
+    took_s = time.perf_counter() - began
+    return Network(spec=spec, model=model, shape=shape, dtype=dtype, build_s=took_s)
+
+
+@contextlib.contextmanager
+def precision(dtype: str) -> Iterator[None]:
+    """Let models that are built within have this floating point type."""
+    before = tf.keras.mixed_precision.dtype_policy()
+    tf.keras.mixed_precision.set_dtype_policy(_POLICIES[dtype])
+    try:
+        yield
+    finally:
+        tf.keras.mixed_precision.set_dtype_policy(before)
+
+
+def _line(error: Exception) -> str:
+    # Keras writes in bold, and adds a list of all arguments.
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    return " ".join(plain.split())[:300]
+
+
+LEARNING_RATE, MOMENTUM = 0.01, 0.9
+
+
+def as_run(function: Callable[..., Any], mode: str) -> Any:
+    """Return the function as it is (`eager`), as a graph, or compiled whole by XLA (`xla`)."""
+    return function if mode == "eager" else tf.function(function, jit_compile=mode == "xla")
+
+
+def forward(model: Any) -> Callable[[Any], Any]:
+    """Return a pass without gradients, batch normalisation and dropout as in use."""
+    return lambda inputs: model(inputs, training=False)
+
+
+def training(model: Any, spec: ModelSpec, *, half: bool) -> Callable[[Any, Any], Any]:
+    """Return a step of gradient descent on (inputs, labels): forward, backward, update; the loss.
+
+    `half`: float16's range is so small that the loss must be scaled.
+    """
+    optimizer = tf.keras.optimizers.SGD(learning_rate=LEARNING_RATE, momentum=MOMENTUM)
+    if half:
+        optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
+    optimizer.build(model.trainable_variables)  # variables may not be made inside a graph
+
+    def step(inputs: Any, labels: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = loss_of(spec, model(inputs, training=True), labels)
+            scaled = optimizer.scale_loss(loss) if half else loss
+        gradients = tape.gradient(scaled, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return step
+
+
+def loss_of(spec: ModelSpec, outputs: Any, labels: Any) -> Any:
+    """Return the cross entropy of the class or the next token, else the mean of the squares."""
+    if spec.target == "none":
+        return tf.add_n([tf.reduce_mean(tf.square(part)) for part in tf.nest.flatten(outputs)])
+    if spec.target == "next_token":
+        outputs, labels = outputs[:, :-1], labels[:, 1:]
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=outputs)
+    return tf.reduce_mean(losses)
+
+
+def example_inputs(spec: ModelSpec, model: Any, batch_size: int) -> Any:
+    """Make random inputs on the current device: pixels of 0 to 255, tokens, or normal features."""
+    shape = (batch_size, *model.input_shape[1:])
+    if spec.input_kind == "tokens":
+        return tf.random.uniform(shape, maxval=spec.classes, dtype=tf.int32)
+    if spec.input_kind == "features":
+        return tf.random.normal(shape)
+    pixels = tf.random.uniform(shape, maxval=255.0)
+    return pixels if scales_pixels(model) else pixels / 127.5 - 1.0
+
+
+def scales_pixels(model: Any) -> bool:
+    """Say if the model takes pixels as they are, as EfficientNet does, not numbers around zero."""
+    kinds = (tf.keras.layers.Rescaling, tf.keras.layers.Normalization)
+    waiting = list(model.layers)
+    while waiting:
+        layer = waiting.pop()
+        if isinstance(layer, kinds):
+            return True
+        waiting.extend(getattr(layer, "layers", ()))
+    return False
+
+
+def example_labels(spec: ModelSpec, inputs: Any) -> Any:
+    """Make random classes; for text return the tokens: each is predicted from those before it."""
+    if spec.target != "class":
+        return inputs
+    return tf.random.uniform((inputs.shape[0],), maxval=spec.classes, dtype=tf.int32)
+
+
+def check_output(spec: ModelSpec, output: Any, batch_size: int) -> None:
+    """RuntimeError for an output of the wrong shape, or not finite."""
+    for part in tf.nest.flatten(output):
+        right = part.shape[0] == batch_size and bool(tf.reduce_all(tf.math.is_finite(part)))
+        if spec.target == "class":
+            right = right and tuple(part.shape) == (batch_size, spec.classes)
+        if not right:
+            raise RuntimeError(
+                f"{spec.name} gave {tuple(part.shape)}; expected {batch_size} finite rows"
+            )
+
+
+PAGEABLE = "synthetic/pageable"
+
+
+class Transfers:
+    """Copies of tensors from the host to the device, and of results from there.
+
+    `synthetic/pageable` input is a numpy array. `synthetic/pinned` is a tensor on the host, which
+    TensorFlow copies through its pool of pinned memory where there is a GPU. On the CPU both are
+    one copy in memory.
+    """
+
+    def __init__(self, tensors: tuple[Any, ...], data: str, place: Placement) -> None:
+        self._on_cpu = place.kind == "cpu"
+        self._data = data
+        arrays = [tensor.numpy() for tensor in tensors]
+        if data == PAGEABLE:
+            self._source = arrays
+        else:
+            with tf.device("/CPU:0"):
+                self._source = [tf.constant(array) for array in arrays]
+
+    def bring(self) -> tuple[Any, ...]:
+        """Return the input, copied to the current device."""
+        if self._on_cpu:  # where both conversion and identity may only lend the memory
+            tensors = (tf.convert_to_tensor(part) for part in self._source)
+            return tuple(tf.raw_ops.DeepCopy(x=tensor) for tensor in tensors)
+        return tuple(tf.identity(part) for part in self._source)
+
+    def out(self, result: Any) -> Any:
+        """Return the result in host memory, as numpy arrays."""
+        return tf.nest.map_structure(lambda part: part.numpy(), result)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return what a report says about it."""
+        kind = "pageable" if self._data == PAGEABLE else "pinned"
+        where = "within host memory" if self._on_cpu else f"from {kind} host memory"
+        return {"data_copied": where}

@@ -1,0 +1,139 @@
+"""Processes, perfrun among them, started and timed whole; and what the caller can choose."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """A repository on this machine and the commit to check out."""
+
+    repository: Path
+    git_hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Where to work, what is there to measure, and how often."""
+
+    scratch: Path
+    rounds: int
+    tensorflow_python: str | None
+    pin: Pin | None
+    image: str | None = None  # for trials in containers
+    summaries: int = 20_000  # in the index
+    postgresql: str | None = None  # address of an empty database
+
+
+ROOT = Path(__file__).resolve().parent.parent
+SUBJECTS = ROOT / "overhead" / "subjects"
+NOOP = "benchmarks.python.calibration.Calibration.noop"
+
+
+class MeasurementError(Exception):
+    """Something that must work did not, so that the measurement is worth nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A process that has ended as it should."""
+
+    wall_s: float
+    stdout: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerfrunRun:
+    """A finished perfrun and the summaries it wrote, in the order of the trials."""
+
+    statuses: tuple[str, ...]
+    paths: tuple[Path, ...]
+    summaries: tuple[dict[str, Any], ...]
+
+
+def finish(
+    argv: Sequence[str],
+    *,
+    allowed: tuple[int, ...] = (0,),
+    meanwhile: Callable[[int], None] = lambda _: None,
+) -> Finished:
+    """Run a process to its end; `meanwhile` is called with its pid once it has been started.
+
+    Raises MeasurementError on an exit status that is not `allowed`.
+    """
+    begin = time.perf_counter()
+    # No pipe for standard error: a reader of ours would share the cores with what is timed.
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        meanwhile(process.pid)
+        output = process.stdout.read()
+    code = process.wait()
+    wall_s = time.perf_counter() - begin
+    if code not in allowed:
+        raise MeasurementError(f"exit status {code}: {' '.join(argv)}")
+    return Finished(wall_s=wall_s, stdout=output)
+
+
+def perfrun_argv(workspace: Path, methods: Sequence[str], *words: str) -> list[str]:
+    """Return the command line that runs `methods`, ours among them."""
+    return [
+        sys.executable,
+        str(ROOT / "perfrun" / "benchmark.py"),
+        f"--workspace={workspace}",
+        f"--python_path={SUBJECTS}",
+        f"--benchmark_methods={','.join(methods)}",
+        "--quiet",
+        "--format=json",
+        *words,
+    ]
+
+
+def perfrun(
+    workspace: Path,
+    methods: Sequence[str],
+    *words: str,
+    expected: Sequence[str] = ("passed",),
+    meanwhile: Callable[[int], None] = lambda _: None,
+) -> PerfrunRun:
+    """Run perfrun. Raises MeasurementError when a trial ends otherwise than `expected`."""
+    argv = perfrun_argv(workspace, methods, *words)
+    allowed = (0,) if tuple(expected) == ("passed",) else (0, 1)
+    process = finish(argv, allowed=allowed, meanwhile=meanwhile)
+    results = json.loads(process.stdout)["results"]
+    statuses = tuple(result["status"] for result in results)
+    if not statuses or not set(statuses) <= set(expected):
+        raise MeasurementError(f"{', '.join(methods)}: {', '.join(statuses) or 'no results'}")
+    paths = tuple(Path(result["summary"]) for result in results)
+    summaries = tuple(json.loads(path.read_text(encoding="utf-8")) for path in paths)
+    return PerfrunRun(statuses=statuses, paths=paths, summaries=summaries)
+
+
+def in_turns(
+    rounds: int, *measures: Callable[[], float], warm_up: bool = True
+) -> tuple[tuple[float, ...], ...]:
+    """Take each measure once a round, one after the other: A B A B ...
+
+    Returns the values of each measure. The warm-up round fills file caches and byte code, and is
+    thrown away.
+    """
+    if warm_up:
+        for measure in measures:
+            measure()
+    taken = [[measure() for measure in measures] for _ in range(rounds)]
+    return tuple(zip(*taken, strict=True))
+
+
+def python_s(python: str, code: str) -> float:
+    """Return how long `python -c code` takes, whole, in seconds."""
+    return finish([python, "-c", code]).wall_s

@@ -1,0 +1,33 @@
+"""Fixed pieces of work that ask different things of a container.
+
+Timed in CPU seconds, user and system: on a busy machine the wall clock says more of how the kernel
+shares processors between control groups than of the container.
+"""
+
+import time
+
+from perfrun import Benchmark
+
+STEPS = 6_000_000  # half a second or so
+ROUNDS = 15_000
+BLOCK = 1 << 20  # above malloc's threshold: each block is mapped, touched and unmapped
+
+
+class Contained(Benchmark):
+    """The time of a fixed piece of work is the report's wall_time."""
+
+    def computes(self) -> None:
+        """Use nothing but the processor: no system call."""
+        begin = time.process_time()
+        total = 0
+        for number in range(STEPS):
+            total = (total * 31 + number) % 1_000_003
+        self.report_benchmark(iters=STEPS, wall_time=time.process_time() - begin)
+
+    def allocates(self) -> None:
+        """Cause page faults and system calls: memory is mapped, written to and given back."""
+        begin = time.process_time()
+        for _ in range(ROUNDS):
+            block = bytearray(BLOCK)
+            block[::4096] = b"x" * (BLOCK // 4096)
+        self.report_benchmark(iters=ROUNDS, wall_time=time.process_time() - begin)

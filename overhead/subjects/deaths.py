@@ -1,0 +1,38 @@
+"""Methods that end their process. Each notes the time just before, in the file `died_at`."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from perfrun import Benchmark
+
+
+class Deaths(Benchmark):
+    """One method for each way to go."""
+
+    def sigkill(self) -> None:
+        """Die as when the kernel wants memory, or a person says `kill -9`."""
+        self._note_time()
+        os.kill(os.getpid(), signal.SIGKILL)
+        signal.pause()
+
+    def segfault(self) -> None:
+        """Die as by a broken extension module."""
+        self._note_time()
+        os.kill(os.getpid(), signal.SIGSEGV)
+        signal.pause()
+
+    def hard_exit(self) -> None:
+        """End without running any handler."""
+        self._note_time()
+        os._exit(0)
+
+    def sys_exit(self) -> None:
+        """End as a script does."""
+        self._note_time()
+        sys.exit(0)
+
+    def _note_time(self) -> None:
+        (Path(self.output_dir) / "died_at").write_text(str(time.time_ns()), encoding="ascii")
