@@ -6,7 +6,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,17 +14,23 @@ from typing import TYPE_CHECKING, Any
 from perfrun.arguments import CommandParser, parse_whole
 from perfrun.cli import parse
 from perfrun.comparison import comparison_row, difference_row, parse_share
+from perfrun.derived import DerivedRatio, derived_ratios, derived_rows
 from perfrun.differences import Difference, differences
 from perfrun.document import to_json
 from perfrun.errors import Interrupted, UsageError
 from perfrun.pairing import Limits, Name, PairResult, run_pairs, side_plan
 from perfrun.pairverdicts import comparisons, decider
 from perfrun.plan import RunPlan
-from perfrun.readings import WALL_TIME
 from perfrun.repetition import parse_duration
-from perfrun.reports.comparison import drawn_comparisons, environment_line, plain_comparisons
+from perfrun.reports.comparison import (
+    derived_lines,
+    drawn_comparisons,
+    environment_line,
+    plain_comparisons,
+)
 from perfrun.reports.terminal import Terminal
 from perfrun.storage import write_whole
+from perfrun.summary_metrics import WALL_TIME
 
 if TYPE_CHECKING:
     from perfrun.analysis.compare import Comparison
@@ -80,6 +86,7 @@ class Answer:
     """What came out."""
 
     comparisons: tuple[Comparison, ...]
+    derived: Mapping[tuple[str, str], tuple[DerivedRatio, ...]]  # by method and primary metric
     differences: tuple[Difference, ...]
     result: PairResult
     stopped_by: str
@@ -148,12 +155,20 @@ def compare_sides(asked: Asked, screen: Terminal) -> Answer:
         seed=asked.seed,
     )
     every = [pair for pairs in result.pairs.values() for pair in pairs]
+    judged = comparisons(result, asked.rule, asked.metric)
     return Answer(
-        comparisons=comparisons(result, asked.rule, asked.metric),
+        comparisons=judged,
+        derived={(c.method, c.metric): _derived(result, c.method, c.metric) for c in judged},
         differences=differences([p.a for p in every], [p.b for p in every]),
         result=result,
         stopped_by=_stopped_by(result),
     )
+
+
+def _derived(result: PairResult, method: str, metric: str) -> tuple[DerivedRatio, ...]:
+    pairs = result.pairs[method]
+    sides = [pair.a for pair in pairs], [pair.b for pair in pairs]
+    return derived_ratios(*sides, metric, count_disturbed=True)
 
 
 def _stopped_by(result: PairResult) -> str:
@@ -169,7 +184,11 @@ def document(answer: Answer) -> dict[str, Any]:
     every = [pair for pairs in result.pairs.values() for pair in pairs]
     return {
         "comparisons": [
-            {**comparison_row(one), "stopped_by": result.stopped_by[one.method]}
+            {
+                **comparison_row(one),
+                "derived": derived_rows(answer.derived.get((one.method, one.metric), ())),
+                "stopped_by": result.stopped_by[one.method],
+            }
             for one in answer.comparisons
         ],
         "pairs": len(every),
@@ -218,6 +237,7 @@ def show(answer: Answer, record: str | None, screen: Terminal) -> None:
     lines = [
         "",
         f"base is a, new is b. {reasons}. Seed {answer.result.seed}.",
+        *derived_lines(found, answer.derived),
         environment_line(answer.differences),
         f"Pairs and trials: {record}" if record else "",
     ]

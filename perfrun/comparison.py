@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfrun.arguments import CommandParser, parse_regex
+from perfrun.derived import derived_rows
 from perfrun.differences import GUARDED, Difference
 from perfrun.errors import UsageError
-from perfrun.reports.comparison import drawn_comparisons, environment_line, plain_comparisons
+from perfrun.reports.comparison import (
+    derived_lines,
+    drawn_comparisons,
+    environment_line,
+    plain_comparisons,
+)
 from perfrun.reports.terminal import Terminal
 from perfrun.selection import Results
 from perfrun.sets import Compared, Wanted, compare_sets, listed
@@ -85,7 +91,13 @@ def compare_command(argv: Sequence[str]) -> int:
 def document(compared: Compared) -> dict[str, Any]:
     """What `--format=json` prints."""
     return {
-        "comparisons": [comparison_row(found) for found in compared.comparisons],
+        "comparisons": [
+            {
+                **comparison_row(found),
+                "derived": derived_rows(compared.derived.get((found.method, found.metric), ())),
+            }
+            for found in compared.comparisons
+        ],
         "environment_differences": [difference_row(found) for found in compared.differences],
         "only_in_base": list(compared.only_base),
         "only_in_new": list(compared.only_new),
@@ -127,7 +139,7 @@ def show(compared: Compared) -> None:
     Terminal(sys.stdout, sys.stderr, quiet=True).table(
         plain_comparisons(found), lambda: drawn_comparisons(found)
     )
-    lines = [environment_line(compared.differences)]
+    lines = [*derived_lines(found, compared.derived), environment_line(compared.differences)]
     for names, where in ((compared.only_base, "BASE"), (compared.only_new, "NEW")):
         if names:
             lines.append(f"Only in {where}: {listed(names)}.")

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfrun.derived import DerivedRatio, derived_rows, derived_text
+
 _REASONS = {
     "short": "too few nights",
     "no_direction": "no direction is better",
@@ -42,6 +44,7 @@ class Row:
     evidence: frozenset[str] = frozenset()  # labels of the nights up to the alarm
     status: str = "candidate"
     confirmation: Mapping[str, Any] | None = None  # what pairs said; None: not asked
+    derived: tuple[DerivedRatio, ...] = ()  # metrics that say the same in other words
 
 
 def page(series: int, left_out: Mapping[str, int], rows: Sequence[Row]) -> str:
@@ -51,7 +54,14 @@ def page(series: int, left_out: Mapping[str, int], rows: Sequence[Row]) -> str:
         groups.setdefault((row.night, _commits(row)), []).append(row)
     lines = []
     for (night, commits), own in groups.items():
-        lines += [f"{night}  {commits}", *_table(own), *_confirmations(own), *_environment(own), ""]
+        lines += [
+            f"{night}  {commits}",
+            *_table(own),
+            *_derived(own),
+            *_confirmations(own),
+            *_environment(own),
+            "",
+        ]
     counts = [f"{left_out[why]} {text}" for why, text in _REASONS.items() if left_out.get(why)]
     more = f"; left out: {', '.join(counts)}" if counts else ""
     worse = sum(row.direction == "worse" for row in rows)
@@ -88,6 +98,7 @@ def row_document(row: Row) -> dict[str, Any]:
         "environment": row.environment,
         "hardware": row.hardware,
         "confirmation": row.confirmation,
+        "derived": derived_rows(row.derived),
     }
 
 
@@ -130,6 +141,14 @@ def _table(rows: Sequence[Row]) -> list[str]:
     return [
         "  " + "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
         for line in cells
+    ]
+
+
+def _derived(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"    with {row.metric} of {row.method}: {derived_text(row.derived)}"
+        for row in rows
+        if row.derived
     ]
 
 

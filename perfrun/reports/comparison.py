@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perfrun.analysis.directions import unit_of
+from perfrun.derived import DerivedRatio, derived_text
 from perfrun.differences import Difference
 from perfrun.quantities import with_unit
-from perfrun.readings import THROUGHPUT, WALL_TIME
 from perfrun.reports.statistics import percent
+from perfrun.summary_metrics import THROUGHPUT, WALL_TIME
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -90,6 +91,18 @@ def drawn_comparisons(found: Sequence[Comparison]) -> Table:
         style = _COLOURS[one.verdict]
         table.add_row(*(Text(c, style=style if c is cells[-1] else "") for c in cells))
     return table
+
+
+def derived_lines(
+    found: Sequence[Comparison], derived: Mapping[tuple[str, str], Sequence[DerivedRatio]]
+) -> list[str]:
+    """What moved together with a metric that is faster or slower, in other words."""
+    lines = []
+    for one in found:
+        own = derived.get((one.method, one.metric), ())
+        if own and one.verdict in ("faster", "slower"):
+            lines.append(f"With {one.metric} of {one.method}: {derived_text(own)}.")
+    return lines
 
 
 def environment_line(differing: Sequence[Difference]) -> str:

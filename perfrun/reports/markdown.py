@@ -8,7 +8,7 @@ from datetime import datetime
 
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
 from perfrun.quantities import with_unit
-from perfrun.readings import PEAK_RSS, THROUGHPUT, WALL_TIME
+from perfrun.summary_metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 MOST_ROWS = 500  # a job summary may have 1 MiB
@@ -129,7 +129,11 @@ def _figure(method: MethodReport, metric: str) -> str:
 
 
 def _others(method: MethodReport) -> str:
-    shown = [f for f in method.figures if f.metric not in (WALL_TIME, THROUGHPUT, PEAK_RSS)]
+    shown = [
+        f
+        for f in method.figures
+        if f.metric not in (WALL_TIME, THROUGHPUT, PEAK_RSS) and not f.derived_from
+    ]
     texts = [
         _plain(f"{figure.metric} {with_unit(figure.median, figure.unit)}")
         for figure in shown[:MOST_FIGURES]

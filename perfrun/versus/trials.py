@@ -14,10 +14,11 @@ from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.interruption import Interruption
 from perfrun.journal import unfinished
 from perfrun.pairing import Pair, SideScreen, log_ratios
-from perfrun.readings import WALL_TIME, Reading
 from perfrun.rounds import Rounds
 from perfrun.runner import prepare
 from perfrun.screen import Screen
+from perfrun.summary_metrics import WALL_TIME
+from perfrun.summary_record import SummaryRecord
 from perfrun.versus.parsing import FEWEST_FOR_INTERVAL, Asked
 from perfrun.worker.procfs import adopt_orphans
 
@@ -149,7 +150,7 @@ def rule_of(asked: Asked) -> Rule:
     return Rule(max_pairs=asked.rounds, min_effect=asked.min_effect, methods=max(1, ratios))
 
 
-def has_figure(reading: Reading) -> bool:
+def has_figure(reading: SummaryRecord) -> bool:
     """Whether the trial has the figure that decides."""
     return (reading.values.get(DECIDES) or 0) > 0
 
