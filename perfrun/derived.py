@@ -12,6 +12,7 @@ from perfrun.counted import counted
 from perfrun.summary_record import SummaryRecord
 
 _MOST_SHOWN = 4
+_FIRST = ("throughput", "latency_p90_s", "latency_p99_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +58,12 @@ def derived_rows(found: Iterable[DerivedRatio]) -> list[Mapping[str, Any]]:
 
 def derived_text(found: Sequence[DerivedRatio]) -> str:
     """As people read it: `throughput 0.909, latency_p90_s 1.103`."""
-    shown = sorted(found, key=lambda one: (one.metric.rpartition("/")[2] not in _FIRST, one.metric))
+    shown = sorted(found, key=lambda one: (_place(one.metric), one.metric))
     texts = [f"{one.metric} {one.ratio:.3f}" for one in shown[:_MOST_SHOWN]]
     more = len(shown) - _MOST_SHOWN
     return ", ".join(texts) + (f" and {more} more" if more > 0 else "")
 
 
-_FIRST = ("throughput", "latency_p90_s", "latency_p99_s")
+def _place(metric: str) -> int:
+    own = metric.rpartition("/")[2]
+    return _FIRST.index(own) if own in _FIRST else len(_FIRST)

@@ -114,7 +114,7 @@ def _content(path: Path) -> bytes:
         if status.st_size > LARGEST_BYTES:
             raise BadSummary(f"is larger than {LARGEST_BYTES // 2**20} MiB: no summary")
         with open(number, "rb", closefd=False) as file:
-            return file.read(LARGEST_BYTES)
+            return file.read(status.st_size)  # of what still grows, the rest is not whole
     finally:
         os.close(number)
 

@@ -136,7 +136,8 @@ class Store:
             gone = self._gone(scans, found, known.keys() - set(keys.values()))
         self._note_roots()
         for at in range(0, len(changed), _BATCH):
-            self._write(_read(changed[at : at + _BATCH]))
+            with no_collection(stays=False):  # 500 whole summaries at a time
+                self._write(_read(changed[at : at + _BATCH]))
         for at in range(0, len(gone), _BATCH):
             self._write(Batch(gone=gone[at : at + _BATCH]))
         bad = self._bad({key.place for key in keys.values()}).keys() & set(keys.values())

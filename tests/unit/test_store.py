@@ -451,7 +451,7 @@ def test_what_the_database_refuses_to_write_is_one_line_and_nothing_half_written
 # Versions.
 
 SHIPPED = schema.MIGRATIONS
-# Whoever changes a table, the key of a series or its metrics changes this line, and adds a migration.
+# Whoever changes a table, a key or a metric changes this line, and adds a migration.
 VERSIONS = {3: "800393e965379632"}
 
 
@@ -558,8 +558,8 @@ def make_version_2(address: Address) -> None:
             "ALTER TABLE metrics DROP COLUMN derived_from",
             "ALTER TABLE trials DROP COLUMN batch_size",
             (
-                "UPDATE files SET path = (SELECT root FROM places WHERE name = place) || '/' || path "
-                "WHERE place LIKE 'workspace:%'"
+                "UPDATE files SET path = (SELECT root FROM places WHERE name = place) || '/' || "
+                "path WHERE place LIKE 'workspace:%'"
             ),
             "UPDATE files SET place = 'another-container' WHERE place <> ''",
             "ALTER TABLE files RENAME COLUMN place TO host",
