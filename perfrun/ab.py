@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 from perfrun.arguments import CommandParser, parse_shell_words, parse_whole, split_at_dashes
 from perfrun.cli import parse
 from perfrun.comparison import comparison_row, difference_row
+from perfrun.derived import DerivedRatio, derived_ratios, derived_rows
 from perfrun.differences import Difference, differences
 from perfrun.document import to_json
 from perfrun.errors import Interrupted, UsageError
 from perfrun.pairing import Limits, Name, PairResult, run_pairs, side_plan
 from perfrun.pairverdicts import comparisons, decider
 from perfrun.plan import RunPlan
-from perfrun.readings import WALL_TIME
-from perfrun.reports.comparison import comparison_table, environment_line
+from perfrun.reports.comparison import comparison_table, derived_lines, environment_line
 from perfrun.reports.terminal import Terminal
 from perfrun.storage import write_whole
+from perfrun.summary_metrics import WALL_TIME
 
 if TYPE_CHECKING:
     from perfrun.analysis.compare import Comparison
@@ -75,6 +76,7 @@ class Answer:
     """What came out."""
 
     comparisons: tuple[Comparison, ...]
+    derived: Mapping[tuple[str, str], tuple[DerivedRatio, ...]]  # by method and primary metric
     differences: tuple[Difference, ...]
     result: PairResult
     stopped_by: str
@@ -142,12 +144,20 @@ def compare_sides(asked: Asked, screen: Terminal) -> Answer:
         seed=asked.seed,
     )
     every = [pair for pairs in result.pairs.values() for pair in pairs]
+    judged = comparisons(result, asked.rule, asked.metric)
     return Answer(
-        comparisons=comparisons(result, asked.rule, asked.metric),
+        comparisons=judged,
+        derived={(c.method, c.metric): _derived(result, c.method, c.metric) for c in judged},
         differences=differences([p.a for p in every], [p.b for p in every]),
         result=result,
         stopped_by=_stopped_by(result),
     )
+
+
+def _derived(result: PairResult, method: str, metric: str) -> tuple[DerivedRatio, ...]:
+    pairs = result.pairs[method]
+    sides = [pair.a for pair in pairs], [pair.b for pair in pairs]
+    return derived_ratios(*sides, metric, count_disturbed=True)
 
 
 def _stopped_by(result: PairResult) -> str:
@@ -163,7 +173,11 @@ def document(answer: Answer) -> dict[str, Any]:
     every = [pair for pairs in result.pairs.values() for pair in pairs]
     return {
         "comparisons": [
-            {**comparison_row(one), "stopped_by": result.stopped_by[one.method]}
+            {
+                **comparison_row(one),
+                "derived": derived_rows(answer.derived.get((one.method, one.metric), ())),
+                "stopped_by": result.stopped_by[one.method],
+            }
             for one in answer.comparisons
         ],
         "pairs": len(every),
@@ -211,6 +225,7 @@ def show(answer: Answer, record: str | None, screen: Terminal) -> None:
     lines = [
         "",
         f"base is a, new is b. {reasons}. Seed {answer.result.seed}.",
+        *derived_lines(answer.comparisons, answer.derived),
         environment_line(answer.differences),
         f"Pairs and trials: {record}" if record else "",
     ]

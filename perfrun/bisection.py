@@ -17,13 +17,14 @@ from perfrun.document import to_json
 from perfrun.errors import Interrupted
 from perfrun.journal import fingerprint
 from perfrun.plan import RunPlan
-from perfrun.readings import WALL_TIME, Reading, read_summary
 from perfrun.reports.bisection import report
 from perfrun.reports.terminal import Terminal
 from perfrun.revisions import Ends, parse_plan, revisions_of
 from perfrun.searching import Found, Revision, new_seed, search, shown_name
 from perfrun.searchlog import SearchLog, begin, unfinished
 from perfrun.storage import write_whole
+from perfrun.summary_metrics import WALL_TIME
+from perfrun.summary_record import SummaryRecord, read_record
 
 if TYPE_CHECKING:
     from perfrun.analysis.bisecting import End, Rule
@@ -227,18 +228,18 @@ def _stopped_by(found: Found, end: End, is_spent: bool) -> str:
     return "max_pairs" if is_spent else "noise"
 
 
-def _readings(log: SearchLog, a: int, b: int) -> tuple[list[Reading], list[Reading]]:
-    sides: tuple[list[Reading], list[Reading]] = ([], [])
+def _readings(log: SearchLog, a: int, b: int) -> tuple[list[SummaryRecord], list[SummaryRecord]]:
+    sides: tuple[list[SummaryRecord], list[SummaryRecord]] = ([], [])
     for pair in log.pairs:
         for side, index in zip(sides, (a, b), strict=True):
             for own, path in zip((pair.a, pair.b), pair.summaries, strict=True):
                 if own == index:
                     try:
-                        side.append(read_summary(Path(path)))
+                        side.append(read_record(Path(path)))
                     except (OSError, ValueError):
                         continue  # removed since
     return sides
 
 
-def _differences(a: Sequence[Reading], b: Sequence[Reading]) -> tuple[Difference, ...]:
+def _differences(a: Sequence[SummaryRecord], b: Sequence[SummaryRecord]) -> tuple[Difference, ...]:
     return differences(a, b) if a and b else ()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from perfrun.document import TrialResult
-from perfrun.readings import Reading, reading_of
+from perfrun.summary_record import SummaryRecord, record_of
 
 Reason = Literal["decided", "max_pairs", "time_budget", "failed", "no_figure", "interrupted"]
 MOST_FAILURES = 3  # blocks in a row without the figure that is asked for
@@ -27,7 +27,7 @@ class Block:
 
     number: int  # from 1
     order: tuple[str, ...]  # the sides as they were run
-    readings: Mapping[str, Reading]  # by side
+    readings: Mapping[str, SummaryRecord]  # by side
 
 
 # Runs the trial of that number, or takes over what was run before; None when interrupted.
@@ -64,7 +64,7 @@ class Blocks:
         most: int,
         time_s: float | None,
         seed: int,
-        is_figure: Callable[[Reading], bool] | None = None,
+        is_figure: Callable[[SummaryRecord], bool] | None = None,
         taken_over_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """With `is_figure`, a side that has had none so often leaves its case and the others go on.
@@ -102,12 +102,12 @@ class Blocks:
         order = list(case.sides)
         random.Random(f"{self._seed}/{number}/{name}").shuffle(order)  # noqa: S311
         begun_s = self._elapsed_s()
-        readings: dict[str, Reading] = {}
+        readings: dict[str, SummaryRecord] = {}
         for side in order:
             result = case.sides[side](number)
             if result is None:
                 return False
-            readings[side] = reading_of(Path(result.summary), result.document)
+            readings[side] = record_of(result.document, Path(result.summary))
         case.cost_s = self._elapsed_s() - begun_s
         case.blocks.append(Block(number=number, order=tuple(order), readings=readings))
         case.stopped_by = self._asked(name, case.blocks) or self._without_the_lost(case)

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfrun.arguments import CommandParser, parse_regex, parse_share, parse_workspace
+from perfrun.derived import derived_rows
 from perfrun.differences import GUARDED, Difference
 from perfrun.errors import UsageError
-from perfrun.reports.comparison import comparison_table, environment_line
+from perfrun.reports.comparison import comparison_table, derived_lines, environment_line
 from perfrun.reports.terminal import Terminal
 from perfrun.selection import Results
 from perfrun.sets import Compared, Wanted, compare_sets, listed
@@ -63,7 +64,13 @@ def compare_command(argv: Sequence[str]) -> int:
 def document(compared: Compared) -> dict[str, Any]:
     """What `--format=json` prints."""
     return {
-        "comparisons": [comparison_row(found) for found in compared.comparisons],
+        "comparisons": [
+            {
+                **comparison_row(found),
+                "derived": derived_rows(compared.derived.get((found.method, found.metric), ())),
+            }
+            for found in compared.comparisons
+        ],
         "environment_differences": [difference_row(found) for found in compared.differences],
         "only_in_base": list(compared.only_base),
         "only_in_new": list(compared.only_new),
@@ -101,9 +108,10 @@ def difference_row(found: Difference) -> dict[str, Any]:
 
 def show(compared: Compared) -> None:
     """Print the table, and below it what else there is to know."""
+    found = compared.comparisons
     screen = Terminal(sys.stdout, sys.stderr, quiet=True)
-    screen.table(comparison_table(compared.comparisons))
-    lines = [environment_line(compared.differences)]
+    screen.table(comparison_table(found))
+    lines = [*derived_lines(found, compared.derived), environment_line(compared.differences)]
     for names, where in ((compared.only_base, "BASE"), (compared.only_new, "NEW")):
         if names:
             lines.append(f"Only in {where}: {listed(names)}.")

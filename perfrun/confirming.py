@@ -17,9 +17,9 @@ from perfrun.interruption import Interruption
 from perfrun.pairing import Limits, Name, NotTogether, PairResult, run_pairs, side_plan
 from perfrun.pairverdicts import comparisons, decider
 from perfrun.plan import RunPlan
-from perfrun.readings import Reading, read_summary
 from perfrun.reconstruction import rebuilt
 from perfrun.screen import Screen
+from perfrun.summary_record import SummaryRecord, read_record
 
 Status = Literal["candidate", "confirmed", "not_reproduced"]
 # How it was asked for and by which perfrun is no part of what was measured.
@@ -72,7 +72,7 @@ def confirm(
     """
     of = (suspect.method, suspect.before, suspect.after)
     try:
-        recorded = {"a": read_summary(suspect.before), "b": read_summary(suspect.after)}
+        recorded = {"a": read_record(suspect.before), "b": read_record(suspect.after)}
     except (OSError, ValueError) as error:
         return Confirmation(status="candidate", reason=f"a summary cannot be read: {error}")
     try:
@@ -92,7 +92,7 @@ def confirm(
 
 
 def _plans(
-    suspect: Suspect, recorded: Mapping[str, Reading], workspace: Path, budget: Budget
+    suspect: Suspect, recorded: Mapping[str, SummaryRecord], workspace: Path, budget: Budget
 ) -> dict[Name, RunPlan]:
     made = {name: rebuilt(reading.document) for name, reading in recorded.items()}
     lost = [
@@ -149,7 +149,7 @@ def _run(
 
 
 def _judged(
-    suspect: Suspect, recorded: Mapping[str, Reading], result: PairResult, budget: Budget
+    suspect: Suspect, recorded: Mapping[str, SummaryRecord], result: PairResult, budget: Budget
 ) -> Confirmation:
     from perfrun.analysis.pairs import Rule
 
@@ -182,7 +182,7 @@ def _status(
 
 
 def _otherwise(
-    recorded: Mapping[str, Reading], again: Mapping[str, Sequence[Reading]]
+    recorded: Mapping[str, SummaryRecord], again: Mapping[str, Sequence[SummaryRecord]]
 ) -> tuple[str, ...]:
     """What the reconstructed sides have that the recorded trials had not, and the reverse."""
     lines: dict[str, None] = {}

@@ -6,31 +6,37 @@ import argparse
 import json
 import re
 import sys
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfrun.arguments import CommandParser, parse_workspace
 from perfrun.budget import DEFAULT_CHANGES, Budget, parse_budget
+from perfrun.derived import DerivedRatio
 from perfrun.differences import differences
 from perfrun.errors import Interrupted, UsageError
 from perfrun.garbage import no_collection
 from perfrun.indexing import bring_up_to_date, index_parser, opened
 from perfrun.nights import Night, Nights, nights_of
-from perfrun.readings import read_summary
 from perfrun.reports.changes import Row, page, row_document
+from perfrun.summary_record import read_record
 
 if TYPE_CHECKING:
-    from perfrun.store.query import Series
+    from perfrun.store.query import Series, SeriesKey
+    from perfrun.store.reading import Which
 
 _EPILOG = """\
 Exit status: 0 nothing got worse, 1 something did (within --since, and not together with a canary),
 2 wrong usage or an index without results. All of it is in docs/detecting.md.
 """
+_NIGHTS_BEFORE = 10  # that a derived metric is compared with
 _SINCE = re.compile(r"(\d+)d")
 
 
@@ -65,6 +71,7 @@ class Watched:
     direction: Literal["lower", "higher"]
     nights: Nights
     is_canary: bool
+    subject: SeriesKey  # without the metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +87,15 @@ def detect_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun detect`: 1 when something got worse."""
     given = parser().parse_args(list(argv))
     since = parse_since(given.since, date.today())
-    budget = _budget(given)
+    budget, clones = _budget(given), dict(given.clone)
     with opened(given) as store:
         bring_up_to_date(store, given)
-        series = store.series(metric=given.metric or None, clones=dict(given.clone))
+        # A derived metric says in other words what its primary one says: it is judged when named.
+        which: Which = "all" if given.metric else "primary"
+        series = store.series(metric=given.metric or None, clones=clones, which=which)
         chosen = watch_series(series, given.method, given.canary, store.address.shown)
-    found = find_changes(*chosen, since=since)
+        derived = partial(store.series, clones=clones, which="derived")
+        found = find_changes(*chosen, since=since, derived=derived)
     interrupted = False
     if budget is not None:
         found, interrupted = _confirmed(found, parse_workspace(given.workspace), budget)
@@ -193,6 +203,7 @@ def _watched(series: Series, is_canary: bool) -> Watched | str:
         direction=direction,
         nights=nights,
         is_canary=is_canary,
+        subject=replace(series.key, metric=""),
     )
 
 
@@ -203,11 +214,12 @@ def find_changes(
     *,
     since: date | None = None,
     alarm_since: date | None = None,
+    derived: Callable[..., Iterable[Series]] | None = None,
 ) -> Found:
     """Look at all series together.
 
     Rows are the changes that began on `since` or later, and whose alarm was on `alarm_since` or
-    later.
+    later. `derived(methods=...)` gives the derived series of methods, which are shown with theirs.
     """
     from perfrun.analysis.detection import History, detect  # numpy and scipy
 
@@ -220,7 +232,8 @@ def find_changes(
         )
         for one in watched
     ]
-    rows = []
+    rows: list[Row] = []
+    owners: list[Watched] = []  # of each row
     first, first_alarm = (day.toordinal() if day else 0 for day in (since, alarm_since))
     for change in detect(histories, begun_since=first, alarm_since=first_alarm):
         one = watched[change.series]
@@ -228,6 +241,7 @@ def find_changes(
         alarm = one.nights[change.alarm].day
         if after.day < first or alarm < first_alarm:  # not in the order of their time
             continue
+        owners.append(one)
         rows.append(
             Row(
                 method=one.method,
@@ -255,13 +269,48 @@ def find_changes(
                 ),
             )
         )
+    if derived is not None and rows:
+        methods = sorted({row.method for row in rows})
+        rows = with_derived(rows, owners, derived(methods=methods))
     return Found(series=len(watched), left_out=left_out, rows=tuple(rows))
+
+
+def with_derived(
+    rows: Sequence[Row], owners: Sequence[Watched], derived: Iterable[Series]
+) -> list[Row]:
+    """Say of each change how the metrics moved that are derived from the one that changed."""
+    found: dict[tuple[SeriesKey, str], list[Series]] = {}
+    for series in derived:
+        key = (replace(series.key, metric=""), series.derived_from)
+        found.setdefault(key, []).append(series)
+    shown = []
+    for row, owner in zip(rows, owners, strict=True):
+        ratios = [_shift(one, row) for one in found.get((owner.subject, row.metric), ())]
+        shown.append(replace(row, derived=tuple(ratio for ratio in ratios if ratio)))
+    return shown
+
+
+def _shift(series: Series, row: Row) -> DerivedRatio | None:
+    """The median from the change to its alarm, over that of the nights just before the change."""
+    nights = nights_of(series.origins, series.values)
+    days = nights.not_falling
+    begin, end = (date.fromisoformat(day).toordinal() for day in (row.night, row.alarm_night))
+    at = bisect_left(days, begin)
+    before, after = nights.values[max(0, at - _NIGHTS_BEFORE) : at], nights.values[at:]
+    after = after[: bisect_right(days, end) - at]
+    if not before or not after or median(before) <= 0:
+        return None
+    return DerivedRatio(
+        metric=series.key.metric,
+        direction=series.direction,
+        ratio=median(after) / median(before),
+    )
 
 
 def _differences(before: Night, after: Night) -> tuple[str, ...] | None:
     """What else differs, commits too; None where a summary is not there any more."""
     try:
-        base, new = (read_summary(Path(night.point.summary_path)) for night in (before, after))
+        base, new = (read_record(Path(night.point.summary_path)) for night in (before, after))
     except (OSError, ValueError):
         return None
     return tuple(difference.text for difference in differences([base], [new]))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfrun.errors import UsageError
-from perfrun.readings import Reading
+from perfrun.summary_record import SummaryRecord
 
 # Kinds that make a comparison meaningless unless it is asked for.
 GUARDED = ("hardware", "driver", "batch_size")
@@ -47,7 +47,9 @@ class Difference:
         return f"{name} {_shown(self.base)} -> {_shown(self.new)}"
 
 
-def differences(base: Sequence[Reading], new: Sequence[Reading]) -> tuple[Difference, ...]:
+def differences(
+    base: Sequence[SummaryRecord], new: Sequence[SummaryRecord]
+) -> tuple[Difference, ...]:
     """All that differs, in a fixed order; a fact with several values in a set has them all."""
     left, right = _facts(base), _facts(new)
     unrecorded = _WHOLE if _knows_environment(base) != _knows_environment(new) else ()
@@ -59,7 +61,7 @@ def differences(base: Sequence[Reading], new: Sequence[Reading]) -> tuple[Differ
     return (*(_unrecorded(kind, left, right) for kind in unrecorded), *found)
 
 
-def _knows_environment(readings: Iterable[Reading]) -> bool:
+def _knows_environment(readings: Iterable[SummaryRecord]) -> bool:
     owns = (reading.document.get("perfrun") or {} for reading in readings)
     return any((own.get("environment") or {}).get("python") for own in owns)
 
@@ -71,7 +73,7 @@ def _unrecorded(kind: str, left: _Facts, right: _Facts) -> Difference:
     return Difference(kind=kind, name=f"{kind}s", base=base, new=new)
 
 
-def mixtures(readings: Sequence[Reading]) -> tuple[Fact, ...]:
+def mixtures(readings: Sequence[SummaryRecord]) -> tuple[Fact, ...]:
     """Guarded facts that have several values within one set: it is no set of like trials."""
     facts = _facts(readings)
     return tuple(f for f in sorted(facts) if f[0] in GUARDED and len(facts[f] - {None}) > 1)
@@ -86,7 +88,7 @@ def forbids(difference: Difference) -> bool:
     return not (unknown and difference.name in _MAY_BE_UNKNOWN)
 
 
-def _facts(readings: Iterable[Reading]) -> _Facts:
+def _facts(readings: Iterable[SummaryRecord]) -> _Facts:
     """Every fact with its values in a set; None stands for trials that do not have it."""
     each = [_read(reading) for reading in readings]
     names = {name for facts in each for name in facts}
@@ -101,7 +103,7 @@ def _facts(readings: Iterable[Reading]) -> _Facts:
     return {fact: values for fact, values in found.items() if values != {None}}
 
 
-def _read(reading: Reading) -> dict[Fact, str]:
+def _read(reading: SummaryRecord) -> dict[Fact, str]:
     """The facts of a trial. Raises UsageError for a summary that somebody has changed."""
     try:
         return dict(_of(reading))
@@ -110,7 +112,7 @@ def _read(reading: Reading) -> dict[Fact, str]:
         raise UsageError(f"{reading.path}: is damaged: {why}; leave it out") from None
 
 
-def _of(reading: Reading) -> Iterator[tuple[Fact, str]]:
+def _of(reading: SummaryRecord) -> Iterator[tuple[Fact, str]]:
     document = reading.document
     for kind, name, value in (
         *_hardware(document),
@@ -164,7 +166,9 @@ def _software(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
         yield "distribution", name, version
     for name, commit in (environment.get("direct_url_commits") or {}).items():
         yield "git", f"{name} (installed)", commit
-    for name, info in (document["benchmark_info"].get("site_package_info") or {}).items():
+    for name, info in (
+        (document.get("benchmark_info") or {}).get("site_package_info") or {}
+    ).items():
         yield "git", name, (info or {}).get("hash")
     for checkout in own.get("git") or ():
         yield "git", f"{checkout['directory']} local edits", checkout.get("diff_sha256")
@@ -176,7 +180,7 @@ def _software(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     yield "perfrun", "perfrun", own.get("version")
 
 
-def _asked(reading: Reading) -> Iterator[tuple[str, str, Any]]:
+def _asked(reading: SummaryRecord) -> Iterator[tuple[str, str, Any]]:
     document = reading.document
     info, own = document["benchmark_info"], document.get("perfrun") or {}
     yield "batch_size", reading.method, reading.batch_size

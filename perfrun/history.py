@@ -63,6 +63,7 @@ def document(series: Sequence[Series]) -> dict[str, Any]:
             {
                 **asdict(one.key),
                 "unit": one.unit or None,
+                "derived_from": one.derived_from or None,
                 "direction": one.direction,
                 "points": [_point(point) for point in one.points],
             }

@@ -22,10 +22,11 @@ from perfrun.document import TrialResult
 from perfrun.errors import UsageError
 from perfrun.interruption import Interruption, taking_signals
 from perfrun.plan import RunPlan
-from perfrun.readings import WALL_TIME, Reading
 from perfrun.rounds import Rounds
 from perfrun.runner import prepare
 from perfrun.screen import Screen
+from perfrun.summary_metrics import WALL_TIME
+from perfrun.summary_record import SummaryRecord
 from perfrun.worker.procfs import adopt_orphans
 
 Name = Literal["a", "b"]
@@ -42,8 +43,8 @@ class Pair:
 
     number: int  # from 1
     first: Name
-    a: Reading
-    b: Reading
+    a: SummaryRecord
+    b: SummaryRecord
 
     def values(self, metric: str) -> tuple[float, float] | None:
         """The figures of both sides; None where a ratio of them says nothing."""

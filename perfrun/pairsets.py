@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfrun.journal import folders_of, going_on
-from perfrun.readings import SUMMARY, Reading, read_summary
 from perfrun.retention import PairSet
 from perfrun.searchlog import NAME, has_ended
+from perfrun.summary_record import SUMMARY, SummaryRecord, read_record
 
 
 def pair_sets(workspace: Path) -> list[PairSet]:
@@ -26,8 +26,8 @@ def _of_sides(pairs: Path) -> Iterator[PairSet]:
     """The trials of each run of a side; both sides of pairs are of the same hour."""
     for side in ("a", "b"):
         resumable = going_on(pairs / side / "runs")
-        runs: dict[tuple[str, str], list[Reading]] = defaultdict(list)
-        begun: dict[str, list[Reading]] = {run_id: [] for run_id in sorted(resumable)}
+        runs: dict[tuple[str, str], list[SummaryRecord]] = defaultdict(list)
+        begun: dict[str, list[SummaryRecord]] = {run_id: [] for run_id in sorted(resumable)}
         for trial in _trials(pairs / side / "output"):
             if trial.run_id in resumable:
                 begun[trial.run_id].append(trial)
@@ -47,7 +47,7 @@ def _of_sides(pairs: Path) -> Iterator[PairSet]:
 
 
 def _interrupted(
-    kind: str, journal: Path, output: Path, trials: Sequence[Reading]
+    kind: str, journal: Path, output: Path, trials: Sequence[SummaryRecord]
 ) -> Iterator[PairSet]:
     """A run that did not come to its end, with the trials that have no summary."""
     folders = {trial.path.parent for trial in trials}
@@ -84,7 +84,7 @@ def _searches(searches: Path) -> Iterator[PairSet]:
         )
 
 
-def _newest(trials: Sequence[Reading], record: Path) -> float:
+def _newest(trials: Sequence[SummaryRecord], record: Path) -> float:
     """When the newest was run; before any, when the record was written last."""
     if trials:
         return max(trial.timestamp for trial in trials)
@@ -94,11 +94,11 @@ def _newest(trials: Sequence[Reading], record: Path) -> float:
         return time.time()  # removed since
 
 
-def _trials(output: Path) -> Iterator[Reading]:
+def _trials(output: Path) -> Iterator[SummaryRecord]:
     for path in sorted(output.glob(f"*/{SUMMARY}")):
         if path.parent.is_symlink():
             continue
         try:
-            yield read_summary(path)
+            yield read_record(path)
         except (OSError, ValueError):
             continue

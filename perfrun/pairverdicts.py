@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from perfrun.document import Status
+from perfrun.derived import judged_metrics
 from perfrun.errors import UsageError
 from perfrun.pairing import Decided, Decider, Pair, PairResult, log_ratios
-from perfrun.readings import Reading
+from perfrun.summary_record import SummaryRecord
 
 if TYPE_CHECKING:
     from perfrun.analysis.compare import Comparison
@@ -55,11 +55,11 @@ def shared_rule(rule: Rule, methods: int) -> Rule:
 
 
 def comparisons(result: PairResult, rule: Rule, metric: str) -> tuple[Comparison, ...]:
-    """Judge each metric of each method; the one that decided comes first."""
+    """Judge each primary metric of each method, and the one that decided, which comes first."""
     found = []
     rule = shared_rule(rule, len(result.pairs))
     for method, pairs in result.pairs.items():
-        names = sorted({name for pair in pairs for name in (*pair.a.values, *pair.b.values)})
+        names = sorted(judged_metrics(one for pair in pairs for one in (pair.a, pair.b)))
         for name in (metric, *(name for name in names if name != metric)):
             found.append(_comparison(method, name, pairs, rule, result.stopped_by[method]))
     return tuple(found)
@@ -98,7 +98,7 @@ def _comparison(
     )
 
 
-def _sides(pairs: Sequence[Pair]) -> tuple[list[Reading], list[Reading]]:
+def _sides(pairs: Sequence[Pair]) -> tuple[list[SummaryRecord], list[SummaryRecord]]:
     return [pair.a for pair in pairs], [pair.b for pair in pairs]
 
 
@@ -107,8 +107,7 @@ def _reason(pairs: Sequence[Pair], with_ratio: int, stopped_by: str) -> str:
     for name, readings in zip("ab", _sides(pairs), strict=True):
         failed = [reading for reading in readings if not reading.ran]
         if failed and with_ratio < len(pairs):
-            status = Status(failed[-1].document["perfrun"]["outcome"]["status"])
-            return f"{name} {status.value} in {len(failed)} of {len(readings)} trials"
+            return f"{name} {failed[-1].status.value} in {len(failed)} of {len(readings)} trials"
     if with_ratio == 0:
         return "no pair has this metric"
     return {

@@ -18,10 +18,11 @@ from perfrun.locks import FileLock
 from perfrun.nightly.state import Nights
 from perfrun.pairsets import pair_sets
 from perfrun.removal import bytes_in, remove
-from perfrun.retention import Kept, PairSet, Policy, pairs_to_be_removed, parse_age, to_be_removed
+from perfrun.retention import PairSet, Policy, pairs_to_be_removed, parse_age, to_be_removed
 from perfrun.searchlog import NAME as SEARCH
 from perfrun.store.address import parse_address
 from perfrun.store.index import Store, open_store
+from perfrun.summary_record import SummaryRecord
 
 _EPILOG = """\
 A trial is removed when every policy that is given lets it go. Trials next to a change of level, and
@@ -101,7 +102,7 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
             for one in pairs_to_be_removed(pair_sets(workspace), trials, policy, now=now)
             if one.unfinished is None or _is_idle(one.unfinished, locks)
         ]
-        removed = [trial.folder for trial in chosen]
+        removed = [trial.path.parent for trial in chosen]
         removed += [folder for one in pairs for folder in one.folders]
         size, failures = sum(map(bytes_in, removed)), list[str]()
         if not dry_run:
@@ -112,10 +113,10 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
     gone = set(removed)
     return Pruned(
         removed=tuple(removed),
-        trials=sum(trial.folder in gone for trial in chosen),
+        trials=sum(trial.path.parent in gone for trial in chosen),
         pair_trials=sum(one.trials for one in pairs if gone.issuperset(one.folders)),
         bytes=size,
-        kept=sum(trial.folder not in gone for trial in trials),
+        kept=sum(trial.path.parent not in gone for trial in trials),
         neighbours=sum(trial.execution_id in neighbours for trial in trials),
         failures=tuple(failures),
     )
@@ -123,7 +124,7 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
 
 def _given_up(
     workspace: Path,
-    trials: Sequence[Kept],
+    trials: Sequence[SummaryRecord],
     begun: Collection[str],
     policy: Policy,
     now: float,
@@ -160,7 +161,7 @@ def _is_idle(record: Path, locks: _Locks) -> bool:
     return locks.enter_context(Journal(record).held())
 
 
-def _end(chosen: Sequence[Kept], given_up: Collection[str], workspace: Path) -> None:
+def _end(chosen: Sequence[SummaryRecord], given_up: Collection[str], workspace: Path) -> None:
     """What has lost trials cannot be resumed."""
     for run_id in {trial.run_id for trial in chosen} & set(given_up):
         Journal(_journal(workspace, run_id)).end()
@@ -178,42 +179,27 @@ def _journal(workspace: Path, run_id: str) -> Path:
     return workspace / "runs" / f"{run_id}.jsonl"
 
 
-def _trials(store: Store, workspace: Path) -> tuple[list[Kept], set[str]]:
+def _trials(store: Store, workspace: Path) -> tuple[list[SummaryRecord], set[str]]:
     """The trials whose folders are the workspace's own: what is linked or elsewhere is not ours.
 
     And the runs of nights that are over: one that a deadline cut short is not resumed.
     """
     output = (workspace / "output").resolve()
     nights = Nights(workspace).over()
-    found, over = [], set()
+    found: list[SummaryRecord] = []
+    over: set[str] = set()
     for trial in store.trials():
         if trial.label in nights:
             over.add(trial.run_id)
-        folder = Path(trial.summary_path).parent
+        folder = trial.path.parent
         if folder.parent.resolve() == output and folder.is_dir() and not folder.is_symlink():
-            found.append(
-                Kept(
-                    folder=folder,
-                    timestamp=trial.timestamp,
-                    series=(
-                        trial.method,
-                        trial.environment,
-                        trial.hardware,
-                        trial.driver,
-                        trial.source,
-                        trial.settings,
-                    ),
-                    method=trial.method,
-                    execution_id=trial.execution_id,
-                    run_id=trial.run_id,
-                )
-            )
+            found.append(trial)
     return found, over
 
 
 def _neighbours(store: Store) -> set[str]:
     try:
-        watched, left_out = watch_series(store.series())
+        watched, left_out = watch_series(store.series(which="primary"))
     except UsageError:  # no trial has a figure
         return set()
     changes = find_changes(watched, left_out).rows

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from perfrun.errors import UsageError
+from perfrun.summary_record import SummaryRecord
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)(d|w|h)")
 _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -43,18 +44,6 @@ class Policy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
-    """One trial and what is known of it."""
-
-    folder: Path
-    timestamp: float  # seconds since the epoch
-    series: Hashable  # what its method, environment, hardware, ... are
-    method: str
-    execution_id: str
-    run_id: str  # '' where none is known
-
-
-@dataclass(frozen=True, kw_only=True)
 class PairSet:
     """Trials that were run against each other, and say nothing without the rest of them."""
 
@@ -75,13 +64,13 @@ def parse_age(text: str, flag: str) -> float:
 
 
 def to_be_removed(
-    trials: Sequence[Kept],
+    trials: Sequence[SummaryRecord],
     policy: Policy,
     *,
     now: float,
     neighbours: Collection[str] = (),
     unfinished: Collection[str] = (),
-) -> tuple[Kept, ...]:
+) -> tuple[SummaryRecord, ...]:
     """Choose what goes, oldest first.
 
     `neighbours` are the execution ids on both sides of a change of level: they stay, and with them
@@ -94,7 +83,7 @@ def to_be_removed(
     return tuple(
         trial
         for trial in sorted(trials, key=lambda trial: (trial.timestamp, trial.execution_id))
-        if trial.folder not in late
+        if trial.path.parent not in late
         and (policy.older_than_s is None or now - trial.timestamp > policy.older_than_s)
         and trial.execution_id not in neighbours
         and not (trial.run_id and (trial.method, trial.run_id) in near)
@@ -103,7 +92,7 @@ def to_be_removed(
 
 
 def pairs_to_be_removed(
-    sets: Sequence[PairSet], trials: Sequence[Kept], policy: Policy, *, now: float
+    sets: Sequence[PairSet], trials: Sequence[SummaryRecord], policy: Policy, *, now: float
 ) -> tuple[PairSet, ...]:
     """Choose which sets of pairs go, oldest first, by the nights that `trials` were run in.
 
@@ -127,20 +116,20 @@ def pairs_to_be_removed(
     )
 
 
-def _late(trials: Sequence[Kept], policy: Policy) -> set[Path]:
+def _late(trials: Sequence[SummaryRecord], policy: Policy) -> set[Path]:
     """The folders of the last nights, and of the newest trials of each series."""
     late: set[Path] = set()
     if policy.keep_nights is not None:
         nights = sorted({_night(trial.timestamp) for trial in trials}, reverse=True)
         last = set(nights[: policy.keep_nights])
-        late |= {trial.folder for trial in trials if _night(trial.timestamp) in last}
+        late |= {trial.path.parent for trial in trials if _night(trial.timestamp) in last}
     if policy.keep_per_series is not None:
-        series: dict[Hashable, list[Kept]] = defaultdict(list)
+        series: dict[Hashable, list[SummaryRecord]] = defaultdict(list)
         for trial in trials:
-            series[trial.series].append(trial)
+            series[trial.subject].append(trial)
         for own in series.values():
             own.sort(key=lambda trial: (trial.timestamp, trial.execution_id), reverse=True)
-            late |= {trial.folder for trial in own[: policy.keep_per_series]}
+            late |= {trial.path.parent for trial in own[: policy.keep_per_series]}
     return late
 
 

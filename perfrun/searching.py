@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.interruption import Interruption, taking_signals
 from perfrun.plan import RunPlan
-from perfrun.readings import Reading, reading_of
 from perfrun.screen import Screen
 from perfrun.searchlog import Measured, SearchLog, held
 from perfrun.seats import Seat
+from perfrun.summary_record import SummaryRecord, record_of
 from perfrun.worker.procfs import adopt_orphans
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class _Search:
         order = ["a", "b"]
         self._begun_s = time.monotonic()
         random.Random(f"{self._log.seed}/{done}/{self._log.trials}").shuffle(order)  # noqa: S311
-        readings: dict[str, Reading] = {}
+        readings: dict[str, SummaryRecord] = {}
         for name in order:
             reading = self._trial(name, move.a if name == "a" else move.b, len(readings))
             if reading is None:
@@ -163,7 +163,7 @@ class _Search:
         )
         return True
 
-    def _trial(self, seat: str, index: int, before: int) -> Reading | None:
+    def _trial(self, seat: str, index: int, before: int) -> SummaryRecord | None:
         try:
             result = self._seats[seat].trial(self._revisions[index].plan)
         except Interrupted:
@@ -172,7 +172,7 @@ class _Search:
             raise _Failed(index, str(error), for_good=True, trials=before) from None
         if result is None:
             return None
-        reading = reading_of(Path(result.summary), result.document)
+        reading = record_of(result.document, Path(result.summary))
         value = reading.values.get(self._metric)
         if value is None or value <= 0:
             why = _why_not(reading, self._metric)
@@ -207,10 +207,9 @@ def new_seed() -> int:
     return int.from_bytes(os.urandom(4), "big")
 
 
-def _why_not(reading: Reading, metric: str) -> str:
+def _why_not(reading: SummaryRecord, metric: str) -> str:
     if reading.ran:
         there = ", ".join(sorted(reading.values)) or "none"
         return f"no positive {metric} in {reading.path}; its metrics are: {there}"
-    outcome = reading.document["perfrun"]["outcome"]
-    reason = f" ({outcome['reason']})" if outcome["reason"] else ""
-    return f"{outcome['status']}{reason}, {reading.path}"
+    reason = f" ({reading.reason})" if reading.reason else ""
+    return f"{reading.status.value}{reason}, {reading.path}"

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfrun.errors import StoreError, UsageError
-from perfrun.readings import SUMMARY, Reading, read_summary
 from perfrun.redaction import redact
+from perfrun.summary_record import SUMMARY, SummaryRecord, read_record
 
 if TYPE_CHECKING:
-    from perfrun.indexed import Index
+    from perfrun.store.address import Address
     from perfrun.store.query import Selector
 
 _DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?"
@@ -30,9 +30,9 @@ class Results:
     def __init__(self, workspace: Path, say: Say, store: str | None = None) -> None:
         """`store` is `--store`; without it, the workspace's index is used where there is one."""
         self._workspace, self._say, self._store = workspace, say, store
-        self._readings: tuple[Reading, ...] | None = None
+        self._readings: tuple[SummaryRecord, ...] | None = None
 
-    def select(self, word: str) -> tuple[Reading, ...]:
+    def select(self, word: str) -> tuple[SummaryRecord, ...]:
         """Return what the word names. Raises UsageError when that is nothing, or two things."""
         kind, colon, rest = word.partition(":")
         if colon and kind in KINDS:
@@ -58,30 +58,35 @@ class Results:
     def _place(self) -> str:
         return redact(self._store) if self._store else str(self._workspace)
 
-    def _chosen(self, kind: str, word: str) -> tuple[Reading, ...]:
+    def _chosen(self, kind: str, word: str) -> tuple[SummaryRecord, ...]:
         meets = _condition(kind, word)
         if meets is None:
             return ()
         if self._index is not None:
-            return self._index.choose(_selector(kind, word))
+            return _from_index(self._index, _selector(kind, word))
         return tuple(reading for reading in self._all() if meets(reading))
 
     @cached_property
-    def _index(self) -> Index | None:
+    def _index(self) -> Address | None:
+        """The index to choose from, up to date if it is the workspace's own."""
         if not self._store and not _exists(self._workspace / "perfrun.db"):
             return None
-        from perfrun.indexed import Index  # SQLAlchemy
         from perfrun.store.address import parse_address
+        from perfrun.store.index import open_store  # SQLAlchemy
 
+        address = parse_address(self._store, self._workspace)
         try:
-            return Index(parse_address(self._store, self._workspace))
+            with open_store(address) as store:
+                if address.workspace is not None:
+                    store.refresh()
+            return address
         except StoreError as error:
             if self._store:
                 raise
             self._say(f"reading the summaries themselves: {error}")
             return None
 
-    def _all(self) -> tuple[Reading, ...]:
+    def _all(self) -> tuple[SummaryRecord, ...]:
         if self._readings is None:
             output = self._workspace / "output"
             paths = sorted(output.glob(f"*/{SUMMARY}")) if _exists(output) else []
@@ -89,7 +94,27 @@ class Results:
         return self._readings
 
 
-def read_folder(folder: Path, say: Say) -> tuple[Reading, ...]:
+def _from_index(address: Address, selector: Selector) -> tuple[SummaryRecord, ...]:
+    """Choose trials by an index instead of opening every summary of a workspace.
+
+    A chosen trial is read from its summary where that is at hand; of one that lies on another
+    machine, or is gone, the index tells what comparing needs.
+    """
+    from perfrun.store.index import open_store
+
+    with open_store(address) as store:
+        return tuple(_at_hand(trial) for trial in store.trials(selector))
+
+
+def _at_hand(trial: SummaryRecord) -> SummaryRecord:
+    try:
+        found = read_record(trial.path)
+    except (OSError, ValueError):
+        return trial
+    return found if found.uid == trial.uid else trial
+
+
+def read_folder(folder: Path, say: Say) -> tuple[SummaryRecord, ...]:
     """Read the summaries of a workspace, an output folder, a result folder, or one file.
 
     What cannot be read is named and left out. Raises UsageError when nothing is left.
@@ -114,17 +139,17 @@ def _summaries(folder: Path) -> list[Path]:
     return []
 
 
-def _read(paths: Iterable[Path], say: Say) -> tuple[Reading, ...]:
+def _read(paths: Iterable[Path], say: Say) -> tuple[SummaryRecord, ...]:
     readings = []
     for path in paths:
         try:
-            readings.append(read_summary(path))
+            readings.append(read_record(path))
         except (OSError, ValueError) as error:
             say(f"{path} is left out: {error}")
     return tuple(readings)
 
 
-def _condition(kind: str, word: str) -> Callable[[Reading], bool] | None:
+def _condition(kind: str, word: str) -> Callable[[SummaryRecord], bool] | None:
     """The test that a word stands for; None where it cannot stand for this kind."""
     if kind == "run":
         return lambda reading: reading.run_id == word
@@ -153,9 +178,8 @@ def _selector(kind: str, word: str) -> Selector:
     return Selector(since=begin, until=end)
 
 
-def _has_commit(reading: Reading, start: str) -> bool:
-    checkouts = reading.document["benchmark_info"].get("site_package_info") or {}
-    return any(str(info.get("hash", "")).startswith(start) for info in checkouts.values() if info)
+def _has_commit(reading: SummaryRecord, start: str) -> bool:
+    return any(commit.startswith(start) for commit in reading.commits.values())
 
 
 def _span(word: str) -> tuple[float, float] | None:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfrun.counted import counted
+from perfrun.derived import DerivedRatio, derived_ratios, judged_metrics
 from perfrun.differences import Difference, differences, forbids, mixtures
 from perfrun.errors import UsageError
-from perfrun.readings import PEAK_RSS, THROUGHPUT, WALL_TIME, Reading
+from perfrun.summary_metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
+from perfrun.summary_record import SummaryRecord
 
 if TYPE_CHECKING:
     from perfrun.analysis.compare import Comparison
@@ -25,6 +27,7 @@ class Compared:
     only_base: tuple[str, ...]  # methods
     only_new: tuple[str, ...]
     trials: Mapping[str, int]  # failed, disturbed, and left_out for being disturbed
+    derived: Mapping[tuple[str, str], tuple[DerivedRatio, ...]]  # by method and primary metric
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,14 @@ class Wanted:
     def method(self, name: str) -> bool:
         return self.methods is None or bool(self.methods.search(name))
 
-    def metric(self, name: str) -> bool:
-        return self.metrics is None or bool(self.metrics.fullmatch(name))
+    def metric(self, name: str, *, is_primary: bool) -> bool:
+        """Whether a metric is judged: a derived one only when it is named."""
+        return is_primary if self.metrics is None else bool(self.metrics.fullmatch(name))
 
 
 def compare_sets(
-    base: Sequence[Reading],
-    new: Sequence[Reading],
+    base: Sequence[SummaryRecord],
+    new: Sequence[SummaryRecord],
     *,
     wanted: Wanted | None = None,
     allowed: Iterable[str] = (),
@@ -64,11 +68,14 @@ def compare_sets(
     differing = differences(*sides)
     _refuse(differing, sides, set(allowed))
     pairings = []
+    derived: dict[tuple[str, str], tuple[DerivedRatio, ...]] = {}
     for method in sorted(both):
         ours, theirs = ([r for r in side if r.method == method] for side in sides)
+        primaries = judged_metrics((*ours, *theirs))
         for metric, direction in _metrics(ours, theirs):
             values = _values(ours, metric), _values(theirs, metric)
-            if wanted.metric(metric) and all(values):
+            if wanted.metric(metric, is_primary=metric in primaries) and all(values):
+                derived[method, metric] = derived_ratios(ours, theirs, metric)
                 pairings.append(
                     rule.Pairing(
                         method=method,
@@ -87,10 +94,13 @@ def compare_sets(
         only_base=tuple(sorted(names[0] - both)),
         only_new=tuple(sorted(names[1] - both)),
         trials=_counts(sides),
+        derived=derived,
     )
 
 
-def _metrics(ours: Sequence[Reading], theirs: Sequence[Reading]) -> list[tuple[str, Any]]:
+def _metrics(
+    ours: Sequence[SummaryRecord], theirs: Sequence[SummaryRecord]
+) -> list[tuple[str, Any]]:
     """The metrics that both have, the wall time first, with the direction that new ones say."""
     here = {name for reading in ours for name in reading.values}
     there = {name: d for reading in theirs for name, d in reading.directions.items()}
@@ -102,12 +112,12 @@ def _metrics(ours: Sequence[Reading], theirs: Sequence[Reading]) -> list[tuple[s
     return [(name, there[name]) for name in sorted(here & there.keys(), key=place)]
 
 
-def _values(readings: Sequence[Reading], metric: str) -> tuple[float, ...]:
+def _values(readings: Sequence[SummaryRecord], metric: str) -> tuple[float, ...]:
     known = [r for r in readings if metric in r.values]
     return tuple(r.values[metric] for r in counted(known))
 
 
-def _counts(sides: Sequence[Sequence[Reading]]) -> dict[str, int]:
+def _counts(sides: Sequence[Sequence[SummaryRecord]]) -> dict[str, int]:
     counts = {"failed": 0, "disturbed": 0, "left_out": 0}
     for side in sides:
         for method in {reading.method for reading in side}:
@@ -120,7 +130,7 @@ def _counts(sides: Sequence[Sequence[Reading]]) -> dict[str, int]:
 
 
 def _refuse(
-    differing: Sequence[Difference], sides: Sequence[Sequence[Reading]], allowed: set[str]
+    differing: Sequence[Difference], sides: Sequence[Sequence[SummaryRecord]], allowed: set[str]
 ) -> None:
     wrong = [d for d in differing if d.kind not in allowed and forbids(d)]
     if wrong:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfrun.derived import derived_rows
 from perfrun.detecting import find_changes, watch_series
 from perfrun.nightly.report import ChangeReport, MethodReport
 from perfrun.nightly.state import RECENT_DAYS
@@ -44,11 +46,13 @@ def recent_changes(
         return Recent()
     names = {method.method for method in methods}
     canaries = {method.method for method in methods if method.canary and method.figures}
-    series = [one for one in store.series(clones=clones) if one.key.method in names]
+    found = store.series(clones=clones, which="primary")
+    series = [one for one in found if one.key.method in names]
     watched, left_out = watch_series(series, canaries=sorted(canaries))
     tonight = (datetime.fromtimestamp(begun) - _NOON).date()
     oldest = tonight - timedelta(days=RECENT_DAYS - 1)
-    rows = find_changes(watched, left_out, alarm_since=oldest).rows
+    derived = partial(store.series, clones=clones, which="derived")
+    rows = find_changes(watched, left_out, alarm_since=oldest, derived=derived).rows
     different = {id(one.origins): one.origins for one in series}  # metrics share theirs
     of_night = {
         number for number, own in different.items() if any(row.label == night for row in own.rows)
@@ -99,6 +103,7 @@ def change_reports(
                 commits_before=row.commits_before,
                 commits_after=row.commits_after,
                 environment_differences=row.environment_differences or (),
+                derived=tuple(derived_rows(row.derived)),
             )
         )
     return tuple(found)

@@ -10,7 +10,7 @@ from perfrun.errors import UsageError
 from perfrun.nightly.report import MethodReport, NightReport, report_method
 from perfrun.nightly.suite import MethodSpec, Night, Suite, Unit, UnitDone, units
 from perfrun.plan import parse_selector
-from perfrun.readings import Reading, read_summary
+from perfrun.summary_record import SummaryRecord, read_record
 
 _NO_TURN = "its turn did not come before the night's deadline"
 _CUT_SHORT = "the night's deadline came first"
@@ -46,18 +46,18 @@ def gather(
     )
 
 
-def _readings(done: UnitDone, notes: list[str]) -> tuple[Reading, ...]:
+def _readings(done: UnitDone, notes: list[str]) -> tuple[SummaryRecord, ...]:
     readings = []
     for path in done.summaries:
         try:
-            readings.append(read_summary(Path(path)))
+            readings.append(read_record(Path(path)))
         except (OSError, ValueError) as error:
             notes.append(f"{path} is left out: {error}")
     return tuple(readings)
 
 
 def _methods(
-    suite: Suite, unit: Unit, spec: MethodSpec, done: UnitDone, readings: Sequence[Reading]
+    suite: Suite, unit: Unit, spec: MethodSpec, done: UnitDone, readings: Sequence[SummaryRecord]
 ) -> list[MethodReport]:
     """A filter may have named several methods; one that never ran is reported as it was asked."""
     names = dict.fromkeys((*done.stopped_by, *(reading.method for reading in readings)))

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
 from perfrun.quantities import with_unit
-from perfrun.readings import PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.reports.table import Column, Table, escaped, markdown_text
+from perfrun.summary_metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 
 MOST_ROWS = 500  # a job summary may have 1 MiB
 _COLUMNS = (
@@ -137,7 +137,11 @@ def _figure(method: MethodReport, metric: str) -> str:
 
 
 def _others(method: MethodReport) -> str:
-    shown = [f for f in method.figures if f.metric not in (WALL_TIME, THROUGHPUT, PEAK_RSS)]
+    shown = [
+        f
+        for f in method.figures
+        if f.metric not in (WALL_TIME, THROUGHPUT, PEAK_RSS) and not f.derived_from
+    ]
     texts = [
         f"{figure.metric} {with_unit(figure.median, figure.unit)}"
         for figure in shown[:MOST_FIGURES]

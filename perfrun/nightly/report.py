@@ -8,10 +8,9 @@ from datetime import datetime
 from statistics import median
 from typing import Any, Literal
 
-from perfrun.analysis.directions import unit_of
 from perfrun.counted import counted
 from perfrun.nightly.suite import Bound, MethodSpec
-from perfrun.readings import Reading
+from perfrun.summary_record import SummaryRecord
 
 # `short`: it has trials, and fewer than asked for. `not_run`: it has none.
 State = Literal["ok", "short", "failed", "out_of_bounds", "not_run"]
@@ -27,6 +26,9 @@ class Figure:
     unit: str  # empty where unknown
     direction: str  # which way is better: lower, higher or none
     trials: int  # that it is the median of: the quiet ones, or all when most were disturbed
+    derived_from: str | None = (
+        None  # the primary metric that it follows from; None of a primary one
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,7 @@ class ChangeReport:
     commits_after: Mapping[str, str]
     environment_differences: tuple[str, ...]
     confirmation: Mapping[str, Any] | None = None  # as in `perfrun detect --confirm`
+    derived: tuple[Mapping[str, Any], ...] = ()  # metrics that say the same; as in `perfrun detect`
 
     @property
     def is_regression(self) -> bool:
@@ -123,7 +126,7 @@ class NightReport:
 def report_method(
     spec: MethodSpec,
     name: str,
-    readings: Sequence[Reading],
+    readings: Sequence[SummaryRecord],
     *,
     environment: str,
     unit: str,
@@ -166,7 +169,7 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
 
-def _figures(readings: Sequence[Reading]) -> tuple[Figure, ...]:
+def _figures(readings: Sequence[SummaryRecord]) -> tuple[Figure, ...]:
     names = dict.fromkeys(name for reading in readings for name in reading.values)
     figures = []
     for name in names:
@@ -176,23 +179,24 @@ def _figures(readings: Sequence[Reading]) -> tuple[Figure, ...]:
             Figure(
                 metric=name,
                 median=median(reading.values[name] for reading in used),
-                unit=unit_of(name),
-                direction=used[-1].directions.get(name, "none"),
+                unit=used[-1].metrics[name].unit,
+                direction=used[-1].metrics[name].direction,
                 trials=len(used),
+                derived_from=used[-1].metrics[name].derived_from or None,
             )
         )
     return tuple(figures)
 
 
-def _failures(readings: Sequence[Reading], *, fail_on_bounds: bool) -> tuple[Failure, ...]:
+def _failures(readings: Sequence[SummaryRecord], *, fail_on_bounds: bool) -> tuple[Failure, ...]:
     failures = []
     for reading in readings:
-        outcome = reading.document["perfrun"]["outcome"]
-        if not reading.ran or (fail_on_bounds and outcome["status"] == "out_of_bounds"):
+        status = reading.status.value
+        if not reading.ran or (fail_on_bounds and status == "out_of_bounds"):
             failures.append(
                 Failure(
-                    status=outcome["status"],
-                    reason=outcome.get("reason"),
+                    status=status,
+                    reason=reading.reason,
                     summary=str(reading.path),
                 )
             )
@@ -215,7 +219,7 @@ def _broken(bounds: Sequence[Bound], figures: Sequence[Figure]) -> list[str]:
 
 
 def _state(
-    readings: Sequence[Reading],
+    readings: Sequence[SummaryRecord],
     failures: Sequence[Failure],
     broken: Sequence[str],
     missing: str | None,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfrun.derived import DerivedRatio, derived_rows, derived_text
 from perfrun.reports.table import Column, Table, aligned
 
 _REASONS = {
@@ -44,6 +45,7 @@ class Row:
     evidence: frozenset[str] = frozenset()  # labels of the nights up to the alarm
     status: str = "candidate"
     confirmation: Mapping[str, Any] | None = None  # what pairs said; None: not asked
+    derived: tuple[DerivedRatio, ...] = ()  # metrics that say the same in other words
 
 
 def page(series: int, left_out: Mapping[str, int], rows: Sequence[Row]) -> str:
@@ -53,7 +55,14 @@ def page(series: int, left_out: Mapping[str, int], rows: Sequence[Row]) -> str:
         groups.setdefault((row.night, _commits(row)), []).append(row)
     lines = []
     for (night, commits), own in groups.items():
-        lines += [f"{night}  {commits}", *_table(own), *_confirmations(own), *_environment(own), ""]
+        lines += [
+            f"{night}  {commits}",
+            *_table(own),
+            *_derived(own),
+            *_confirmations(own),
+            *_environment(own),
+            "",
+        ]
     counts = [f"{left_out[why]} {text}" for why, text in _REASONS.items() if left_out.get(why)]
     more = f"; left out: {', '.join(counts)}" if counts else ""
     worse = sum(row.direction == "worse" for row in rows)
@@ -90,6 +99,7 @@ def row_document(row: Row) -> dict[str, Any]:
         "environment": row.environment,
         "hardware": row.hardware,
         "confirmation": row.confirmation,
+        "derived": derived_rows(row.derived),
     }
 
 
@@ -131,6 +141,14 @@ def _table(rows: Sequence[Row]) -> list[str]:
     columns = (Column(heading=""),) * 6
     _, *lines = aligned(Table(columns=columns, rows=tuple(cells)))
     return [f"  {line}" for line in lines]
+
+
+def _derived(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"    with {row.metric} of {row.method}: {derived_text(row.derived)}"
+        for row in rows
+        if row.derived
+    ]
 
 
 def _commits(row: Row) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perfrun.analysis.directions import unit_of
+from perfrun.derived import DerivedRatio, derived_text
 from perfrun.differences import Difference
 from perfrun.quantities import with_unit
-from perfrun.readings import THROUGHPUT, WALL_TIME
 from perfrun.reports.statistics import percent
 from perfrun.reports.table import Column, Table, coloured
+from perfrun.summary_metrics import THROUGHPUT, WALL_TIME
 
 if TYPE_CHECKING:
     from perfrun.analysis.compare import Comparison
@@ -66,6 +67,18 @@ def shown_value(value: float | None, metric: str) -> str:
     if value is None:
         return "-"
     return with_unit(value, unit_of(metric.rpartition("/")[2]))
+
+
+def derived_lines(
+    found: Sequence[Comparison], derived: Mapping[tuple[str, str], Sequence[DerivedRatio]]
+) -> list[str]:
+    """What moved together with a metric that is faster or slower, in other words."""
+    lines = []
+    for one in found:
+        own = derived.get((one.method, one.metric), ())
+        if own and one.verdict in ("faster", "slower"):
+            lines.append(f"With {one.metric} of {one.method}: {derived_text(own)}.")
+    return lines
 
 
 def environment_line(differing: Sequence[Difference]) -> str:

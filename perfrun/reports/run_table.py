@@ -16,6 +16,7 @@ from perfrun.estimates import observe, used_values
 from perfrun.findings.finding import Severity
 from perfrun.quantities import duration, rounded, spread
 from perfrun.reports.table import Cell, Column, Table
+from perfrun.summary_metrics import from_series, series_of
 
 _COLUMNS = (
     Column(heading="method", share=3),
@@ -119,9 +120,10 @@ def metric_lines(trials: Sequence[TrialResult]) -> list[str]:
     values: dict[str, list[float]] = {}
     bounds: dict[str, str] = {}
     for trial in trials:
-        details = _details(trial.document)
-        for metric in trial.document["benchmark_result"]["metrics"]:
-            if metric["name"] in details and not _bounds(metric):
+        report = trial.document["benchmark_result"]
+        stated = from_series(report, _series(trial.document))
+        for metric, of_series in zip(report["metrics"], stated, strict=True):
+            if of_series is not None and not _is_shown(metric["name"]) and not _bounds(metric):
                 continue
             for value in _finite([metric["value"]]):
                 values.setdefault(metric["name"], []).append(value)
@@ -133,12 +135,15 @@ def metric_lines(trials: Sequence[TrialResult]) -> list[str]:
     ]
 
 
-def _details(document: Mapping[str, Any]) -> set[str]:
-    """Metrics of a series that are left to the summary; its median is the wall time."""
-    series = document.get("perfrun", {}).get("series") or ()
-    measured = {name for one in series for name in one["metrics"]}
+def _series(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    reports = document.get("perfrun", {}).get("reports") or ()
+    return series_of(document, reports[0]["name"] if reports else "")
+
+
+def _is_shown(metric: str) -> bool:
+    """Of a series' own metrics; the others are left to the summary, its median is the wall time."""
     shown = {"latency_p90_s", "latency_p99_s", "device_time_median_s", "first_call_s"}
-    return {name for name in measured - shown if not name.endswith("s_per_second")}
+    return metric in shown or metric.endswith("s_per_second")
 
 
 def _finite(values: Sequence[Any]) -> list[float]:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from operator import attrgetter, is_
 from typing import Any
 
-from perfrun.analysis import directions
-from perfrun.analysis.directions import Direction
 from perfrun.store.query import Origin, Origins, Series, SeriesKey
+from perfrun.summary_metrics import direction_of, unit_of
 
 Columns = tuple[list[Origin], list[float]]  # the trials of a series, and the figure of each
 
-_STATED: Mapping[str, Direction] = {"lower": "lower", "higher": "higher", "none": "none"}
 _BY_TIME = attrgetter("timestamp", "execution_id")
-_direction_of = lru_cache(4096)(directions.direction_of)
-unit_of = lru_cache(4096)(directions.unit_of)
 
 
 def by_time(
@@ -76,10 +71,11 @@ def series_of(
         rows, values = _joined([found for _, found in parts])
         yield Series(
             key=_key(about[key[0]], key[1]),
-            unit=unit or unit_of(key[1]),
+            unit=unit_of(key[1], unit),
             direction=direction_of(key[1], direction),
             origins=_shared(shared.setdefault(key[0], []), tuple(rows)),
             values=values,
+            derived_from=parts[-1][0].derived_from,
         )
 
 
@@ -110,8 +106,3 @@ def _key(about: Any, metric: str) -> SeriesKey:
         source=about.source,
         settings=about.settings,
     )
-
-
-def direction_of(metric: str, stated: str) -> Direction:
-    """Which way is better: as stated, else as the name says."""
-    return _STATED.get(stated) or _direction_of(metric)

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfrun.errors import UsageError
-
-SUMMARY = "perfzero_summary.json"
-LARGEST_BYTES = 64 * 2**20  # no summary is near it; a file above it is something else
+from perfrun.summary_record import LARGEST_BYTES, SUMMARY
 
 
 @dataclass(kw_only=True)

@@ -9,7 +9,6 @@ with open_store(parse_address(None, workspace)) as store:
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,12 +21,13 @@ from perfrun.garbage import no_collection
 from perfrun.store import reading
 from perfrun.store.address import Address
 from perfrun.store.connection import Database
-from perfrun.store.extraction import BadSummary, Record, parse
 from perfrun.store.folders import Scan, scan, storable, would_be_found
-from perfrun.store.identity import text
-from perfrun.store.query import BadFile, Counts, Selector, Series, Trial
+from perfrun.store.places import FileKey, Places
+from perfrun.store.query import BadFile, Counts, Selector, Series
 from perfrun.store.schema import bad_files, files
-from perfrun.store.writing import Batch, FileKey, write
+from perfrun.store.writing import Batch, write, write_roots
+from perfrun.subject import text
+from perfrun.summary_record import BadSummary, SummaryRecord, read_record
 
 _BATCH = 500  # files in one transaction: a killed writer loses no more, others wait no longer
 
@@ -58,7 +58,7 @@ class Store:
         self.address = database.address
         workspace = self.address.workspace
         self._root = None if workspace is None else Path(os.path.realpath(workspace))
-        self._start = f"{self._root}/"
+        self._places = Places(self._root)
 
     def refresh(self, folders: Sequence[Path] = ()) -> Refreshed:
         """Read what is new or changed in the index's workspace and in the folders.
@@ -82,24 +82,28 @@ class Store:
         since: float | None = None,
         until: float | None = None,
         clones: Mapping[str, Path] | None = None,
+        *,
+        which: reading.Which = "all",
+        methods: Sequence[str] = (),
     ) -> Iterator[Series]:
         """All series whose method and metric fit the patterns (`*`).
 
         Points are in the order of their commits where a checkout was pinned and its history is at
         hand: in `clones` (by the checkout's folder) or where `Ancestry` looks; else by time.
-        `since` (inclusive) and `until` (exclusive) are seconds since the epoch.
+        `since` (inclusive) and `until` (exclusive) are seconds since the epoch. `which`: only those
+        of primary metrics, or of derived ones. `methods`: more names than `method` can say.
         """
+        named = (*methods, *([method] if method else []))
+        selector = Selector(methods=named, since=since, until=until)
         with no_collection(), self._database.reading() as connection:
             found = list(
-                reading.read_series(
-                    connection, self._root, method=method, metric=metric, since=since, until=until
-                )
+                reading.read_series(connection, self._root, selector, metric=metric, which=which)
             )
             urls = reading.read_urls(connection)
         # Not a generator: no transaction stays open while they are used.
         return iter(Ancestry(clones or {}, self._root).ordered(found, urls))
 
-    def trials(self, selector: Selector | None = None) -> Iterator[Trial]:
+    def trials(self, selector: Selector | None = None) -> Iterator[SummaryRecord]:
         """The chosen trials by time, those that failed too."""
         with no_collection(), self._database.reading() as connection:
             return iter(list(reading.read_trials(connection, self._root, selector or Selector())))
@@ -121,20 +125,22 @@ class Store:
             found.update(part.found)
             problems.update(part.problems)
         with no_collection():
-            known = self._known()
-            names = list(map(self._name, found))
-            pairs = zip(names, found.items(), strict=True)
+            keys = {path: self._places.key(path) for path in found}
+            of_folders = self._places.of_folders(f for part in scans for f in part.folders)
+            known = self._known({key.place for key in keys.values()} | of_folders)
             changed = [
-                (_key(name), path, stamp, problems.get(path, ""))
-                for name, (path, stamp) in pairs
-                if known.get(name) != stamp
+                (keys[path], path, stamp, problems.get(path, ""))
+                for path, stamp in found.items()
+                if known.get(keys[path]) != stamp
             ]
-            gone = self._gone(scans, known.keys() - names)
+            gone = self._gone(scans, found, known.keys() - set(keys.values()))
+        self._note_roots()
         for at in range(0, len(changed), _BATCH):
-            self._write(_read(changed[at : at + _BATCH]))
+            with no_collection(stays=False):  # 500 whole summaries at a time
+                self._write(_read(changed[at : at + _BATCH]))
         for at in range(0, len(gone), _BATCH):
             self._write(Batch(gone=gone[at : at + _BATCH]))
-        bad = self._bad_names().keys() & names
+        bad = self._bad({key.place for key in keys.values()}).keys() & set(keys.values())
         return Refreshed(found=len(found), read=len(changed), gone=len(gone), bad=len(bad))
 
     def _write(self, batch: Batch) -> None:
@@ -143,54 +149,52 @@ class Store:
             # they said stays when they are gone. A workspace's own index is what is there.
             write(connection, batch, keep_gone=self._root is None)
 
-    def _name(self, path: str) -> str:
-        """What this host calls a file in this index.
-
-        Files of the workspace are named relative to it: it may be mounted elsewhere tomorrow.
-        """
-        if self._root is not None and path.startswith(self._start):
-            path = path[len(self._start) :]
-        return storable(path)
-
-    def _known(self) -> dict[str, str]:
-        """The stamps of this host's files as they were when they were read."""
-        where = files.c.host.in_(_hosts()) & ~files.c.gone
+    def _note_roots(self) -> None:
         with self._database.reading() as connection:
-            query = select(files.c.path, files.c.stamp).where(where)
-            known: dict[str, str] = dict(reading.read_rows(connection, query))
-        return {**known, **self._bad_names()}
+            known = reading.read_roots(connection)
+        moved = {n: root for n, root in self._places.roots.items() if known.get(n) != root}
+        if moved:
+            with self._database.writing() as connection:
+                write_roots(connection, moved)
 
-    def _bad_names(self) -> dict[str, str]:
-        query = select(bad_files.c.path, bad_files.c.stamp).where(bad_files.c.host.in_(_hosts()))
+    def _known(self, places: set[str]) -> dict[FileKey, str]:
+        """The stamps of the files of these places as they were when they were read."""
+        where = files.c.place.in_(places) & ~files.c.gone
+        query = select(files.c.place, files.c.path, files.c.stamp).where(where)
         with self._database.reading() as connection:
-            return dict(reading.read_rows(connection, query))
+            rows = reading.read_rows(connection, query)
+            known = {FileKey(place, path): stamp for place, path, stamp in rows}
+        return {**known, **self._bad(places)}
 
-    def _gone(self, scans: Sequence[Scan], not_found: Iterable[str]) -> list[FileKey]:
+    def _bad(self, places: set[str]) -> dict[FileKey, str]:
+        columns = (bad_files.c.place, bad_files.c.path, bad_files.c.stamp)
+        query = select(*columns).where(bad_files.c.place.in_(places))
+        with self._database.reading() as connection:
+            rows = reading.read_rows(connection, query)
+            return {FileKey(place, path): stamp for place, path, stamp in rows}
+
+    def _gone(
+        self, scans: Sequence[Scan], found: Mapping[str, str], not_found: Iterable[FileKey]
+    ) -> list[FileKey]:
         folders = {storable(folder) for part in scans for folder in part.folders}
-        return [
-            _key(name)
-            for name in sorted(not_found)
-            if would_be_found(name if name.startswith("/") else self._start + name, folders)
-        ]
-
-
-def _key(name: str) -> FileKey:
-    return FileKey(socket.gethostname() if name.startswith("/") else "", name)
-
-
-def _hosts() -> tuple[str, str]:
-    return ("", socket.gethostname())
+        there = {storable(path) for path in found}
+        paths = {key: self._places.path(key) for key in not_found}
+        return sorted(
+            key
+            for key, path in paths.items()
+            if path not in there and would_be_found(path, folders)
+        )
 
 
 def _read(found: Sequence[tuple[FileKey, str, str, str]]) -> Batch:
     """Read and judge files: key, path, stamp and problem. One that has just gone is left out."""
-    good: dict[FileKey, tuple[str, Record]] = {}
+    good: dict[FileKey, tuple[str, SummaryRecord]] = {}
     bad: dict[FileKey, tuple[str, str]] = {}
     for key, path, stamp, problem in found:
         try:
             if problem:
                 raise BadSummary(problem)
-            good[key] = (stamp, parse(Path(path).read_bytes()))
+            good[key] = (stamp, read_record(Path(path)))
         except BadSummary as error:
             bad[key] = (stamp, text(str(error)))
         except FileNotFoundError:

@@ -7,10 +7,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, bindparam, inspect, text
 
 from perfrun.redaction import redact
 
@@ -68,3 +68,94 @@ def _subject(connection: Connection, key: tuple[str, ...]) -> int:
         {"id": fresh, "digest": digest, **dict(zip(names, key, strict=True))},
     )
     return fresh
+
+
+def with_derived_metrics(connection: Connection) -> None:
+    """2 to 3: metrics that are derived from another one say so, and files are not named by hosts.
+
+    Only what `Benchmark.measure` reported had a unit and a direction of its own in version 2, and
+    the wall time. All files that are still there are read again; this is for those that have gone.
+    """
+    for line in (
+        "ALTER TABLE metrics ADD COLUMN derived_from TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE trials ADD COLUMN batch_size TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE files RENAME COLUMN host TO place",
+        "ALTER TABLE bad_files RENAME COLUMN host TO place",
+        "CREATE TABLE places (name TEXT NOT NULL PRIMARY KEY, root TEXT NOT NULL)",
+        "UPDATE files SET place = 'host:' || place WHERE place <> ''",
+        "UPDATE bad_files SET place = 'host:' || place WHERE place <> ''",
+        "UPDATE files SET stamp = ''",
+        "UPDATE bad_files SET stamp = ''",
+    ):
+        connection.execute(text(line))
+    known = connection.execute(text("SELECT id, name, unit, direction FROM metrics")).all()
+    by_name: dict[str, list[int]] = {}
+    for row in known:
+        by_name.setdefault(row.name, []).append(row.id)
+    for row in known:
+        derived_from = _primary_of(connection, row, by_name) if row.unit else ""
+        _state(connection, row.id, (row.name, row.unit, row.direction, derived_from))
+    for row in known:
+        if row.name.rpartition("/")[2] == "throughput" and not row.unit:
+            _split_throughput(connection, row, known, by_name)
+
+
+def _primary_of(connection: Connection, row: Any, by_name: Mapping[str, Sequence[int]]) -> str:
+    """The metric that one of `Benchmark.measure` follows from; '' of a primary one."""
+    before, slash, own = row.name.rpartition("/")
+    if own in ("wall_time", "first_call_s"):
+        return ""
+    for name in (f"{before}{slash}wall_time", f"{before}{slash}latency_median_s"):
+        if name != row.name and _meet(connection, [row.id], by_name.get(name, ())):
+            return name
+    return ""
+
+
+def _meet(connection: Connection, some: Sequence[int], others: Sequence[int]) -> bool:
+    """Whether a trial has a metric of both."""
+    query = text(
+        "SELECT 1 FROM measurements one JOIN measurements other ON one.trial_id = other.trial_id "
+        "WHERE one.metric_id IN :some AND other.metric_id IN :others LIMIT 1"
+    ).bindparams(bindparam("some", expanding=True), bindparam("others", expanding=True))
+    given = {"some": list(some), "others": list(others)}
+    return bool(others) and connection.execute(query, given).first() is not None
+
+
+def _split_throughput(
+    connection: Connection,
+    row: Any,
+    known: Sequence[Any],
+    by_name: Mapping[str, Sequence[int]],
+) -> None:
+    """A report of `Benchmark.measure` has its throughput from the median; others their own."""
+    before, slash, _ = row.name.rpartition("/")
+    median, primary = f"{before}{slash}latency_median_s", f"{before}{slash}wall_time"
+    medians = [one.id for one in known if one.name == median and one.unit]
+    if not _meet(connection, medians, by_name.get(primary, ())):
+        return
+    highest = connection.execute(text("SELECT MAX(id) FROM metrics")).scalar()
+    fresh = int(highest or 0) + 1
+    connection.execute(
+        text(
+            "INSERT INTO metrics (id, digest, name, unit, direction, derived_from) "
+            "VALUES (:id, :digest, :name, '', '', '')"
+        ),
+        {"id": fresh, "digest": f"fresh {fresh}", "name": row.name},
+    )
+    _state(connection, fresh, (row.name, row.unit, row.direction, primary))
+    moved = text(
+        "UPDATE measurements SET metric_id = :fresh WHERE metric_id = :old AND trial_id IN "
+        "(SELECT trial_id FROM measurements WHERE metric_id IN :medians)"
+    ).bindparams(bindparam("medians", expanding=True))
+    connection.execute(moved, {"fresh": fresh, "old": row.id, "medians": medians})
+
+
+def _state(connection: Connection, number: int, row: tuple[str, ...]) -> None:
+    connection.execute(
+        text("UPDATE metrics SET derived_from = :derived, digest = :digest WHERE id = :id"),
+        {
+            "id": number,
+            "derived": row[3],
+            "digest": hashlib.sha256(json.dumps(row).encode()).hexdigest(),
+        },
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from perfrun.analysis.directions import Direction
 
@@ -79,6 +79,7 @@ class Series:
     direction: Direction  # which way is better
     origins: Origins  # by git ancestry where it is known, else by time
     values: Sequence[float]  # one for each of the origins
+    derived_from: str = ""  # metric of the primary series that it follows from; '' of a primary one
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
@@ -90,41 +91,6 @@ class Series:
 def point_of(origin: Origin, value: float) -> Point:
     """A figure of that trial."""
     return Point._make((*origin[:3], value, *origin[3:]))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Value:
-    """One figure of a trial."""
-
-    value: float
-    unit: str
-    direction: Direction
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """One trial, one that failed too, with all that is known of it without opening its summary."""
-
-    execution_id: str
-    run_id: str
-    trial_id: int
-    timestamp: float
-    method: str
-    environment: str
-    hardware: str
-    driver: str
-    source: str
-    settings: str
-    status: str
-    grade: str
-    disturbed: bool
-    label: str
-    hostname: str
-    commits: Mapping[str, str]
-    context: Mapping[str, Any]  # versions, image, machine, flags, code: `extraction.context`
-    extras: Mapping[str, Any]
-    values: Mapping[str, Value]  # by metric; empty for a trial that failed
-    summary_path: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,22 +9,29 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Connection, Select, func, select
 from sqlalchemy.exc import DBAPIError
 
-from perfrun.store.columns import by_time, columns_of, direction_of, series_of, unit_of
-from perfrun.store.query import (
-    BadFile,
-    Counts,
-    Origin,
-    Selector,
-    Series,
-    Trial,
-    Value,
+from perfrun.document import Status
+from perfrun.store.columns import by_time, columns_of, series_of
+from perfrun.store.places import OWN
+from perfrun.store.query import BadFile, Counts, Origin, Selector, Series
+from perfrun.store.schema import (
+    bad_files,
+    contexts,
+    files,
+    measurements,
+    metrics,
+    places,
+    subjects,
+    trials,
 )
-from perfrun.store.schema import bad_files, contexts, files, measurements, metrics, subjects, trials
+from perfrun.subject import Subject
+from perfrun.summary_metrics import MetricValue
+from perfrun.summary_record import SummaryRecord
+from perfrun.surroundings import batch_size_of, document_of
 
 _OF_ORIGIN = (
     trials.c.id,
@@ -41,6 +48,7 @@ _OF_ORIGIN = (
 _TIME = itemgetter(5, 3)  # and the execution_id, where trials began at the same time
 _ROWS_AT_ONCE = 1000
 _MOST_IDS = 5000  # subjects or trials named in a query; with more, all are read
+Which = Literal["all", "primary", "derived"]  # of the metrics
 
 
 @dataclass(kw_only=True)
@@ -56,16 +64,15 @@ class Loaded:
 def read_series(
     connection: Connection,
     root: Path | None,
+    selector: Selector,
     *,
-    method: str | None,
     metric: str | None,
-    since: float | None,
-    until: float | None,
+    which: Which,
 ) -> Iterator[Series]:
-    """All series whose method and metric fit the patterns, each by time."""
-    selector = Selector(methods=(method,) if method else (), since=since, until=until)
+    """All series of the selector's methods and times whose metric fits, each by time."""
     about, commits = _subjects(connection, selector), _commits(connection)
-    names = [row for row in connection.execute(select(metrics)) if _fits(row.name, metric)]
+    known = list(connection.execute(select(metrics)))
+    names = [row for row in known if _fits(row.name, metric) and _is_of(row, which)]
     # By time; what the figures of a trial share is made once.
     origins: dict[int, tuple[int, Origin]] = {}
     rows = sorted(read_rows(connection, _where(select(*_OF_ORIGIN), selector, about)), key=_TIME)
@@ -88,56 +95,70 @@ def read_series(
                 ),
             )
     stated = {row.id: row for row in names}
-    figures = _figures(connection, about, selector, list(stated) if metric else None)
+    figures = _figures(
+        connection, about, selector, list(stated) if len(names) < len(known) else None
+    )
     columns = columns_of(by_time(figures, list(origins)), origins)
     yield from series_of(columns, about, stated)
 
 
-def read_trials(connection: Connection, root: Path | None, selector: Selector) -> Iterator[Trial]:
-    """The trials that a selector chooses, by time."""
+def read_trials(
+    connection: Connection, root: Path | None, selector: Selector
+) -> Iterator[SummaryRecord]:
+    """The trials that a selector chooses, by time, without opening their summaries."""
     loaded = _load(connection, selector, root)
     stated = {row.id: row for row in connection.execute(select(metrics))}
-    values: dict[int, dict[str, Value]] = {}
+    values: dict[int, dict[str, MetricValue]] = {}
     for trial_id, metric_id, value in _figures(connection, loaded.subjects, selector, None):
         if trial_id in loaded.rows:
             named = stated[metric_id]
-            values.setdefault(trial_id, {})[named.name] = Value(
+            values.setdefault(trial_id, {})[named.name] = MetricValue(
+                name=named.name,
                 value=value,
-                unit=named.unit or unit_of(named.name),
-                direction=direction_of(named.name, named.direction),
+                stated_unit=named.unit,
+                stated_direction=named.direction,
+                derived_from=named.derived_from,
             )
-    documents = _documents(connection, {row.context_id for row in loaded.rows.values()})
+    found = _contexts(connection, {row.context_id for row in loaded.rows.values()})
+    named_subjects = {number: _subject(row) for number, row in loaded.subjects.items()}
     ordered = sorted(loaded.rows.values(), key=lambda row: (row.timestamp, row.execution_id))
     for row in ordered:
-        about = loaded.subjects[row.subject_id]
-        yield Trial(
+        of = found[row.context_id]
+        path = loaded.paths.get(row.id, "")
+        yield SummaryRecord(
+            path=Path(path),
+            uid=row.uid,
+            subject=named_subjects[row.subject_id],
             execution_id=row.execution_id,
             run_id=row.run_id,
             trial_id=row.trial_id,
             timestamp=row.timestamp,
-            method=about.method,
-            environment=about.environment,
-            hardware=about.hardware,
-            driver=about.driver,
-            source=about.source,
-            settings=about.settings,
-            status=row.status,
+            status=Status(row.status),
+            reason=None,
             grade=row.grade,
             disturbed=row.disturbed,
             label=row.label,
             hostname=row.hostname,
-            commits=loaded.commits[row.context_id],
-            context=documents[row.context_id],
+            batch_size=row.batch_size or of.batch_size,
+            metrics=values.get(row.id, {}),
             extras=json.loads(row.extras) if row.extras else {},
-            values=values.get(row.id, {}),
-            summary_path=loaded.paths.get(row.id, ""),
+            commits=of.commits,
+            urls=of.urls,
+            context=of.context,
+            document=of.document,
         )
 
 
 def read_bad_files(connection: Connection, root: Path | None) -> tuple[BadFile, ...]:
     """The summaries that could not be read when they were last looked at."""
+    starts = _starts(connection, root)
     rows = connection.execute(select(bad_files).order_by(bad_files.c.path))
-    return tuple(BadFile(path=_path(root, row), reason=row.reason) for row in rows)
+    return tuple(BadFile(path=starts.get(r.place, "") + r.path, reason=r.reason) for r in rows)
+
+
+def read_roots(connection: Connection) -> dict[str, str]:
+    """Where each workspace was seen last."""
+    return {row.name: row.root for row in connection.execute(select(places))}
 
 
 def read_urls(connection: Connection) -> dict[str, str]:
@@ -250,25 +271,64 @@ def _parts_of(connection: Connection, query: Select[Any]) -> Iterator[Sequence[A
 
 def _paths(connection: Connection, root: Path | None, ids: Sequence[int]) -> dict[int, str]:
     """One path of each trial, at least of those asked for; of copies, one that is still there."""
-    query = select(files.c.trial_id, files.c.host, files.c.path)
+    query = select(files.c.trial_id, files.c.place, files.c.path)
     if len(ids) <= _MOST_IDS:
         query = query.where(files.c.trial_id.in_(ids))
     rows = read_rows(connection, query.order_by(files.c.gone.desc(), files.c.path.desc()))
-    start = "" if root is None else f"{root}/"
-    return {trial: path if host else f"{start}{path}" for trial, host, path in rows}
+    starts = _starts(connection, root)
+    return {trial: starts.get(place, "") + path for trial, place, path in rows}
 
 
-def _path(root: Path | None, row: Any) -> str:
-    return str(row.path) if row.host or root is None else f"{root}/{row.path}"
+def _starts(connection: Connection, root: Path | None) -> dict[str, str]:
+    """What to put before the paths of each place that has relative ones."""
+    found = {name: f"{start}/" for name, start in read_roots(connection).items()}
+    return {**found, OWN: "" if root is None else f"{root}/"}
 
 
-def _documents(connection: Connection, ids: set[int]) -> dict[int, Mapping[str, Any]]:
-    query = select(contexts.c.id, contexts.c.document)
-    return {row.id: json.loads(row.document) for row in connection.execute(query) if row.id in ids}
+@dataclass(frozen=True, kw_only=True)
+class _Context:
+    """What the trials of a run share, made once for all of them."""
+
+    context: Mapping[str, Any]
+    commits: Mapping[str, str]
+    urls: Mapping[str, str]
+    document: Mapping[str, Any]
+    batch_size: str | None
+
+
+def _contexts(connection: Connection, ids: set[int]) -> dict[int, _Context]:
+    found = {}
+    for row in connection.execute(select(contexts)):
+        if row.id in ids:
+            context, commits = json.loads(row.document), json.loads(row.commits)
+            document = document_of(context, commits)
+            found[row.id] = _Context(
+                context=context,
+                commits=commits,
+                urls=json.loads(row.urls),
+                document=document,
+                batch_size=batch_size_of(document),
+            )
+    return found
+
+
+def _subject(row: Any) -> Subject:
+    return Subject(
+        method=row.method,
+        environment=row.environment,
+        hardware=row.hardware,
+        driver=row.driver,
+        source=row.source,
+        settings=row.settings,
+    )
 
 
 def _has_commit(found: Mapping[str, str], wanted: Sequence[str]) -> bool:
     return any(commit.startswith(one.lower()) for commit in found.values() for one in wanted)
+
+
+def _is_of(row: Any, which: Which) -> bool:
+    return which == "all" or (row.derived_from == "") == (which == "primary")
 
 
 def _fits(name: str, pattern: str | None) -> bool:

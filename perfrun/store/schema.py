@@ -3,8 +3,10 @@
 History:
     1   first version
     2   subjects.settings begins with the variables of `--env`
+    3   metrics say from which primary metric they are derived; trials have the batch size; files
+        are named by their workspace or disk instead of the host's name, which containers change
 
-A change of tables, or of what `identity` and `extraction` make of a summary, is a new version: a
+A change of tables, or of what `subject` and `summary_record` make of a summary, is a new version: a
 test holds this file against the number.
 An index holds nothing that is not in the summaries; docs/store.md says what each column means.
 """
@@ -68,10 +70,11 @@ metrics = Table(
     "metrics",
     TABLES,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("digest", String(64), nullable=False, unique=True),  # of the three that follow
+    Column("digest", String(64), nullable=False, unique=True),  # of the four that follow
     Column("name", Text, nullable=False),
     Column("unit", Text, nullable=False),  # '' where the summary does not say
     Column("direction", Text, nullable=False),  # lower, higher, none; '' as above
+    Column("derived_from", Text, nullable=False),  # name of its primary metric; '' of a primary one
 )
 trials = Table(
     "trials",
@@ -90,6 +93,7 @@ trials = Table(
     Column("label", Text, nullable=False),
     Column("hostname", Text, nullable=False),
     Column("extras", Text, nullable=False),  # JSON, or ''
+    Column("batch_size", Text, nullable=False),  # '' where it is not to be seen
     Index("trials_by_subject", "subject_id", "timestamp"),
     Index("trials_by_time", "timestamp"),
 )
@@ -104,7 +108,7 @@ measurements = Table(
 files = Table(
     "files",
     TABLES,
-    Column("host", Text, primary_key=True),  # '' for a path that is relative to the workspace
+    Column("place", Text, primary_key=True),  # what the path is relative to: `places.Places`
     Column("path", Text, primary_key=True),
     Column("stamp", String(80), nullable=False),  # size, mtime and inode, when it was read
     Column("trial_id", ForeignKey(trials.c.id), nullable=False),
@@ -114,15 +118,24 @@ files = Table(
 bad_files = Table(
     "bad_files",
     TABLES,
-    Column("host", Text, primary_key=True),
+    Column("place", Text, primary_key=True),
     Column("path", Text, primary_key=True),
     Column("stamp", String(80), nullable=False),
     Column("reason", Text, nullable=False),
 )
+places = Table(
+    "places",
+    TABLES,
+    Column("name", Text, primary_key=True),  # of a workspace, as in `files.place`
+    Column("root", Text, nullable=False),  # where it was seen last
+)
 
 # Each takes an index from version n to n + 1; the first one from version 1. A step is part of one
 # transaction with all others and must not commit.
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (migrations.with_variables,)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    migrations.with_variables,
+    migrations.with_derived_metrics,
+)
 
 
 def schema_version() -> int:

@@ -6,30 +6,37 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
-from perfrun.store.extraction import Measurement, Record
-from perfrun.store.schema import bad_files, contexts, files, measurements, metrics, subjects, trials
+from perfrun.store.places import FileKey, is_absolute
+from perfrun.store.schema import (
+    bad_files,
+    contexts,
+    files,
+    measurements,
+    metrics,
+    places,
+    subjects,
+    trials,
+)
+from perfrun.subject import text
+from perfrun.summary_metrics import MetricValue
+from perfrun.summary_record import SummaryRecord
 
 Row = tuple[str, ...]  # the columns of a table after its id and digest
 _MOST_VALUES = 500  # in an IN list; SQLite takes 32766 parameters
-
-
-class FileKey(NamedTuple):
-    """A file as the index names it. A tuple: an index has as many as there are summaries."""
-
-    host: str  # '' for a path that is relative to the workspace of the index
-    path: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """What was read, by file, and what was not there any more."""
 
-    good: Mapping[FileKey, tuple[str, Record]] = field(default_factory=dict)  # stamp and record
+    good: Mapping[FileKey, tuple[str, SummaryRecord]] = field(
+        default_factory=dict
+    )  # stamp and record
     bad: Mapping[FileKey, tuple[str, str]] = field(default_factory=dict)  # stamp and reason
     gone: Sequence[FileKey] = ()
 
@@ -45,7 +52,7 @@ def write(connection: Connection, batch: Batch, *, keep_gone: bool) -> None:
     _delete_files(connection, files, list(batch.good))
     rows = [
         {
-            "host": key.host,
+            "place": key.place,
             "path": key.path,
             "stamp": stamp,
             "trial_id": ids[record.uid],
@@ -55,25 +62,27 @@ def write(connection: Connection, batch: Batch, *, keep_gone: bool) -> None:
     ]
     _insert(connection, files, rows)
     rows = [
-        {"host": key.host, "path": key.path, "stamp": stamp, "reason": reason}
+        {"place": key.place, "path": key.path, "stamp": stamp, "reason": reason}
         for key, (stamp, reason) in batch.bad.items()
     ]
     _insert(connection, bad_files, rows)
     lost = [*batch.bad, *batch.gone]
+    _delete_renamed(connection, batch, ids)
     if keep_gone:
-        for host, paths in _by_host(lost):
-            where = (files.c.host == host) & files.c.path.in_(paths)
+        for place, paths in _by_place(lost):
+            where = (files.c.place == place) & files.c.path.in_(paths)
             connection.execute(update(files).where(where).values(gone=True))
     else:
         _delete_files(connection, files, lost)
     _delete_orphans(connection, set(before.values()) - set(ids.values()))
 
 
-def _write_trials(connection: Connection, records: Sequence[Record]) -> dict[str, int]:
+def _write_trials(connection: Connection, records: Sequence[SummaryRecord]) -> dict[str, int]:
     """Write the trials with their figures; return their ids by uid. The last of copies counts."""
     by_uid = {record.uid: record for record in records}
     subject_ids = _ids_of(connection, subjects, [_subject_row(r) for r in by_uid.values()])
-    context_ids = _ids_of(connection, contexts, [_context_row(r) for r in by_uid.values()])
+    context_rows = {uid: _context_row(record) for uid, record in by_uid.items()}
+    context_ids = _ids_of(connection, contexts, context_rows.values())
     metric_ids = _ids_of(connection, metrics, _metric_rows(by_uid.values()))
     known = _known(connection, trials, trials.c.uid, list(by_uid))
     known_ids = list(known.values())
@@ -85,22 +94,23 @@ def _write_trials(connection: Connection, records: Sequence[Record]) -> dict[str
         if uid not in ids:
             ids[uid] = fresh
             fresh += 1
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "id": ids[uid],
             "uid": uid,
             "subject_id": subject_ids[_subject_row(record)],
-            "context_id": context_ids[_context_row(record)],
+            "context_id": context_ids[context_rows[uid]],
             "execution_id": record.execution_id,
             "run_id": record.run_id,
             "trial_id": record.trial_id,
             "timestamp": record.timestamp,
-            "status": record.status,
+            "status": record.status.value,
             "grade": record.grade,
             "disturbed": record.disturbed,
             "label": record.label,
             "hostname": record.hostname,
-            "extras": record.extras,
+            "extras": json.dumps(record.extras, sort_keys=True) if record.extras else "",
+            "batch_size": text(record.batch_size),
         }
         for uid, record in by_uid.items()
     ]
@@ -114,26 +124,27 @@ def _write_trials(connection: Connection, records: Sequence[Record]) -> dict[str
             "value": figure.value,
         }
         for uid, record in by_uid.items()
-        for figure in record.measurements
+        for figure in record.metrics.values()
     ]
     _insert(connection, measurements, figures)
     return ids
 
 
-def _subject_row(record: Record) -> Row:
+def _subject_row(record: SummaryRecord) -> Row:
     return tuple(vars(record.subject).values())
 
 
-def _context_row(record: Record) -> Row:
-    return (record.context, record.commits, record.urls)
+def _context_row(record: SummaryRecord) -> Row:
+    parts = (record.context, record.commits, record.urls)
+    return tuple(json.dumps(part, sort_keys=True) for part in parts)
 
 
-def _metric_row(figure: Measurement) -> Row:
-    return (figure.name, figure.unit, figure.direction)
+def _metric_row(figure: MetricValue) -> Row:
+    return (figure.name, figure.stated_unit, figure.stated_direction, figure.derived_from)
 
 
-def _metric_rows(records: Iterable[Record]) -> list[Row]:
-    return [_metric_row(figure) for record in records for figure in record.measurements]
+def _metric_rows(records: Iterable[SummaryRecord]) -> list[Row]:
+    return [_metric_row(figure) for record in records for figure in record.metrics.values()]
 
 
 def _ids_of(connection: Connection, table: Table, rows: Iterable[Row]) -> dict[Row, int]:
@@ -175,16 +186,16 @@ def _next_id(connection: Connection, table: Table) -> int:
 
 def _trials_of(connection: Connection, keys: Sequence[FileKey]) -> dict[FileKey, int]:
     found: dict[FileKey, int] = {}
-    for host, paths in _by_host(keys):
-        where = (files.c.host == host) & files.c.path.in_(paths)
+    for place, paths in _by_place(keys):
+        where = (files.c.place == place) & files.c.path.in_(paths)
         for row in connection.execute(select(files.c.path, files.c.trial_id).where(where)):
-            found[FileKey(host=host, path=row.path)] = row.trial_id
+            found[FileKey(place=place, path=row.path)] = row.trial_id
     return found
 
 
 def _delete_files(connection: Connection, table: Table, keys: Sequence[FileKey]) -> None:
-    for host, paths in _by_host(keys):
-        where = (table.c.host == host) & table.c.path.in_(paths)
+    for place, paths in _by_place(keys):
+        where = (table.c.place == place) & table.c.path.in_(paths)
         connection.execute(delete(table).where(where))
 
 
@@ -199,12 +210,31 @@ def _delete_orphans(connection: Connection, ids: set[int]) -> None:
             connection.execute(delete(trials).where(trials.c.id.in_(orphans)))
 
 
-def _by_host(keys: Sequence[FileKey]) -> list[tuple[str, list[str]]]:
-    hosts = sorted({key.host for key in keys})
+def _delete_renamed(connection: Connection, batch: Batch, ids: Mapping[str, int]) -> None:
+    """Remove what earlier versions called these very files, or while a workspace had no id."""
+    now = {(str(r.path), ids[r.uid]): key for key, (_, r) in batch.good.items()}
+    old = []
+    for part in _parts(sorted({trial_id for _, trial_id in now})):
+        query = select(files.c.place, files.c.path, files.c.trial_id)
+        for row in connection.execute(query.where(files.c.trial_id.in_(part))):
+            key = now.get((row.path, row.trial_id))
+            if key is not None and is_absolute(row.place) and row.place != key.place:
+                old.append(FileKey(place=row.place, path=row.path))
+    _delete_files(connection, files, old)
+
+
+def write_roots(connection: Connection, roots: Mapping[str, str]) -> None:
+    """Note where workspaces were seen."""
+    for name, root in roots.items():
+        connection.execute(delete(places).where(places.c.name == name))
+        connection.execute(insert(places).values(name=name, root=root))
+
+
+def _by_place(keys: Sequence[FileKey]) -> list[tuple[str, list[str]]]:
     return [
-        (host, part)
-        for host in hosts
-        for part in _parts([key.path for key in keys if key.host == host])
+        (place, part)
+        for place in sorted({key.place for key in keys})
+        for part in _parts([key.path for key in keys if key.place == place])
     ]
 
 

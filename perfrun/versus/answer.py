@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun.blocks import Block
 from perfrun.differences import Difference
 from perfrun.pairing import log_ratios
-from perfrun.readings import Reading
+from perfrun.summary_record import SummaryRecord
 from perfrun.versus.cells import Cell, cell
 from perfrun.versus.contenders import Contender
 from perfrun.versus.notes import (
@@ -91,7 +91,7 @@ def answer_of(asked: Asked, trials: Trials) -> Answer:
     )
 
 
-def readings_of(blocks: Sequence[Block], label: str) -> list[Reading]:
+def readings_of(blocks: Sequence[Block], label: str) -> list[SummaryRecord]:
     """The trials of a contender in a case."""
     return [block.readings[label] for block in blocks if label in block.readings]
 
@@ -105,7 +105,7 @@ def _platform(asked: Asked, trials: Trials) -> tuple[str, dict[str, Any]]:
     return asked.platform_name or "this machine", {}
 
 
-def _platform_of(reading: Reading, name: str | None) -> tuple[str, dict[str, Any]]:
+def _platform_of(reading: SummaryRecord, name: str | None) -> tuple[str, dict[str, Any]]:
     system = reading.document.get("system_info") or {}
     machine = (reading.document.get("perfrun") or {}).get("machine") or {}
     names = ("cpu_model", "physical_cpu_count", "logical_cpu_count", "hostname")

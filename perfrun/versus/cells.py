@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from perfrun.document import Status
-from perfrun.readings import PEAK_RSS, THROUGHPUT, WALL_TIME, Reading
+from perfrun.summary_metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
+from perfrun.summary_record import SummaryRecord
 from perfrun.versus.contenders import Contender
 from perfrun.versus.parsing import Case
 
@@ -62,7 +62,7 @@ class Cell:
 def cell(
     contender: Contender,
     case: Case,
-    readings: Sequence[Reading],
+    readings: Sequence[SummaryRecord],
     *,
     platform_name: str,
     price_per_hour: float | None = None,
@@ -100,7 +100,7 @@ def cell(
     )
 
 
-def _values(readings: Sequence[Reading], sources: Sequence[str]) -> list[float]:
+def _values(readings: Sequence[SummaryRecord], sources: Sequence[str]) -> list[float]:
     found = []
     for reading in readings:
         values = [reading.values[name] for name in sources if name in reading.values]
@@ -108,20 +108,19 @@ def _values(readings: Sequence[Reading], sources: Sequence[str]) -> list[float]:
     return found
 
 
-def failure_of(readings: Sequence[Reading]) -> str | None:
+def failure_of(readings: Sequence[SummaryRecord]) -> str | None:
     """What became of the trials that did not come to their end, and why; None when all did."""
     failed = [reading for reading in readings if not reading.ran]
     if not failed:
         without = sum(WALL_TIME not in reading.values for reading in readings)
         return f"no time was reported in {without} of {len(readings)} trials" if without else None
-    outcomes = [reading.document["perfrun"]["outcome"] for reading in failed]
-    status, count = Counter(outcome["status"] for outcome in outcomes).most_common(1)[0]
-    why = next((o.get("reason") for o in outcomes if o["status"] == status and o.get("reason")), "")
-    text = f"{Status(status).value} in {count} of {len(readings)} trials"
+    status, count = Counter(reading.status for reading in failed).most_common(1)[0]
+    why = next((one.reason for one in failed if one.status is status and one.reason), "")
+    text = f"{status.value} in {count} of {len(readings)} trials"
     return f"{text}: {' '.join(str(why).split())}" if why else text
 
 
-def _device_memory(reading: Reading) -> float | None:
+def _device_memory(reading: SummaryRecord) -> float | None:
     """The sum over accelerators of what the framework had allocated at most."""
     own = reading.document.get("perfrun") or {}
     peaks: dict[str, float] = {}
@@ -132,7 +131,7 @@ def _device_memory(reading: Reading) -> float | None:
     return sum(peaks.values()) if peaks and reading.ran else None
 
 
-def _counts(readings: Sequence[Reading]) -> dict[str, float]:
+def _counts(readings: Sequence[SummaryRecord]) -> dict[str, float]:
     found = {}
     for name in COUNTED:
         values = [reading.values[name] for reading in readings if name in reading.values]
@@ -142,7 +141,7 @@ def _counts(readings: Sequence[Reading]) -> dict[str, float]:
     return found
 
 
-def _described(readings: Sequence[Reading]) -> dict[str, Any]:
+def _described(readings: Sequence[SummaryRecord]) -> dict[str, Any]:
     """Extras of the reports; several values are a list of them."""
     found: dict[str, Any] = {}
     for name in DESCRIBED:
@@ -153,13 +152,13 @@ def _described(readings: Sequence[Reading]) -> dict[str, Any]:
     return found
 
 
-def extra(reading: Reading, name: str) -> Any:
+def extra(reading: SummaryRecord, name: str) -> Any:
     """An extra of the trial's report; None without."""
     extras = reading.document["benchmark_result"].get("extras") or ()
     return next((item["value"] for item in extras if item["name"] == name), None)
 
 
-def software(readings: Sequence[Reading]) -> dict[str, str]:
+def software(readings: Sequence[SummaryRecord]) -> dict[str, str]:
     """Python, and the frameworks that the trials have loaded, with their versions."""
     found: dict[str, str] = {}
     for reading in readings:

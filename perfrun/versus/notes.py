@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perfrun.differences import Difference, differences
-from perfrun.readings import Reading
+from perfrun.summary_record import SummaryRecord
 from perfrun.versus.cells import Cell
 
 # Of `perfrun.differences`: what two frameworks have in common and should have alike. What is
@@ -24,7 +24,7 @@ _COUNTS = {
 
 
 def shared_differences(
-    base: Sequence[Reading], other: Sequence[Reading], *, same_framework: bool
+    base: Sequence[SummaryRecord], other: Sequence[SummaryRecord], *, same_framework: bool
 ) -> tuple[Difference, ...]:
     """What differs around two contenders; installed software only where it should be alike."""
     kinds = (*_SHARED, *_INSTALLED) if same_framework else _SHARED

@@ -14,10 +14,11 @@ from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.interruption import Interruption, taking_signals
 from perfrun.journal import unfinished
 from perfrun.pairing import Pair, SideScreen, log_ratios
-from perfrun.readings import PEAK_RSS, WALL_TIME, Reading
 from perfrun.rounds import Rounds
 from perfrun.runner import prepare
 from perfrun.screen import Screen
+from perfrun.summary_metrics import PEAK_RSS, WALL_TIME
+from perfrun.summary_record import SummaryRecord
 from perfrun.versus.parsing import FEWEST_FOR_INTERVAL, Asked
 from perfrun.worker.procfs import adopt_orphans
 
@@ -171,7 +172,7 @@ def count_judged(blocks: Sequence[Block], base: str, rivals: Sequence[str]) -> i
     )
 
 
-def has_figure(reading: Reading) -> bool:
+def has_figure(reading: SummaryRecord) -> bool:
     """Whether the trial has the figure that decides."""
     return (reading.values.get(DECIDES) or 0) > 0
 

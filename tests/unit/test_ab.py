@@ -11,7 +11,7 @@ from perfrun.analysis.pairs import Rule
 from perfrun.errors import UsageError
 from perfrun.pairing import Limits, Pair, PairResult
 from perfrun.pairverdicts import comparisons, decider
-from perfrun.readings import Reading, reading_of
+from perfrun.summary_record import SummaryRecord, record_of
 from tests.summaries import summary
 
 METHODS = "--benchmark_methods=pkg.cases.Cases.spin"
@@ -75,11 +75,11 @@ def test_without_methods_there_is_nothing_to_run(tmp_path: Path) -> None:
         parse_ab([f"--workspace={tmp_path}"])
 
 
-def reading(wall_time: float, status: str = "passed", **metrics: float) -> Reading:
-    return reading_of(Path("x"), summary(wall_time=wall_time, status=status, metrics=metrics))
+def reading(wall_time: float, status: str = "passed", **metrics: float) -> SummaryRecord:
+    return record_of(summary(wall_time=wall_time, status=status, metrics=metrics), Path("x"))
 
 
-def pairs_of(*sides: tuple[Reading, Reading]) -> PairResult:
+def pairs_of(*sides: tuple[SummaryRecord, SummaryRecord]) -> PairResult:
     pairs = tuple(
         Pair(number=number, first="a", a=a, b=b) for number, (a, b) in enumerate(sides, 1)
     )

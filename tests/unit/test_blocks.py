@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from perfrun.blocks import Block, Blocks, Reason, Trial
 from perfrun.document import Status, TrialResult
-from perfrun.readings import WALL_TIME, Reading
+from perfrun.summary_metrics import WALL_TIME
+from perfrun.summary_record import SummaryRecord
 from tests.summaries import summary
 
 SIDES = ("torch", "tensorflow", "jax")
@@ -27,7 +28,7 @@ def never(_: str, __: Sequence[Block]) -> Reason | None:
     return None
 
 
-def has_time(reading: Reading) -> bool:
+def has_time(reading: SummaryRecord) -> bool:
     return WALL_TIME in reading.values
 
 

@@ -11,17 +11,17 @@ import pytest
 
 from perfrun.differences import differences, forbids, mixtures
 from perfrun.errors import UsageError
-from perfrun.readings import Reading, read_summary
+from perfrun.summary_record import SummaryRecord, read_record
 from tests.summaries import summary, write
 
 
-def reading(folder: Path, **facts: Any) -> Reading:
+def reading(folder: Path, **facts: Any) -> SummaryRecord:
     name = f"{len(list(folder.glob('*')))}"
     output = write(folder / name, summary(**facts))
-    return read_summary(next(output.glob("*/*.json")))
+    return read_record(next(output.glob("*/*.json")))
 
 
-def texts(base: Reading, new: Reading) -> list[str]:
+def texts(base: SummaryRecord, new: SummaryRecord) -> list[str]:
     return [difference.text for difference in differences([base], [new])]
 
 
@@ -100,8 +100,8 @@ def test_perfzeros_summaries_know_less_and_can_be_compared(tmp_path: Path) -> No
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "one.json").write_text(json.dumps(ours), encoding="utf-8")
     (tmp_path / "x" / "other.json").write_text(json.dumps(theirs), encoding="utf-8")
-    base = read_summary(tmp_path / "x" / "other.json")
-    new = read_summary(tmp_path / "x" / "one.json")
+    base = read_record(tmp_path / "x" / "other.json")
+    new = read_record(tmp_path / "x" / "one.json")
     found = differences([base], [new])
     assert not [d for d in found if forbids(d)]
     assert len(found) < 20

@@ -8,29 +8,32 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.retention import Kept, Policy, parse_age, to_be_removed
+from perfrun.retention import Policy, parse_age, to_be_removed
+from perfrun.summary_record import SummaryRecord, record_of
+from tests.summaries import summary
 
 DAY = 86400.0
 BEGIN = datetime(2026, 11, 1, 23, 0).timestamp()
 
 
-def trials(days: int, method: str = "m", each: int = 1) -> list[Kept]:
+def trials(days: int, method: str = "m", each: int = 1) -> list[SummaryRecord]:
     """So many nights; the second trial of a night is after midnight."""
     return [
-        Kept(
-            folder=Path(f"/out/{method}-{day}-{number}"),
-            timestamp=BEGIN + day * DAY + number * 2 * 3600,
-            series=(method,),
-            method=method,
-            execution_id=f"{method}-{day}-{number}",
-            run_id=f"{method}-run-{day}",
+        record_of(
+            summary(
+                method=method,
+                name=f"{method}-{day}-{number}",
+                run_id=f"{method}-run-{day}",
+                timestamp=BEGIN + day * DAY + number * 2 * 3600,
+            ),
+            Path(f"/out/{method}-{day}-{number}/perfzero_summary.json"),
         )
         for day in range(days)
         for number in range(each)
     ]
 
 
-def removed(own: list[Kept], policy: Policy, **more: set[str]) -> list[str]:
+def removed(own: list[SummaryRecord], policy: Policy, **more: set[str]) -> list[str]:
     now = BEGIN + 10 * DAY
     return [one.execution_id for one in to_be_removed(own, policy, now=now, **more)]
 

@@ -6,9 +6,12 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
+import types
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,10 +25,11 @@ from perfrun.errors import StoreError, UsageError
 from perfrun.store import connection as connections
 from perfrun.store import schema
 from perfrun.store.address import Address, parse_address
-from perfrun.store.extraction import extract
 from perfrun.store.index import Refreshed, Store, open_store
+from perfrun.store.places import WORKSPACE_ID, Places
 from perfrun.store.query import Selector
 from perfrun.store.schema import TABLES
+from perfrun.summary_record import record_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -38,11 +42,11 @@ def output(tmp_path: Path) -> Path:
 
 def everything(store: Store) -> Any:
     """All that an index says, but where the files lie."""
-    trials = [{**asdict(trial), "summary_path": ""} for trial in store.trials()]
+    trials = [{**asdict(trial), "path": ""} for trial in store.trials()]
     series = []
     for one in store.series():
         points = [point._replace(summary_path="") for point in one.points]
-        series.append((one.key, one.unit, one.direction, points))
+        series.append((one.key, one.unit, one.direction, one.derived_from, points))
     return trials, series
 
 
@@ -196,7 +200,7 @@ def test_a_workspace_that_has_moved_is_not_read_again(output: Path, tmp_path: Pa
     assert fill(address) == Refreshed(found=3, read=0, gone=0, bad=0)
     with open_store(address) as store:
         trials = list(store.trials())
-    assert all(Path(trial.summary_path).is_relative_to(moved) for trial in trials)
+    assert all(trial.path.is_relative_to(moved) for trial in trials)
 
 
 def test_a_trial_found_twice_counts_once_and_stays_until_its_last_copy_goes(
@@ -213,7 +217,7 @@ def test_a_trial_found_twice_counts_once_and_stays_until_its_last_copy_goes(
     fill(address, output, copy)
     with open_store(address) as store:
         trials = list(store.trials())
-        assert [Path(trial.summary_path).is_relative_to(output) for trial in trials] == [True] * 2
+        assert [trial.path.is_relative_to(output) for trial in trials] == [True] * 2
 
 
 def test_summaries_are_found_in_whatever_folder_is_named(address: Address, tmp_path: Path) -> None:
@@ -241,8 +245,93 @@ def test_files_with_any_name_are_indexed(address: Address, output: Path, name: s
     assert fill(address, output).read == 0
     with open_store(address) as store:
         (trial,) = store.trials()
-    assert trial.summary_path.startswith(str(output.resolve()))
-    trial.summary_path.encode("utf-8")
+    assert trial.path.is_relative_to(output.resolve())
+    str(trial.path).encode("utf-8")
+
+
+def test_a_workspace_that_several_containers_see_is_read_once(
+    team: Address, output: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Compose draws the name of the host anew for each container."""
+    write_nights(output, 3)
+    (output.parent / "runs").mkdir()  # perfrun has run there
+    put(output, perfrun_summary(9)).write_text("{", encoding="utf-8")
+    assert fill(team, output.parent) == Refreshed(found=4, read=4, gone=0, bad=1)
+    before = rows_of_files(team)
+    monkeypatch.setattr(socket, "gethostname", lambda: "4f5e6d7c8b9a")
+    assert fill(team, output.parent) == Refreshed(found=4, read=0, gone=0, bad=1)
+    assert rows_of_files(team) == before
+    mounted = output.parent.rename(tmp_path / "mounted elsewhere")
+    assert fill(team, mounted) == Refreshed(found=4, read=0, gone=0, bad=1)
+    assert rows_of_files(team) == before
+    with open_store(team) as store:
+        assert all(trial.path.is_relative_to(mounted) for trial in store.trials())
+        (bad,) = store.bad_files()
+    assert Path(bad.path).is_relative_to(mounted)
+    shutil.rmtree(mounted / "output" / perfrun_summary(1)["execution_id"])
+    assert fill(team, mounted).gone == 1
+    assert sorted(gone for *_, gone in rows_of_files(team)) == [False, False, True]
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_two_workspaces_at_the_same_path_are_two(
+    team: Address, output: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, runs: bool
+) -> None:
+    names = []
+    for number in (1, 2):
+        put(output, perfrun_summary(number))
+        names.append(perfrun_summary(number)["execution_id"])
+        if runs:
+            (output.parent / "runs").mkdir()
+        else:  # another machine's disk
+            about = types.SimpleNamespace(f_fsid=number)
+            monkeypatch.setattr(os, "statvfs", lambda _, about=about: about)
+        monkeypatch.setattr(socket, "gethostname", lambda number=number: f"host-{number}")
+        assert fill(team, output.parent) == Refreshed(found=1, read=1, gone=0, bad=0)
+        output.parent.rename(tmp_path / f"of host {number}")
+    with open_store(team) as store:
+        assert [trial.execution_id for trial in store.trials()] == names
+    assert [gone for *_, gone in rows_of_files(team)] == [False, False]
+
+
+def test_a_workspace_where_no_id_can_be_kept_is_known_by_its_disk(
+    team: Address, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_nights(output, 2)
+    (output.parent / "runs").mkdir()
+    (output.parent / WORKSPACE_ID).mkdir()  # no file can be made there
+    assert fill(team, output.parent).read == 2
+    monkeypatch.setattr(socket, "gethostname", lambda: "4f5e6d7c8b9a")
+    assert fill(team, output.parent).read == 0
+    assert len(rows_of_files(team)) == 2
+    (output.parent / WORKSPACE_ID).rmdir()  # from now on there is an id
+    assert fill(team, output.parent).read == 2
+    assert fill(team, output.parent).read == 0
+    assert [place.partition(":")[0] for place, *_ in rows_of_files(team)] == ["workspace"] * 2
+
+
+def test_a_copy_of_a_workspace_beside_it_is_kept_apart(
+    team: Address, output: Path, tmp_path: Path
+) -> None:
+    write_nights(output, 1)
+    (output.parent / "runs").mkdir()
+    fill(team, output.parent)
+    copy = tmp_path / "copy"
+    shutil.copytree(output.parent, copy)
+    put(copy / "output", perfrun_summary(2))
+    assert fill(team, output.parent, copy) == Refreshed(found=3, read=2, gone=0, bad=0)
+    assert fill(team, output.parent, copy).read == 0
+    with open_store(team) as store:
+        assert store.counts().trials == 2
+
+
+def test_whoever_makes_the_id_of_a_workspace_first_has_made_it_for_all(output: Path) -> None:
+    (output.parent / "runs").mkdir(parents=True)
+    path = str(output / "any" / "perfzero_summary.json")
+    with ThreadPoolExecutor(8) as pool:
+        keys = list(pool.map(lambda _: Places(None).key(path), range(32)))
+    assert len(set(keys)) == 1
+    assert sorted(p.name for p in output.parent.iterdir()) == [WORKSPACE_ID, "runs"]
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "100%41 #", "a?mode=ro"])
@@ -299,8 +388,8 @@ def test_a_trial_says_what_it_ran_in(address: Address, output: Path) -> None:
     assert trial.context["distributions"] == {"tensorflow": "2.21.0", "numpy": "2.4.6"}
     assert trial.context["system"]["hostname"] == trial.hostname == "vm"
     assert trial.extras == {"batch_size": 8}
-    assert trial.values["wall_time"].value == 1.5
-    assert trial.values["wall_time"].direction == "lower"
+    assert trial.values["wall_time"] == 1.5
+    assert trial.metrics["wall_time"].direction == "lower"
 
 
 def test_the_same_answers_come_from_every_place(
@@ -335,8 +424,8 @@ def test_texts_and_figures_come_back_as_they_were(address: Address, output: Path
     with open_store(address) as store:
         store.refresh([output])
         first, second = store.trials()
-    assert (first.label, first.values["wall_time"].value) == (label, figure)
-    assert (second.label, second.values["wall_time"].value) == ("", 5e-324)
+    assert (first.label, first.values["wall_time"]) == (label, figure)
+    assert (second.label, second.values["wall_time"]) == ("", 5e-324)
 
 
 def test_what_the_database_refuses_to_write_is_one_line_and_nothing_half_written(
@@ -362,15 +451,17 @@ def test_what_the_database_refuses_to_write_is_one_line_and_nothing_half_written
 # Versions.
 
 SHIPPED = schema.MIGRATIONS
-# Whoever changes a table or the key of a series changes this line, and adds a migration.
-VERSIONS = {2: "d57c5364a13f3adb"}
+# Whoever changes a table, a key or a metric changes this line, and adds a migration.
+VERSIONS = {3: "800393e965379632"}
 
 
 def test_tables_and_keys_do_not_change_without_a_new_version() -> None:
     tables = {name: [f"{c.name} {c.type}" for c in t.columns] for name, t in TABLES.tables.items()}
     own = {"env": {"B": "1", "A": "x y"}, "benchmark_flags": ["--n=1"]}
-    key = asdict(extract(perfrun_summary(own=own)).subject)
-    found = hashlib.sha256(json.dumps([tables, key], sort_keys=True).encode()).hexdigest()[:16]
+    key = asdict(record_of(perfrun_summary(own=own), Path()).subject)
+    metrics = record_of(measured(1), Path()).metrics.values()
+    told = [tables, key, sorted(map(str, metrics))]
+    found = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
     assert {schema.schema_version(): found} == VERSIONS
 
 
@@ -395,9 +486,96 @@ def test_an_index_of_version_1_keeps_its_trials_and_learns_of_variables(
         assert sorted(everything(store)[1], key=str) == before
 
 
+def measured(number: int, **more: Any) -> dict[str, Any]:
+    """A trial of one reported `measure`, with a metric of the user's own."""
+    own = {"latency_median_s": 1.5, "latency_p90_s": 1.75, "first_call_s": 9.0}
+    metrics = [{"name": n, "value": v} for n, v in (*own.items(), ("latency_mean_s", 7.0))]
+    report = {"name": "Cases.ok", "wall_time": 1.5, "throughput": 4.0, "metrics": metrics}
+    stated = {n: {"value": v, "unit": "s", "direction": "lower"} for n, v in own.items()}
+    series = [{"name": "a", "report": "Cases.ok", "throughput_per_s": 4.0, "metrics": stated}]
+    warm = {"name": "warm", "report": None, "metrics": {"latency_median_s": stated["first_call_s"]}}
+    warm["metrics"]["latency_p90_s"] = stated["latency_p90_s"]
+    parts = {"reports": [report], "series": [*series, warm]}
+    return perfrun_summary(number, metrics=metrics, own=parts, **more)
+
+
+DERIVED = {
+    "wall_time": "",
+    "throughput": "wall_time",
+    "latency_median_s": "wall_time",
+    "latency_p90_s": "wall_time",
+    "first_call_s": "",
+    "latency_mean_s": "",
+    "warm/latency_median_s": "",
+    "warm/latency_p90_s": "warm/latency_median_s",
+    "peak_rss_bytes": "",
+}
+
+
+def test_an_index_of_version_2_learns_what_is_derived_from_what(
+    address: Address, output: Path
+) -> None:
+    put(output, measured(1))
+    reports = [{"name": "Cases.other", "wall_time": 1.5, "throughput": 3.0}]
+    put(output, perfrun_summary(2, name="pkg.mod.Cases.other", own={"reports": reports}))
+    fill(address, output)
+    with open_store(address) as store:
+        before = everything(store)[1]
+        (first, second) = store.trials()
+    assert {name: one.derived_from for name, one in first.metrics.items()} == DERIVED
+    assert second.metrics["throughput"].derived_from == ""
+    make_version_2(address)
+    moved = output.with_name("moved")
+    output.rename(moved)  # what is known must not come from the files
+    with open_store(address) as store:
+        assert everything(store)[1] == before
+    moved.rename(output)
+    assert fill(address, output).read == 2  # and what is there is read again
+    assert fill(address, output).read == 0
+    with open_store(address) as store:
+        assert everything(store)[1] == before
+    assert len(rows_of_files(address)) == 2
+
+
+def rows_of_files(address: Address) -> list[tuple[str, str, bool]]:
+    """Place, path and whether it has gone."""
+    with connections.Database(address) as database, database.reading() as connection:
+        query = sqlalchemy.text("SELECT place, path, gone FROM files ORDER BY place, path")
+        return [(row.place, row.path, bool(row.gone)) for row in connection.execute(query)]
+
+
+def make_version_2(address: Address) -> None:
+    """As an earlier perfrun left it: no word of what is derived, files by the host's name."""
+    with connections.Database(address) as database, database.writing() as connection:
+        for line in (
+            (
+                "UPDATE measurements SET metric_id = (SELECT MIN(other.id) FROM metrics other "
+                "JOIN metrics own ON own.name = other.name AND own.unit = other.unit AND "
+                "own.direction = other.direction WHERE own.id = metric_id)"
+            ),
+            "DELETE FROM metrics WHERE id NOT IN (SELECT metric_id FROM measurements)",
+            "UPDATE metrics SET digest = 'of version 2, ' || id",
+            "ALTER TABLE metrics DROP COLUMN derived_from",
+            "ALTER TABLE trials DROP COLUMN batch_size",
+            (
+                "UPDATE files SET path = (SELECT root FROM places WHERE name = place) || '/' || "
+                "path WHERE place LIKE 'workspace:%'"
+            ),
+            "UPDATE files SET place = 'another-container' WHERE place <> ''",
+            "ALTER TABLE files RENAME COLUMN place TO host",
+            "ALTER TABLE bad_files RENAME COLUMN place TO host",
+            "DROP TABLE places",
+            "UPDATE perfrun_store SET value = '2'",
+        ):
+            connection.execute(sqlalchemy.text(line))
+
+
 def make_version_1(address: Address) -> None:
     """As an early perfrun left it: no urls, and one series for all variables."""
-    with connections.Database(address) as database, database.writing() as connection:
+    make_version_2(address)
+    # Not by way of `Database`, which would bring it up to date.
+    engine = sqlalchemy.create_engine(connections.engine_url(address))
+    with engine.begin() as connection:
         for line in (
             "UPDATE trials SET subject_id = (SELECT MIN(id) FROM subjects)",
             "DELETE FROM subjects WHERE id <> (SELECT MIN(id) FROM subjects)",
@@ -406,6 +584,7 @@ def make_version_1(address: Address) -> None:
             "UPDATE perfrun_store SET value = '1'",
         ):
             connection.execute(sqlalchemy.text(line))
+    engine.dispose()
 
 
 def set_version(address: Address, version: str) -> None:
@@ -602,9 +781,9 @@ def test_a_writer_killed_in_the_middle_leaves_what_was_whole(team: Address, outp
     killed.communicate(timeout=60)
     with open_store(team) as store:
         trials = list(store.trials())
-        assert [trial.values["wall_time"].value for trial in trials] == [1.5] * 5
+        assert [trial.values["wall_time"] for trial in trials] == [1.5] * 5
         assert store.refresh([output, more]) == Refreshed(found=15, read=11, gone=0, bad=0)
-        assert [t.values["wall_time"].value for t in store.trials()] == [9.0] + [1.5] * 14
+        assert [t.values["wall_time"] for t in store.trials()] == [9.0] + [1.5] * 14
 
 
 def test_one_who_waits_too_long_for_another_writer_is_told(

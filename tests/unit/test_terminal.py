@@ -464,9 +464,10 @@ def test_of_a_series_the_table_shows_what_people_compare() -> None:
             {"name": "mine", "value": 3.0},
         )
     )
-    names = [metric["name"] for metric in trial.document["benchmark_result"]["metrics"]]
-    series = [{"metrics": dict.fromkeys(names[:5])}]
-    document = {**trial.document, "perfrun": {**trial.document["perfrun"], "series": series}}
+    metrics = trial.document["benchmark_result"]["metrics"]
+    stated = {metric["name"]: {"value": metric["value"]} for metric in metrics[:5]}
+    own = {"series": [{"report": "Cases.ok", "metrics": stated}], "reports": [{"name": "Cases.ok"}]}
+    document = {**trial.document, "perfrun": {**trial.document["perfrun"], **own}}
     lines = metric_lines([replace(trial, document=document)])
     assert [line.split()[0] for line in lines] == [
         "latency_p90_s",

@@ -16,9 +16,9 @@ from perfrun.blocks import Block
 from perfrun.differences import Difference
 from perfrun.document import to_json
 from perfrun.errors import UsageError
-from perfrun.readings import Reading, reading_of
 from perfrun.reports.table import as_cell, plain_text
 from perfrun.reports.terminal import drawn
+from perfrun.summary_record import SummaryRecord, record_of
 from perfrun.versus.answer import answer_of
 from perfrun.versus.combining import combine, find_saved
 from perfrun.versus.document import document, read_saved
@@ -43,7 +43,7 @@ def reading(
     extras: Mapping[str, Any] | None = None,
     cpu_model: str = "AMD EPYC",
     **metrics: float,
-) -> Reading:
+) -> SummaryRecord:
     made = summary(
         wall_time=wall_time, status=status, metrics=metrics, system={"cpu_model": cpu_model}
     )
@@ -53,10 +53,10 @@ def reading(
     made["perfrun"]["outcome"]["reason"] = reason or None
     if status == "passed":
         made["perfrun"]["reports"] = [{"name": "m", "throughput": 8 / wall_time}]
-    return reading_of(Path("/results/x"), made)
+    return record_of(made, Path("/results/x"))
 
 
-def blocks_of(*sides: Mapping[str, Reading]) -> tuple[Block, ...]:
+def blocks_of(*sides: Mapping[str, SummaryRecord]) -> tuple[Block, ...]:
     return tuple(
         Block(number=number, order=tuple(readings), readings=readings)
         for number, readings in enumerate(sides, 1)
@@ -212,9 +212,9 @@ def test_settings_that_differ_are_named(tmp_path: Path) -> None:
 
 
 def test_of_one_framework_twice_what_is_installed_is_compared_too(tmp_path: Path) -> None:
-    def with_version(version: str) -> Reading:
+    def with_version(version: str) -> SummaryRecord:
         document = summary(distributions={"torch": version, "numpy": "2.2"})
-        return reading_of(Path("x"), document)
+        return record_of(document, Path("x"))
 
     blocks = blocks_of({"old": with_version("2.12"), "new": with_version("2.13")})
     notes = answer_of(asked(tmp_path, "--frameworks=old=torch,new=torch"), trials(blocks)).notes
@@ -226,10 +226,10 @@ def test_of_one_framework_twice_what_is_installed_is_compared_too(tmp_path: Path
 
 
 def test_two_modes_of_one_file_do_not_differ_in_their_source(tmp_path: Path) -> None:
-    def of(method: str, source: str) -> Reading:
+    def of(method: str, source: str) -> SummaryRecord:
         made = summary(method=f"pkg.cases.Cases.{method}")
         made["perfrun"]["module_sha256"] = source * 64
-        return reading_of(Path("x"), made)
+        return record_of(made, Path("x"))
 
     words = "--frameworks=torch,torch:compiled"
     for source, is_said in (("a", False), ("b", True)):
@@ -296,7 +296,7 @@ def decision(*labels: str, rounds: int = 30) -> Decision:
 
 
 def test_a_case_ends_when_all_its_rivals_are_decided() -> None:
-    def sides(rivals: Mapping[str, float], at: int) -> dict[str, Reading]:
+    def sides(rivals: Mapping[str, float], at: int) -> dict[str, SummaryRecord]:
         noise = (1, 1.3, 0.8, 1.2)[at % 4]
         times = {name: time + at / 1e5 for name, time in rivals.items()}
         if "noisy" in times:

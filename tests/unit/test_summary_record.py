@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trial_documents import perfrun_summary, perfzero_summary
 
-from perfrun.store.extraction import BadSummary, Record, extract, parse
+from perfrun.summary_record import BadSummary, SummaryRecord, parse, read_record, record_of
+
+PATH = Path("somewhere/perfzero_summary.json")
 
 
-def values(record: Record) -> dict[str, float]:
-    return {figure.name: figure.value for figure in record.measurements}
+def extract(document: Any) -> SummaryRecord:
+    return record_of(document, PATH)
+
+
+def values(record: SummaryRecord) -> dict[str, float]:
+    return dict(record.values)
 
 
 def test_perfzero_summaries_are_read_as_they_are() -> None:
@@ -35,8 +43,8 @@ def test_perfzero_summaries_are_read_as_they_are() -> None:
         "examples_per_second": 1000.5,
         "peak_rss_bytes": 1000.0,
     }
-    assert json.loads(record.extras) == {"n": 3.0, "note": "a string"}
-    assert json.loads(record.commits) == {"models": f"{7:040x}"}
+    assert record.extras == {"n": 3.0, "note": "a string"}
+    assert record.commits == {"models": f"{7:040x}"}
     assert (record.status, record.run_id, record.grade) == ("passed", "", "")
 
 
@@ -55,7 +63,7 @@ def test_a_trial_that_did_not_come_to_its_end_is_kept_without_figures() -> None:
     document = perfrun_summary(own={"outcome": {"status": "crashed"}}, wall_time=-1)
     record = extract(document)
     assert record.status == "crashed"
-    assert record.measurements == ()
+    assert record.metrics == {}
 
 
 def test_what_perfzero_writes_for_unknown_is_no_figure() -> None:
@@ -82,8 +90,8 @@ def test_unit_and_direction_come_from_the_series_that_was_reported() -> None:
         "series": [series("Cases.ok")],
     }
     record = extract(perfrun_summary(metrics=reported, own=own))
-    figure = next(one for one in record.measurements if one.name == "images_per_second")
-    assert (figure.unit, figure.direction) == ("images/s", "higher")
+    figure = record.metrics["images_per_second"]
+    assert (figure.stated_unit, figure.stated_direction) == ("images/s", "higher")
 
 
 def test_further_reports_and_unreported_series_keep_their_names() -> None:
@@ -146,14 +154,14 @@ GOOD = json.dumps(perfrun_summary())
 )
 def test_a_file_that_is_no_summary_is_said_to_be_none(content: bytes, reason: str) -> None:
     with pytest.raises(BadSummary, match=reason) as caught:
-        parse(content)
+        parse(content, PATH)
     assert "\n" not in str(caught.value)
 
 
 @given(st.integers(0, len(GOOD) - 1))
 def test_a_summary_cut_short_anywhere_is_bad_and_never_half_read(length: int) -> None:
     with pytest.raises(BadSummary):
-        parse(GOOD[:length].encode())
+        parse(GOOD[:length].encode(), PATH)
 
 
 JSON = st.recursive(
@@ -179,17 +187,57 @@ def test_anything_in_any_place_is_a_record_or_a_bad_summary(place: str, value: A
     for name in parents:
         part = part[name]
     part[last] = value
+    said = ""
     try:
         record = extract(document)
-    except BadSummary:
+    except BadSummary as error:
+        said = str(error)
+    assert "\n" not in said
+    if said:
         return
-    texts = (record.execution_id, record.run_id, record.grade, record.label, record.context)
-    for text in (*texts, *vars(record.subject).values(), record.extras):
+    texts = (record.execution_id, record.run_id, record.grade, record.label)
+    written = (json.dumps(record.context), json.dumps(record.extras))
+    for text in (*texts, *vars(record.subject).values(), *written):
         assert "\0" not in text
         text.encode("utf-8")
 
 
 def test_a_trial_under_a_profiler_is_no_result() -> None:
-    assert extract(perfrun_summary(own={"order": {"profile": None}})).measurements
+    assert extract(perfrun_summary(own={"order": {"profile": None}})).metrics
     with pytest.raises(BadSummary, match="under a profiler"):
         extract(perfrun_summary(own={"order": {"profile": "memory"}}))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        ("system_info", [], "system_info is [], not an object"),
+        ("perfrun.reports", {}, "perfrun.reports is {}, not a list"),
+        ("perfrun.series", [1], "perfrun.series is 1, not a list of objects"),
+        ("perfrun.environment", 10**60, "perfrun.environment is a huge number, not an object"),
+        ("benchmark_info.flags", "x\ny", "benchmark_info.flags is x y, not an object"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_said_in_one_line(place: str, value: Any, reason: str) -> None:
+    document = perfrun_summary()
+    *parents, last = place.split(".")
+    part: Any = document
+    for name in parents:
+        part = part[name]
+    part[last] = value
+    with pytest.raises(BadSummary) as caught:
+        extract(document)
+    assert str(caught.value) == f"is JSON, but no summary: {reason}"
+
+
+def test_huge_numbers_in_the_machine_are_no_traceback() -> None:
+    document = perfrun_summary()
+    document["system_info"]["physical_cpu_count"] = 10**400
+    document["perfrun"]["machine"]["memory_bytes"] = 10**400
+    assert "cores" not in extract(document).subject.hardware
+
+
+def test_a_pipe_under_the_name_of_a_summary_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "perfzero_summary.json")
+    with pytest.raises(BadSummary, match="is no file"):
+        read_record(tmp_path / "perfzero_summary.json")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from trial_documents import perfrun_summary, perfzero_summary
 
-from perfrun.store.identity import environment, hardware, memory_class_gib, repository, subject
+from perfrun.subject import environment, hardware, memory_class_gib, repository, subject
 
 GIB = 2**30
 

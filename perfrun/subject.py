@@ -15,6 +15,7 @@ from typing import Any, TypeGuard
 from perfrun.redaction import redact
 
 _GIB = 2**30
+_LARGEST = 1e308
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -170,7 +171,12 @@ def rows(value: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Return whether it is a finite number; an int that no float can hold is none."""
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and -_LARGEST < value < _LARGEST
+    )
 
 
 def text(value: Any) -> str:
