@@ -9,8 +9,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perfrun.analysis import pairs as rules
+from perfrun.analysis.compare import Comparison
+from perfrun.analysis.pairs import Rule
 from perfrun.arguments import CommandParser, parse_whole
 from perfrun.cli import parse
 from perfrun.comparison import comparison_row, difference_row, parse_share
@@ -25,10 +28,6 @@ from perfrun.repetition import parse_duration
 from perfrun.reports.comparison import drawn_comparisons, environment_line, plain_comparisons
 from perfrun.reports.terminal import Terminal
 from perfrun.storage import write_whole
-
-if TYPE_CHECKING:
-    from perfrun.analysis.compare import Comparison
-    from perfrun.analysis.pairs import Rule
 
 _EPILOG = """\
 Everything else is flags of a run, for both sides; those in --a and --b are for one, flags of the
@@ -107,8 +106,6 @@ def ab_command(argv: Sequence[str]) -> int:
 
 def parse_ab(argv: Sequence[str]) -> Asked:
     """Parse the command line. Raises UsageError; touches nothing."""
-    from perfrun.analysis import pairs as rules  # numpy
-
     words, after = _split(argv)
     given, common = parser().parse_known_args(words)
     effect = parse_share(given.min_effect, "--min_effect")

@@ -9,8 +9,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perfrun.analysis import bisecting
+from perfrun.analysis.bisecting import End, Rule
+from perfrun.analysis.directions import Direction
+from perfrun.analysis.pairs import Judgement
 from perfrun.arguments import CommandParser, parse_whole
 from perfrun.comparison import difference_row, parse_share
 from perfrun.differences import Difference, differences
@@ -26,11 +30,6 @@ from perfrun.revisions import Ends, parse_plan, revisions_of
 from perfrun.searching import Found, Revision, new_seed, search, shown_name
 from perfrun.searchlog import SearchLog, begin, unfinished
 from perfrun.storage import write_whole
-
-if TYPE_CHECKING:
-    from perfrun.analysis.bisecting import End, Rule
-    from perfrun.analysis.directions import Direction
-    from perfrun.analysis.pairs import Judgement
 
 _EPILOG = """\
 Everything else is flags of a run (docs/cli.md). One of:
@@ -112,7 +111,6 @@ def bisect_command(argv: Sequence[str]) -> int:
 
 def parse_bisect(argv: Sequence[str]) -> Asked:
     """Parse the command line. Raises UsageError; touches nothing."""
-    from perfrun.analysis import bisecting  # numpy
 
     at = list(argv).index("--") if "--" in argv else len(argv)
     given, common = parser().parse_known_args(list(argv[:at]))

@@ -6,7 +6,7 @@ from typing import Any
 
 _sha256: Any
 try:  # as the standard library's `random` does
-    from _sha2 import sha256 as _sha256  # type: ignore[import-not-found,unused-ignore]  # 3.12
+    from _sha2 import sha256 as _sha256  # type: ignore[import-not-found,no-redef,unused-ignore]  # 3.12
 except ImportError:
     try:
         from _sha256 import sha256 as _sha256  # type: ignore[import-not-found,no-redef,unused-ignore]
