@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perfrun.analysis import pairs as rules
+from perfrun.analysis.compare import Comparison
+from perfrun.analysis.pairs import Rule
 from perfrun.arguments import CommandParser, parse_shell_words, parse_whole, split_at_dashes
 from perfrun.cli import parse
 from perfrun.comparison import comparison_row, difference_row
@@ -24,10 +27,6 @@ from perfrun.reports.comparison import comparison_table, derived_lines, environm
 from perfrun.reports.terminal import Terminal
 from perfrun.storage import write_whole
 from perfrun.summary_metrics import WALL_TIME
-
-if TYPE_CHECKING:
-    from perfrun.analysis.compare import Comparison
-    from perfrun.analysis.pairs import Rule
 
 _EPILOG = """\
 Everything else is flags of a run, for both sides; those in --a and --b are for one, flags of the
@@ -104,8 +103,6 @@ def ab_command(argv: Sequence[str]) -> int:
 
 def parse_ab(argv: Sequence[str]) -> Asked:
     """Parse the command line. Raises UsageError; touches nothing."""
-    from perfrun.analysis import pairs as rules  # numpy
-
     words, after = split_at_dashes(argv)
     given, common = parser().parse_known_args(words)
     count = given.max_pairs

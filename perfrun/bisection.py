@@ -8,8 +8,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perfrun.analysis import bisecting
+from perfrun.analysis.bisecting import End, Rule
+from perfrun.analysis.directions import Direction
+from perfrun.analysis.pairs import Judgement
 from perfrun.arguments import CommandParser, parse_whole, split_at_dashes
 from perfrun.comparison import difference_row
 from perfrun.differences import Difference, differences
@@ -25,11 +29,6 @@ from perfrun.searchlog import SearchLog, begin, unfinished
 from perfrun.storage import write_whole
 from perfrun.summary_metrics import WALL_TIME
 from perfrun.summary_record import SummaryRecord, read_record
-
-if TYPE_CHECKING:
-    from perfrun.analysis.bisecting import End, Rule
-    from perfrun.analysis.directions import Direction
-    from perfrun.analysis.pairs import Judgement
 
 _EPILOG = """\
 Everything else is flags of a run (docs/cli.md). One of:
@@ -108,7 +107,6 @@ def bisect_command(argv: Sequence[str]) -> int:
 
 def parse_bisect(argv: Sequence[str]) -> Asked:
     """Parse the command line. Raises UsageError; touches nothing."""
-    from perfrun.analysis import bisecting  # numpy
 
     own, after = split_at_dashes(argv)
     given, common = parser().parse_known_args(own)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.gitcache import GitCache
-from perfrun.gitcommand import GitFailed, ask
+from perfrun.gitcommand import GitFailed, Repository, ask, opened
 from perfrun.plan import RepoSpec
 
+if TYPE_CHECKING:
+    import git
+
+_SHA256_DIGITS = 64
 _FORMAT = "%H%x00%an <%ae>%x00%aI%x00%s"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Commit:
     """One commit, as its log shows it."""
 
@@ -39,32 +45,46 @@ def commits_between(
         cache.fetch_history()  # commits that were fetched alone know no parents
     if ends[0] == ends[1]:
         raise UsageError(f"--good and --bad are the same commit, {ends[0][:12]}")
-    if not _descends(cache, ends[0], ends[1]):
-        swapped = "; the two are swapped" if _descends(cache, ends[1], ends[0]) else ""
-        raise UsageError(
-            f"--bad={bad}: does not descend from --good={good} in {repo.shown_url}{swapped}"
-        )
-    after = _log(cache, "--first-parent", "--reverse", f"{ends[0]}..{ends[1]}")
-    return (*_log(cache, "--max-count=1", ends[0]), *after)
-
-
-def _descends(cache: GitCache, ancestor: str, commit: str) -> bool:
     try:
-        ask(cache.repository, "merge-base", "--is-ancestor", ancestor, commit)
-    except GitFailed as error:
-        if error.status == 1:
-            return False
-        raise WorkspaceError(f"--git_repos: history cannot be read: {error}") from None
-    return True
-
-
-def _log(cache: GitCache, *arguments: str) -> tuple[Commit, ...]:
-    try:
-        text = ask(cache.repository, "log", "-z", f"--format={_FORMAT}", *arguments, "--")
+        return _between(cache.repository, repo, ends, (good, bad))
     except GitFailed as error:
         raise WorkspaceError(f"--git_repos: history cannot be read: {error}") from None
-    words = text.decode("utf-8", "backslashreplace").rstrip("\0").split("\0")
-    return tuple(
-        Commit(git_hash=words[at], author=words[at + 1], date=words[at + 2], subject=words[at + 3])
-        for at in range(0, len(words) - 3, 4)
+
+
+def _between(
+    cache: Repository, repo: RepoSpec, ends: list[str], given: tuple[str, str]
+) -> tuple[Commit, ...]:
+    first, last = ends
+    with opened(cache) as repository:
+        if not repository.is_ancestor(first, last):
+            swapped = "; the two are swapped" if repository.is_ancestor(last, first) else ""
+            raise UsageError(
+                f"--bad={given[1]}: does not descend from --good={given[0]} in "
+                f"{repo.shown_url}{swapped}"
+            )
+        if len(first) == _SHA256_DIGITS:
+            return (*_log(cache, "--max-count=1", first), *_log(cache, f"{first}..{last}"))
+        after = repository.iter_commits(f"{first}..{last}", first_parent=True, reverse=True)
+        return (_commit(repository.commit(first)), *map(_commit, after))
+
+
+def _commit(commit: git.Commit) -> Commit:
+    message = commit.message
+    text = message if isinstance(message, str) else message.decode("utf-8", "backslashreplace")
+    lines = text.strip().splitlines()
+    # Git's subject: the first paragraph as one line.
+    subject = itertools.takewhile(bool, (line.rstrip() for line in lines))
+    return Commit(
+        git_hash=commit.hexsha,
+        author=f"{commit.author.name} <{commit.author.email}>",
+        date=commit.authored_datetime.isoformat(),
+        subject=" ".join(subject),
     )
+
+
+def _log(cache: Repository, *arguments: str) -> tuple[Commit, ...]:
+    """Return what git itself says: GitPython reads no repository whose hashes are SHA-256."""
+    words = ("log", "-z", f"--format={_FORMAT}", "--first-parent", "--reverse")
+    text = ask(cache, *words, *arguments, "--").decode("utf-8", "backslashreplace")
+    lines = text.rstrip("\0").split("\0")
+    return tuple(Commit(*lines[at : at + 4]) for at in range(0, len(lines) - 3, 4))

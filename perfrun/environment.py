@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from perfrun.dataclass import dataclass
+from perfrun.digest import sha256_of
 from perfrun.document import Environment
 from perfrun.errors import UsageError
 from perfrun.launchers.contract import Launcher
@@ -144,9 +145,7 @@ def describe(service: Service) -> Environment:
         f"{name}=={version} {commits.get(name, '')}"
         for name, version in sorted(answer["distributions"].items())
     ]
-    from hashlib import sha256  # OpenSSL: 5 ms, in the time that the environment takes to answer
-
-    digest = sha256("\n".join(lines).encode()).hexdigest()
+    digest = sha256_of("\n".join(lines).encode())
     return Environment(**answer, distributions_sha256=digest)
 
 

@@ -1,8 +1,9 @@
 """Run git: hardened environment, errors in one redacted line.
 
-Two ways in. `ask` puts a question about what is on disk and is a bare subprocess, because
-`import git` costs 75 ms, half of what a second run of a pinned checkout may take. `command`
-changes something or talks to a remote and goes through GitPython.
+Three ways in. `ask` puts a question about what is on disk, `command` changes something or talks to
+a remote; both start git itself. `opened` gives GitPython's view of a repository, for commits as
+objects; `import git` costs 75 ms, half of what a second run of a pinned checkout may take, so what
+every run asks does not go through it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfrun.dataclass import dataclass
 from perfrun.errors import WorkspaceError
 from perfrun.redaction import redact
+
+if TYPE_CHECKING:
+    import git
 
 # What a user's or a repository's configuration must not change about perfrun's own calls.
 _CONFIG = (
@@ -102,26 +106,11 @@ def ask(repository: Repository, *arguments: str, index: Path | None = None) -> b
         GitFailed: git says no.
         WorkspaceError: there is no git.
     """
-    environment = {k: v for k, v in os.environ.items() if k not in _REPOSITORY_VARIABLES}
-    environment |= _settings() | _variables(repository)
-    if index is not None:
-        environment["GIT_INDEX_FILE"] = str(index)
-    try:
-        done = subprocess.run(
-            ["git", *_OPTIONS, *arguments],
-            cwd=repository.folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-    except FileNotFoundError:
-        if not repository.folder.is_dir():
-            raise GitFailed(128, f"fatal: no folder {repository.folder}") from None
-        raise WorkspaceError(_NO_GIT) from None
-    if done.returncode:
-        raise GitFailed(done.returncode, os.fsdecode(done.stderr))
-    return done.stdout
+    process = _started(repository, arguments, index=index)
+    output, errors = process.communicate()
+    if process.returncode:
+        raise GitFailed(process.returncode, os.fsdecode(errors))
+    return output
 
 
 def command(
@@ -140,24 +129,11 @@ def command(
         GitFailed: git says no, or the time is over.
         WorkspaceError: there is no git.
     """
-    try:
-        import git  # slow, and itself an ImportError when there is no git
-    except ImportError:
-        raise WorkspaceError(_NO_GIT) from None
     process = None
     try:
         with _signals_deferred():  # or a child that has just begun would be nobody's
-            child = git.Git(str(repository.folder)).execute(
-                [*_without_inherited(repository), "git", *_OPTIONS, *arguments],
-                env=_settings() | _variables(repository),
-                as_process=True,
-                pass_fds=tuple(keep_open),
-            )
-            process = child.proc
-        assert process is not None
+            process = _started(repository, arguments, keep_open=keep_open)
         output, errors = process.communicate(timeout=timeout_s)
-    except git.GitCommandNotFound:
-        raise WorkspaceError(_NO_GIT) from None
     except BaseException as error:
         if process is not None:
             process.terminate()
@@ -168,6 +144,71 @@ def command(
     if process.returncode:
         raise GitFailed(process.returncode, os.fsdecode(errors))
     return os.fsdecode(output)
+
+
+@contextlib.contextmanager
+def opened(repository: Repository) -> Iterator[git.Repo]:
+    """Open a repository with GitPython, which runs git in the same environment.
+
+    Raises:
+        GitFailed: git says no, inside the block too.
+        WorkspaceError: there is no git.
+    """
+    try:
+        import git  # slow, and itself an ImportError when there is no git
+    except ImportError:
+        raise WorkspaceError(_NO_GIT) from None
+    # GitPython can add to the environment of its processes, and take nothing from it.
+    inherited = {name: os.environ.pop(name, None) for name in _REPOSITORY_VARIABLES}
+    try:
+        with git.Repo(repository.git_dir) as opened_one:
+            opened_one.git.update_environment(**_settings(), **_variables(repository))
+            yield opened_one
+    except git.GitCommandNotFound:
+        raise WorkspaceError(_NO_GIT) from None
+    except git.GitCommandError as error:
+        raise GitFailed(_status(error), _complaint(error)) from None
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError, ValueError) as error:
+        raise GitFailed(128, f"fatal: {error}") from None
+    finally:
+        os.environ.update({name: value for name, value in inherited.items() if value is not None})
+
+
+def _status(error: Any) -> int:
+    return error.status if isinstance(error.status, int) else 128
+
+
+def _complaint(error: Any) -> str:
+    """What git wrote to its standard error; GitPython puts a heading and quotes around it."""
+    return str(error.stderr).strip().removeprefix("stderr: ").strip("'")
+
+
+def _started(
+    repository: Repository,
+    arguments: Sequence[str],
+    *,
+    index: Path | None = None,
+    keep_open: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start git there. Raises GitFailed without the folder, WorkspaceError without git."""
+    environment = {k: v for k, v in os.environ.items() if k not in _REPOSITORY_VARIABLES}
+    environment |= _settings() | _variables(repository)
+    if index is not None:
+        environment["GIT_INDEX_FILE"] = str(index)
+    try:
+        return subprocess.Popen(
+            ["git", *_OPTIONS, *arguments],
+            cwd=repository.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=tuple(keep_open),
+        )
+    except FileNotFoundError:
+        if not repository.folder.is_dir():
+            raise GitFailed(128, f"fatal: no folder {repository.folder}") from None
+        raise WorkspaceError(_NO_GIT) from None
 
 
 @contextlib.contextmanager
@@ -211,14 +252,3 @@ def _variables(repository: Repository) -> dict[str, str]:
     if repository.work_tree is not None:
         values["GIT_WORK_TREE"] = str(repository.work_tree)
     return values
-
-
-def _without_inherited(repository: Repository) -> tuple[str, ...]:
-    """Return the words to begin a command with, so that git sees no variable of the caller's.
-
-    GitPython can only add to the environment. Setting them to "" is no way out: git takes an
-    empty GIT_WORK_TREE or GIT_INDEX_FILE for a path.
-    """
-    foreign = set(_REPOSITORY_VARIABLES) & os.environ.keys() - _variables(repository).keys()
-    unset = tuple(word for name in sorted(foreign) for word in ("-u", name))
-    return ("env", *unset) if unset else ()

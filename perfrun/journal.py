@@ -7,7 +7,6 @@ appended. A line cut off by a crash is ignored.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.dataclass import asdict, dataclass, field
+from perfrun.digest import sha256_of
 from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.plan import RunPlan
@@ -67,7 +67,7 @@ def fingerprint(plan: RunPlan) -> str:
     }
     if plan.profiles:  # only then: runs of before there were any can still go on
         asked["profiles"] = plan.profiles
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return sha256_of(json.dumps(asked, sort_keys=True).encode())
 
 
 class Journal:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from perfrun.analysis.bisecting import Ask, End, Rule, next_move
+from perfrun.analysis.culprits import Pair
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.interruption import Interruption, taking_signals
 from perfrun.plan import RunPlan
@@ -21,9 +22,6 @@ from perfrun.searchlog import Measured, SearchLog, held
 from perfrun.seats import Seat
 from perfrun.summary_record import SummaryRecord, record_of
 from perfrun.worker.procfs import adopt_orphans
-
-if TYPE_CHECKING:
-    from perfrun.analysis.bisecting import Ask, End, Rule
 
 TRIES = 2  # of a revision in a row without a figure: then it does not run
 _TRIES_OF_ENDS = 3  # of good and bad, without which there is no search
@@ -106,9 +104,6 @@ class _Search:
         self._begun_s = 0.0  # the last pair
 
     def run(self, time_s: float | None) -> Found:
-        from perfrun.analysis.bisecting import Ask, next_move
-        from perfrun.analysis.culprits import Pair  # numpy
-
         # What was spent before it was resumed counts.
         until_s = None if time_s is None else time.monotonic() + time_s - self._log.spent_s
 

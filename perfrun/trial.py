@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from perfrun import collect
 from perfrun.dataclass import dataclass, field, replace
+from perfrun.digest import sha256_of
 from perfrun.document import Order, Outcome, Status, TrialResult, to_json
 from perfrun.environment import Method, Paths
 from perfrun.errors import Interrupted
@@ -246,7 +246,7 @@ def _facts(
 def _sha256(path: str | None) -> str | None:
     """Of the benchmark's module. Not the worker's job: hashlib costs it 6 ms a trial."""
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else None
+        return sha256_of(Path(path).read_bytes()) if path else None
     except OSError:
         return None
 

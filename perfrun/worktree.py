@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -124,6 +123,8 @@ def _is_as_in_head(folder: Path, kind: str, rest: str, change: Change) -> bool:
     path = folder / change.path
     if path.is_symlink() or not path.is_file():
         return False
+    import hashlib  # OpenSSL, 5 ms that a run without checkouts does not pay
+
     content = path.read_bytes()
     algorithm = "sha256" if len(head_object) == 64 else "sha1"
     blob = hashlib.new(algorithm, b"blob %d\0" % len(content) + content, usedforsecurity=False)
@@ -170,6 +171,8 @@ def diff_digest(folder: Path, changes: tuple[Change, ...]) -> str | None:
     """
     if not changes:
         return None
+    import hashlib
+
     digest = hashlib.sha256()
     for change in sorted(changes, key=lambda change: os.fsencode(change.path)):
         for path in _files(folder, change.path):
@@ -196,6 +199,8 @@ def _files(folder: Path, path: str) -> Iterator[str]:
 
 
 def _content(path: Path) -> tuple[str, str]:
+    import hashlib
+
     if path.is_symlink():
         return "link", hashlib.sha256(os.fsencode(path.readlink())).hexdigest()
     if not path.is_file():

@@ -11,7 +11,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "perfrun"
 LAYERS = (
-    {"dataclass"},
+    {"dataclass", "digest"},
     {
         "errors",
         "output",

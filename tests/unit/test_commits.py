@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,37 @@ def test_a_history_that_is_here_needs_no_remote(
     between(tmp_path, repo, hashes[0], hashes[5])
     (tmp_path / "a repo").rename(tmp_path / "gone")
     assert between(tmp_path, repo, hashes[1], hashes[4]) == hashes[1:5]
+
+
+def test_a_subject_is_the_first_paragraph_as_git_itself_shows_it(
+    tmp_path: Path, repo: RepoSpec, hashes: list[str]
+) -> None:
+    folder = tmp_path / "a repo"
+    git(folder, "commit", "-q", "--allow-empty", "-m", "one\ntwo  \n\nbody", "--cleanup=verbatim")
+    tip = git(folder, "rev-parse", "HEAD")
+    found = commits_between(tmp_path / "ws", repo, hashes[5], tip, lambda _: None)[-1]
+    shown = git(folder, "log", "-1", "--format=%an <%ae>|%aI|%s").split("|")
+    assert [found.author, found.date, found.subject] == shown
+
+
+def test_variables_of_a_hook_that_started_us_are_not_obeyed_and_stay(
+    tmp_path: Path, repo: RepoSpec, hashes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_OBJECT_DIRECTORY", "GIT_INDEX_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
+    assert between(tmp_path, repo, hashes[1], hashes[4]) == hashes[1:5]
+    assert os.environ["GIT_DIR"] == str(tmp_path / "elsewhere")
+
+
+def test_a_repository_of_long_hashes_has_a_history_too(tmp_path: Path) -> None:
+    folder = tmp_path / "long"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main", "--object-format=sha256")
+    hashes = []
+    for number in range(3):
+        git(folder, "commit", "-q", "--allow-empty", "-m", f"change {number}")
+        hashes.append(git(folder, "rev-parse", "HEAD"))
+    [repo] = parse_repos(f"{folder};main;{hashes[2]}")  # a hash says which kind it is
+    found = commits_between(tmp_path / "ws", repo, hashes[0], hashes[2], lambda _: None)
+    assert [one.git_hash for one in found] == hashes
+    assert [one.subject for one in found] == ["change 0", "change 1", "change 2"]
