@@ -25,7 +25,7 @@ from perfrun.store.folders import Scan, scan, storable, would_be_found
 from perfrun.store.places import FileKey, Places
 from perfrun.store.query import BadFile, Counts, Selector, Series
 from perfrun.store.schema import bad_files, files
-from perfrun.store.writing import Batch, write, write_roots
+from perfrun.store.writing import Batch, TrialRows, rows_of, write, write_roots
 from perfrun.subject import text
 from perfrun.summary_record import BadSummary, SummaryRecord, read_record
 
@@ -136,8 +136,7 @@ class Store:
             gone = self._gone(scans, found, known.keys() - set(keys.values()))
         self._note_roots()
         for at in range(0, len(changed), _BATCH):
-            with no_collection(stays=False):  # 500 whole summaries at a time
-                self._write(_read(changed[at : at + _BATCH]))
+            self._write(_read(changed[at : at + _BATCH]))
         for at in range(0, len(gone), _BATCH):
             self._write(Batch(gone=gone[at : at + _BATCH]))
         bad = self._bad({key.place for key in keys.values()}).keys() & set(keys.values())
@@ -188,13 +187,13 @@ class Store:
 
 def _read(found: Sequence[tuple[FileKey, str, str, str]]) -> Batch:
     """Read and judge files: key, path, stamp and problem. One that has just gone is left out."""
-    good: dict[FileKey, tuple[str, SummaryRecord]] = {}
+    good: dict[FileKey, tuple[str, TrialRows]] = {}
     bad: dict[FileKey, tuple[str, str]] = {}
     for key, path, stamp, problem in found:
         try:
             if problem:
                 raise BadSummary(problem)
-            good[key] = (stamp, read_record(Path(path)))
+            good[key] = (stamp, rows_of(read_record(Path(path))))
         except BadSummary as error:
             bad[key] = (stamp, text(str(error)))
         except FileNotFoundError:

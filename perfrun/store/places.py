@@ -92,15 +92,26 @@ def _workspace_id(root: Path) -> str | None:
     path = root / WORKSPACE_ID
     found = _read(path)
     if found is None and (root / _RUNS).is_dir():
-        aside = root / f"{WORKSPACE_ID}.{uuid.uuid4().hex}"
         with contextlib.suppress(OSError):
-            try:
-                aside.write_text(f"{uuid.uuid4().hex}\n", encoding="ascii")
-                os.link(aside, path)  # whoever comes first: it is there, and whole, or not
-            finally:
-                aside.unlink(missing_ok=True)
+            _make(path)
         found = _read(path)
     return found
+
+
+def _make(path: Path) -> None:
+    """Write an id, whole, unless somebody else is first. Raises OSError."""
+    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    try:
+        aside.write_text(f"{uuid.uuid4().hex}\n", encoding="ascii")
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without hard links
+            with path.open("x", encoding="ascii") as file:
+                file.write(aside.read_text(encoding="ascii"))
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> str | None:

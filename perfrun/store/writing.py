@@ -23,7 +23,6 @@ from perfrun.store.schema import (
     trials,
 )
 from perfrun.subject import text
-from perfrun.summary_metrics import MetricValue
 from perfrun.summary_record import SummaryRecord
 
 Row = tuple[str, ...]  # the columns of a table after its id and digest
@@ -31,14 +30,53 @@ _MOST_VALUES = 500  # in an IN list; SQLite takes 32766 parameters
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrialRows:
+    """A record as the tables take it; of 500 at a time, whole summaries would be slow to keep."""
+
+    path: str
+    uid: str
+    subject: Row
+    context: Row
+    trial: Mapping[str, Any]  # the columns of its own
+    figures: Sequence[tuple[Row, float]]  # row of the metric, and value
+
+
+@dataclass(frozen=True, kw_only=True)
 class Batch:
     """What was read, by file, and what was not there any more."""
 
-    good: Mapping[FileKey, tuple[str, SummaryRecord]] = field(
-        default_factory=dict
-    )  # stamp and record
+    good: Mapping[FileKey, tuple[str, TrialRows]] = field(default_factory=dict)  # with its stamp
     bad: Mapping[FileKey, tuple[str, str]] = field(default_factory=dict)  # stamp and reason
     gone: Sequence[FileKey] = ()
+
+
+def rows_of(record: SummaryRecord) -> TrialRows:
+    """Make rows of a record."""
+    context = (record.context, record.commits, record.urls)
+    return TrialRows(
+        path=str(record.path),
+        uid=record.uid,
+        subject=tuple(vars(record.subject).values()),
+        context=tuple([json.dumps(part, sort_keys=True) for part in context]),
+        trial={
+            "uid": record.uid,
+            "execution_id": record.execution_id,
+            "run_id": record.run_id,
+            "trial_id": record.trial_id,
+            "timestamp": record.timestamp,
+            "status": record.status.value,
+            "grade": record.grade,
+            "disturbed": record.disturbed,
+            "label": record.label,
+            "hostname": record.hostname,
+            "extras": json.dumps(record.extras, sort_keys=True) if record.extras else "",
+            "batch_size": text(record.batch_size),
+        },
+        figures=[
+            ((one.name, one.stated_unit, one.stated_direction, one.derived_from), one.value)
+            for one in record.metrics.values()
+        ],
+    )
 
 
 def write(connection: Connection, batch: Batch, *, keep_gone: bool) -> None:
@@ -48,17 +86,17 @@ def write(connection: Connection, batch: Batch, *, keep_gone: bool) -> None:
     """
     before = _trials_of(connection, [*batch.good, *batch.bad, *batch.gone])
     _delete_files(connection, bad_files, [*batch.good, *batch.bad, *batch.gone])
-    ids = _write_trials(connection, [record for _, record in batch.good.values()])
+    ids = _write_trials(connection, [one for _, one in batch.good.values()])
     _delete_files(connection, files, list(batch.good))
     rows = [
         {
             "place": key.place,
             "path": key.path,
             "stamp": stamp,
-            "trial_id": ids[record.uid],
+            "trial_id": ids[one.uid],
             "gone": False,
         }
-        for key, (stamp, record) in batch.good.items()
+        for key, (stamp, one) in batch.good.items()
     ]
     _insert(connection, files, rows)
     rows = [
@@ -77,13 +115,13 @@ def write(connection: Connection, batch: Batch, *, keep_gone: bool) -> None:
     _delete_orphans(connection, set(before.values()) - set(ids.values()))
 
 
-def _write_trials(connection: Connection, records: Sequence[SummaryRecord]) -> dict[str, int]:
+def _write_trials(connection: Connection, read: Sequence[TrialRows]) -> dict[str, int]:
     """Write the trials with their figures; return their ids by uid. The last of copies counts."""
-    by_uid = {record.uid: record for record in records}
-    subject_ids = _ids_of(connection, subjects, [_subject_row(r) for r in by_uid.values()])
-    context_rows = {uid: _context_row(record) for uid, record in by_uid.items()}
-    context_ids = _ids_of(connection, contexts, context_rows.values())
-    metric_ids = _ids_of(connection, metrics, _metric_rows(by_uid.values()))
+    by_uid = {one.uid: one for one in read}
+    subject_ids = _ids_of(connection, subjects, [one.subject for one in by_uid.values()])
+    context_ids = _ids_of(connection, contexts, [one.context for one in by_uid.values()])
+    named = [metric for one in by_uid.values() for metric, _ in one.figures]
+    metric_ids = _ids_of(connection, metrics, named)
     known = _known(connection, trials, trials.c.uid, list(by_uid))
     known_ids = list(known.values())
     for part in _parts(known_ids):
@@ -97,54 +135,22 @@ def _write_trials(connection: Connection, records: Sequence[SummaryRecord]) -> d
     rows: list[dict[str, Any]] = [
         {
             "id": ids[uid],
-            "uid": uid,
-            "subject_id": subject_ids[_subject_row(record)],
-            "context_id": context_ids[context_rows[uid]],
-            "execution_id": record.execution_id,
-            "run_id": record.run_id,
-            "trial_id": record.trial_id,
-            "timestamp": record.timestamp,
-            "status": record.status.value,
-            "grade": record.grade,
-            "disturbed": record.disturbed,
-            "label": record.label,
-            "hostname": record.hostname,
-            "extras": json.dumps(record.extras, sort_keys=True) if record.extras else "",
-            "batch_size": text(record.batch_size),
+            "subject_id": subject_ids[one.subject],
+            "context_id": context_ids[one.context],
+            **one.trial,
         }
-        for uid, record in by_uid.items()
+        for uid, one in by_uid.items()
     ]
     for row in [row for row in rows if row["uid"] in known]:
         connection.execute(update(trials).where(trials.c.id == row["id"]).values(row))
     _insert(connection, trials, [row for row in rows if row["uid"] not in known])
     figures = [
-        {
-            "trial_id": ids[uid],
-            "metric_id": metric_ids[_metric_row(figure)],
-            "value": figure.value,
-        }
-        for uid, record in by_uid.items()
-        for figure in record.metrics.values()
+        {"trial_id": ids[uid], "metric_id": metric_ids[metric], "value": value}
+        for uid, one in by_uid.items()
+        for metric, value in one.figures
     ]
     _insert(connection, measurements, figures)
     return ids
-
-
-def _subject_row(record: SummaryRecord) -> Row:
-    return tuple(vars(record.subject).values())
-
-
-def _context_row(record: SummaryRecord) -> Row:
-    parts = (record.context, record.commits, record.urls)
-    return tuple(json.dumps(part, sort_keys=True) for part in parts)
-
-
-def _metric_row(figure: MetricValue) -> Row:
-    return (figure.name, figure.stated_unit, figure.stated_direction, figure.derived_from)
-
-
-def _metric_rows(records: Iterable[SummaryRecord]) -> list[Row]:
-    return [_metric_row(figure) for record in records for figure in record.metrics.values()]
 
 
 def _ids_of(connection: Connection, table: Table, rows: Iterable[Row]) -> dict[Row, int]:
@@ -212,7 +218,7 @@ def _delete_orphans(connection: Connection, ids: set[int]) -> None:
 
 def _delete_renamed(connection: Connection, batch: Batch, ids: Mapping[str, int]) -> None:
     """Remove what earlier versions called these very files, or while a workspace had no id."""
-    now = {(str(r.path), ids[r.uid]): key for key, (_, r) in batch.good.items()}
+    now = {(one.path, ids[one.uid]): key for key, (_, one) in batch.good.items()}
     old = []
     for part in _parts(sorted({trial_id for _, trial_id in now})):
         query = select(files.c.place, files.c.path, files.c.trial_id)
