@@ -9,14 +9,15 @@ import argparse
 import math
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from perfrun.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMATS = ("table", "json")
 _MOST_DIGITS = 18  # it fits into 64 bits
@@ -28,8 +29,9 @@ class CommandParser(argparse.ArgumentParser):
     """argparse whose errors are UsageErrors that begin with the command's name (`prog`)."""
 
     def __init__(self, prog: str, text: str | None, epilog: str, usage: str | None = None) -> None:
-        kind = argparse.RawDescriptionHelpFormatter
-        super().__init__(prog, usage, text, epilog, formatter_class=kind, allow_abbrev=False)
+        super().__init__(
+            prog, usage, text, epilog, formatter_class=HelpFormatter, allow_abbrev=False
+        )
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}")
@@ -111,6 +113,8 @@ def split_at_dashes(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def parse_shell_words(text: str, flag: str) -> list[str]:
     """Split flags that are the value of a flag as a shell does. Raises UsageError."""
+    import shlex  # no run of its own needs it
+
     try:
         return shlex.split(text)
     except ValueError as error:
@@ -119,6 +123,8 @@ def parse_shell_words(text: str, flag: str) -> list[str]:
 
 def parse_workspace(text: str | None) -> Path:
     """The absolute path of the workspace. Raises UsageError."""
+    from pathlib import Path  # `perfrun --help` does without
+
     try:
         return Path(text or "workspace").absolute()
     except FileNotFoundError:
@@ -135,6 +141,8 @@ def parse_word(text: str | None, flag: str, words: Sequence[str]) -> str:
 
 def parse_clone(word: str, flag: str) -> tuple[str, Path]:
     """`NAME=DIR`. Raises UsageError."""
+    from pathlib import Path
+
     name, _, folder = word.partition("=")
     if not name or not Path(folder).is_dir() or not folder:
         raise UsageError(f"{flag}={word}: must be NAME=DIR, the folder of a git repository")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
+
+from perfrun.dataclass import dataclass
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
