@@ -14,8 +14,9 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from perfrun.dataclass import dataclass
 
 SUMMARY = "perfzero_summary.json"
 # Another name: who reads all summaries of a folder must not take a profile for a result.

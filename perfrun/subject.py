@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from perfrun.dataclass import dataclass
 from perfrun.redaction import redact
 
 _GIB = 2**30

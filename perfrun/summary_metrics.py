@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from perfrun.analysis import directions
 from perfrun.analysis.directions import Direction
+from perfrun.dataclass import dataclass
 from perfrun.subject import is_number, rows, section, text
 
 WALL_TIME, THROUGHPUT, PEAK_RSS = "wall_time", "throughput", "peak_rss_bytes"

@@ -10,10 +10,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from perfrun.dataclass import replace
 from perfrun.launchers import ending
 from perfrun.launchers.contract import ENTRY, ORDER, Exit
 from perfrun.launchers.ending import ask_to_end, has_said_last_word, wait_until_due

@@ -11,10 +11,10 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from perfrun.dataclass import replace
 from perfrun.launchers.contract import Exit
 from perfrun.worker.lifeline import PID, PIPE
 from perfrun.worker.procfs import counts_of, io_counts

@@ -13,11 +13,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
+from perfrun.dataclass import dataclass
 from perfrun.probes.device_log import DeviceLog
 from perfrun.probes.running import RunningIntegral, RunningShares, RunningSpan, Span
 
@@ -41,7 +41,7 @@ class Reading:
     throttle_reasons: tuple[str, ...] | None = None  # why clocks are lower than they could be
 
 
-_FIELDS = tuple(one.name for one in fields(Reading))
+_FIELDS = tuple(Reading.__annotations__)
 _FIGURES = attrgetter(*_FIELDS)
 
 

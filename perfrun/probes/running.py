@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from perfrun.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
