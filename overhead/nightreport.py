@@ -14,9 +14,9 @@ from pathlib import Path
 from perfrun.nightly.changes import change_reports, recent_changes
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.report import Figure, MethodReport, NightReport
-from perfrun.store.address import parse_address
+from perfrun.options.store_address import parse_address
 from perfrun.store.index import open_store
-from perfrun.store.query import Selector
+from perfrun.store.series import Selector
 
 
 def night_report(

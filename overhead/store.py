@@ -14,9 +14,9 @@ from typing import Any
 
 from overhead.processes import NOOP, ROOT, MeasurementError, Settings, finish, perfrun
 from overhead.table import Goal, Row, Rule
-from perfrun.store.address import parse_address
+from perfrun.options.store_address import parse_address
 from perfrun.store.index import Store, open_store
-from perfrun.store.query import Series
+from perfrun.store.series import Series
 
 METHODS = 200
 WHOLE = 100_000  # summaries that the goals are for

@@ -16,25 +16,25 @@ from collections.abc import Sequence
 
 from perfrun import __version__
 from perfrun.errors import Interrupted, PerfrunError, UsageError
-from perfrun.output import OutputError, give_up_stdout, named_failures
+from perfrun.reports.output import OutputError, give_up_stdout, named_failures
 
 # What a command's name stands for: only its own module is imported.
-_RUN = ("perfrun.runcommand", "run_command")
-_HELP = ("perfrun.flags", "help_command")
+_RUN = ("perfrun.run.command", "run_command")
+_HELP = ("perfrun.options.flags", "help_command")
 _COMMANDS = {
-    "list": ("perfrun.listing", "list_command"),
-    "doctor": ("perfrun.doctor", "doctor_command"),
-    "selftest": ("perfrun.selftest", "selftest_command"),
-    "compare": ("perfrun.comparison", "compare_command"),
-    "ab": ("perfrun.ab", "ab_command"),
+    "list": ("perfrun.run.listing", "list_command"),
+    "doctor": ("perfrun.doctor.command", "doctor_command"),
+    "selftest": ("perfrun.selftest.command", "selftest_command"),
+    "compare": ("perfrun.compare.command", "compare_command"),
+    "ab": ("perfrun.compare.ab", "ab_command"),
     "versus": ("perfrun.versus.command", "versus_command"),
     "nightly": ("perfrun.nightly.command", "nightly_command"),
-    "prune": ("perfrun.pruning", "prune_command"),
-    "index": ("perfrun.indexing", "index_command"),
-    "history": ("perfrun.history", "history_command"),
-    "detect": ("perfrun.detecting", "detect_command"),
+    "prune": ("perfrun.nightly.prune", "prune_command"),
+    "index": ("perfrun.store.command", "index_command"),
+    "history": ("perfrun.changes.history", "history_command"),
+    "detect": ("perfrun.changes.detect", "detect_command"),
     "dlbs": ("perfrun.dlbs.command", "dlbs_command"),
-    "bisect": ("perfrun.bisection", "bisect_command"),
+    "bisect": ("perfrun.changes.bisect", "bisect_command"),
 }
 
 
@@ -117,7 +117,7 @@ def _carried_out(command: tuple[str, str], words: list[str]) -> int:
 
 
 def _no_command(word: str) -> str:
-    from perfrun.arguments import nearest
+    from perfrun.options.values import nearest
 
     near = nearest(word, _COMMANDS)
     hint = f"did you mean {near}" if near else f"there are {', '.join(_COMMANDS)}"

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from perfrun.analysis.changepoint import ALARM, Watch
-from perfrun.analysis.looks import FEWEST_BEFORE, MOST_AFTER
+from perfrun.analysis.scan import FEWEST_BEFORE, MOST_AFTER
 from simulations.noises import Floats, Noise, drifting
 
 SPREAD = 0.02

@@ -12,8 +12,8 @@ import math
 import random
 import sys
 
-from perfrun.worker.distribution import describe, median_interval
-from perfrun.worker.stopping import TIMED, Limits, Progress
+from perfrun.worker.measure.statistics import describe, median_interval
+from perfrun.worker.measure.stopping import TIMED, Limits, Progress
 
 LENGTHS = (30, 100, 1000)
 MEMORIES = (0.0, 0.3, 0.6, 0.9)

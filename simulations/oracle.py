@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfrun.analysis.changepoint import ALARM, Watch
-from perfrun.analysis.looks import FEWEST_AFTER, FEWEST_BEFORE, MOST_AFTER
+from perfrun.analysis.scan import FEWEST_AFTER, FEWEST_BEFORE, MOST_AFTER
 from simulations.detect import BEFORE, LATER, NIGHTS, SPREAD, STEPS, WITHIN, gaussian
 from simulations.noises import Floats, Noise, drifting
 

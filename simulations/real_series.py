@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from perfrun.worker.distribution import median
-from perfrun.worker.steadiness import classify
+from perfrun.worker.measure.statistics import median
+from perfrun.worker.measure.steadiness import classify
 
 Step = Callable[[], object]
 

@@ -22,8 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from perfrun.worker.segments import TOLERANCE
-from perfrun.worker.steadiness import classify
+from perfrun.worker.measure.steadiness import TOLERANCE, classify
 
 KINDS = ("flat", "warmup", "slowdown", "cyclic", "none")
 NOISES = ("Gaussian", "log-normal", "5 % outliers", "AR(1) 0.5")

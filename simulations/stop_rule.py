@@ -20,9 +20,9 @@ from scipy import stats as scipy_stats
 
 from perfrun.analysis import stats, stopping
 from perfrun.analysis.stats import Interval
-from perfrun.estimates import Observation
-from perfrun.repetition import MOST_TRIALS, Repetition
-from perfrun.schedule import Schedule
+from perfrun.options.values import MOST_TRIALS, Repetition
+from perfrun.run.schedule import Schedule
+from perfrun.summary.estimates import Observation
 from simulations.noises import NOISES, Floats, Noise, drifting, true_median
 
 SPREADS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1)

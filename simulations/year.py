@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from perfrun.analysis.detection import FALSE_DISCOVERIES, Detected, History, detect
-from perfrun.analysis.looks import FEWEST_BEFORE
+from perfrun.analysis.scan import FEWEST_BEFORE
 from simulations.detect import gaussian, log_normal, outliers
 from simulations.noises import Floats, drifting
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from perfrun.checks.sysfs import Sysfs
+from perfrun.probes.sysfs import Sysfs
 
 CPUS = "/sys/devices/system/cpu"
 STAT = "cpu  1000 0 500 8000 100 20 30 {steal} 0 0\ncpu0 1 0 0 0 0 0 0 0 0 0\ncpu1 1\nintr 5\n"

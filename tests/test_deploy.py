@@ -12,7 +12,7 @@ import pytest
 
 from perfrun.nightly.suite import units
 from perfrun.nightly.suite_file import read_suite
-from perfrun.store.address import parse_address
+from perfrun.options.store_address import parse_address
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"

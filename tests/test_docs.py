@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from perfrun import ab, bisection, comparison
 from perfrun.analysis.costs import Figure
-from perfrun.cpu import Cpu, Work
-from perfrun.dlbs import parsing as dlbs_parsing
-from perfrun.document import Outcome, Status, Usage
-from perfrun.flags import parser
-from perfrun.memory import CgroupMemory, DeviceMemory, Memory
-from perfrun.probes.devices import DevicesUsage, DeviceUsage
+from perfrun.changes import bisect
+from perfrun.compare import ab, command
+from perfrun.dlbs import command as dlbs_parsing
+from perfrun.options.flags import parser
+from perfrun.probes.accelerators import DevicesUsage, DeviceUsage
+from perfrun.probes.counters import Counters
 from perfrun.probes.rapl import Meter
-from perfrun.probes.system import Counters
 from perfrun.probes.watch import Energy
-from perfrun.versus import parsing
-from perfrun.versus.answer import Ratio
-from perfrun.versus.cells import Cell
+from perfrun.summary.cpu import Cpu, Work
+from perfrun.summary.document import Outcome, Status, Usage
+from perfrun.summary.memory import CgroupMemory, DeviceMemory, Memory
+from perfrun.versus import options
+from perfrun.versus.answer import Cell, Ratio
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -34,7 +34,7 @@ def test_every_flag_is_explained(option: str) -> None:
         assert f"`{option}`" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("made", [ab.parser(), comparison.parser()], ids=lambda made: made.prog)
+@pytest.mark.parametrize("made", [ab.parser(), command.parser()], ids=lambda made: made.prog)
 def test_every_flag_of_a_comparison_is_explained(made: argparse.ArgumentParser) -> None:
     text = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
     for option in made._option_string_actions:
@@ -43,7 +43,7 @@ def test_every_flag_of_a_comparison_is_explained(made: argparse.ArgumentParser) 
 
 def test_every_flag_of_frameworks_side_by_side_is_explained() -> None:
     text = (ROOT / "docs" / "versus.md").read_text(encoding="utf-8")
-    for option in parsing.parser()._option_string_actions:
+    for option in options.parser()._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
     for kind in (Cell, Ratio, Figure):
         for field in fields(kind):  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def test_every_flag_of_dlbs_is_explained() -> None:
 
 def test_every_flag_of_a_search_is_explained() -> None:
     text = (ROOT / "docs" / "bisecting.md").read_text(encoding="utf-8")
-    for option in bisection.parser()._option_string_actions:
+    for option in bisect.parser()._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
 
 
@@ -87,7 +87,7 @@ def test_every_outcome_is_explained() -> None:
 
 
 def test_every_finding_is_explained() -> None:
-    sources = [*(ROOT / "perfrun" / "findings").glob("*.py"), ROOT / "perfrun" / "quality.py"]
+    sources = sorted((ROOT / "perfrun" / "summary").glob("quality*.py"))
     text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     codes = {
         code

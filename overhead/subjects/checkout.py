@@ -13,8 +13,8 @@ from pathlib import Path
 def main(root: str, workspace: str, url: str, git_hash: str) -> None:
     """Do what a run does before its first trial, and nothing else."""
     sys.path.insert(0, root)
-    from perfrun.plan import parse_repos
-    from perfrun.workspace import checked_out
+    from perfrun.options.plan import parse_repos
+    from perfrun.workspace.checkouts import checked_out
 
     repos = parse_repos(f"{url};HEAD;{git_hash}")
     begin = time.perf_counter()

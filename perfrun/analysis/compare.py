@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from perfrun.analysis.directions import Direction
+from perfrun.analysis.metrics import Direction
 from perfrun.analysis.stats import (
     FEWEST_FOR_ORDER_STATISTICS,
     Floats,

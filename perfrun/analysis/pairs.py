@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from perfrun.analysis.directions import Direction
+from perfrun.analysis.metrics import Direction
 from perfrun.analysis.stats import Floats, Interval, numbers_of
 
 Verdict = Literal["faster", "slower", "equivalent", "undecided"]

@@ -9,13 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from perfrun.analysis.stats import (
-    FEWEST_FOR_ORDER_STATISTICS,
-    Floats,
-    Interval,
-    median,
-    numbers_of,
-)
+from perfrun.analysis.stats import FEWEST_FOR_ORDER_STATISTICS, Floats, Interval, median, numbers_of
 
 
 @dataclass(frozen=True, kw_only=True)

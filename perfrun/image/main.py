@@ -11,13 +11,7 @@ from typing import Sequence
 
 from perfrun.errors import PerfrunError
 from perfrun.image.build import BuildError, build_command, render_script, run_build
-from perfrun.image.engine import (
-    Engine,
-    EngineError,
-    describe_image,
-    find_builder,
-    find_engine,
-)
+from perfrun.image.engine import Engine, EngineError, describe_image, find_builder, find_engine
 from perfrun.image.env_file import write_settings
 from perfrun.image.flags import Request, parse_arguments
 from perfrun.image.gpus import GpuSupport, Vendor, read_gpu_support
@@ -25,7 +19,7 @@ from perfrun.image.lock import differences
 from perfrun.image.saved import load_image, render_load
 from perfrun.image.site_packages import copy_site_packages
 from perfrun.image.spec import ImageSpec
-from perfrun.redaction import redact
+from perfrun.text import redact
 
 VENDORS = {"cuda": Vendor.NVIDIA, "rocm": Vendor.AMD}
 

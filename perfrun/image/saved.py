@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from perfrun.errors import PerfrunError, UsageError
 from perfrun.image.engine import query
-from perfrun.redaction import redact
+from perfrun.text import redact
 
 CONNECT_TIMEOUT_S = 60
 

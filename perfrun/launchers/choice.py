@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 
-from perfrun.launchers.contract import Launcher
+from perfrun.launchers.launcher import Launcher
 from perfrun.launchers.local import LocalLauncher
-from perfrun.plan import RunPlan
+from perfrun.options.plan import RunPlan
 
 
 def make_launcher(plan: RunPlan, run_id: str, notify: Callable[[str], None]) -> Launcher:
@@ -19,7 +19,7 @@ def make_launcher(plan: RunPlan, run_id: str, notify: Callable[[str], None]) -> 
             raise ModuleNotFoundError("No module named 'psutil'", name="psutil")
         return LocalLauncher(plan.python, dict(plan.env))
     # Loads the Docker SDK: only for who asks for a container.
-    from perfrun.launchers.containers import ContainerLauncher, folders_of
+    from perfrun.launchers.container_launcher import ContainerLauncher, folders_of
 
     binds = folders_of(plan.site_packages, plan.root_data_dir)
     return ContainerLauncher(plan.container, binds, run_id, notify, dict(plan.env))

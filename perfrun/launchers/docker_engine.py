@@ -1,15 +1,21 @@
 """The engine that runs the containers of trials: the one place that speaks to the Docker SDK.
 
 Imported only under `--image`: the SDK takes a fifth of a second to load.
+
+The standard streams of a container, as the engine carries them: frames of lines of JSON.
+
+The labels by which a container of a killed perfrun is found again, and its removal.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import docker
 import docker.errors
@@ -18,7 +24,166 @@ from docker.context import ContextAPI
 
 from perfrun.errors import UsageError
 from perfrun.image.engine import explain_fetch, explain_refusal
-from perfrun.launchers.streams import Streams
+
+_HEADER = 8  # stream number, three zeros, length (big-endian): the engine's `attach` protocol
+_STDOUT = 1
+_MOST_STDERR = 4096
+
+
+class Streams:
+    """One attached connection. Closing it ends the container's input, and so what runs there."""
+
+    def __init__(self, connection: Any) -> None:
+        self._wrapped = connection  # holds the SDK's response, which would close the socket
+        self._socket: socket.socket = connection._sock
+        self._socket.settimeout(None)
+        self._frames = b""
+        self._line = b""
+        self.messages: list[dict[str, Any]] = []
+        self.stderr = ""  # of the supervisor, or of the engine; empty unless something is wrong
+        self.ended = False
+
+    def fileno(self) -> int:
+        """For select."""
+        return self._socket.fileno()
+
+    def receive(self) -> None:
+        """Take in what is there; to be called when select says so."""
+        try:
+            data = self._socket.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            self.ended = True
+            return
+        self._frames += data
+        while len(self._frames) >= _HEADER:
+            length = int.from_bytes(self._frames[4:_HEADER], "big")
+            if len(self._frames) < _HEADER + length:
+                return
+            number = self._frames[0]
+            payload = self._frames[_HEADER : _HEADER + length]
+            self._frames = self._frames[_HEADER + length :]
+            self._take(number, payload)
+
+    def _take(self, number: int, payload: bytes) -> None:
+        if number != _STDOUT:
+            self.stderr = (self.stderr + payload.decode("utf-8", "replace"))[-_MOST_STDERR:]
+            return
+        *lines, self._line = (self._line + payload).split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                message = json.loads(line)
+                if isinstance(message, dict):
+                    self.messages.append(message)
+
+    def send(self, letter: bytes) -> None:
+        """Tell the supervisor something; one that has ended hears nothing."""
+        with contextlib.suppress(OSError):
+            self._socket.sendall(letter)
+
+    def close(self) -> None:
+        """End the connection."""
+        self.ended = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        response = getattr(self._wrapped, "_response", None)
+        if response is not None:
+            response.close()
+        self._wrapped.close()
+        self._socket.close()
+
+
+RUN_ID = "perfrun.run_id"
+_PID = "perfrun.harness.pid"
+_START = "perfrun.harness.start"  # in clock ticks since boot: with it, a pid is never another's
+_BOOT = "perfrun.harness.boot"
+_PID_SPACE = "perfrun.harness.pid_namespace"
+_USER = "perfrun.harness.uid"
+
+
+class Containers(Protocol):
+    """The part of an engine that this needs."""
+
+    def labelled(self, label: str) -> list[dict[str, Any]]: ...
+
+    def remove(self, container: str) -> None: ...
+
+    def labelled_volumes(self, label: str) -> list[dict[str, Any]]: ...
+
+    def remove_volume(self, name: str) -> None: ...
+
+
+def harness_labels(run_id: str) -> dict[str, str]:
+    """What marks a container as this harness's."""
+    return {
+        RUN_ID: run_id,
+        _PID: str(os.getpid()),
+        _START: _start_ticks(os.getpid()) or "",
+        _BOOT: _boot(),
+        _PID_SPACE: _pid_space(),
+        _USER: str(os.getuid()),
+    }
+
+
+def is_stray(labels: Mapping[str, str]) -> bool:
+    """Whether the harness that made a container is certainly gone.
+
+    Of a harness that this process could not see (another user's, or one in another pid namespace)
+    nothing is certain.
+    """
+    if labels.get(_USER) != str(os.getuid()) or not labels.get(_PID, "").isdecimal():
+        return False
+    if labels.get(_BOOT) != _boot():
+        return bool(labels.get(_BOOT)) and bool(_boot())
+    if labels.get(_PID_SPACE) != _pid_space():
+        return False
+    return _start_ticks(int(labels[_PID])) != labels.get(_START)
+
+
+def remove_strays(engine: Containers, notify: Callable[[str], None]) -> int:
+    """Remove what killed harnesses left, and only that; return how many containers there were."""
+    removed = 0
+    for container in engine.labelled(RUN_ID):
+        labels = container.get("Labels") or {}
+        if not is_stray(labels):
+            continue
+        with contextlib.suppress(OSError):  # another perfrun may have been quicker
+            engine.remove(container["Id"])
+            removed += 1
+            notify(
+                f"removed container {container['Id'][:12]}, left behind by run {labels[RUN_ID]} "
+                "whose perfrun was killed"
+            )
+    for volume in engine.labelled_volumes(RUN_ID):
+        if is_stray(volume.get("Labels") or {}):
+            with contextlib.suppress(OSError):
+                engine.remove_volume(volume["Name"])
+    return removed
+
+
+def _start_ticks(pid: int) -> str | None:
+    """Field 22 of /proc/PID/stat; None when there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return text.rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _pid_space() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
 
 ANSWER_LIMIT_S = 120.0  # removing a container from a slow disk takes its time
 DEFAULT_HOST = "unix:///var/run/docker.sock"

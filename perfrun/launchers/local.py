@@ -14,9 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.dataclass import replace
-from perfrun.launchers import ending
-from perfrun.launchers.contract import ENTRY, ORDER, Exit
-from perfrun.launchers.ending import ask_to_end, has_said_last_word, wait_until_due
+from perfrun.launchers import launcher
+from perfrun.launchers.launcher import (
+    ENTRY,
+    ORDER,
+    Exit,
+    ask_to_end,
+    has_said_last_word,
+    wait_until_due,
+)
 from perfrun.launchers.wrapper import Lifeline, Wrapped
 from perfrun.worker.procfs import (
     CHILD_GRACE_S,
@@ -104,7 +110,7 @@ class LocalService:
         """Imported code may have started processes; none of them is to be there in a trial."""
         _signal_group(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(ending.KILL_GRACE_S)
+            self._process.wait(launcher.KILL_GRACE_S)
         self._lifeline.close()
 
 
@@ -235,7 +241,7 @@ class LocalProcess:
 
     def _reap(self) -> Exit:
         """Take in how it ended, and end what it left behind. Returns in bounded time."""
-        if self._end is None and self._can_be_reaped(ending.KILL_GRACE_S):
+        if self._end is None and self._can_be_reaped(launcher.KILL_GRACE_S):
             self._end = self._reaped()
         has_ended = self._end is not None and self._end.unended is None
         unended = frozenset() if has_ended else frozenset((self.pid, self._leader))
@@ -295,7 +301,7 @@ class LocalProcess:
             strays=(),
             resources={**counts, **self._last_io_counts()},
             unended=f"process {self.pid} could not be ended: {_still_there(self.pid)} "
-            f"{ending.KILL_GRACE_S:g} s after SIGKILL",
+            f"{launcher.KILL_GRACE_S:g} s after SIGKILL",
         )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.dataclass import replace
-from perfrun.launchers.contract import Exit
+from perfrun.launchers.launcher import Exit
 from perfrun.worker.lifeline import PID, PIPE
 from perfrun.worker.procfs import counts_of, io_counts
 

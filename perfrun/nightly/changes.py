@@ -1,24 +1,33 @@
-"""What a night and those before it show: changes of level in the methods of the suite."""
+"""What a night and those before it show: changes of level in the methods of the suite.
+
+What the history says of a night: new changes of level, confirmed by pairs if the suite asks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrun.derived import derived_rows
-from perfrun.detecting import find_changes, watch_series
-from perfrun.nightly.report import ChangeReport, MethodReport
-from perfrun.nightly.state import RECENT_DAYS
-from perfrun.nights import nights_of
-from perfrun.reports.changes import Row
+from perfrun.changes.confirm import INTERRUPTED
+from perfrun.changes.detect import find_changes, nights_of, watch_series
+from perfrun.changes.report import Row
+from perfrun.errors import Interrupted, PerfrunError
+from perfrun.nightly.night import RECENT_DAYS, Earlier
+from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
+from perfrun.nightly.suite import Suite
+from perfrun.run.interruption import Interruption
+from perfrun.run.progress import Screen
+from perfrun.summary.derived import derived_rows
 
 if TYPE_CHECKING:
+    from perfrun.changes.report import Row
     from perfrun.store.index import Store
-    from perfrun.store.query import Series
+    from perfrun.store.series import Series
+
 
 _NOON = timedelta(hours=12)
 # Method, metric, environment, direction and the night that made it sure: what stays of a change.
@@ -66,7 +75,7 @@ def recent_changes(
 
 
 def _is_young(series: Series) -> bool:
-    from perfrun.analysis.looks import FEWEST_NIGHTS  # numpy
+    from perfrun.analysis.scan import FEWEST_NIGHTS  # numpy
 
     return (
         series.direction != "none" and len(nights_of(series.origins, series.values)) < FEWEST_NIGHTS
@@ -116,3 +125,100 @@ def is_new(row: Row, night: str, known: Mapping[Key, Mapping[str, Any]]) -> bool
 
 def key_of(row: Row) -> Key:
     return (row.method, row.metric, row.environment, row.direction, row.alarm_night)
+
+
+def with_changes(
+    suite: Suite,
+    report: NightReport,
+    earlier: Earlier,
+    screen: Screen,
+    interruption: Interruption,
+) -> NightReport:
+    """Bring the index up to date, look for changes, and run the pairs of the new ones.
+
+    What is wrong there is the night's error. Raises Interrupted.
+    """
+    # numpy and scipy: after the trials
+
+    try:
+        with interruption.allowed():
+            recent = _recent(suite, report)
+    except Interrupted:
+        raise
+    except (PerfrunError, ImportError) as error:
+        text = f"the index could not be brought up to date or searched: {error}"
+        return replace(report, errors=(*report.errors, text))
+    rows, errors, known = recent.rows, report.errors, _known(earlier)
+    if suite.confirm is not None:
+        try:
+            rows = _confirmed(suite, report, rows, known, screen, interruption)
+        except Interrupted:
+            raise
+        except PerfrunError as error:
+            errors = (*errors, f"changes could not be confirmed: {error}")
+    changes = change_reports(rows, report.methods, report.night, known)
+    notes = (*report.notes, *_young(recent))
+    return replace(report, changes=changes, errors=errors, notes=notes)
+
+
+def _recent(suite: Suite, report: NightReport) -> Recent:
+    from perfrun.options.store_address import parse_address
+    from perfrun.store.index import open_store  # SQLAlchemy
+
+    clones = {repo.directory: repo.clone for repo in suite.repos if repo.clone is not None}
+    with open_store(parse_address(suite.store, suite.workspace)) as store:
+        store.refresh([suite.workspace] if suite.store else [])
+        return recent_changes(store, report.methods, report.night, report.begun, clones)
+
+
+def _confirmed(
+    suite: Suite,
+    report: NightReport,
+    rows: Sequence[Row],
+    known: Mapping[Key, Mapping[str, Any]],
+    screen: Screen,
+    interruption: Interruption,
+) -> tuple[Row, ...]:
+    """Run the pairs of what this night has made sure; the deadline of the night ends them."""
+    from perfrun.changes.confirm import TOO_LATE, confirm_rows
+
+    assert suite.confirm is not None
+    new = [row for row in rows if is_new(row, report.night, known)]
+    with interruption.until(report.deadline):
+        told = confirm_rows(
+            new,
+            suite.workspace,
+            suite.confirm,
+            screen,
+            deadline=report.deadline,
+            interruption=interruption,
+        )
+    interruption.check()
+    by_row = {id(row): after for row, after in zip(new, told, strict=True)}
+    found = []
+    for row in rows:
+        after = by_row.get(id(row), row)
+        if after.confirmation is not None and after.confirmation["reason"] == INTERRUPTED:
+            after = replace(after, confirmation={**after.confirmation, "reason": TOO_LATE})
+        found.append(after)
+    return tuple(found)
+
+
+def _known(earlier: Earlier) -> dict[Key, Mapping[str, Any]]:
+    """The changes that earlier nights have reported; what pairs said last of each counts."""
+    found: dict[Key, Mapping[str, Any]] = {}
+    for _, document in reversed(earlier):
+        for change in document.get("changes") or ():
+            names = ("method", "metric", "environment", "direction", "alarm_night")
+            method, metric, environment, direction, alarm_night = (change.get(n) for n in names)
+            key = (method, metric, environment, direction, alarm_night)
+            if key not in found or change.get("confirmation") is not None:
+                found[key] = change
+    return found
+
+
+def _young(recent: Recent) -> tuple[str, ...]:
+    if not recent.young:
+        return ()
+    text = f"{recent.young} of {recent.series} series have too few nights to show a change yet."
+    return (text,)

@@ -8,7 +8,7 @@ from datetime import datetime
 from xml.etree import ElementTree
 
 from perfrun.nightly.report import MethodReport, NightReport
-from perfrun.summary_metrics import WALL_TIME
+from perfrun.summary.metrics import WALL_TIME
 
 # What XML 1.0 cannot hold, not even escaped.
 _UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
-from perfrun.quantities import with_unit
 from perfrun.reports.table import Column, Table, escaped, markdown_text
-from perfrun.summary_metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
+from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
+from perfrun.text import with_unit
 
 MOST_ROWS = 500  # a job summary may have 1 MiB
 _COLUMNS = (

@@ -1,16 +1,25 @@
-"""What a night came to, as values: the reports draw them, nothing here reads or writes."""
+"""What a night came to, as values: the reports draw them, nothing here reads or writes.
+
+From what a night left on disk to its report.
+
+What used to be there and is not tonight: a gap that nobody is told of lasts for months. Pure.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from perfrun.counted import counted
-from perfrun.nightly.suite import Bound, MethodSpec
-from perfrun.summary_record import SummaryRecord
+from perfrun.errors import UsageError
+from perfrun.nightly.suite import Bound, MethodSpec, Night, Suite, Unit, UnitDone, units
+from perfrun.options.plan import parse_selector
+from perfrun.summary.counted import counted
+from perfrun.summary.record import SummaryRecord, read_record
 
 # `short`: it has trials, and fewer than asked for. `not_run`: it has none.
 State = Literal["ok", "short", "failed", "out_of_bounds", "not_run"]
@@ -235,3 +244,143 @@ def _state(
     if broken:
         return "out_of_bounds", "; ".join(broken)
     return ("short", missing) if missing else ("ok", None)
+
+
+_NO_TURN = "its turn did not come before the night's deadline"
+_CUT_SHORT = "the night's deadline came first"
+
+
+def gather(
+    suite: Suite, night: Night, ended: float, errors: Sequence[str], notes: Sequence[str]
+) -> NightReport:
+    """Read the summaries of a night and judge its methods."""
+    methods: list[MethodReport] = []
+    wrong, said = list(errors), list(notes)
+    for unit in units(suite):
+        done = night.units.get(unit.name, UnitDone())
+        if done.error:
+            wrong.append(f"{unit.name}: {done.error}")
+        readings = _readings(done, said)
+        for spec in unit.methods:
+            known = {method.method for method in methods if method.unit == unit.name}
+            found = _methods(suite, unit, spec, done, readings)
+            # A method that two filters name is reported once, as the first of them has it.
+            methods += [method for method in found if method.method not in known]
+    return NightReport(
+        night=night.night,
+        suite=suite.name,
+        owner=suite.owner,
+        begun=night.begun,
+        ended=ended,
+        deadline=night.deadline,
+        commits=dict(night.pinned),
+        methods=tuple(methods),
+        errors=tuple(wrong),
+        notes=tuple(said),
+    )
+
+
+def _readings(done: UnitDone, notes: list[str]) -> tuple[SummaryRecord, ...]:
+    readings = []
+    for path in done.summaries:
+        try:
+            readings.append(read_record(Path(path)))
+        except (OSError, ValueError) as error:
+            notes.append(f"{path} is left out: {error}")
+    return tuple(readings)
+
+
+def _methods(
+    suite: Suite, unit: Unit, spec: MethodSpec, done: UnitDone, readings: Sequence[SummaryRecord]
+) -> list[MethodReport]:
+    """A filter may have named several methods; one that never ran is reported as it was asked."""
+    names = dict.fromkeys((*done.stopped_by, *(reading.method for reading in readings)))
+    own = [name for name in names if _is_of(name, spec)] or [spec.selector.text]
+    found = []
+    for name in own:
+        trials = [reading for reading in readings if reading.method == name]
+        found.append(
+            report_method(
+                spec,
+                name,
+                trials,
+                environment=unit.environment.name,
+                unit=unit.name,
+                missing=_missing(spec, done, name, len(trials)),
+                fail_on_bounds=suite.fail_on_bounds,
+                default_owner=suite.owner,
+            )
+        )
+    return found
+
+
+def _is_of(name: str, spec: MethodSpec) -> bool:
+    wanted = spec.selector
+    if name == wanted.text:
+        return True
+    if wanted.pattern is None:
+        return False
+    try:
+        one = parse_selector(name)
+    except UsageError:
+        return False
+    return (one.module, one.class_name) == (wanted.module, wanted.class_name) and bool(
+        re.match(wanted.pattern, one.method or "")
+    )
+
+
+def _missing(spec: MethodSpec, done: UnitDone, name: str, trials: int) -> str | None:
+    """Why there are fewer trials than asked for; None when there are all."""
+    if done.error:
+        return "its run could not be begun"
+    if not trials:
+        return _CUT_SHORT if done.stopped_by.get(name) == "deadline" else _NO_TURN
+    asked = spec.rules.trials
+    if done.stopped_by.get(name) == "deadline" or (asked is not None and trials < asked):
+        return _CUT_SHORT
+    return None
+
+
+_LATE_S = 36 * 3600.0  # from the end of the night before to tonight's begin
+
+
+def gaps(
+    before: Mapping[str, Any], report: NightReport, *, same_suite: bool
+) -> tuple[list[str], list[str]]:
+    """Compare with the JSON report of the night before: errors, and notes.
+
+    A method that has gone although the suite is the same is an error; one that the suite does not
+    ask for any more, and a metric that is not measured any more, are notes.
+    """
+    errors: list[str] = []
+    notes = _late(before, report)
+    tonight = {(method.environment, method.method): method for method in report.methods}
+    excused = {method.unit for method in report.methods if method.state == "not_run"}
+    excused |= {error.partition(":")[0] for error in report.errors}  # a run that was not begun
+    for past in before["methods"]:
+        where = f"{past['method']} in {past['environment']}"
+        now = tonight.get((past["environment"], past["method"]))
+        if now is not None:
+            notes += [
+                f"{where}: {metric} was measured in {before['night']}, and is not tonight"
+                for metric in _lost(past, now)
+            ]
+        elif past["trials"] and same_suite and past["unit"] not in excused:
+            errors.append(f"{where} ran in {before['night']}, and is not there tonight")
+        elif past["trials"] and not same_suite:
+            notes.append(f"{where} ran in {before['night']}; the suite no longer asks for it")
+    return errors, notes
+
+
+def _lost(past: Mapping[str, Any], now: MethodReport) -> list[str]:
+    if now.state not in ("ok", "short"):  # the reason is told already
+        return []
+    there = {figure.metric for figure in now.figures}
+    return [f["metric"] for f in past["figures"] if f["metric"] not in there]
+
+
+def _late(before: Mapping[str, Any], report: NightReport) -> list[str]:
+    silent_s = report.begun - datetime.fromisoformat(before["ended"]).timestamp()
+    if silent_s <= _LATE_S:
+        return []
+    return [f"The night before this one is {before['night']}, {silent_s / 86400:.1f} days ago."]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from perfrun.budget import Budget
+from perfrun.changes.budget import Budget
 from perfrun.errors import UsageError
-from perfrun.plan import MethodSelector
-from perfrun.retention import Policy
+from perfrun.nightly.retention import Policy
+from perfrun.options.plan import MethodSelector
 
 _TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)")

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from perfrun.budget import DEFAULT_CHANGES, Budget, parse_budget
-from perfrun.cli import parse
+from perfrun.changes.budget import DEFAULT_CHANGES, Budget, parse_budget
 from perfrun.errors import UsageError
+from perfrun.nightly.retention import Policy, parse_age
 from perfrun.nightly.suite import (
     Bound,
     EnvironmentSpec,
@@ -32,10 +32,10 @@ from perfrun.nightly.suite import (
     words,
 )
 from perfrun.nightly.suite_values import TomlFile, Where, near
-from perfrun.plan import RunPlan, parse_repos, parse_selector
-from perfrun.retention import Policy, parse_age
-from perfrun.store.address import parse_address
-from perfrun.variables import parse_variables
+from perfrun.options.command_line import parse
+from perfrun.options.plan import RunPlan, parse_repos, parse_selector
+from perfrun.options.store_address import parse_address
+from perfrun.options.values import parse_variables
 
 T = TypeVar("T")
 Pairs = tuple[tuple[str, str], ...]

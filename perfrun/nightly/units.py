@@ -10,17 +10,17 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from perfrun.document import Status
 from perfrun.errors import Interrupted, PerfrunError
-from perfrun.interruption import Interruption
-from perfrun.journal import complete
-from perfrun.nightly.state import Nights
+from perfrun.nightly.night import Nights
 from perfrun.nightly.suite import Night, Suite, Unit, UnitDone, units
 from perfrun.nightly.suite_file import plan_of
-from perfrun.plan import RunPlan
-from perfrun.results import RunResult
-from perfrun.runner import run
-from perfrun.screen import Screen
+from perfrun.options.plan import RunPlan
+from perfrun.run.interruption import Interruption
+from perfrun.run.journal import complete
+from perfrun.run.progress import Screen
+from perfrun.run.runner import run
+from perfrun.summary.document import Status
+from perfrun.summary.estimates import RunResult
 
 DEADLINE = "deadline"  # why a method has no more trials
 

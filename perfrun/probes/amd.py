@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perfrun.probes.devices import Reading
+from perfrun.probes.accelerators import Reading
 
 NO_DRIVER = "no AMD driver: there is no /dev/kfd"
 NO_LIBRARY = "amdsmi cannot be imported; it comes with ROCm (pip install /opt/rocm/share/amd_smi)"

@@ -1,25 +1,248 @@
 """Watch a process and its descendants from outside, many times a second, at little cost.
 
 Linux only: reads /proc. Sources: proc(5); clock_getres(2) on clocks of other processes.
+
+The processes of a tree, and the sum of their resident memory, many times a second.
+
+Descriptors are kept open: reading one costs a fifth of opening it. Source: proc(5).
+
+process_info.log: what a trial used over time, a line for each moment. Good enough to plot.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
 
 from perfrun.dataclass import dataclass
-from perfrun.probes.timeline import Timeline
-from perfrun.probes.tree_memory import TreeMemory
+from perfrun.probes.shared_memory import SharedMemory, Sizes
 from perfrun.worker.cgroups import Cgroup, PeakSplit
 from perfrun.worker.procfs import memory_marks
 
-RATE_HZ = 21.0  # a little more than the 20 that are promised: a busy machine wakes us late
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+# Share of a core that looking for new processes may take; reading a big tree is the dear part.
+_TREE_SHARE = 0.002
+# After a look that found nothing new (another's process had begun) the pause is twice as long, but
+# no longer than this for that reason: a quarter of a second is promised to be seen.
+_LONGER_PAUSE_S = 0.2
+_MOST_OPEN = 256  # descriptors that may be kept; further processes are opened each time
+
+
+class TreeMemory:
+    """Sums the memory of a process's descendants, and keeps the largest figures."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._children: dict[int, int | None] = {}  # pid -> statm, kept open
+        self.pids = frozenset([pid])  # all of them, the process itself included
+        self._last_pid = b""
+        self._next_tree_look = 0.0
+        self.peak_rss_bytes = 0  # largest sum of resident memory
+        self.peak_processes = 0  # processes at that time
+        self.most_processes = 1
+        self.pss = SharedMemory()
+
+    @property
+    def processes(self) -> int:
+        """How many there are, the process itself included."""
+        return 1 + len(self._children)
+
+    def sample(self, own: tuple[int, int], last_pid: bytes) -> int:
+        """Return the sum of resident memory over the tree.
+
+        `own`: resident memory of the process itself, and how much of it is not anonymous.
+        `last_pid` is what the kernel gave out last: while it stays, no process was started.
+        """
+        self._look_for_children(last_pid)
+        if not self._children:  # as most are: nothing to sum
+            self.pss.note_alone(own[0])
+            if own[0] > self.peak_rss_bytes:
+                self.peak_rss_bytes, self.peak_processes = own[0], 1
+            return own[0]
+        sizes = {self._pid: own, **self._sizes_of_children()}
+        total = sum(resident for resident, _ in sizes.values())
+        if total > self.peak_rss_bytes:
+            self.peak_rss_bytes, self.peak_processes = total, self.processes
+        self.most_processes = max(self.most_processes, self.processes)
+        self.pss.follow(sizes, self._sizes_of_children)
+        return total
+
+    def _sizes_of_children(self) -> Sizes:
+        return {pid: _resident_bytes(pid, file) for pid, file in self._children.items()}
+
+    def close(self) -> None:
+        """Close what was kept open."""
+        for file in self._children.values():
+            if file is not None:
+                os.close(file)
+        self._children = {}
+
+    def _look_for_children(self, last_pid: bytes) -> None:
+        """Read the tree again when the kernel has given out a new pid since the last look."""
+        if last_pid == self._last_pid and last_pid:
+            return
+        now = time.perf_counter()
+        if now < self._next_tree_look:
+            return
+        self._last_pid = last_pid
+        begin = time.thread_time()
+        found = descendants(self._pid)
+        is_new = self._children.keys() != set(found)
+        for pid in self._children.keys() - found:
+            file = self._children.pop(pid)
+            if file is not None:
+                os.close(file)
+        for pid in found:
+            if pid not in self._children:
+                self._children[pid] = _opened(pid) if len(self._children) < _MOST_OPEN else None
+        self.pids = frozenset([self._pid, *found])
+        pause_s = (time.thread_time() - begin) / _TREE_SHARE
+        if not is_new:
+            pause_s = max(pause_s, min(2 * pause_s, _LONGER_PAUSE_S))
+        self._next_tree_look = now + pause_s
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the pids of all live descendants of `pid`, by /proc/PID/task/TID/children."""
+    found: list[int] = []
+    queue = [pid]
+    while queue:
+        task = f"/proc/{queue.pop()}/task"
+        try:
+            threads = os.listdir(task)
+        except OSError:
+            continue
+        for thread in threads:
+            try:
+                children = _children(f"{task}/{thread}/children")
+            except OSError:
+                continue
+            found += children
+            queue += children
+    return found
+
+
+def _children(path: str) -> list[int]:
+    """The numbers in a file. Most are empty; a file object would make seven calls of three."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = b""
+        while chunk := os.read(file, 1 << 16):
+            text += chunk
+    finally:
+        os.close(file)
+    return [int(child) for child in text.split()]
+
+
+def _opened(pid: int) -> int | None:
+    with contextlib.suppress(OSError):
+        return os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
+    return None
+
+
+def _resident_bytes(pid: int, file: int | None) -> tuple[int, int]:
+    """Resident memory and what of it is not anonymous; 0 of a process that has ended."""
+    try:
+        if file is not None:
+            return resident_bytes(os.pread(file, 128, 0))
+        with open(f"/proc/{pid}/statm", "rb", buffering=0) as opened:
+            return resident_bytes(opened.read())
+    except (OSError, IndexError):
+        return 0, 0
+
+
+def resident_bytes(statm: bytes) -> tuple[int, int]:
+    """The second and third field of /proc/PID/statm, in bytes."""
+    pages = statm.split()
+    return int(pages[1]) * _PAGE, int(pages[2]) * _PAGE
+
+
+_SHORTEST_S = 0.1  # PerfZero's window for cpu_percent: more lines would repeat it
+_LINES_PER_AGE = 1000  # a trial twice as long has some 700 more lines, not twice as many
+_PEAK = "tree_pss"  # whose peaks are kept
+_HIGHER = 1.001  # what makes a peak worth a line of its own
+# Lines are formatted and written together: with cold caches the first costs ten times the others.
+_WRITE_EVERY_S = 1.0
+
+
+class Timeline:
+    """Writes samples as JSON lines that get rarer as the trial gets longer, peaks excepted.
+
+    Of the samples between two lines the highest is written too, with its own time, if it stands
+    out: thinning never takes a peak away. A log that cannot be written stops nobody. It lacks the
+    last second of a trial whose harness was killed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._next_s = 0.0
+        self._lines: list[Mapping[str, float]] = []  # still to be written
+        self._rest = b""  # of what a full disk took a part of, or nothing
+        self._next_write_s = 0.0
+        self._highest: Mapping[str, float] | None = None  # since the last line, if it stands out
+        self._to_beat = 0.0  # value that stands out
+
+    def __enter__(self) -> Timeline:
+        with contextlib.suppress(OSError):
+            self._file = self._path.open("ab", buffering=0)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._keep_peak(0.0)
+        self._write()
+        if self._file:
+            with contextlib.suppress(OSError):
+                self._file.close()
+
+    def wants(self, elapsed_s: float, value: float) -> bool:
+        """Whether a sample of this time and tree's PSS would change anything."""
+        return elapsed_s >= self._next_s or value > self._to_beat
+
+    def add(self, sample: Mapping[str, float]) -> None:
+        """Take a sample. Its `time` is in seconds, and never less than the last one's."""
+        elapsed_s, value = sample["time"], sample[_PEAK]
+        if not self.wants(elapsed_s, value):
+            return
+        if elapsed_s < self._next_s:
+            self._highest, self._to_beat = sample, value
+            return
+        self._next_s = elapsed_s + max(_SHORTEST_S, elapsed_s / _LINES_PER_AGE)
+        self._keep_peak(value)
+        self._lines.append(sample)
+        self._to_beat = _HIGHER * value
+        if elapsed_s >= self._next_write_s:
+            self._next_write_s = elapsed_s + _WRITE_EVERY_S
+            self._write()
+
+    def _keep_peak(self, value: float) -> None:
+        """Add the highest sample since the last line if it stands out from the next one, too."""
+        highest, self._highest = self._highest, None
+        if highest and highest[_PEAK] > _HIGHER * value:
+            self._lines.append(highest)
+
+    def _write(self) -> None:
+        text = "".join(json.dumps(sample) + "\n" for sample in self._lines)
+        self._lines.clear()
+        if self._file:
+            self._rest += text.encode("ascii")
+            with contextlib.suppress(OSError):
+                self._rest = self._rest[self._file.write(self._rest) :]
+
+
+RATE_HZ = 21.0  # a little more than the 20 that are promised: a busy machine wakes us late
 _CPU_WINDOW_S = 0.1  # PerfZero's window for cpu_percent
 # How often the kernel's marks are polled for a process that may be killed before it can say them
 # itself. They cost six times what the current sizes cost.

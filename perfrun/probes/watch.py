@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.dataclass import dataclass
+from perfrun.probes.accelerators import Device, DeviceSampler, DevicesUsage
 from perfrun.probes.amd import amd_devices
-from perfrun.probes.devices import Device, DeviceSampler, DevicesUsage
-from perfrun.probes.disturbance import MachineState, machine_state
+from perfrun.probes.machine import MachineState, machine_state
 from perfrun.probes.nvidia import nvidia_devices
 from perfrun.probes.process_tree import TreeSampler, TreeUsage
 from perfrun.probes.rapl import PERIOD_S, Meter, Rapl

@@ -1,4 +1,9 @@
-"""The table of a run: one row a method. Values in, text out."""
+"""The table of a run: one row a method. Values in, text out.
+
+What the trials of each method say together, as lines of text.
+
+Profiles as lines of text: what was recorded, where, what took most. Values in, text out.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfrun.analysis.directions import unit_of
-from perfrun.document import Status, TrialResult
-from perfrun.estimates import observe, used_values
-from perfrun.findings.finding import Severity
-from perfrun.quantities import duration, rounded, spread
-from perfrun.reports.table import Cell, Column, Table
-from perfrun.summary_metrics import from_series, series_of
+from perfrun.analysis.metrics import unit_of
+from perfrun.reports.table import Cell, Column, Table, aligned
+from perfrun.summary.document import Status, TrialResult
+from perfrun.summary.estimates import MethodEstimate, observe, used_values
+from perfrun.summary.finding import Severity
+from perfrun.summary.metrics import from_series, series_of
+from perfrun.text import duration, rounded, scale_of, spread
 
 _COLUMNS = (
     Column(heading="method", share=3),
@@ -207,3 +212,153 @@ def shown_path(path: str) -> str:
     except OSError:  # the current folder has been removed
         return path
     return relative if len(relative) < len(path) and sys.platform != "win32" else path
+
+
+_REASONS = {
+    "precision": "precision reached",
+    "noise": "stopped: its noise will not let it reach the precision",
+    "max_trials": "stopped by --max_trials",
+    "time_budget": "stopped by --time_budget",
+    "failed": "stopped: it keeps failing",
+    "no_figure": "stopped: it reports no wall time above 0 to go by",
+    "interrupted": "interrupted",
+}
+_ONE_TRIAL = (
+    "One trial a method: no interval, and no telling how small a change it would show "
+    "(--benchmark_num_trials or --precision give more)."
+)
+
+
+def statistics_lines(methods: Sequence[MethodEstimate]) -> list[str]:
+    """One line a method that has more than one trial; one for all when none has."""
+    if all(method.trials <= 1 for method in methods):
+        if not any(method.used for method in methods):
+            return []
+        return [_ONE_TRIAL]
+    return ["", *(_line(method) for method in methods)]
+
+
+def _line(method: MethodEstimate) -> str:
+    said = [
+        _median(method),
+        _noise(method),
+        *_not_used(method),
+        _REASONS.get(method.stopped_by or "", ""),
+    ]
+    return f"{method.name}: " + "; ".join(text for text in said if text)
+
+
+def _median(method: MethodEstimate) -> str:
+    trials = f"{method.used} of {method.trials} trials"
+    if method.used == method.trials:
+        trials = f"{method.trials} trial{'s' * (method.trials != 1)}"
+    if method.median_s is None:
+        return f"{trials} with a figure"
+    text = f"{trials}, median {duration(method.median_s)}"
+    if method.low_s is None or method.high_s is None:
+        return f"{text}, no interval"
+    scale, unit = scale_of(method.median_s, "s")
+    low, high = method.low_s / scale, method.high_s / scale
+    around = f" (\u00b1{percent(method.relative_half_width)})"
+    return f"{text}, 95 % in {_digits(low, high)} {unit}{around}"
+
+
+def _noise(method: MethodEstimate) -> str:
+    if method.median_s is None:
+        return ""
+    if method.minimum_detectable_effect is None:
+        return "changes it would show: unknown"
+    return (
+        f"noise {percent(method.relative_noise)}, "
+        f"shows changes from {percent(method.minimum_detectable_effect)}"
+    )
+
+
+def _not_used(method: MethodEstimate) -> list[str]:
+    counts = ((method.failed, "failed"), (method.disturbed, "disturbed"))
+    return [f"{count} {what}" for count, what in counts if count]
+
+
+def _digits(low: float, high: float) -> str:
+    """Both ends with as many decimals as it takes to tell them apart."""
+    width = high - low
+    decimals = min(9, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else 3
+    return f"{low:.{decimals}f}..{high:.{decimals}f}"
+
+
+def percent(share: float | None) -> str:
+    """Two figures."""
+    if share is None:
+        return "?"
+    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
+
+
+SHOWN_ROWS = 5
+_LONGEST_NAME = 60
+_LACKING = "UnavailableError: "  # the environment under test lacks the profiler
+_HEADINGS = {
+    "self_s": "self ms",
+    "total_s": "total ms",
+    "device_s": "device ms",
+    "calls": "calls",
+    "bytes": "MiB",
+    "allocations": "allocations",
+}
+
+
+def profile_lines(result: TrialResult) -> list[str]:
+    """One block for each profile that a profile trial recorded, or why there is none."""
+    own = result.document["perfrun"]
+    kind, outcome = own["order"]["profile"], own["outcome"]
+    lines = []
+    if not result.status.ran:
+        reason = str(outcome["reason"])
+        what = f"{result.status.value} ({reason})"
+        if reason.startswith(_LACKING):
+            what = f"none: {reason.removeprefix(_LACKING)}"
+        lines.append(f"profile {kind} of {result.name}: {what}")
+    folder = Path(result.summary).parent
+    for profile in own["profiles"]:
+        lines += _block(profile, result.name, folder)
+    return lines
+
+
+def _block(profile: Mapping[str, Any], method: str, folder: Path) -> list[str]:
+    tool = " ".join(filter(None, (profile["tool"], profile["version"])))
+    lines = [f"profile {profile['kind']} of {method}, by {tool}{_recorded(profile['windows'])}"]
+    lines += [f"  {text}" for text in (profile["error"], *profile["notes"]) if text]
+    lines += [f"  {shown_path(str(folder / one['path']))}" for one in profile["files"]]
+    return lines + [f"  {line}" for line in _rows(profile["top"][:SHOWN_ROWS])]
+
+
+def _recorded(windows: Sequence[Mapping[str, Any]]) -> str:
+    if not windows:
+        return ": nothing recorded"
+    seconds = sum(window["end_s"] - window["begin_s"] for window in windows)
+    steps = [window["steps"] for window in windows if window["steps"] is not None]
+    what = f"{sum(steps)} timed steps" if steps else "the whole method"
+    return f": {what}, {duration(seconds, 3)}"
+
+
+def _rows(top: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not top:
+        return []
+    names = [name for name in _HEADINGS if name in top[0]]
+    columns = tuple(Column(heading=_HEADINGS[name], right=True) for name in names)
+    rows = tuple((*(_figure(name, row[name]) for name in names), _what(row)) for row in top)
+    return aligned(Table(columns=(*columns, Column(heading="what")), rows=rows))
+
+
+def _figure(name: str, value: float) -> str:
+    if name == "bytes":
+        return f"{value / 2**20:.1f}"
+    return f"{1e3 * value:.3f}" if name.endswith("_s") else str(value)
+
+
+def _what(row: Mapping[str, Any]) -> str:
+    path, _, line = str(row.get("where") or "").rpartition(":")
+    place = f"{'/'.join(Path(path).parts[-2:])}:{line}" if path else ""
+    name = str(row["name"])
+    if len(name) > _LONGEST_NAME:
+        name = name[: _LONGEST_NAME - 3] + "..."
+    return " ".join(filter(None, (name, place)))

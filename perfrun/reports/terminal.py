@@ -15,12 +15,16 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TextIO
 
-from perfrun.document import TrialResult
-from perfrun.estimates import MethodEstimate
-from perfrun.reports.profiles import profile_lines
-from perfrun.reports.run_table import quality_line, run_table, shown_path
-from perfrun.reports.statistics import statistics_lines
+from perfrun.reports.run_table import (
+    profile_lines,
+    quality_line,
+    run_table,
+    shown_path,
+    statistics_lines,
+)
 from perfrun.reports.table import Cell, Table, as_cell, plain_text
+from perfrun.summary.document import TrialResult
+from perfrun.summary.estimates import MethodEstimate
 
 if TYPE_CHECKING:
     from rich.console import Console

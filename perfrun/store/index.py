@@ -16,18 +16,17 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from perfrun.ancestry import Ancestry
-from perfrun.garbage import no_collection
+from perfrun.options.store_address import Address
 from perfrun.store import reading
-from perfrun.store.address import Address
-from perfrun.store.connection import Database
-from perfrun.store.folders import Scan, scan, storable, would_be_found
-from perfrun.store.places import FileKey, Places
-from perfrun.store.query import BadFile, Counts, Selector, Series
+from perfrun.store.ancestry import Ancestry
+from perfrun.store.database import Database
+from perfrun.store.garbage import no_collection
+from perfrun.store.places import FileKey, Places, Scan, scan, storable, would_be_found
 from perfrun.store.schema import bad_files, files
+from perfrun.store.series import BadFile, Counts, Selector, Series
 from perfrun.store.writing import Batch, TrialRows, rows_of, write, write_roots
-from perfrun.subject import text
-from perfrun.summary_record import BadSummary, SummaryRecord, read_record
+from perfrun.summary.record import BadSummary, SummaryRecord, read_record
+from perfrun.summary.subject import text
 
 _BATCH = 500  # files in one transaction: a killed writer loses no more, others wait no longer
 

@@ -22,8 +22,8 @@ from perfrun.store.schema import (
     subjects,
     trials,
 )
-from perfrun.subject import text
-from perfrun.summary_record import SummaryRecord
+from perfrun.summary.record import SummaryRecord
+from perfrun.summary.subject import text
 
 Row = tuple[str, ...]  # the columns of a table after its id and digest
 _MOST_VALUES = 500  # in an IN list; SQLite takes 32766 parameters

@@ -8,23 +8,21 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from perfrun.document import to_json
 from perfrun.errors import Interrupted
 from perfrun.reports.terminal import Terminal
-from perfrun.storage import write_whole
-from perfrun.versus.answer import Answer, answer_of
-from perfrun.versus.combining import Combined, combine, find_saved
-from perfrun.versus.document import cell_row, document, ratio_row
-from perfrun.versus.notes import machine_text
-from perfrun.versus.parsing import Asked, Combine, parse_versus
-from perfrun.versus.table import (
+from perfrun.summary.document import to_json
+from perfrun.summary.storage import write_whole
+from perfrun.versus.answer import Answer, answer_of, machine_text
+from perfrun.versus.options import Asked, Combine, parse_versus
+from perfrun.versus.result_file import Combined, cell_row, combine, document, find_saved, ratio_row
+from perfrun.versus.trials import Trials, run_trials
+from perfrun.versus.versus_table import (
     failure_lines,
     page,
     software_lines,
     undecided_lines,
     versus_table,
 )
-from perfrun.versus.trials import Trials, run_trials
 
 # What ended the rounds of a case, where its word is another command's.
 _STOPPED = {"max_pairs": "all rounds", "time_budget": "--time_budget spent"}

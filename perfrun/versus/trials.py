@@ -9,17 +9,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from perfrun.blocks import Block, Blocks, Reason, Trial
+from perfrun.compare.paired_runs import Block, Blocks, Pair, Reason, SideScreen, Trial, log_ratios
 from perfrun.errors import Interrupted, PerfrunError, UsageError
-from perfrun.interruption import Interruption, taking_signals
-from perfrun.journal import unfinished
-from perfrun.pairing import Pair, SideScreen, log_ratios
-from perfrun.rounds import Rounds
-from perfrun.runner import prepare
-from perfrun.screen import Screen
-from perfrun.summary_metrics import PEAK_RSS, WALL_TIME
-from perfrun.summary_record import SummaryRecord
-from perfrun.versus.parsing import FEWEST_FOR_INTERVAL, Asked
+from perfrun.run.interruption import Interruption, taking_signals
+from perfrun.run.journal import unfinished
+from perfrun.run.progress import Screen
+from perfrun.run.rounds import Rounds
+from perfrun.run.runner import prepare
+from perfrun.summary.metrics import PEAK_RSS, WALL_TIME
+from perfrun.summary.record import SummaryRecord
+from perfrun.versus.options import FEWEST_FOR_INTERVAL, Asked
 from perfrun.worker.procfs import adopt_orphans
 
 if TYPE_CHECKING:

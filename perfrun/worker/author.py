@@ -17,9 +17,10 @@ TYPE_CHECKING = False  # `typing` takes 4 ms to import, a tenth of a no-op trial
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
+    from perfrun.worker.measure.loop import Measuring
+
     # Imported at the first measurement: a method that takes no times starts faster.
-    from perfrun.worker.measurement import Measurement
-    from perfrun.worker.measuring import Measuring
+    from perfrun.worker.measure.measurement import Measurement
 
 PREFIX_VARIABLE = "TEST_REPORT_FILE_PREFIX"  # TensorFlow's name; PerfZero sets it too
 
@@ -107,7 +108,7 @@ class Benchmark:
         Raises what the step raises, ValueError or TypeError for an option that makes no sense, and
         RuntimeError when another measurement is running in this process.
         """
-        from perfrun.worker.options import check_step
+        from perfrun.worker.measure.loop import check_step
 
         check_step(step)
         with self.measuring(**options) as timer:
@@ -117,7 +118,7 @@ class Benchmark:
 
     def measuring(self, **options: Any) -> "Measuring":
         """Like `measure`, for a loop: `with self.measuring() as timer:`, `for _ in timer: ...`."""
-        from perfrun.worker.options import measuring
+        from perfrun.worker.measure.loop import measuring
 
         return measuring(self, self._reporting_method(), **options)
 

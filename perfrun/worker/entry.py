@@ -58,7 +58,7 @@ def main() -> int:
             sys.stderr.write("perfrun: the worker does not start: %s\n" % why_not)
             return 1
     if order["action"] == "run":
-        from perfrun.worker.trial import run_trial
+        from perfrun.worker.method import run_trial
 
         return run_trial(order)
     if order["action"] == "describe":

@@ -1,4 +1,11 @@
-"""Which ML framework a finished (or failed) benchmark has loaded: name, version, build."""
+"""Which ML framework a finished (or failed) benchmark has loaded: name, version, build.
+
+Peaks that a framework's own allocators kept, on the devices it used.
+
+Exact, and told by nobody else: the device's driver sees only what an allocator took from it. Asked
+of frameworks that the benchmark has loaded, as the worker's last act; nothing is imported, and no
+device is started by asking.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,8 @@ from types import ModuleType
 
 TYPE_CHECKING = False  # `typing` takes 4 ms to import, a tenth of a no-op trial
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+    from typing import Any, Callable, Dict, List, Optional
+
 
 NAMES = ("tensorflow", "torch", "jax")
 
@@ -66,3 +74,88 @@ def _plain(version: Any) -> Optional[str]:
         return None
     text = str(version)
     return text[2:-1] if text.startswith("b'") else text
+
+
+def allocator_peaks() -> List[Dict[str, Any]]:
+    """Return one entry for each framework and device that it used; or one with a `reason`.
+
+    `peak_allocated_bytes`: in use by tensors; `peak_reserved_bytes`: taken from the device, cache
+    included (None where the framework does not say). Since the process began, or since the
+    benchmark itself reset the framework's statistics.
+    """
+    found: List[Dict[str, Any]] = []
+    readers: Dict[str, Callable[[Any], List[Dict[str, Any]]]] = {
+        "torch": _torch,
+        "tensorflow": _tensorflow,
+        "jax": _jax,
+    }
+    for name, read in readers.items():
+        module = sys.modules.get(name)
+        if getattr(module, "__version__", None) is None:  # not loaded, or half of it
+            continue
+        try:
+            entries = read(module)
+        except Exception as error:  # noqa: BLE001 - versions differ, and no number is worth a trial
+            entries = [{"reason": "%s does not say: %s: %s" % (name, type(error).__name__, error)}]
+        found += [dict(entry, framework=name) for entry in entries]
+    return found
+
+
+def _torch(torch: Any) -> List[Dict[str, Any]]:
+    entries = []
+    for kind in ("cuda", "xpu"):  # ROCm is "cuda" to torch
+        backend = getattr(torch, kind, None)
+        if backend is None or not backend.is_initialized():
+            continue
+        for index in range(backend.device_count()):
+            reserved = backend.max_memory_reserved(index)
+            if reserved:
+                allocated = backend.max_memory_allocated(index)
+                entries.append(_entry("%s:%d" % (kind, index), allocated, reserved))
+    return entries or [_none("torch used no CUDA, ROCm or XPU device")]
+
+
+def _tensorflow(tensorflow: Any) -> List[Dict[str, Any]]:
+    context = _tensorflow_context()
+    if context is None:
+        return [_none("TensorFlow's runtime was not started")]
+    memory_info = tensorflow.config.experimental.get_memory_info
+    entries = []
+    for device in tensorflow.config.list_logical_devices():
+        if device.device_type in ("CPU", "TPU_SYSTEM"):
+            continue  # the CPU's allocator keeps no peak
+        name = device.name.replace("/device:", "")
+        entries.append(_entry(name.lower(), memory_info(name)["peak"], None))
+    return entries or [_none("TensorFlow used no device but the CPU")]
+
+
+def _tensorflow_context() -> Any:
+    """The eager runtime if it was started: asking for devices would start it."""
+    module = sys.modules.get("tensorflow.python.eager.context")
+    context = module.context_safe() if module else None
+    return context if getattr(context, "_initialized", False) else None
+
+
+def _jax(jax: Any) -> List[Dict[str, Any]]:
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    if not getattr(bridge, "_backends", None):
+        return [_none("JAX's runtime was not started")]
+    entries = []
+    for device in jax.local_devices():
+        stats = device.memory_stats()
+        if stats and "peak_bytes_in_use" in stats:
+            name = "%s:%d" % (device.platform, device.id)
+            entries.append(_entry(name, stats["peak_bytes_in_use"], stats.get("peak_pool_bytes")))
+    return entries or [_none("JAX used no device whose allocator keeps a peak")]
+
+
+def _entry(device: str, allocated: Any, reserved: Any) -> Dict[str, Any]:
+    return {
+        "device": device,
+        "peak_allocated_bytes": int(allocated),
+        "peak_reserved_bytes": None if reserved is None else int(reserved),
+    }
+
+
+def _none(reason: str) -> Dict[str, Optional[str]]:
+    return {"reason": reason}

@@ -9,7 +9,7 @@ import pytest
 from benchmarks._support.datasets import feeding
 from benchmarks._support.datasets.ingesting import Ingesting
 from benchmarks._support.datasets.loading import endless
-from perfrun.worker import blocktimer, measuring
+from perfrun.worker.measure import loop
 
 BATCH = 8
 LOAD_S, STEP_S = 0.03, 0.015
@@ -34,7 +34,7 @@ CLOCK = Clock()
 @pytest.fixture(autouse=True)
 def made_up_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeding, "time", CLOCK)
-    for module in (blocktimer, measuring):
+    for module in (loop, loop):
         monkeypatch.setattr(module, "_clock", CLOCK.perf_counter_ns)
 
 

@@ -13,7 +13,7 @@ import pytest
 from shipped_run import ROOT, RunMethod
 
 from benchmarks._support import operators
-from perfrun.probes.peak import read_peak
+from perfrun.selftest.reference import read_peak
 from perfrun.worker.test_log import decode_entries
 
 # argv: module, constructor keywords by method as JSON. All methods in one process: imports cost.

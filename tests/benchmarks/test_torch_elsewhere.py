@@ -13,7 +13,7 @@ import pytest
 from shipped_run import ROOT
 from worlds import World
 
-from perfrun.probes.peak import read_peak
+from perfrun.selftest.reference import read_peak
 
 pytestmark = pytest.mark.torch
 

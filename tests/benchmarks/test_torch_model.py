@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from several_methods import Several, method, run_several
 
-from perfrun.probes.peak import read_peak
+from perfrun.selftest.reference import read_peak
 
 pytestmark = pytest.mark.torch
 

@@ -18,8 +18,8 @@ from fault_table import TABLE, Row
 from launched import launched_world
 from worlds import World, finish, wait_until
 
-from perfrun.containment import Containment
-from perfrun.launchers.containers import ContainerLauncher
+from perfrun.launchers.container_launcher import ContainerLauncher
+from perfrun.options.containment import Containment
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -23,8 +23,8 @@ PROGRAM = """
 import sys, time
 from pathlib import Path
 from perfrun.errors import WorkspaceError
-from perfrun.plan import parse_repos
-from perfrun.workspace import checked_out
+from perfrun.options.plan import parse_repos
+from perfrun.workspace.checkouts import checked_out
 workspace, repos, hold_s = Path(sys.argv[1]), parse_repos(sys.argv[2]), float(sys.argv[3])
 let_go = Path(*sys.argv[4:])
 try:

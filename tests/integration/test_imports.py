@@ -26,7 +26,13 @@ STANDARD = {
     "logging", "lzma", "multiprocessing", "platform", "random", "shutil", "socket", "ssl",
     "statistics", "subprocess", "tempfile", "unicodedata", "unittest", "uuid", "xml",
 }  # fmt: skip
-OWN = {"perfrun.cli", "perfrun.plan", "perfrun.rounds", "perfrun.runner", "perfrun.worker.author"}
+OWN = {
+    "perfrun.options.command_line",
+    "perfrun.options.plan",
+    "perfrun.run.rounds",
+    "perfrun.run.runner",
+    "perfrun.worker.author",
+}
 HEAVY = LIBRARIES | STANDARD | OWN
 # What a command's flags are checked against, and so its help loads.
 ALLOWED_HELP = {"ab": {"numpy", "scipy"}, "bisect": {"numpy", "scipy"}, "prune": {"sqlalchemy"}}
@@ -60,7 +66,8 @@ def test_the_version_needs_nothing(tmp_path: Path) -> None:
     found = loaded(tmp_path, ["--version"])
     assert not found & {*HEAVY, "argparse", "json", "pathlib", "typing"}
     assert {name for name in found if name.startswith("perfrun")} == {
-        "perfrun", "perfrun.benchmark", "perfrun.errors", "perfrun.output",
+        "perfrun", "perfrun.benchmark", "perfrun.errors", "perfrun.reports",
+        "perfrun.reports.output",
     }  # fmt: skip
 
 
@@ -80,7 +87,8 @@ def run_words(tmp_path: Path, *words: str) -> list[str]:
 
 OF_A_RUN = {
     "ctypes",  # prctl; whether there is an NVIDIA driver
-    "perfrun.cli", "perfrun.plan", "perfrun.rounds", "perfrun.runner",
+    "perfrun.options.command_line", "perfrun.options.plan",
+    "perfrun.run.rounds", "perfrun.run.runner",
     "platform",
     "random",  # the order of trials
     "subprocess",
@@ -114,12 +122,12 @@ def test_a_checkout_loads_no_more_than_git_needs(tmp_path: Path) -> None:
 
 def test_the_list_of_methods_loads_no_library(tmp_path: Path) -> None:
     words = ["list", f"--workspace={tmp_path}", "benchmarks.python.calibration"]
-    assert not heavy(tmp_path, *words) & {*LIBRARIES, "ctypes", "perfrun.rounds", "tempfile"}
+    assert not heavy(tmp_path, *words) & {*LIBRARIES, "ctypes", "perfrun.run.rounds", "tempfile"}
 
 
 def test_the_doctor_loads_no_library(tmp_path: Path) -> None:
     found = heavy(tmp_path, "doctor", f"--workspace={tmp_path}", statuses=(0, 1))
-    assert not found & {*LIBRARIES, "perfrun.rounds", "perfrun.runner"}
+    assert not found & {*LIBRARIES, "perfrun.run.rounds", "perfrun.run.runner"}
 
 
 @pytest.fixture

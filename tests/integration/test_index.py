@@ -16,7 +16,7 @@ from trial_documents import perfrun_summary, perfzero_summary, write_nights
 from trial_documents import write_summary as put
 from worlds import PATIENCE_S, ROOT, World, strict, wait_until
 
-from perfrun.store.address import parse_address
+from perfrun.options.store_address import parse_address
 from perfrun.store.index import open_store
 
 CASES = """

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.interruption import Interruption
-from perfrun.nightly.state import Nights
+from perfrun.nightly.night import Nights
 from perfrun.nightly.suite import EnvironmentSpec, MethodSpec, Rules, Suite, UnitDone, units
 from perfrun.nightly.units import Units
-from perfrun.plan import parse_selector
+from perfrun.options.plan import parse_selector
 from perfrun.reports.terminal import Terminal
+from perfrun.run.interruption import Interruption
 from tests.integration.test_nightly import Place, states
 from tests.worlds import PATIENCE_S, World, finish, strict, wait_until
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from perfrun.store.address import parse_address
+from perfrun.options.store_address import parse_address
 from perfrun.store.index import open_store
-from perfrun.summary_record import SummaryRecord, read_record
+from perfrun.summary.record import SummaryRecord, read_record
 from tests.gitrepos import make_repository
 from tests.worlds import World, strict
 

@@ -205,8 +205,8 @@ def test_perfruns_own_libraries_are_not_importable_in_another_environment(
     assert not {
         name for name in own if not (name + ".").startswith(("perfrun.", "perfrun.worker."))
     }
-    assert "perfrun.runner" not in own
-    assert "perfrun.document" not in own
+    assert "perfrun.run.runner" not in own
+    assert "perfrun.summary.document" not in own
 
 
 def test_what_is_installed_beside_perfrun_is_not_importable_in_another_environment(

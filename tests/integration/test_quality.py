@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from worlds import World
 
-from perfrun.checks.processor import load_limit
+from perfrun.doctor.processor import load_limit
 from perfrun.probes.machine import _cpu_limit
 
 CASES = """

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from selftest_rows import off, wrong
 
-from perfrun.calibration import checks
-from perfrun.probes.peak import read_peak
+from perfrun.selftest.reference import checks, read_peak
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from worlds import ENTRY, ROOT, World
 
-from perfrun.checks import readings
-from perfrun.checks.sysfs import Sysfs
+from perfrun.probes import sysfs as readings
+from perfrun.probes.sysfs import Sysfs
 
 THIRD_PARTY = ("rich", "git", "requests", "cpuinfo", "docker", "absl", "psutil", "pynvml", "numpy")
 CLASS = """

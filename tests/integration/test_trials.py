@@ -211,7 +211,7 @@ def test_statistics_are_not_imported_for_a_single_trial(world: World) -> None:
             PYTHONPROFILEIMPORTTIME="1",
         )
         names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-        assert "perfrun.rounds" in names
+        assert "perfrun.run.rounds" in names
         assert ("numpy" in names) is ("perfrun.analysis.stats" in names) is imported
         assert "scipy.stats" not in names
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.store.address import Address, parse_address
+from perfrun.options.store_address import Address, parse_address
 
 PLACES = [
     "workspace",

@@ -197,7 +197,7 @@ def test_the_commit_of_the_checkout_becomes_build_arguments(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "path",
     [
-        *(ROOT / name for name in ("setup.py", "perfrun/errors.py", "perfrun/redaction.py")),
+        *(ROOT / name for name in ("setup.py", "perfrun/errors.py", "perfrun/text.py")),
         *sorted((ROOT / "perfrun/image").glob("*.py")),
     ],
     ids=lambda path: path.name,

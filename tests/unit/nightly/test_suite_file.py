@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.budget import Budget
+from perfrun.changes.budget import Budget
 from perfrun.errors import UsageError
+from perfrun.nightly.retention import Policy
 from perfrun.nightly.suite import Bound, Night, Suite, units
 from perfrun.nightly.suite_file import plan_of, read_suite
-from perfrun.retention import Policy
 
 METHOD = '\n[[methods]]\nname = "pkg.cases.Cases.spin"\n'
 
@@ -334,6 +334,7 @@ def test_relative_paths_begin_at_the_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_only_what_reads_a_suite_imports_its_schema() -> None:
-    modules = "perfrun.benchmark, perfrun.cli, perfrun.pruning, perfrun.nightly.state"
+    commands = "perfrun.benchmark, perfrun.options.command_line"
+    modules = f"{commands}, perfrun.nightly.prune, perfrun.nightly.night"
     code = f"import sys, {modules}; sys.exit('msgspec' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,355 @@
+"""`perfrun bisect`: which commit, image or interpreter changed a figure, by pairs of trials.
+
+The ordered list that `perfrun bisect` searches: commits, images or interpreters, as plans.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from perfrun.analysis import bisecting
+from perfrun.analysis.bisecting import End, Rule
+from perfrun.analysis.metrics import Direction
+from perfrun.analysis.pairs import Judgement
+from perfrun.changes.report import report
+from perfrun.changes.search import Found, Revision, new_seed, search, shown_name
+from perfrun.changes.search_log import SearchLog, begin, unfinished
+from perfrun.compare.command import difference_row
+from perfrun.compare.differences import Difference, differences
+from perfrun.errors import Interrupted, UsageError
+from perfrun.options.command_line import parse
+from perfrun.options.plan import RepoSpec, RunPlan, split_items
+from perfrun.options.values import CommandParser, may_be_hash, parse_whole, split_at_dashes
+from perfrun.reports.terminal import Terminal
+from perfrun.run.journal import fingerprint
+from perfrun.summary.document import to_json
+from perfrun.summary.metrics import WALL_TIME
+from perfrun.summary.record import SummaryRecord, read_record
+from perfrun.summary.storage import write_whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ends:
+    """What is to be searched, as given."""
+
+    good: str | None
+    bad: str | None
+    images: str | None
+    pythons: str | None
+    repo: str | None  # which of several repositories
+
+
+def parse_plan(words: Sequence[str], ends: Ends) -> RunPlan:
+    """Parse the flags of the run, with the first image or interpreter in its place."""
+    given = [name for name in ("images", "pythons") if getattr(ends, name)]
+    if len(given) + bool(ends.good or ends.bad) != 1:
+        raise UsageError(
+            "perfrun bisect: say what is searched: --good=HASH and --bad=HASH of a repository in "
+            "--git_repos, or --images=A,B,..., or --pythons=A,B,..., oldest first"
+        )
+    if not given and not (ends.good and ends.bad):
+        raise UsageError("perfrun bisect: --good and --bad are both needed")
+    for flag, text in (("--good", ends.good), ("--bad", ends.bad)):
+        if text and not may_be_hash(text):
+            # Names of branches move, and then --resume would go on with another search.
+            raise UsageError(
+                f"{flag}: {text!r} is not a commit hash (4 to 64 hex digits); "
+                "`git rev-parse` says what a branch or tag stands for"
+            )
+    first = [f"--{kind[:-1]}={names[0]}" for kind, names in _listed(ends)]
+    plan = parse([*first, *words])
+    if plan.repetition.precision is not None or plan.num_trials != 1:
+        raise UsageError(
+            "perfrun bisect: pairs are run until it is decided; --max_pairs and --time_budget are "
+            "the limits, not --benchmark_num_trials or --precision"
+        )
+    if plan.repetition.max_reruns or plan.execution_id or plan.profiles:
+        raise UsageError("perfrun bisect: takes no --max_reruns, --execution_id or --profile")
+    if ends.good:
+        _searched(plan, ends.repo)  # raises
+    return plan
+
+
+def revisions_of(
+    plan: RunPlan, words: Sequence[str], ends: Ends, notify: Callable[[str], None]
+) -> tuple[Revision, ...]:
+    """Return all revisions, good first. Raises PerfrunError when they cannot be had."""
+    for kind, names in _listed(ends):
+        return tuple(
+            Revision(name=name, plan=_labelled(parse([f"--{kind[:-1]}={name}", *words]), name))
+            for name in names
+        )
+    from perfrun.workspace.commits import commits_between
+
+    repo = _searched(plan, ends.repo)
+    assert ends.good is not None
+    assert ends.bad is not None
+    commits = commits_between(plan.workspace, repo, ends.good.lower(), ends.bad.lower(), notify)
+    return tuple(
+        Revision(
+            name=commit.git_hash,
+            plan=_labelled(_at(plan, repo, commit.git_hash), commit.git_hash[:12]),
+            author=commit.author,
+            date=commit.date,
+            subject=commit.subject,
+        )
+        for commit in commits
+    )
+
+
+def _listed(ends: Ends) -> list[tuple[str, list[str]]]:
+    found = []
+    for kind in ("images", "pythons"):
+        names = split_items(getattr(ends, kind))
+        if names and len(names) < 2:
+            raise UsageError(f"--{kind}: name two or more, oldest first")
+        if len(set(names)) < len(names):
+            raise UsageError(f"--{kind}: one of them is named twice")
+        if names:
+            found.append((kind, names))
+    return found
+
+
+def _searched(plan: RunPlan, name: str | None) -> RepoSpec:
+    """The repository whose commits are searched."""
+    open_ = [r for r in plan.repos if (r.directory == name if name else r.git_hash is None)]
+    if len(open_) != 1:
+        there = ", ".join(repo.directory for repo in plan.repos) or "none"
+        raise UsageError(
+            "perfrun bisect: which repository? Leave the hash out of one in --git_repos and pin "
+            f"the others, or say --repo=NAME; --git_repos has: {there}"
+        )
+    return open_[0]
+
+
+def _at(plan: RunPlan, repo: RepoSpec, git_hash: str) -> RunPlan:
+    pinned = replace(repo, git_hash=git_hash)
+    repos = tuple(pinned if own is repo else own for own in plan.repos)
+    shown = ",".join(
+        ";".join((own.shown_url, own.branch or "", own.git_hash or "")) for own in repos
+    )
+    return replace(plan, repos=repos, flags={**plan.flags, "git_repos": shown})
+
+
+def _labelled(plan: RunPlan, name: str) -> RunPlan:
+    label = f"{plan.execution_label}/{name}" if plan.execution_label else f"bisect/{name}"
+    return replace(plan, execution_label=label, flags={**plan.flags, "execution_label": label})
+
+
+_EPILOG = """\
+Everything else is flags of a run (docs/cli.md). One of:
+  perfrun bisect --benchmark_methods=pkg.mod.Class.method --git_repos='URL;main' \\
+      --python_path=NAME --good=HASH --bad=HASH
+  perfrun bisect --benchmark_methods=pkg.mod.Class.method --pythons=old/bin/python,...
+
+Exit status: 0 one culprit found, 1 none (not reproduced, undecided, a range of revisions that do
+not run), 2 wrong usage, or good or bad do not run, 130 interrupted (--resume goes on from there).
+All of it is in docs/bisecting.md.
+"""
+
+
+def parser() -> CommandParser:
+    """The flags of `perfrun bisect` that are not a run's."""
+    from perfrun.analysis import bisecting  # numpy
+
+    made = CommandParser(
+        "perfrun bisect",
+        "Find the revision that changed a figure, with pairs of trials as oracle.",
+        _EPILOG,
+        "perfrun bisect (--good=HASH --bad=HASH | --images=A,B,... | --pythons=A,B,...) "
+        "[flags of a run] [-- flags of the benchmark]",
+    )
+    made.flag("--good", "HASH", "commit from before the change")
+    made.flag("--bad", "HASH", "commit that has it")
+    made.flag("--repo", "NAME", "whose commits, if --git_repos pins several")
+    made.flag("--images", "A,B,...", "images, the good one first")
+    made.flag("--pythons", "A,B,...", "interpreters, the good one first")
+    made.flag("--method", "METHOD", "the same as --benchmark_methods")
+    made.flag("--metric", "NAME", "what changed (default wall_time)")
+    most = bisecting.MAX_PAIRS
+    made.flag("--max_pairs", "N", f"most pairs of the search (default {most})", parse_whole, most)
+    made.add_pair_rules(bisecting.Rule.min_effect)
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The command line of `perfrun bisect`."""
+
+    plan: RunPlan
+    words: tuple[str, ...]  # of the run
+    ends: Ends
+    metric: str
+    rule: Rule
+    time_s: float | None
+    seed: int | None
+
+
+def bisect_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun bisect`."""
+    asked = parse_bisect(argv)
+    plan = asked.plan
+    as_json = plan.output_format == "json"
+    screen = Terminal(sys.stderr if as_json else sys.stdout, sys.stderr, quiet=plan.quiet)
+    revisions = revisions_of(plan, asked.words, asked.ends, screen.note)
+    log = _log(asked, revisions, screen)
+    screen.note(f"{len(revisions) - 1} revisions after {shown_name(revisions[0])}; {log.folder}")
+    found = search(revisions, asked.metric, asked.rule, log, screen, asked.time_s)
+    if found.end is None:
+        sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
+        return Interrupted.exit_code
+    answer = document(asked, revisions, log, found, found.end)
+    record = log.folder / "answer.json"
+    try:
+        write_whole(record, to_json(answer))
+    except OSError as error:
+        screen.note(f"{record} could not be written: {error.strerror}")
+    if as_json:
+        sys.stdout.write(json.dumps(answer) + "\n")
+    else:
+        sys.stdout.write("\n".join(report(answer)) + "\n")
+    return 0 if found.end.status == "found" else 1
+
+
+def parse_bisect(argv: Sequence[str]) -> Asked:
+    """Parse the command line. Raises UsageError; touches nothing."""
+
+    own, after = split_at_dashes(argv)
+    given, common = parser().parse_known_args(own)
+    if given.method:
+        common.append(f"--benchmark_methods={given.method}")
+    words = (*common, *(("--", *after) if after else ()))
+    ends = Ends(
+        good=given.good or None,
+        bad=given.bad or None,
+        images=given.images or None,
+        pythons=given.pythons or None,
+        repo=given.repo or None,
+    )
+    return Asked(
+        plan=parse_plan(words, ends),
+        words=words,
+        ends=ends,
+        metric=given.metric or WALL_TIME,
+        rule=bisecting.Rule(min_effect=given.min_effect, max_pairs=given.max_pairs),
+        time_s=given.time_budget,
+        seed=given.seed,
+    )
+
+
+def _log(asked: Asked, revisions: Sequence[Revision], screen: Terminal) -> SearchLog:
+    """The search that goes on, or a new one."""
+    names = [revision.name for revision in revisions]
+    key = json.dumps([fingerprint(asked.plan), asked.metric, asked.rule.min_effect, names])
+    mark = hashlib.sha256(key.encode()).hexdigest()
+    searches = asked.plan.workspace / "bisect"
+    if asked.plan.resume:
+        log = unfinished(searches, mark)
+        if log is not None:
+            screen.note(f"--resume: going on after {len(log.pairs)} pairs")
+            return log
+        screen.note("--resume: no unfinished search like this one in the workspace; starting anew")
+    return begin(searches, mark, names, new_seed() if asked.seed is None else asked.seed)
+
+
+def document(
+    asked: Asked, revisions: Sequence[Revision], log: SearchLog, found: Found, end: End
+) -> dict[str, Any]:
+    """What `--format=json` prints."""
+    readings = _readings(log, end.after, end.last)
+    directions = [r.directions[asked.metric] for side in readings for r in side]
+    direction: Direction = directions[-1] if directions else "none"
+    judged = end.change or end.verified
+    culprit = _row(revisions[end.last]) if end.status == "found" else None
+    of_log: dict[int, int] = {}
+    for pair in log.pairs:
+        for index in (pair.a, pair.b):
+            of_log[index] = of_log.get(index, 0) + 1
+    return {
+        "status": end.status,
+        "method": asked.plan.selectors[0].text,
+        "metric": asked.metric,
+        "direction": _direction(judged, direction),
+        "culprit": culprit,
+        "previous": _row(revisions[end.after]),
+        "candidates": [_row(one) for one in revisions[end.after + 1 : end.last + 1]],
+        "probability": end.probability,
+        **_judged(end.change),
+        "good_against_bad": _judged(end.verified),
+        "revisions": len(revisions),
+        "tested": [
+            {"name": revisions[index].name, "trials": of_log[index]} for index in sorted(of_log)
+        ],
+        "skipped": [
+            {"name": revisions[index].name, "reason": log.broken[index]}
+            for index in sorted(log.broken)
+        ],
+        "pairs_run": len(log.pairs),
+        "trials_run": log.trials,
+        "stopped_by": _stopped_by(found, end, len(log.pairs) >= asked.rule.max_pairs),
+        "environment_differences": [difference_row(d) for d in _differences(*readings)],
+        "seed": log.seed,
+        "folder": str(log.folder),
+    }
+
+
+def _row(revision: Revision) -> dict[str, Any]:
+    return {
+        "name": revision.name,
+        "author": revision.author,
+        "date": revision.date,
+        "subject": revision.subject,
+    }
+
+
+def _judged(judged: Judgement | None) -> dict[str, Any]:
+    """The same keys as a comparison's; all null where the two were not paired."""
+    interval = judged.interval if judged else None
+    return {
+        "ratio": judged.ratio if judged else None,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "p_value": judged.p_value if judged else None,
+        "pairs": judged.pairs if judged else 0,
+    }
+
+
+def _direction(judged: Judgement, direction: Direction) -> str | None:
+    """`worse` or `better`; `changed` where nobody knows which of them it is."""
+    if judged.verdict not in ("faster", "slower"):
+        return None
+    if direction == "none":
+        return "changed"
+    grew = judged.verdict == "slower"  # the search takes every metric for one of which less is good
+    return "worse" if grew == (direction == "lower") else "better"
+
+
+def _stopped_by(found: Found, end: End, is_spent: bool) -> str:
+    if end.status != "undecided":
+        return "decided"
+    if found.out_of_time:
+        return "time_budget"
+    return "max_pairs" if is_spent else "noise"
+
+
+def _readings(log: SearchLog, a: int, b: int) -> tuple[list[SummaryRecord], list[SummaryRecord]]:
+    sides: tuple[list[SummaryRecord], list[SummaryRecord]] = ([], [])
+    for pair in log.pairs:
+        for side, index in zip(sides, (a, b), strict=True):
+            for own, path in zip((pair.a, pair.b), pair.summaries, strict=True):
+                if own == index:
+                    try:
+                        side.append(read_record(Path(path)))
+                    except (OSError, ValueError):
+                        continue  # removed since
+    return sides
+
+
+def _differences(a: Sequence[SummaryRecord], b: Sequence[SummaryRecord]) -> tuple[Difference, ...]:
+    return differences(a, b) if a and b else ()

@@ -1,0 +1,30 @@
+"""How much confirming changes may cost: `--max_pairs`, `--time_budget`, `--max_changes`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfrun.options.values import parse_duration, parse_whole
+
+DEFAULT_PAIRS, FEWEST_PAIRS = 30, 8  # with fewer nothing can be decided
+DEFAULT_CHANGES = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How much each change may cost, and how many are looked into."""
+
+    max_pairs: int = DEFAULT_PAIRS
+    time_s: float | None = None
+    most: int | None = None  # changes; None: all
+
+
+def parse_budget(
+    max_pairs: str | None = None, time_budget: str | None = None, max_changes: str | None = None
+) -> Budget:
+    """Parse the three flags. Raises UsageError."""
+    return Budget(
+        max_pairs=parse_whole(max_pairs, "--max_pairs", FEWEST_PAIRS) or DEFAULT_PAIRS,
+        time_s=parse_duration(time_budget, "--time_budget"),
+        most=parse_whole(max_changes, "--max_changes", 1),
+    )

@@ -1,0 +1,451 @@
+"""Is a change that a history shows really there? The trial before it and the one after it are
+reconstructed on this machine and run against each other in pairs.
+
+Confirm the changes of a history one after the other: no more than asked for, on after a kill.
+
+The command line that would run the trial of a summary again: the very commits, image and
+interpreter that it had, not what a branch, a tag or a default says today. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from perfrun.changes.budget import Budget
+from perfrun.changes.report import Row
+from perfrun.compare.differences import differences
+from perfrun.compare.paired_runs import (
+    Limits,
+    Name,
+    NotTogether,
+    PairResult,
+    comparisons,
+    decider,
+    run_pairs,
+    side_plan,
+)
+from perfrun.errors import Interrupted, PerfrunError, UsageError
+from perfrun.locks import FileLock
+from perfrun.options.command_line import parse
+from perfrun.options.plan import RunPlan
+from perfrun.run.interruption import Interruption, taking_signals
+from perfrun.run.progress import Screen
+from perfrun.summary.record import SummaryRecord, read_record
+from perfrun.summary.storage import write_whole
+
+_HIDDEN = "***"  # what redaction leaves of a secret
+# As they were recorded. Code, image and interpreter are taken from what they turned out to be.
+_TEXTS = (
+    "python_path",
+    "perfzero_constructor_args",
+    "benchmark_class_type",
+    "root_data_dir",
+    "data_downloads",
+    "gcs_downloads",
+    "profiler_enabled_time",
+    "ml_framework_build_label",
+    "platform_name",
+    "system_name",
+    "timeout",
+    "trial_network",
+    "cpuset",
+    "memory",
+    "shm_size",
+    "gpus",
+    "pids_limit",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """What a summary says of how to run its trial again."""
+
+    words: tuple[str, ...]  # flags of a run, without method, workspace and label
+    benchmark_flags: tuple[str, ...]
+    lost: tuple[str, ...]  # what it does not say; with any, the words are not that trial
+
+
+def rebuilt(document: Mapping[str, Any]) -> Rebuilt:
+    """Read a summary. Never raises: what is missing is lost."""
+    own = document.get("perfrun")
+    if not isinstance(own, Mapping):
+        return Rebuilt(words=(), benchmark_flags=(), lost=("the summary is not perfrun's",))
+    info = document.get("benchmark_info") or {}
+    flags = info.get("flags") or {}
+    words = [f"--{name}={flags[name]}" for name in _TEXTS if flags.get(name)]
+    lost = [f"the secret in --{name}" for name in _TEXTS if _HIDDEN in str(flags.get(name) or "")]
+    for part in (_code(own, lost), _place(own, flags, lost), _variables(own, lost)):
+        words += part
+    if flags.get("debug"):
+        words.append("--debug")
+    after = tuple(own.get("benchmark_flags") or ())
+    return Rebuilt(words=tuple(words), benchmark_flags=after, lost=tuple(lost))
+
+
+def _code(own: Mapping[str, Any], lost: list[str]) -> list[str]:
+    """Every checkout at its commit."""
+    items = []
+    for checkout in own.get("git") or ():
+        name, url, commit = (checkout.get(key) or "" for key in ("directory", "url", "git_hash"))
+        if not url or not commit:
+            lost.append(f"{name}: was no git checkout")
+        elif _HIDDEN in url:
+            lost.append(f"{name}: the secret in its url")
+        elif checkout.get("dirty"):
+            lost.append(f"{name}: its local edits")
+        items.append(f"{url};{checkout.get('asked_ref') or ''};{commit}")
+    return [f"--git_repos={','.join(items)}"] if items else []
+
+
+def _place(own: Mapping[str, Any], flags: Mapping[str, Any], lost: list[str]) -> list[str]:
+    """The image by its id, or the interpreter by its path."""
+    container = own.get("container")
+    if container:
+        image = container.get("image_id")
+        if not image:
+            lost.append(f"the id of the image {container.get('image')}")
+        python = flags.get("image_python")
+        return [f"--image={image}", *([f"--image_python={python}"] if python else [])]
+    python = str(flags.get("python") or "")  # may be a script that starts the interpreter
+    if not python.startswith("/"):
+        python = ((own.get("environment") or {}).get("python") or {}).get("executable") or ""
+    if not python:
+        lost.append("the interpreter")
+    return [f"--python={python}"]
+
+
+def _variables(own: Mapping[str, Any], lost: list[str]) -> list[str]:
+    env = own.get("env") or {}
+    lost += [f"the secret in --env={name}" for name, value in env.items() if _HIDDEN in value]
+    return [f"--env={name}={value}" for name, value in env.items()]
+
+
+Status = Literal["candidate", "confirmed", "not_reproduced"]
+# How it was asked for and by which perfrun is no part of what was measured.
+_NOT_TELLING = ("flag", "perfrun")
+
+
+INTERRUPTED = "interrupted"
+Known = tuple[str, Path, Path]  # method, summaries: whose pairs have been run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspect:
+    """A change to be looked into."""
+
+    method: str
+    metric: str
+    direction: str  # worse or better
+    before: Path  # summary of the last trial at the level before
+    after: Path  # summary of the first at the new level
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """What the pairs say of a change."""
+
+    status: Status
+    reason: str | None  # why it is still a candidate
+    ratio: float | None = None  # after over before, here and now
+    low: float | None = None
+    high: float | None = None
+    pairs: int = 0
+    # What is not as it was recorded, as `torch 2.12 -> 2.13`.
+    not_reconstructed: tuple[str, ...] = ()
+
+
+def confirm(
+    suspect: Suspect,
+    workspace: Path,
+    budget: Budget,
+    screen: Screen,
+    *,
+    resume: bool = False,
+    known: MutableMapping[Known, PairResult] | None = None,
+    interruption: Interruption | None = None,
+) -> Confirmation:
+    """Run the A/B. What stands in its way, an interruption too, is the reason of a `candidate`.
+
+    With `resume`, pairs of this change that an interrupted call has left are gone on with. Pairs
+    in `known` are not run again for another metric, if they decide about that too.
+    """
+    of = (suspect.method, suspect.before, suspect.after)
+    try:
+        recorded = {"a": read_record(suspect.before), "b": read_record(suspect.after)}
+    except (OSError, ValueError) as error:
+        return Confirmation(status="candidate", reason=f"a summary cannot be read: {error}")
+    try:
+        if known is not None and of in known:
+            found = _judged(suspect, recorded, known[of], budget)
+            if found.status != "candidate":
+                return found
+        plans = _plans(suspect, recorded, workspace, budget)
+        result = _run(suspect, plans, budget, screen, interruption, resume=resume)
+        if known is not None:
+            known[of] = result
+        return _judged(suspect, recorded, result, budget)
+    except Interrupted:
+        return Confirmation(status="candidate", reason=INTERRUPTED)
+    except PerfrunError as error:
+        return Confirmation(status="candidate", reason=f"cannot be run again: {error}")
+
+
+def _plans(
+    suspect: Suspect, recorded: Mapping[str, SummaryRecord], workspace: Path, budget: Budget
+) -> dict[Name, RunPlan]:
+    made = {name: rebuilt(reading.document) for name, reading in recorded.items()}
+    lost = [
+        f"{'before' if name == 'a' else 'after'}: {what}"
+        for name in made
+        for what in made[name].lost
+    ]
+    if lost:
+        raise UsageError(f"not on record: {'; '.join(lost)}")
+    if made["a"] == made["b"]:
+        raise UsageError(
+            "code, image, interpreter and flags of before and after are the same on record: "
+            "what changed was changed in place"
+        )
+    plans: dict[Name, RunPlan] = {}
+    for name, side in made.items():
+        common = (f"--workspace={workspace}", f"--benchmark_methods={suspect.method}")
+        label = "--execution_label=confirm"
+        after = ["--", *side.benchmark_flags] if side.benchmark_flags else []
+        plan = parse([*side.words, *common, label, *after])
+        side_name: Name = "a" if name == "a" else "b"
+        plans[side_name] = side_plan(plan, side_name, workspace, budget.max_pairs)
+    return plans
+
+
+def _run(
+    suspect: Suspect,
+    plans: Mapping[Name, RunPlan],
+    budget: Budget,
+    screen: Screen,
+    interruption: Interruption | None,
+    *,
+    resume: bool,
+) -> PairResult:
+    from perfrun.analysis.pairs import Rule
+
+    limits = Limits(max_pairs=budget.max_pairs, time_s=budget.time_s)
+    rule = Rule(max_pairs=budget.max_pairs)
+    asked = {name: replace(plan, resume=resume) for name, plan in plans.items()}
+
+    def paired(sides: Mapping[Name, RunPlan]) -> PairResult:
+        metric = suspect.metric
+        return run_pairs(
+            sides, screen, decider(rule), limits, metric=metric, interruption=interruption
+        )
+
+    try:
+        result = paired(asked)
+    except NotTogether:  # one side was left by another call
+        result = paired(plans)
+    if result.interrupted:
+        raise Interrupted("interrupted")
+    return result
+
+
+def _judged(
+    suspect: Suspect, recorded: Mapping[str, SummaryRecord], result: PairResult, budget: Budget
+) -> Confirmation:
+    from perfrun.analysis.pairs import Rule
+
+    found = comparisons(result, Rule(max_pairs=budget.max_pairs), suspect.metric)[0]
+    pairs = [pair for own in result.pairs.values() for pair in own]
+    again = {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]}
+    otherwise = _otherwise(recorded, again)
+    status, reason = _status(suspect, found.verdict, found.reason, otherwise)
+    return Confirmation(
+        status=status,
+        reason=reason,
+        ratio=found.ratio,
+        low=found.interval.low if found.interval else None,
+        high=found.interval.high if found.interval else None,
+        pairs=len(pairs),
+        not_reconstructed=otherwise,
+    )
+
+
+def _status(
+    suspect: Suspect, verdict: str, why: str | None, otherwise: Sequence[str]
+) -> tuple[Status, str | None]:
+    if verdict == ("slower" if suspect.direction == "worse" else "faster"):
+        return "confirmed", None
+    if verdict == "undecided":
+        return "candidate", why
+    if otherwise:  # the cause may be in what is not as it was
+        return "candidate", "not there, but the trials could not be reconstructed as they were"
+    return "not_reproduced", None
+
+
+def _otherwise(
+    recorded: Mapping[str, SummaryRecord], again: Mapping[str, Sequence[SummaryRecord]]
+) -> tuple[str, ...]:
+    """What the reconstructed sides have that the recorded trials had not, and the reverse."""
+    lines: dict[str, None] = {}
+    for name, reading in recorded.items():
+        for one in differences([reading], again[name]):
+            if one.kind not in _NOT_TELLING:
+                lines[f"{'before' if name == 'a' else 'after'}: {one.text}"] = None
+    return tuple(lines)
+
+
+def confirmation_row(found: Confirmation) -> dict[str, Any]:
+    """The key `confirmation` of a change in `perfrun detect --format=json`."""
+    return {
+        "reason": found.reason,
+        "ratio": found.ratio,
+        "low": found.low,
+        "high": found.high,
+        "pairs": found.pairs,
+        "not_reconstructed": list(found.not_reconstructed),
+    }
+
+
+LEFT_OUT = "left out"
+TOO_LATE = "the deadline came first"
+_FRESH_S = 20 * 3600.0  # what was begun earlier does not go on: the machine is another by now
+
+
+def confirm_rows(
+    rows: Sequence[Row],
+    workspace: Path,
+    budget: Budget,
+    screen: Screen,
+    *,
+    deadline: float | None = None,
+    interruption: Interruption | None = None,
+) -> tuple[Row, ...]:
+    """Run the A/B of each change; the rows with what came out, in their order.
+
+    Changes for the worse come first, then the newest; those beyond `budget.most` are left out and
+    say so. Interrupted, the same call goes on: what was decided is not run again. `deadline` is in
+    seconds since the epoch. `interruption` is that of a caller that has taken over the signals and
+    goes on afterwards. Raises UsageError when another perfrun is at it in this workspace.
+    """
+    order = sorted(range(len(rows)), key=lambda at: rows[at].night, reverse=True)
+    order.sort(key=lambda at: rows[at].direction != "worse")
+    if not rows:
+        return ()
+    with FileLock(workspace / ".locks" / "confirming") as lock:
+        if not lock.try_own():
+            raise UsageError(f"another perfrun is confirming changes in {workspace}: let it end")
+        with taking_signals(interruption) as ours:
+            work = _Work(workspace, budget, screen, deadline, ours)
+            told = {at: work.row(rows[at]) for at in order}
+        # A caller that a signal ends later than here asks again, and is given what was decided.
+        work.end(keep=interruption is not None and interruption.signalled)
+    return tuple(told[at] for at in range(len(rows)))
+
+
+class _Work:
+    """The changes that were looked into so far, in memory and on disk."""
+
+    def __init__(
+        self,
+        workspace: Path,
+        budget: Budget,
+        screen: Screen,
+        deadline: float | None,
+        interruption: Interruption,
+    ) -> None:
+        self._workspace, self._budget, self._screen = workspace, budget, screen
+        self._deadline, self._interruption = deadline, interruption
+        self._path = workspace / "confirming.json"
+        self._begun = time.time()
+        self._decided = self._before()
+        self._resume = self._decided is not None  # only the first that is open can have begun
+        self._known: dict[Known, Any] = {}
+        self._count = 0
+        self._interrupted = False
+        if self._decided is None:
+            self._decided = {}
+            self._save()
+
+    def row(self, row: Row) -> Row:
+        """Look into one change, unless there is a reason not to."""
+        key = _key(row, self._budget)
+        done = (self._decided or {}).get(key)
+        self._count += 1
+        if done is not None:
+            return replace(row, status=done["status"], confirmation=done["confirmation"])
+        found = self._reason() or self._confirm(row)
+        told = replace(row, status=found.status, confirmation=confirmation_row(found))
+        if found.reason == INTERRUPTED:
+            self._interrupted = True
+        elif found.reason != TOO_LATE and self._decided is not None:
+            self._decided[key] = {"status": told.status, "confirmation": told.confirmation}
+            self._save()
+        return told
+
+    def end(self, *, keep: bool) -> None:
+        """Forget what was decided, unless the same call is to go on."""
+        if not (self._interrupted or keep):
+            self._path.unlink(missing_ok=True)
+
+    def _reason(self) -> Confirmation | None:
+        """Why a change is not looked into."""
+        most = self._budget.most
+        why = None
+        if self._interrupted or self._interruption.signalled:
+            why = INTERRUPTED
+        elif most is not None and self._count > most:
+            why = f"{LEFT_OUT}: beyond --max_changes={most}"
+        elif self._deadline is not None and self._deadline <= time.time():
+            why = TOO_LATE
+        return Confirmation(status="candidate", reason=why) if why else None
+
+    def _confirm(self, row: Row) -> Confirmation:
+        suspect = Suspect(
+            method=row.method,
+            metric=row.metric,
+            direction=row.direction,
+            before=Path(row.before_summary),
+            after=Path(row.after_summary),
+        )
+        budget, resume = self._budget, self._resume
+        if self._deadline is not None:
+            left_s = max(1.0, self._deadline - time.time())
+            budget = replace(budget, time_s=min(left_s, budget.time_s or left_s))
+        self._resume = False
+        self._screen.note(f"confirming {row.metric} of {row.method}, {row.night}")
+        return confirm(
+            suspect,
+            self._workspace,
+            budget,
+            self._screen,
+            resume=resume,
+            known=self._known,
+            interruption=self._interruption,
+        )
+
+    def _before(self) -> dict[str, dict[str, Any]] | None:
+        """What an interrupted call has decided; None where none was."""
+        try:
+            told = json.loads(self._path.read_text(encoding="utf-8"))
+            if self._begun - float(told["begun"]) > _FRESH_S:
+                return None
+            self._begun = float(told["begun"])
+            found: dict[str, dict[str, Any]] = told["decided"]
+            return found if isinstance(found, dict) else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _save(self) -> None:
+        document: Mapping[str, Any] = {"begun": self._begun, "decided": self._decided}
+        try:
+            write_whole(self._path, json.dumps(document) + "\n")
+        except OSError as error:
+            self._screen.note(f"{self._path} could not be written: {error.strerror}")
+
+
+def _key(row: Row, budget: Budget) -> str:
+    about = (row.method, row.metric, row.direction, row.before_summary, row.after_summary)
+    return json.dumps([*about, budget.max_pairs])

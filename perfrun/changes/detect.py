@@ -1,0 +1,459 @@
+"""`perfrun detect`: which figures of the store changed their level, when, and which way.
+
+From the figures of a series to one observation a night. Pure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from fnmatch import fnmatchcase
+from functools import lru_cache, partial
+from itertools import accumulate
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+from perfrun.changes.budget import DEFAULT_CHANGES, Budget, parse_budget
+from perfrun.changes.report import Row, page, row_document
+from perfrun.compare.differences import differences
+from perfrun.errors import Interrupted, UsageError
+from perfrun.options.values import CommandParser, parse_workspace
+from perfrun.store.command import bring_up_to_date, index_parser, opened
+from perfrun.store.garbage import no_collection
+from perfrun.store.series import Origin, Origins, Point, point_of
+from perfrun.summary.derived import DerivedRatio
+from perfrun.summary.record import read_record
+
+if TYPE_CHECKING:
+    from perfrun.store.reading import Which
+    from perfrun.store.series import Series, SeriesKey
+
+
+_NOON = timedelta(hours=12)
+_QUARTER_S = 900
+
+
+class Night(NamedTuple):
+    """The trials of one run, or, where no run is known, of one night from noon to noon."""
+
+    day: int  # ordinal of the date at whose noon it began, local time
+    value: float  # median of the trials that count
+    disturbed: bool  # most of its trials were
+    point: Point  # the trial nearest to the value
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Calendar:
+    """What follows from the trials alone, for each night that counts."""
+
+    days: tuple[int, ...]
+    not_falling: tuple[int, ...]
+    disturbed: tuple[bool, ...]
+    counted: tuple[Sequence[int], ...]  # the places of its trials that count
+    single: Sequence[int]  # the same when that is one in every night; else empty
+
+
+_CALENDARS: WeakKeyDictionary[Origins, _Calendar] = WeakKeyDictionary()
+
+
+class Nights:
+    """The nights of a series, in columns: there may be a million, and few are looked at closer."""
+
+    def __init__(self, origins: Origins, figures: Sequence[float], calendar: _Calendar) -> None:
+        self._origins, self._figures, self._calendar = origins, figures, calendar
+        if calendar.single == range(len(figures)):
+            self.values = figures
+        elif calendar.single:
+            self.values = [figures[place] for place in calendar.single]
+        else:
+            self.values = [median([figures[at] for at in own]) for own in calendar.counted]
+
+    @property
+    def not_falling(self) -> Sequence[int]:
+        """The days; of a night that stands after a later one, that one's."""
+        return self._calendar.not_falling
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, number: int) -> Night:
+        value, figures = self.values[number], self._figures
+        nearest = min(self._calendar.counted[number], key=lambda at: abs(figures[at] - value))
+        return Night(
+            day=self._calendar.days[number],
+            value=value,
+            disturbed=self._calendar.disturbed[number],
+            point=point_of(self._origins.rows[nearest], figures[nearest]),
+        )
+
+    def __iter__(self) -> Iterator[Night]:
+        return (self[number] for number in range(len(self)))
+
+
+def nights_of(origins: Origins, values: Sequence[float]) -> Nights:
+    """The nights in the order of the trials.
+
+    Disturbed trials of a night are left out, and disturbed nights of a series, unless they are the
+    most: then they are what this machine has to offer.
+    """
+    calendar = _CALENDARS.get(origins)
+    if calendar is None:
+        calendar = _CALENDARS[origins] = _calendar(origins.rows)
+    return Nights(origins, values, calendar)
+
+
+def _calendar(rows: Sequence[Origin]) -> _Calendar:
+    groups = _groups(rows)
+    if len(groups) == len(rows):  # a trial a night is quickly judged
+        nights = [
+            (_day(row.timestamp), row.disturbed, own) for row, own in zip(rows, groups, strict=True)
+        ]
+    else:
+        nights = [_night(rows, group) for group in groups]
+    quiet = [night for night in nights if not night[1]]
+    kept = quiet if 2 * len(quiet) >= len(nights) else nights
+    days = tuple([day for day, _, _ in kept])
+    counted = tuple([places for _, _, places in kept])
+    return _Calendar(
+        days=days,
+        not_falling=tuple(accumulate(days, max)),
+        disturbed=tuple([disturbed for _, disturbed, _ in kept]),
+        counted=counted,
+        single=_single(counted),
+    )
+
+
+def _single(counted: Sequence[Sequence[int]]) -> Sequence[int]:
+    if any(len(own) != 1 for own in counted):
+        return ()
+    places = [own[0] for own in counted]
+    return range(len(places)) if places == list(range(len(places))) else places
+
+
+def _groups(rows: Sequence[Origin]) -> Sequence[Sequence[int]]:
+    """The places of the trials of each run or night."""
+    runs = {row.run_id for row in rows}
+    if len(runs) == len(rows) and "" not in runs:  # a trial a run, as most nights of most people
+        return [(place,) for place in range(len(rows))]
+    groups: dict[str | int, list[int]] = {}
+    for place, row in enumerate(rows):
+        groups.setdefault(row.run_id or _day(row.timestamp), []).append(place)
+    return list(groups.values())
+
+
+def _night(rows: Sequence[Origin], places: Sequence[int]) -> tuple[int, bool, Sequence[int]]:
+    """Its day, whether it is disturbed, and the places of the trials that count."""
+    quiet = [place for place in places if not rows[place].disturbed]
+    is_disturbed = 2 * len(quiet) < len(places)
+    return _day(rows[places[0]].timestamp), is_disturbed, places if is_disturbed else quiet
+
+
+def _day(timestamp: float) -> int:
+    return _day_of_quarter(int(timestamp // _QUARTER_S))
+
+
+@lru_cache(4096)
+def _day_of_quarter(number: int) -> int:
+    """Of a quarter of an hour since the epoch: noon is where one begins, in every time zone."""
+    return (datetime.fromtimestamp(number * _QUARTER_S) - _NOON).toordinal()
+
+
+_EPILOG = """\
+Exit status: 0 nothing got worse, 1 something did (within --since, and not together with a canary),
+2 wrong usage or an index without results. All of it is in docs/detecting.md.
+"""
+_NIGHTS_BEFORE = 10  # that a derived metric is compared with
+_SINCE = re.compile(r"(\d+)d")
+
+
+def parser() -> CommandParser:
+    """The flags of `perfrun detect`."""
+    made = index_parser("detect", __doc__, _EPILOG)
+    made.flag("--since", "DATE|DAYSd", "report changes from then on (2026-11-01, 14d)")
+    made.flag("--method", "PATTERN", "only these methods (* for any text)")
+    made.flag("--metric", "PATTERN", "only these metrics (* for any text)")
+    canary = "a method whose code never changes: what moves with it was the machine (repeatable)"
+    made.flag("--canary", "METHOD", canary, default=[], action="append")
+    made.add_clone()
+    made.switch(
+        "--confirm",
+        "run the trials before and after each change against each other on this machine",
+    )
+    made.flag("--max_pairs", "N", "most pairs of each change (default 30)")
+    made.flag("--time_budget", "SECONDS", "of each change's pairs (20m, 1h)")
+    many = f"confirm so many, worse ones first (default {DEFAULT_CHANGES}; with --since all)"
+    made.flag("--max_changes", "N", many)
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A series that is looked at."""
+
+    method: str
+    metric: str
+    environment: str
+    hardware: str
+    direction: Literal["lower", "higher"]
+    nights: Nights
+    is_canary: bool
+    subject: SeriesKey  # without the metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """All that came out."""
+
+    series: int
+    left_out: Mapping[str, int]  # why: short, no_direction, not_positive
+    rows: tuple[Row, ...]
+
+
+def detect_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun detect`: 1 when something got worse."""
+    given = parser().parse_args(list(argv))
+    since = parse_since(given.since, date.today())
+    budget, clones = _budget(given), dict(given.clone)
+    with opened(given) as store:
+        bring_up_to_date(store, given)
+        # A derived metric says in other words what its primary one says: it is judged when named.
+        which: Which = "all" if given.metric else "primary"
+        series = store.series(metric=given.metric or None, clones=clones, which=which)
+        chosen = watch_series(series, given.method, given.canary, store.address.shown)
+        derived = partial(store.series, clones=clones, which="derived")
+        found = find_changes(*chosen, since=since, derived=derived)
+    interrupted = False
+    if budget is not None:
+        found, interrupted = _confirmed(found, parse_workspace(given.workspace), budget)
+    if given.format == "json":
+        sys.stdout.write(json.dumps(document(found)) + "\n")
+    else:
+        sys.stdout.write(page(found.series, found.left_out, found.rows))
+    if interrupted:
+        sys.stderr.write("perfrun: interrupted; the same command goes on from here\n")
+        return Interrupted.exit_code
+    return 1 if any(_alarms(row) for row in found.rows) else 0
+
+
+def _confirmed(found: Found, workspace: Path, budget: Budget) -> tuple[Found, bool]:
+    """Run the pairs of the changes; what came out, and whether that was interrupted."""
+    # Here, because it takes all of the main job, and most days there is nothing to confirm.
+    from perfrun.changes.confirm import INTERRUPTED, LEFT_OUT, confirm_rows
+    from perfrun.reports.terminal import Terminal
+
+    screen = Terminal(sys.stderr, sys.stderr, quiet=True)  # standard output is for the page
+    rows = confirm_rows(found.rows, workspace, budget, screen)
+    reasons = [str((row.confirmation or {}).get("reason")) for row in rows]
+    left_out = sum(reason.startswith(LEFT_OUT) for reason in reasons)
+    if left_out:
+        sys.stderr.write(
+            f"perfrun: {left_out} of {len(rows)} changes were left out and stay candidates: "
+            "--since=14d looks at the new ones, --max_changes at more\n"
+        )
+    return replace(found, rows=rows), INTERRUPTED in reasons
+
+
+def _alarms(row: Row) -> bool:
+    if row.status != "candidate":
+        return row.direction == "worse" and row.status == "confirmed"
+    return row.direction == "worse" and not row.machine_suspect
+
+
+def _budget(given: argparse.Namespace) -> Budget | None:
+    if not given.confirm:
+        for flag in ("max_pairs", "time_budget", "max_changes"):
+            if getattr(given, flag):
+                raise UsageError(f"--{flag} is about --confirm")
+        return None
+    most = given.max_changes or (None if given.since else str(DEFAULT_CHANGES))
+    return parse_budget(given.max_pairs, given.time_budget, most)
+
+
+def parse_since(text: str | None, today: date) -> date | None:
+    """`2026-11-01` or `14d`, so many days before today; None when not given."""
+    if not text:
+        return None
+    days = _SINCE.fullmatch(text)
+    try:
+        return today - timedelta(days=int(days[1])) if days else date.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise UsageError(f"--since={text}: write a date as 2026-11-01, or 14d") from None
+
+
+@no_collection()
+def watch_series(
+    found: Iterable[Series],
+    method: str | None = None,
+    canaries: Iterable[str] = (),
+    index: str = "the index",
+) -> tuple[list[Watched], Counter[str]]:
+    """The series to look at, canaries in any case, and why others are left out."""
+    patterns = tuple(canaries)
+    watched: list[Watched] = []
+    left_out: Counter[str] = Counter()
+    methods = set()
+    for series in found:
+        is_canary = any(fnmatchcase(series.key.method, pattern) for pattern in patterns)
+        methods.add(series.key.method)
+        if is_canary or not method or fnmatchcase(series.key.method, method):
+            one = _watched(series, is_canary)
+            if isinstance(one, str):
+                left_out[one] += 1
+            else:
+                watched.append(one)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in methods):
+            raise UsageError(f"--canary={pattern}: no such method in {index}")
+    if not watched and not left_out:
+        raise UsageError(f"{index} holds no results of that kind")
+    return watched, left_out
+
+
+def _watched(series: Series, is_canary: bool) -> Watched | str:
+    from perfrun.analysis.scan import FEWEST_NIGHTS
+
+    direction = series.direction
+    if direction == "none":
+        return "no_direction"
+    nights = nights_of(series.origins, series.values)
+    if nights.values and min(nights.values) <= 0:
+        return "not_positive"
+    if len(nights) < FEWEST_NIGHTS:
+        return "short"
+    return Watched(
+        method=series.key.method,
+        metric=series.key.metric,
+        environment=series.key.environment,
+        hardware=series.key.hardware,
+        direction=direction,
+        nights=nights,
+        is_canary=is_canary,
+        subject=replace(series.key, metric=""),
+    )
+
+
+@no_collection()
+def find_changes(
+    watched: Sequence[Watched],
+    left_out: Mapping[str, int],
+    *,
+    since: date | None = None,
+    alarm_since: date | None = None,
+    derived: Callable[..., Iterable[Series]] | None = None,
+) -> Found:
+    """Look at all series together.
+
+    Rows are the changes that began on `since` or later, and whose alarm was on `alarm_since` or
+    later. `derived(methods=...)` gives the derived series of methods, which are shown with theirs.
+    """
+    from perfrun.analysis.detection import History, detect  # numpy and scipy
+
+    histories = [
+        History(
+            values=one.nights.values,
+            nights=one.nights.not_falling,
+            direction=one.direction,
+            is_canary=one.is_canary,
+        )
+        for one in watched
+    ]
+    rows: list[Row] = []
+    owners: list[Watched] = []  # of each row
+    first, first_alarm = (day.toordinal() if day else 0 for day in (since, alarm_since))
+    for change in detect(histories, begun_since=first, alarm_since=first_alarm):
+        one = watched[change.series]
+        before, after = one.nights[change.first_after - 1], one.nights[change.first_after]
+        alarm = one.nights[change.alarm].day
+        if after.day < first or alarm < first_alarm:  # not in the order of their time
+            continue
+        owners.append(one)
+        rows.append(
+            Row(
+                method=one.method,
+                metric=one.metric,
+                environment=one.environment,
+                hardware=one.hardware,
+                before_execution_id=before.point.execution_id,
+                after_execution_id=after.point.execution_id,
+                night=date.fromordinal(after.day).isoformat(),
+                alarm_night=date.fromordinal(alarm).isoformat(),
+                ratio=change.ratio,
+                low=change.low,
+                high=change.high,
+                p_value=change.p_value,
+                direction=change.direction,
+                machine_suspect=change.machine_suspect,
+                detectors=change.detectors,
+                commits_before=before.point.commits,
+                commits_after=after.point.commits,
+                environment_differences=_differences(before, after),
+                before_summary=before.point.summary_path,
+                after_summary=after.point.summary_path,
+                evidence=frozenset(
+                    one.nights[place].point.label for place in range(change.alarm + 1)
+                ),
+            )
+        )
+    if derived is not None and rows:
+        methods = sorted({row.method for row in rows})
+        rows = with_derived(rows, owners, derived(methods=methods))
+    return Found(series=len(watched), left_out=left_out, rows=tuple(rows))
+
+
+def with_derived(
+    rows: Sequence[Row], owners: Sequence[Watched], derived: Iterable[Series]
+) -> list[Row]:
+    """Say of each change how the metrics moved that are derived from the one that changed."""
+    found: dict[tuple[SeriesKey, str], list[Series]] = {}
+    for series in derived:
+        key = (replace(series.key, metric=""), series.derived_from)
+        found.setdefault(key, []).append(series)
+    shown = []
+    for row, owner in zip(rows, owners, strict=True):
+        ratios = [_shift(one, row) for one in found.get((owner.subject, row.metric), ())]
+        shown.append(replace(row, derived=tuple(ratio for ratio in ratios if ratio)))
+    return shown
+
+
+def _shift(series: Series, row: Row) -> DerivedRatio | None:
+    """The median from the change to its alarm, over that of the nights just before the change."""
+    nights = nights_of(series.origins, series.values)
+    days = nights.not_falling
+    begin, end = (date.fromisoformat(day).toordinal() for day in (row.night, row.alarm_night))
+    at = bisect_left(days, begin)
+    before, after = nights.values[max(0, at - _NIGHTS_BEFORE) : at], nights.values[at:]
+    after = after[: bisect_right(days, end) - at]
+    if not before or not after or median(before) <= 0:
+        return None
+    return DerivedRatio(
+        metric=series.key.metric,
+        direction=series.direction,
+        ratio=median(after) / median(before),
+    )
+
+
+def _differences(before: Night, after: Night) -> tuple[str, ...] | None:
+    """What else differs, commits too; None where a summary is not there any more."""
+    try:
+        base, new = (read_record(Path(night.point.summary_path)) for night in (before, after))
+    except (OSError, ValueError):
+        return None
+    return tuple(difference.text for difference in differences([base], [new]))
+
+
+def document(found: Found) -> dict[str, Any]:
+    """What `--format=json` prints."""
+    return {
+        "series": found.series,
+        "left_out": dict(found.left_out),
+        "changes": [row_document(row) for row in found.rows],
+    }

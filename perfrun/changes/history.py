@@ -1,0 +1,109 @@
+"""`perfrun history METHOD`: the series of a method, point by point."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfrun.reports.table import Column, Table, aligned
+from perfrun.store.command import bring_up_to_date, index_parser, opened
+from perfrun.text import rounded, scale_of
+
+if TYPE_CHECKING:
+    from perfrun.store.series import Point, Series
+
+_EPILOG = """\
+Reads new summaries of the workspace first. Names may be patterns: `*` stands for anything.
+
+Exit status: 0, or 1 when there is nothing to show. All of it is in docs/store.md.
+"""
+_SHORT_HASH = 10
+_FIGURES = 6
+MOST_NAMES = 8  # of other figures, where one is not there
+
+
+def history_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun history`: 1 when there is nothing to show."""
+    parser = index_parser("history", __doc__, _EPILOG)
+    parser.add_argument("method", metavar="METHOD", help="package.module.Class.method")
+    parser.flag("--metric", "NAME", "which figure (default wall_time)")
+    parser.add_clone()
+    given = parser.parse_args(list(argv))
+    clones = dict(given.clone)
+    with opened(given) as store:
+        bring_up_to_date(store, given)
+        found = tuple(store.series(given.method, given.metric or "wall_time", clones=clones))
+        others = [] if found else sorted({one.key.metric for one in store.series(given.method)})
+    if given.format == "json":
+        sys.stdout.write(json.dumps(document(found)) + "\n")
+    else:
+        sys.stdout.write("\n".join(text(one) for one in found))
+    if not found:
+        wanted = f"no {given.metric or 'wall_time'} of {given.method} in the index"
+        sys.stderr.write(f"perfrun: {wanted}{_instead(others)}\n")
+    return 0 if found else 1
+
+
+def _instead(others: Sequence[str]) -> str:
+    """Which figures there are, for who has named one that is not."""
+    shown = ", ".join(others[:MOST_NAMES])
+    more = ", ..." if len(others) > MOST_NAMES else ""
+    return f"; it has {shown}{more} (--metric=NAME)" if others else ""
+
+
+def document(series: Sequence[Series]) -> dict[str, Any]:
+    """What `--format=json` prints."""
+    return {
+        "series": [
+            {
+                **asdict(one.key),
+                "unit": one.unit or None,
+                "derived_from": one.derived_from or None,
+                "direction": one.direction,
+                "points": [_point(point) for point in one.points],
+            }
+            for one in series
+        ]
+    }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    values = point._asdict()
+    return {key: None if value == "" else value for key, value in values.items()}
+
+
+def text(series: Series) -> str:
+    """The key of a series, and a line for each point."""
+    key = series.key
+    # One unit for the whole column, that of its median.
+    sizes = sorted(abs(point.value) for point in series.points)
+    scale, unit = scale_of(sizes[len(sizes) // 2], series.unit or "", _FIGURES)
+    facts = [key.environment, key.hardware, key.settings]
+    facts += [f"driver {key.driver}"] if key.driver else []
+    facts += [f"source {key.source[:_SHORT_HASH]}"] if key.source else []
+    columns = (
+        Column(heading="time"),
+        Column(heading=f"{key.metric} ({unit})" if unit else key.metric, right=True),
+        *(Column(heading=name) for name in ("outcome", "grade", "commits", "label", "folder")),
+    )
+    rows = tuple(_cells(point, scale) for point in series.points)
+    lines = aligned(Table(columns=columns, rows=rows))
+    return "\n".join([key.method, "; ".join(fact for fact in facts if fact), *lines]) + "\n"
+
+
+def _cells(point: Point, scale: float) -> tuple[str, ...]:
+    commits = " ".join(f"{name}@{c[:_SHORT_HASH]}" for name, c in sorted(point.commits.items()))
+    return (
+        datetime.fromtimestamp(point.timestamp).strftime("%Y-%m-%d %H:%M:%S"),
+        rounded(point.value / scale, _FIGURES),
+        f"{point.status}, disturbed" if point.disturbed else point.status,
+        point.grade,
+        commits,
+        point.label,
+        Path(point.summary_path).parent.name,
+    )

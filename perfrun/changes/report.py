@@ -1,0 +1,287 @@
+"""The page of `perfrun detect`: changes by night and commits. Values in, text out.
+
+The answer of `perfrun bisect` for people. Values in, text out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perfrun.reports.run_table import percent
+from perfrun.reports.table import Column, Table, aligned
+from perfrun.summary.derived import DerivedRatio, derived_rows, derived_text
+
+_REASONS = {
+    "short": "too few nights",
+    "no_direction": "no direction is better",
+    "not_positive": "values that are not positive",
+}
+_MOST_DIFFERENCES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One change of one series."""
+
+    method: str
+    metric: str
+    environment: str
+    hardware: str
+    before_execution_id: str  # last trial at the level before
+    after_execution_id: str  # first trial at the new level
+    night: str  # first at the new level, date of its evening
+    alarm_night: str  # with which the evidence was enough
+    ratio: float
+    low: float
+    high: float
+    p_value: float
+    direction: str
+    machine_suspect: bool
+    detectors: tuple[str, ...]
+    commits_before: Mapping[str, str]
+    commits_after: Mapping[str, str]
+    environment_differences: tuple[str, ...] | None
+    before_summary: str = ""  # path
+    after_summary: str = ""
+    evidence: frozenset[str] = frozenset()  # labels of the nights up to the alarm
+    status: str = "candidate"
+    confirmation: Mapping[str, Any] | None = None  # what pairs said; None: not asked
+    derived: tuple[DerivedRatio, ...] = ()  # metrics that say the same in other words
+
+
+def page(series: int, left_out: Mapping[str, int], rows: Sequence[Row]) -> str:
+    """All changes, those of the same night and commits together, and what was looked at."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.night, _commits(row)), []).append(row)
+    lines = []
+    for (night, commits), own in groups.items():
+        lines += [
+            f"{night}  {commits}",
+            *_table(own),
+            *_derived(own),
+            *_confirmations(own),
+            *_environment(own),
+            "",
+        ]
+    counts = [f"{left_out[why]} {text}" for why, text in _REASONS.items() if left_out.get(why)]
+    more = f"; left out: {', '.join(counts)}" if counts else ""
+    worse = sum(row.direction == "worse" for row in rows)
+    lines.append(
+        f"{series} series, changes: {len(rows)}, for the worse: {worse}{more}. {_asked(rows)}"
+        if rows
+        else f"{series} series, no change{more}."
+    )
+    return "\n".join(lines) + "\n"
+
+
+def row_document(row: Row) -> dict[str, Any]:
+    """A change as `--format=json` prints it."""
+    return {
+        "method": row.method,
+        "metric": row.metric,
+        "before_execution_id": row.before_execution_id,
+        "after_execution_id": row.after_execution_id,
+        "ratio": row.ratio,
+        "direction": row.direction,
+        "status": row.status,
+        "low": row.low,
+        "high": row.high,
+        "p_value": row.p_value,
+        "night": row.night,
+        "alarm_night": row.alarm_night,
+        "machine_suspect": row.machine_suspect,
+        "detectors": list(row.detectors),
+        "commits_before": dict(row.commits_before),
+        "commits_after": dict(row.commits_after),
+        "environment_differences": (
+            None if row.environment_differences is None else list(row.environment_differences)
+        ),
+        "environment": row.environment,
+        "hardware": row.hardware,
+        "confirmation": row.confirmation,
+        "derived": derived_rows(row.derived),
+    }
+
+
+def _asked(rows: Sequence[Row]) -> str:
+    if all(row.confirmation is None for row in rows):
+        return "Candidates: no paired run has confirmed them."
+    names = {"confirmed": "confirmed", "not_reproduced": "not reproduced", "candidate": "open"}
+    counts = Counter(row.status for row in rows)
+    return "By paired runs: " + ", ".join(f"{counts[key]} {name}" for key, name in names.items())
+
+
+def _confirmations(rows: Sequence[Row]) -> list[str]:
+    lines = []
+    for row in rows:
+        told = row.confirmation
+        if told is None:
+            continue
+        figures = f", {told['ratio']:.3f} times in {told['pairs']} pairs" if told["ratio"] else ""
+        interval = f" ({told['low']:.3f}..{told['high']:.3f})" if told["low"] else ""
+        reason = f": {told['reason']}" if told["reason"] else ""
+        name = row.status.replace("_", " ")
+        lines.append(f"    {row.metric} {row.method}: {name}{figures}{interval}{reason}")
+        lines += [f"      not as recorded, {text}" for text in told["not_reconstructed"]]
+    return lines
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    cells = [
+        (
+            row.direction + (", with the canary" if row.machine_suspect else ""),
+            f"{row.ratio:.3f}",
+            f"{row.low:.3f}..{row.high:.3f}",
+            row.metric,
+            row.method,
+            f"seen {row.alarm_night}",
+        )
+        for row in rows
+    ]
+    columns = (Column(heading=""),) * 6
+    _, *lines = aligned(Table(columns=columns, rows=tuple(cells)))
+    return [f"  {line}" for line in lines]
+
+
+def _derived(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"    with {row.metric} of {row.method}: {derived_text(row.derived)}"
+        for row in rows
+        if row.derived
+    ]
+
+
+def _commits(row: Row) -> str:
+    """`models 1a2b3c4d5e -> 6f7a8b9c0d`; what did not change is not named."""
+    names = sorted(row.commits_before.keys() | row.commits_after.keys())
+    if not names:
+        return "no checkout recorded"
+    moved = [
+        f"{name} {row.commits_before.get(name, 'none')[:10]} -> "
+        f"{row.commits_after.get(name, 'none')[:10]}"
+        for name in names
+        if row.commits_before.get(name) != row.commits_after.get(name)
+    ]
+    return "; ".join(moved) or "no commit changed"
+
+
+def _environment(rows: Sequence[Row]) -> list[str]:
+    found = {row.environment_differences for row in rows}
+    if len(found) > 1 or None in found:
+        return []
+    (texts,) = found
+    if not texts:
+        return ["  environment: no difference found"]
+    more = f"; and {len(texts) - _MOST_DIFFERENCES} more" if len(texts) > _MOST_DIFFERENCES else ""
+    return [f"  environment: {'; '.join(texts[:_MOST_DIFFERENCES])}{more}"]
+
+
+_MOST_CANDIDATES = 20
+_HASH = 12
+
+
+def report(answer: Mapping[str, Any]) -> list[str]:
+    """The lines to print."""
+    told = {
+        "found": _found,
+        "range": _range,
+        "undecided": _undecided,
+        "not_reproduced": _not_reproduced,
+    }[answer["status"]]
+    return ["", *told(answer), *_evidence(answer)]
+
+
+def _found(answer: Mapping[str, Any]) -> list[str]:
+    culprit, previous = answer["culprit"], answer["previous"]
+    return [
+        f"{name_of(culprit)} is the first {_kind(answer)} one",
+        *_commit(culprit),
+        f"  {answer['metric']} against {name_of(previous)} before it: {_ratio(answer)}",
+    ]
+
+
+def _range(answer: Mapping[str, Any]) -> list[str]:
+    return [
+        f"The first {_kind(answer)} one is among these; those before the last do not run:",
+        *_candidates(answer["candidates"]),
+        f"  {answer['metric']} from {name_of(answer['previous'])} to the last: {_ratio(answer)}",
+    ]
+
+
+def _undecided(answer: Mapping[str, Any]) -> list[str]:
+    why = {"max_pairs": "all pairs are spent", "time_budget": "the time is spent"}.get(
+        answer["stopped_by"], "the noise leaves it open"
+    )
+    if answer["probability"] is None:
+        return [f"Undecided whether good and bad differ: {why}; {_ratio(answer)}"]
+    share = percent(answer["probability"])
+    return [
+        f"Undecided: {why}. With a probability of {share} it is one of these:",
+        *_candidates(answer["candidates"]),
+    ]
+
+
+def _not_reproduced(answer: Mapping[str, Any]) -> list[str]:
+    verified = answer["good_against_bad"]
+    return [f"Not reproduced: {answer['metric']} of bad and good is the same, {_ratio(verified)}"]
+
+
+def _kind(answer: Mapping[str, Any]) -> str:
+    return {"worse": "slower or worse", "better": "better"}.get(answer["direction"], "changed")
+
+
+def _ratio(judged: Mapping[str, Any]) -> str:
+    if judged["ratio"] is None:
+        return "no pairs of these two"
+    interval = ""
+    if judged["low"] is not None:
+        interval = f" (95 % interval {judged['low']:.3f} to {judged['high']:.3f})"
+    return f"{judged['ratio']:.3f} times{interval}, {judged['pairs']} pairs"
+
+
+def name_of(revision: Mapping[str, Any]) -> str:
+    """A commit's hash is cut short; names of images and interpreters are not."""
+    name: str = revision["name"]
+    return name[:_HASH] if revision["subject"] is not None else name
+
+
+def _commit(revision: Mapping[str, Any]) -> list[str]:
+    if revision["subject"] is None:
+        return []
+    return [
+        f"  commit  {revision['name']}",
+        f"  author  {revision['author']}",
+        f"  date    {revision['date']}",
+        f"  subject {revision['subject']}",
+    ]
+
+
+def _candidates(revisions: Sequence[Mapping[str, Any]]) -> list[str]:
+    shown = [
+        f"  {name_of(one)}  {one['subject'] or ''}".rstrip() for one in revisions[:_MOST_CANDIDATES]
+    ]
+    more = len(revisions) - len(shown)
+    return [*shown, f"  and {more} more"] if more else shown
+
+
+def _evidence(answer: Mapping[str, Any]) -> list[str]:
+    verified = answer["good_against_bad"]
+    found = []
+    if answer["status"] in ("found", "range"):
+        found.append(f"Good against bad: {_ratio(verified)}")
+    found.append(
+        f"{answer['revisions']} revisions, {len(answer['tested'])} of them tested, "
+        f"{len(answer['skipped'])} skipped; {answer['pairs_run']} pairs, "
+        f"{answer['trials_run']} trials; seed {answer['seed']}"
+    )
+    for one in answer["skipped"]:
+        found.append(f"  skipped {one['name']}: {one['reason']}")
+    if answer["status"] == "found":
+        texts = [one["text"] for one in answer["environment_differences"]]
+        found.append(f"What differs around the two: {'; '.join(texts) or 'nothing'}")
+    found.append(f"Pairs and answer: {answer['folder']}")
+    return found

@@ -1,0 +1,294 @@
+"""The loop of `perfrun bisect`: ask `analysis.bisecting` for a pair of revisions, run it, again.
+
+A place where revisions are run in turns: one prepared run at a time, trials one by one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perfrun.analysis.bisecting import Ask, End, Rule, next_move
+from perfrun.analysis.culprits import Pair
+from perfrun.changes.search_log import Measured, SearchLog, held
+from perfrun.compare.paired_runs import SideScreen
+from perfrun.errors import Interrupted, PerfrunError, UsageError
+from perfrun.options.plan import RunPlan
+from perfrun.run.interruption import Interruption, taking_signals
+from perfrun.run.progress import Screen
+from perfrun.run.rounds import Rounds
+from perfrun.run.runner import prepare
+from perfrun.summary.document import TrialResult
+from perfrun.summary.record import SummaryRecord, record_of
+from perfrun.worker.procfs import adopt_orphans
+
+_MANY = 1_000_000  # trials of a run of which nobody knows how many it will have
+# What several seats of a workspace share with it: a commit is fetched once.
+_SHARED = ("git-cache", ".locks/git-cache")
+
+
+class Seat:
+    """Runs trials of a revision in a workspace of its own; a change of revision is a new run.
+
+    Two seats side by side have both checkouts of a pair in place at once.
+    """
+
+    def __init__(
+        self, workspace: Path, name: str, screen: Screen, interruption: Interruption, seed: int
+    ) -> None:
+        self._workspace = workspace / name
+        self._screen = SideScreen(name, screen)
+        self._interruption, self._seed = interruption, seed
+        self._plan: RunPlan | None = None
+        self._rounds: Rounds | None = None
+        self._stack = ExitStack()
+        self._number = 0
+
+    def trial(self, plan: RunPlan) -> TrialResult | None:
+        """Run one trial of the plan's only method; None when interrupted.
+
+        Raises PerfrunError for what keeps the plan from being run at all.
+        """
+        if self._rounds is None or plan is not self._plan:
+            self.leave()
+            self._rounds = self._enter(plan)
+            self._plan, self._number = plan, 0
+        self._number += 1
+        return self._rounds.run_one(self._rounds.methods[0], self._number)
+
+    def leave(self, *, ended: bool = True) -> None:
+        """Give back what the revision holds: locks, containers."""
+        rounds, self._rounds = self._rounds, None
+        if rounds is not None:
+            rounds.finish(ended=ended)
+        self._stack.close()
+
+    def _enter(self, plan: RunPlan) -> Rounds:
+        self._link()
+        own = replace(plan, workspace=self._workspace, num_trials=_MANY, resume=False)
+        for repo in own.repos:
+            _without_bytecode(own.site_packages / repo.directory)
+        with self._interruption.allowed(), ExitStack() as stack:
+            rounds = prepare(own, self._screen, self._interruption, stack, self._seed)
+            if len(rounds.methods) != 1:
+                raise UsageError(
+                    "--benchmark_methods: one method is searched for at a time, not "
+                    + (", ".join(rounds.methods) or "none")
+                )
+            self._stack = stack.pop_all()
+        return rounds
+
+    def _link(self) -> None:
+        """Share the cache of commits with the workspace around."""
+        for name in _SHARED:
+            target = self._workspace.parents[2] / name
+            target.mkdir(parents=True, exist_ok=True)
+            link = self._workspace / name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not link.is_symlink() and not link.exists():
+                link.symlink_to(target)
+
+
+def _without_bytecode(checkout: Path) -> None:
+    """Remove compiled modules: Python would take those of another commit that has the same size
+    and was written in the same second for up to date.
+    """
+    for folder in checkout.rglob("__pycache__"):
+        with contextlib.suppress(OSError):
+            shutil.rmtree(folder)
+
+
+TRIES = 2  # of a revision in a row without a figure: then it does not run
+_TRIES_OF_ENDS = 3  # of good and bad, without which there is no search
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """One item of the ordered list."""
+
+    name: str  # commit hash, image or interpreter
+    plan: RunPlan
+    author: str | None = None  # of a commit
+    date: str | None = None
+    subject: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Where a search stands."""
+
+    end: End | None  # None: interrupted
+    out_of_time: bool = False
+
+
+def search(
+    revisions: Sequence[Revision],
+    metric: str,
+    rule: Rule,
+    log: SearchLog,
+    screen: Screen,
+    time_s: float | None,
+) -> Found:
+    """Search until there is an answer. All that is measured is in the log at once.
+
+    Raises PerfrunError when good or bad cannot be run.
+    """
+    adopt_orphans()
+    with taking_signals() as interruption, ExitStack() as stack:
+        if not stack.enter_context(held(log)).try_own():
+            raise UsageError(f"--resume: another perfrun is at the search {log.folder.name}")
+        if not log.path.exists():  # between reading it and holding it
+            raise UsageError(f"--resume: the search {log.folder.name} was removed just now")
+        work = _Search(revisions, metric, rule, log, screen, interruption)
+        try:
+            found = work.run(time_s)
+        except Interrupted:
+            found = Found(end=None)
+        finally:
+            work.leave()
+    if found.end is not None:
+        log.end(found.end.status)
+    return found
+
+
+class _Failed(Exception):  # noqa: N818 - caught in this module
+    """A trial gave no figure."""
+
+    def __init__(self, revision: int, why: str, *, for_good: bool, trials: int) -> None:
+        super().__init__(why)
+        self.revision, self.for_good, self.trials = revision, for_good, trials
+
+
+class _Search:
+    def __init__(
+        self,
+        revisions: Sequence[Revision],
+        metric: str,
+        rule: Rule,
+        log: SearchLog,
+        screen: Screen,
+        interruption: Interruption,
+    ) -> None:
+        self._revisions, self._metric, self._rule = revisions, metric, rule
+        self._log, self._screen, self._interruption = log, screen, interruption
+        self._seats = {
+            name: Seat(log.folder, name, screen, interruption, log.seed) for name in ("a", "b")
+        }
+        self._failures: Counter[int] = Counter()  # in a row
+        self._asked: tuple[int, int] | None = None
+        self._begun_s = 0.0  # the last pair
+
+    def run(self, time_s: float | None) -> Found:
+        # What was spent before it was resumed counts.
+        until_s = None if time_s is None else time.monotonic() + time_s - self._log.spent_s
+
+        while True:
+            pairs = [
+                Pair(a=m.a, b=m.b, log_ratio=math.log(m.values[1] / m.values[0]))
+                for m in self._log.pairs
+            ]
+            broken = self._log.broken.keys()
+            move = next_move(len(self._revisions), pairs, broken, self._rule)
+            late = until_s is not None and time.monotonic() > until_s
+            if late and isinstance(move, Ask):
+                rule = replace(self._rule, max_pairs=0)
+                move = next_move(len(self._revisions), pairs, broken, rule)
+            if not isinstance(move, Ask):
+                return Found(end=move, out_of_time=late)
+            try:
+                if not self._pair(move):
+                    return Found(end=None)
+            except _Failed as failure:
+                self._note_failure(failure)
+
+    def leave(self) -> None:
+        for seat in self._seats.values():
+            seat.leave()
+
+    def _pair(self, move: Ask) -> bool:
+        """Run one pair; False when interrupted."""
+        if (move.a, move.b) != self._asked:
+            self._asked = (move.a, move.b)
+            names = [shown_name(self._revisions[index]) for index in self._asked]
+            self._screen.note(f"{move.why}: {names[1]} against {names[0]}")
+        done = len(self._log.pairs)
+        order = ["a", "b"]
+        self._begun_s = time.monotonic()
+        random.Random(f"{self._log.seed}/{done}/{self._log.trials}").shuffle(order)  # noqa: S311
+        readings: dict[str, SummaryRecord] = {}
+        for name in order:
+            reading = self._trial(name, move.a if name == "a" else move.b, len(readings))
+            if reading is None:
+                return False
+            readings[name] = reading
+        a, b = readings["a"], readings["b"]
+        self._log.pair(
+            Measured(
+                a=move.a,
+                b=move.b,
+                values=(a.values[self._metric], b.values[self._metric]),
+                summaries=(str(a.path), str(b.path)),
+            ),
+            time.monotonic() - self._begun_s,
+        )
+        return True
+
+    def _trial(self, seat: str, index: int, before: int) -> SummaryRecord | None:
+        try:
+            result = self._seats[seat].trial(self._revisions[index].plan)
+        except Interrupted:
+            raise
+        except PerfrunError as error:
+            raise _Failed(index, str(error), for_good=True, trials=before) from None
+        if result is None:
+            return None
+        reading = record_of(result.document, Path(result.summary))
+        value = reading.values.get(self._metric)
+        if value is None or value <= 0:
+            why = _why_not(reading, self._metric)
+            raise _Failed(index, why, for_good=False, trials=before + 1)
+        self._failures[index] = 0
+        return reading
+
+    def _note_failure(self, failure: _Failed) -> None:
+        index = failure.revision
+        if failure.trials:
+            self._log.failed(failure.trials, time.monotonic() - self._begun_s)
+        self._failures[index] += 1
+        is_end = index in (0, len(self._revisions) - 1)
+        allowed = _TRIES_OF_ENDS if is_end else TRIES
+        if not failure.for_good and self._failures[index] < allowed:
+            return
+        name = shown_name(self._revisions[index])
+        if is_end:
+            side = "--good" if index == 0 else "--bad"
+            raise UsageError(f"{side} ({name}) does not run: {failure}")
+        self._log.skip(index, str(failure))
+        self._screen.note(f"{name} is skipped: {failure}")
+
+
+def shown_name(revision: Revision) -> str:
+    """Return the name as messages show it: a commit's hash is cut short."""
+    return revision.name[:12] if revision.subject is not None else revision.name
+
+
+def new_seed() -> int:
+    """Return a random seed."""
+    return int.from_bytes(os.urandom(4), "big")
+
+
+def _why_not(reading: SummaryRecord, metric: str) -> str:
+    if reading.ran:
+        there = ", ".join(sorted(reading.values)) or "none"
+        return f"no positive {metric} in {reading.path}; its metrics are: {there}"
+    reason = f" ({reading.reason})" if reading.reason else ""
+    return f"{reading.status.value}{reason}, {reading.path}"

@@ -1,0 +1,177 @@
+"""What a search has measured, on disk as it is measured: `<workspace>/bisect/<id>/search.jsonl`.
+
+The first line says what is searched, then one line an event. What comes next is a function of
+these lines, so a search that was killed goes on from them. A line cut off by a crash is ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from perfrun.errors import PerfrunError, UsageError
+from perfrun.locks import FileLock
+from perfrun.run.journal import begun_at
+
+NAME = "search.jsonl"
+_LOCK = "lock"
+_SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A pair of trials that gave two figures."""
+
+    a: int
+    b: int
+    values: tuple[float, float]
+    summaries: tuple[str, str]
+
+
+@dataclass
+class SearchLog:
+    """The file, and what is in it."""
+
+    path: Path
+    seed: int
+    pairs: list[Measured] = field(default_factory=list)
+    broken: dict[int, str] = field(default_factory=dict)  # revision -> why it does not run
+    trials: int = 0  # run, those that failed included
+    spent_s: float = 0.0  # on all of them
+
+    @property
+    def folder(self) -> Path:
+        """Where the search keeps its files."""
+        return self.path.parent
+
+    def pair(self, found: Measured, seconds: float = 0.0) -> None:
+        """Both trials of a pair have given a figure."""
+        self.pairs.append(found)
+        self.trials += 2
+        self.spent_s += seconds
+        event = {"a": found.a, "b": found.b, "values": found.values, "summaries": found.summaries}
+        self._append({"event": "pair", **event, "seconds": seconds})
+
+    def failed(self, trials: int, seconds: float = 0.0) -> None:
+        """Trials were run that give no pair."""
+        self.trials += trials
+        self.spent_s += seconds
+        self._append({"event": "failed", "trials": trials, "seconds": seconds})
+
+    def skip(self, revision: int, why: str) -> None:
+        """A revision does not run."""
+        self.broken[revision] = why
+        self._append({"event": "broken", "revision": revision, "why": why})
+
+    def end(self, status: str) -> None:
+        """The search is over."""
+        self._append({"event": "end", "status": status})
+
+    def _append(self, event: Mapping[str, Any]) -> None:
+        try:
+            self._write(event)
+        except OSError as error:
+            raise PerfrunError(
+                f"{self.path} cannot be written: {error.strerror}; --resume goes on from before"
+            ) from None
+
+    def _write(self, event: Mapping[str, Any]) -> None:
+        with self.path.open("ab+") as file:
+            # A line that was cut off is ended first, or it would take this one along.
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+            before = b"" if file.read(1) in (b"", b"\n") else b"\n"
+            file.write(before + json.dumps(event).encode() + b"\n")
+
+
+def begin(searches: Path, fingerprint: str, revisions: Sequence[str], seed: int) -> SearchLog:
+    """Start a new search. Raises UsageError when the workspace cannot be written."""
+    folder = searches / f"{datetime.now():%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
+    log = SearchLog(path=folder / NAME, seed=seed)
+    first = {"schema": _SCHEMA, "fingerprint": fingerprint, "seed": seed}
+    try:
+        folder.mkdir(parents=True)
+        log._write({"event": "begin", "begun": time.time(), **first, "revisions": list(revisions)})
+    except OSError as error:
+        raise UsageError(f"--workspace: {error.filename}: {error.strerror}") from None
+    return log
+
+
+def unfinished(searches: Path, fingerprint: str) -> SearchLog | None:
+    """Return the newest search of that fingerprint, unless it has an answer.
+
+    One that ended undecided goes on too: perhaps with more pairs allowed. Raises UsageError when
+    another perfrun is at it.
+    """
+    found = []
+    for path in searches.glob(f"*/{NAME}"):
+        events = _events(path)
+        if events and events[0].get("fingerprint") == fingerprint:
+            begun = begun_at(path.parent.name, events[0], partial(_begun_by, path))
+            found.append((begun, path, events))
+    if not found:
+        return None
+    _, path, events = max(found, key=lambda one: one[:2])
+    return None if has_ended(path) else _read(path, events)
+
+
+def _begun_by(path: Path) -> float:
+    """Return a time at which the search had begun: its lock is made next, and never written."""
+    files = [path, path.with_name(_LOCK)]
+    return min(file.stat().st_mtime for file in files if file.exists())
+
+
+def has_ended(path: Path) -> bool:
+    """Whether a search has an answer; one that is undecided can go on."""
+    try:
+        events = _events(path)
+    except OSError:
+        return False
+    return bool(events) and events[-1]["event"] == "end" and events[-1]["status"] != "undecided"
+
+
+def held(log: SearchLog) -> FileLock:
+    """The lock of a search, to be entered and owned."""
+    return FileLock(log.folder / _LOCK)
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    events = []
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and "event" in event:
+            events.append(event)
+    return events
+
+
+def _read(path: Path, events: Sequence[Mapping[str, Any]]) -> SearchLog:
+    log = SearchLog(path=path, seed=events[0]["seed"])
+    for event in events:
+        log.spent_s += event.get("seconds", 0.0)
+        if event["event"] == "pair":
+            values, summaries = event["values"], event["summaries"]
+            log.pairs.append(
+                Measured(
+                    a=event["a"],
+                    b=event["b"],
+                    values=(values[0], values[1]),
+                    summaries=(summaries[0], summaries[1]),
+                )
+            )
+            log.trials += 2
+        elif event["event"] == "failed":
+            log.trials += event["trials"]
+        elif event["event"] == "broken":
+            log.broken[event["revision"]] = event["why"]
+    return log

@@ -1,0 +1,247 @@
+"""`perfrun ab --a=FLAGS --b=FLAGS`: is B slower than A? Pairs of trials until that is decided."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from perfrun.analysis import pairs as rules
+from perfrun.analysis.compare import Comparison
+from perfrun.analysis.pairs import Rule
+from perfrun.compare.command import comparison_row, difference_row
+from perfrun.compare.comparison_table import comparison_table, derived_lines, environment_line
+from perfrun.compare.differences import Difference, differences
+from perfrun.compare.paired_runs import (
+    Limits,
+    Name,
+    PairResult,
+    comparisons,
+    decider,
+    run_pairs,
+    side_plan,
+)
+from perfrun.errors import Interrupted, UsageError
+from perfrun.options.command_line import parse
+from perfrun.options.plan import RunPlan
+from perfrun.options.values import CommandParser, parse_shell_words, parse_whole, split_at_dashes
+from perfrun.reports.terminal import Terminal
+from perfrun.summary.derived import DerivedRatio, derived_ratios, derived_rows
+from perfrun.summary.document import to_json
+from perfrun.summary.metrics import WALL_TIME
+from perfrun.summary.storage import write_whole
+
+_EPILOG = """\
+Everything else is flags of a run, for both sides; those in --a and --b are for one, flags of the
+benchmark after -- included:
+  perfrun ab --a='--python=old/bin/python' --b='--python=new/bin/python' \\
+      --benchmark_methods=pkg.mod.Class.method
+
+Exit status: 0 nothing is slower by --metric, 1 something is, or failed, 2 wrong usage, 130
+interrupted. All of it is in docs/comparing.md.
+"""
+
+
+def parser() -> CommandParser:
+    """The flags of `perfrun ab` that are not a run's."""
+    from perfrun.analysis import pairs as rules  # numpy
+
+    made = CommandParser(
+        "perfrun ab",
+        "Run A and B in randomised pairs until it is clear which is slower.",
+        _EPILOG,
+        "perfrun ab --a=FLAGS --b=FLAGS [flags of a run] [-- flags of the benchmark]",
+    )
+    made.flag("--a", "FLAGS", "flags of side A, as for a shell", default="")
+    made.flag("--b", "FLAGS", "flags of side B", default="")
+    made.flag("--metric", "NAME", "what decides (default wall_time)")
+    most, count = rules.MAX_PAIRS, partial(parse_whole, least=rules.FEWEST_PAIRS)
+    made.flag("--max_pairs", "N", f"most pairs of a method (default {most})", count, most)
+    made.add_pair_rules(rules.MIN_EFFECT)
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The command line of `perfrun ab`."""
+
+    plans: dict[Name, RunPlan]
+    workspace: Path
+    rule: Rule
+    limits: Limits
+    metric: str
+    seed: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came out."""
+
+    comparisons: tuple[Comparison, ...]
+    derived: Mapping[tuple[str, str], tuple[DerivedRatio, ...]]  # by method and primary metric
+    differences: tuple[Difference, ...]
+    result: PairResult
+    stopped_by: str
+
+
+def ab_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun ab`."""
+    asked = parse_ab(argv)
+    plan = asked.plans["a"]
+    as_json = plan.output_format == "json"
+    screen = Terminal(sys.stderr if as_json else sys.stdout, sys.stderr, quiet=plan.quiet)
+    answer = compare_sides(asked, screen)
+    record = _write(asked, answer, screen)
+    if as_json:
+        sys.stdout.write(json.dumps({**document(answer), "record": record}) + "\n")
+    else:
+        show(answer, record, screen)
+    if answer.result.interrupted:
+        sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
+        return Interrupted.exit_code
+    # Of the metric that decides: each of the others has an error rate of its own.
+    bad = any(c.verdict == "slower" and c.metric == asked.metric for c in answer.comparisons)
+    return 1 if bad or "failed" in answer.result.stopped_by.values() else 0
+
+
+def parse_ab(argv: Sequence[str]) -> Asked:
+    """Parse the command line. Raises UsageError; touches nothing."""
+    words, after = split_at_dashes(argv)
+    given, common = parser().parse_known_args(words)
+    count = given.max_pairs
+    plans: dict[Name, RunPlan] = {}
+    workspaces = set()
+    for name, text in (("a", given.a), ("b", given.b)):
+        own, own_after = split_at_dashes(parse_shell_words(text, f"--{name}"))
+        last = [*after, *own_after]
+        try:
+            plan = parse([*common, *own, *(["--", *last] if last else [])])
+        except UsageError as error:
+            raise UsageError(f"side {name}: {error}") from None
+        _refuse(plan)
+        workspaces.add(plan.workspace)
+        plans[name] = side_plan(plan, name, plan.workspace, count)  # type: ignore[index,arg-type]
+    if len(workspaces) > 1:
+        raise UsageError("--workspace: is that of both sides; each gets a folder of its own there")
+    return Asked(
+        plans=plans,
+        workspace=workspaces.pop(),
+        rule=rules.Rule(max_pairs=count, min_effect=given.min_effect),
+        limits=Limits(max_pairs=count, time_s=given.time_budget),
+        metric=given.metric or WALL_TIME,
+        seed=given.seed,
+    )
+
+
+def compare_sides(asked: Asked, screen: Terminal) -> Answer:
+    """Run the pairs and judge them."""
+    result = run_pairs(
+        asked.plans,
+        screen,
+        decider(asked.rule),
+        asked.limits,
+        metric=asked.metric,
+        seed=asked.seed,
+    )
+    every = [pair for pairs in result.pairs.values() for pair in pairs]
+    judged = comparisons(result, asked.rule, asked.metric)
+    return Answer(
+        comparisons=judged,
+        derived={(c.method, c.metric): _derived(result, c.method, c.metric) for c in judged},
+        differences=differences([p.a for p in every], [p.b for p in every]),
+        result=result,
+        stopped_by=_stopped_by(result),
+    )
+
+
+def _derived(result: PairResult, method: str, metric: str) -> tuple[DerivedRatio, ...]:
+    pairs = result.pairs[method]
+    sides = [pair.a for pair in pairs], [pair.b for pair in pairs]
+    return derived_ratios(*sides, metric, count_disturbed=True)
+
+
+def _stopped_by(result: PairResult) -> str:
+    """Of all methods together: what keeps the answer from being whole, else `decided`."""
+    order = ("interrupted", "failed", "no_figure", "time_budget", "max_pairs")
+    reasons = set(result.stopped_by.values())
+    return next((reason for reason in order if reason in reasons), "decided")
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """What `--format=json` prints."""
+    result = answer.result
+    every = [pair for pairs in result.pairs.values() for pair in pairs]
+    return {
+        "comparisons": [
+            {
+                **comparison_row(one),
+                "derived": derived_rows(answer.derived.get((one.method, one.metric), ())),
+                "stopped_by": result.stopped_by[one.method],
+            }
+            for one in answer.comparisons
+        ],
+        "pairs": len(every),
+        "stopped_by": answer.stopped_by,
+        "seed": result.seed,
+        "environment_differences": [difference_row(d) for d in answer.differences],
+        "run_ids": dict(result.run_ids),
+        "failed": {
+            "a": sum(not pair.a.ran for pair in every),
+            "b": sum(not pair.b.ran for pair in every),
+        },
+    }
+
+
+def _write(asked: Asked, answer: Answer, screen: Terminal) -> str | None:
+    """Keep the answer, and which trials were a pair, beside the workspaces of the sides."""
+    pairs = [
+        {
+            "method": method,
+            "pair": pair.number,
+            "first": pair.first,
+            "a": str(pair.a.path),
+            "b": str(pair.b.path),
+            "values": pair.values(asked.metric),
+        }
+        for method, found in answer.result.pairs.items()
+        for pair in found
+    ]
+    path = asked.workspace / "ab" / f"{answer.result.run_ids['a']}.json"
+    try:
+        write_whole(path, to_json({**document(answer), "trials": pairs}))
+    except OSError as error:
+        screen.note(f"{path} could not be written: {error.strerror}")
+        return None
+    return str(path)
+
+
+def show(answer: Answer, record: str | None, screen: Terminal) -> None:
+    """Print the table, and below it what else there is to know."""
+    screen.table(comparison_table(answer.comparisons))
+    reasons = ", ".join(
+        f"{method}: {len(answer.result.pairs[method])} pairs, {reason}"
+        for method, reason in answer.result.stopped_by.items()
+    )
+    lines = [
+        "",
+        f"base is a, new is b. {reasons}. Seed {answer.result.seed}.",
+        *derived_lines(answer.comparisons, answer.derived),
+        environment_line(answer.differences),
+        f"Pairs and trials: {record}" if record else "",
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _refuse(plan: RunPlan) -> None:
+    """Flags that say how often: here the pairs do."""
+    if plan.repetition.precision is not None or plan.num_trials != 1:
+        raise UsageError(
+            "perfrun ab: pairs are run until it is decided; --max_pairs and --time_budget are the "
+            "limits, not --benchmark_num_trials or --precision"
+        )
+    if plan.repetition.max_reruns or plan.execution_id:
+        raise UsageError("perfrun ab: takes neither --max_reruns nor --execution_id")

@@ -1,0 +1,289 @@
+"""`perfrun compare BASE NEW`: what two sets of results say of each other, and what else differs.
+
+Two sets of readings compared: which figures, which are refused, what else differs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perfrun.compare.comparison_table import comparison_table, derived_lines, environment_line
+from perfrun.compare.differences import GUARDED, Difference, differences, forbids, mixtures
+from perfrun.compare.selection import Results
+from perfrun.errors import UsageError
+from perfrun.options.values import CommandParser, parse_regex, parse_share, parse_workspace
+from perfrun.reports.terminal import Terminal
+from perfrun.summary.counted import counted
+from perfrun.summary.derived import DerivedRatio, derived_ratios, derived_rows, judged_metrics
+from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
+from perfrun.summary.record import SummaryRecord
+
+if TYPE_CHECKING:
+    from perfrun.analysis.compare import Comparison
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """All that came out."""
+
+    comparisons: tuple[Comparison, ...]
+    differences: tuple[Difference, ...]
+    only_base: tuple[str, ...]  # methods
+    only_new: tuple[str, ...]
+    trials: Mapping[str, int]  # failed, disturbed, and left_out for being disturbed
+    derived: Mapping[tuple[str, str], tuple[DerivedRatio, ...]]  # by method and primary metric
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which methods and metrics are looked at."""
+
+    methods: re.Pattern[str] | None = None
+    metrics: re.Pattern[str] | None = None
+
+    def method(self, name: str) -> bool:
+        return self.methods is None or bool(self.methods.search(name))
+
+    def metric(self, name: str, *, is_primary: bool) -> bool:
+        """Whether a metric is judged: a derived one only when it is named."""
+        return is_primary if self.metrics is None else bool(self.metrics.fullmatch(name))
+
+
+def compare_sets(
+    base: Sequence[SummaryRecord],
+    new: Sequence[SummaryRecord],
+    *,
+    wanted: Wanted | None = None,
+    allowed: Iterable[str] = (),
+    min_effect: float | None = None,
+) -> Compared:
+    """Compare what both sets have. Raises UsageError for sets that have nothing in common.
+
+    And for those that differ in hardware, driver or batch size, unless that is allowed.
+    """
+    from perfrun.analysis import compare as rule  # numpy and scipy
+
+    wanted = wanted or Wanted()
+    names = [{r.method for r in readings if wanted.method(r.method)} for readings in (base, new)]
+    both = names[0] & names[1]
+    if not both:
+        raise UsageError(f"no method is in both sets: {listed(names[0])} and {listed(names[1])}")
+    sides = [[r for r in readings if r.method in both] for readings in (base, new)]
+    differing = differences(*sides)
+    _refuse(differing, sides, set(allowed))
+    pairings = []
+    derived: dict[tuple[str, str], tuple[DerivedRatio, ...]] = {}
+    for method in sorted(both):
+        ours, theirs = ([r for r in side if r.method == method] for side in sides)
+        primaries = judged_metrics((*ours, *theirs))
+        for metric, direction in _metrics(ours, theirs):
+            values = _values(ours, metric), _values(theirs, metric)
+            if wanted.metric(metric, is_primary=metric in primaries) and all(values):
+                derived[method, metric] = derived_ratios(ours, theirs, metric)
+                pairings.append(
+                    rule.Pairing(
+                        method=method,
+                        metric=metric,
+                        direction=direction,
+                        base=values[0],
+                        new=values[1],
+                    )
+                )
+    if not pairings:
+        raise UsageError("no metric of a method has a value in both sets: did its trials pass?")
+    effect = rule.MIN_EFFECT if min_effect is None else min_effect
+    return Compared(
+        comparisons=rule.compare(pairings, min_effect=effect),
+        differences=differing,
+        only_base=tuple(sorted(names[0] - both)),
+        only_new=tuple(sorted(names[1] - both)),
+        trials=_counts(sides),
+        derived=derived,
+    )
+
+
+def _metrics(
+    ours: Sequence[SummaryRecord], theirs: Sequence[SummaryRecord]
+) -> list[tuple[str, Any]]:
+    """The metrics that both have, the wall time first, with the direction that new ones say."""
+    here = {name for reading in ours for name in reading.values}
+    there = {name: d for reading in theirs for name, d in reading.directions.items()}
+    first = (WALL_TIME, THROUGHPUT)
+
+    def place(name: str) -> tuple[int, str]:
+        return (first.index(name) if name in first else 3 if name == PEAK_RSS else 2), name
+
+    return [(name, there[name]) for name in sorted(here & there.keys(), key=place)]
+
+
+def _values(readings: Sequence[SummaryRecord], metric: str) -> tuple[float, ...]:
+    known = [r for r in readings if metric in r.values]
+    return tuple(r.values[metric] for r in counted(known))
+
+
+def _counts(sides: Sequence[Sequence[SummaryRecord]]) -> dict[str, int]:
+    counts = {"failed": 0, "disturbed": 0, "left_out": 0}
+    for side in sides:
+        for method in {reading.method for reading in side}:
+            own = [reading for reading in side if reading.method == method]
+            ran = [reading for reading in own if reading.ran]
+            counts["failed"] += len(own) - len(ran)
+            counts["disturbed"] += sum(reading.disturbed for reading in ran)
+            counts["left_out"] += len(ran) - len(counted(ran))
+    return counts
+
+
+def _refuse(
+    differing: Sequence[Difference], sides: Sequence[Sequence[SummaryRecord]], allowed: set[str]
+) -> None:
+    wrong = [d for d in differing if d.kind not in allowed and forbids(d)]
+    if wrong:
+        kinds = list(dict.fromkeys(d.kind for d in wrong))
+        what = "; ".join(d.text for d in wrong[:3]) + (" ..." if len(wrong) > 3 else "")
+        raise UsageError(
+            f"BASE and NEW differ in {' and '.join(kinds)}: {what}; "
+            f"--allow_different={','.join(kinds)} compares them all the same"
+        )
+    for side, name in zip(sides, ("BASE", "NEW"), strict=True):
+        mixed = [fact for fact in mixtures(side) if fact[0] not in allowed]
+        if mixed:
+            kind, what = mixed[0]
+            raise UsageError(
+                f"{name} holds trials of several kinds: they differ in {kind} ({what}); choose "
+                f"some of them, or say --allow_different={kind}"
+            )
+
+
+def listed(names: Iterable[str]) -> str:
+    """The first five of some names, and how many more there are."""
+    ordered = sorted(names)
+    more = f" and {len(ordered) - 5} more" if len(ordered) > 5 else ""
+    return (", ".join(ordered[:5]) or "none") + more
+
+
+_EPILOG = """\
+BASE and NEW are each a folder (a workspace, an output folder, a result folder), a summary, or of
+the results in --workspace a run, label, execution id, commit, date or FROM..TO; run:, label:, id:,
+hash: and date: say which.
+
+Exit status: 0 nothing is slower, 1 something is, 2 sets that cannot be had or not be compared.
+All of it is in docs/comparing.md.
+"""
+
+
+def parser() -> CommandParser:
+    """The flags of `perfrun compare`."""
+    about = "Compare two sets of results: ratio, interval, verdict, and what else differs."
+    made = CommandParser("perfrun compare", about, _EPILOG)
+    made.add_argument("base", metavar="BASE", help="the set that is compared with")
+    made.add_argument("new", metavar="NEW", help="the set that is judged")
+    made.add_workspace()
+    made.add_store()
+    made.flag("--metrics", "REGEX", "compare only metrics whose whole name matches", parse_regex)
+    made.flag("--methods", "REGEX", "compare only methods in whose name this is found", parse_regex)
+    effect = "differences below this are none (default 1%%)"
+    made.flag("--min_effect", "PERCENT", effect, parse_share)
+    made.flag("--allow_different", "LIST", f"compare although these differ: {', '.join(GUARDED)}")
+    made.add_format()
+    return made
+
+
+def compare_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun compare`: 1 when something is slower."""
+    given = parser().parse_args(list(argv))
+    allowed = _allowed(given.allow_different)
+    wanted = Wanted(given.methods, given.metrics)
+    results = Results(parse_workspace(given.workspace), _say, given.store)
+    base, new = results.select(given.base), results.select(given.new)
+    compared = compare_sets(base, new, wanted=wanted, allowed=allowed, min_effect=given.min_effect)
+    if given.format == "json":
+        sys.stdout.write(json.dumps(document(compared)) + "\n")
+    else:
+        show(compared)
+    return 1 if any(c.verdict == "slower" for c in compared.comparisons) else 0
+
+
+def document(compared: Compared) -> dict[str, Any]:
+    """What `--format=json` prints."""
+    return {
+        "comparisons": [
+            {
+                **comparison_row(found),
+                "derived": derived_rows(compared.derived.get((found.method, found.metric), ())),
+            }
+            for found in compared.comparisons
+        ],
+        "environment_differences": [difference_row(found) for found in compared.differences],
+        "only_in_base": list(compared.only_base),
+        "only_in_new": list(compared.only_new),
+        "trials": dict(compared.trials),
+    }
+
+
+def comparison_row(found: Comparison) -> dict[str, Any]:
+    """One row of that document."""
+    return {
+        "method": found.method,
+        "metric": found.metric,
+        "ratio": found.ratio,
+        "low": found.interval.low if found.interval else None,
+        "high": found.interval.high if found.interval else None,
+        "verdict": found.verdict,
+        "n_base": found.n_base,
+        "n_new": found.n_new,
+        "direction": found.direction,
+        "base_median": found.base_median,
+        "new_median": found.new_median,
+        "cliffs_delta": found.cliffs_delta,
+        "p_value": found.p_value,
+        "detectable_effect": found.detectable_effect,
+        "margin": found.margin,
+        "reason": found.reason,
+    }
+
+
+def difference_row(found: Difference) -> dict[str, Any]:
+    """One difference of the environment, in that document."""
+    facts = {"kind": found.kind, "name": found.name, "base": found.base, "new": found.new}
+    return {**facts, "text": found.text}
+
+
+def show(compared: Compared) -> None:
+    """Print the table, and below it what else there is to know."""
+    found = compared.comparisons
+    screen = Terminal(sys.stdout, sys.stderr, quiet=True)
+    screen.table(comparison_table(found))
+    lines = [*derived_lines(found, compared.derived), environment_line(compared.differences)]
+    for names, where in ((compared.only_base, "BASE"), (compared.only_new, "NEW")):
+        if names:
+            lines.append(f"Only in {where}: {listed(names)}.")
+    lines += _trial_lines(compared.trials)
+    sys.stdout.write("\n" + "\n".join(lines) + "\n")
+
+
+def _trial_lines(counts: Mapping[str, int]) -> list[str]:
+    lines = []
+    if counts["failed"]:
+        lines.append(f"Trials that failed: {counts['failed']}.")
+    if counts["disturbed"]:
+        counted = counts["disturbed"] - counts["left_out"]
+        why = f"; {counted} count, since most trials of their method were" if counted else ""
+        lines.append(f"Disturbed trials: {counts['left_out']} left out{why}.")
+    return lines
+
+
+def _allowed(text: str | None) -> tuple[str, ...]:
+    named = tuple(item.strip() for item in (text or "").split(",") if item.strip())
+    for item in named:
+        if item not in GUARDED:
+            raise UsageError(f"--allow_different={item}: must be some of {', '.join(GUARDED)}")
+    return named
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"perfrun: {text}\n")

@@ -1,0 +1,206 @@
+"""Which summaries are meant by a word of the command line: a folder, or a choice of a workspace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfrun.errors import StoreError, UsageError
+from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
+from perfrun.text import redact
+
+if TYPE_CHECKING:
+    from perfrun.options.store_address import Address
+    from perfrun.store.series import Selector
+
+_DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?"
+_DATES = re.compile(rf"({_DATE})(?:\.\.({_DATE}))?")
+_HASH = re.compile(r"[0-9a-fA-F]{4,64}")
+KINDS = ("run", "label", "id", "hash", "date")
+Say = Callable[[str], None]
+
+
+class Results:
+    """The results that words choose from: a workspace's, read once, or those of an index."""
+
+    def __init__(self, workspace: Path, say: Say, store: str | None = None) -> None:
+        """`store` is `--store`; without it, the workspace's index is used where there is one."""
+        self._workspace, self._say, self._store = workspace, say, store
+        self._readings: tuple[SummaryRecord, ...] | None = None
+
+    def select(self, word: str) -> tuple[SummaryRecord, ...]:
+        """Return what the word names. Raises UsageError when that is nothing, or two things."""
+        kind, colon, rest = word.partition(":")
+        if colon and kind in KINDS:
+            chosen = self._chosen(kind, rest)
+            if not chosen:
+                raise UsageError(f"{word}: {self._place} holds no such results")
+            return chosen
+        if word and _exists(Path(word)):
+            return read_folder(Path(word), self._say)
+        found = {kind: self._chosen(kind, word) for kind in KINDS if word}
+        kinds = [kind for kind, readings in found.items() if readings]
+        if not kinds:
+            raise UsageError(
+                f"{word!r} is neither a folder nor a run, label, execution id, commit or date of "
+                f"the results in {self._place}"
+            )
+        if len(kinds) > 1:
+            choices = " or ".join(f"{kind}:{word}" for kind in kinds)
+            raise UsageError(f"{word!r} means several things in {self._place}: say {choices}")
+        return found[kinds[0]]
+
+    @property
+    def _place(self) -> str:
+        return redact(self._store) if self._store else str(self._workspace)
+
+    def _chosen(self, kind: str, word: str) -> tuple[SummaryRecord, ...]:
+        meets = _condition(kind, word)
+        if meets is None:
+            return ()
+        if self._index is not None:
+            return _from_index(self._index, _selector(kind, word))
+        return tuple(reading for reading in self._all() if meets(reading))
+
+    @cached_property
+    def _index(self) -> Address | None:
+        """The index to choose from, up to date if it is the workspace's own."""
+        if not self._store and not _exists(self._workspace / "perfrun.db"):
+            return None
+        from perfrun.options.store_address import parse_address
+        from perfrun.store.index import open_store  # SQLAlchemy
+
+        address = parse_address(self._store, self._workspace)
+        try:
+            with open_store(address) as store:
+                if address.workspace is not None:
+                    store.refresh()
+            return address
+        except StoreError as error:
+            if self._store:
+                raise
+            self._say(f"reading the summaries themselves: {error}")
+            return None
+
+    def _all(self) -> tuple[SummaryRecord, ...]:
+        if self._readings is None:
+            output = self._workspace / "output"
+            paths = sorted(output.glob(f"*/{SUMMARY}")) if _exists(output) else []
+            self._readings = _read(paths, self._say)
+        return self._readings
+
+
+def _from_index(address: Address, selector: Selector) -> tuple[SummaryRecord, ...]:
+    """Choose trials by an index instead of opening every summary of a workspace.
+
+    A chosen trial is read from its summary where that is at hand; of one that lies on another
+    machine, or is gone, the index tells what comparing needs.
+    """
+    from perfrun.store.index import open_store
+
+    with open_store(address) as store:
+        return tuple(_at_hand(trial) for trial in store.trials(selector))
+
+
+def _at_hand(trial: SummaryRecord) -> SummaryRecord:
+    try:
+        found = read_record(trial.path)
+    except (OSError, ValueError):
+        return trial
+    return found if found.uid == trial.uid else trial
+
+
+def read_folder(folder: Path, say: Say) -> tuple[SummaryRecord, ...]:
+    """Read the summaries of a workspace, an output folder, a result folder, or one file.
+
+    What cannot be read is named and left out. Raises UsageError when nothing is left.
+    """
+    paths = _summaries(folder)
+    readings = _read(paths, say)
+    if not readings:
+        what = "none of its summaries can be read" if paths else f"there is no {SUMMARY} in it"
+        raise UsageError(f"{folder}: {what}")
+    return readings
+
+
+def _summaries(folder: Path) -> list[Path]:
+    if folder.is_file():
+        return [folder]
+    if (folder / SUMMARY).is_file():
+        return [folder / SUMMARY]
+    for pattern in (f"output/*/{SUMMARY}", f"*/{SUMMARY}", f"**/{SUMMARY}"):
+        found = sorted(folder.glob(pattern))
+        if found:
+            return found
+    return []
+
+
+def _read(paths: Iterable[Path], say: Say) -> tuple[SummaryRecord, ...]:
+    readings = []
+    for path in paths:
+        try:
+            readings.append(read_record(path))
+        except (OSError, ValueError) as error:
+            say(f"{path} is left out: {error}")
+    return tuple(readings)
+
+
+def _condition(kind: str, word: str) -> Callable[[SummaryRecord], bool] | None:
+    """The test that a word stands for; None where it cannot stand for this kind."""
+    if kind == "run":
+        return lambda reading: reading.run_id == word
+    if kind == "label":
+        return lambda reading: reading.label == word
+    if kind == "id":
+        return lambda reading: reading.execution_id == word
+    if kind == "hash":
+        return (lambda reading: _has_commit(reading, word.lower())) if _HASH.match(word) else None
+    span = _span(word)
+    return (lambda reading: span[0] <= reading.timestamp < span[1]) if span else None
+
+
+def _selector(kind: str, word: str) -> Selector:
+    from perfrun.store.series import Selector
+
+    if kind == "run":
+        return Selector(run_ids=(word,))
+    if kind == "label":
+        return Selector(labels=(word,))
+    if kind == "id":
+        return Selector(execution_ids=(word,))
+    if kind == "hash":
+        return Selector(commits=(word,))
+    begin, end = _span(word) or (0.0, 0.0)
+    return Selector(since=begin, until=end)
+
+
+def _has_commit(reading: SummaryRecord, start: str) -> bool:
+    return any(commit.startswith(start) for commit in reading.commits.values())
+
+
+def _span(word: str) -> tuple[float, float] | None:
+    """`2026-11-21`, `2026-11-21T13:00`, `FROM..TO`: local time, the last day or minute included."""
+    found = _DATES.fullmatch(word)
+    if not found:
+        return None
+    first, last = found[1], found[2] or found[1]
+    try:
+        begin, end = datetime.fromisoformat(first), datetime.fromisoformat(last)
+        steps = {10: timedelta(days=1), 16: timedelta(minutes=1)}
+        end += steps.get(len(last), timedelta(seconds=1))
+        return begin.timestamp(), end.timestamp()
+    except (ValueError, OverflowError):  # no such day, or the first or last one that Python knows
+        return None
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a word too long for a path, or one with a null in it
+        return False
+    except ValueError:
+        return False

@@ -1,0 +1,127 @@
+"""The form of an answer about this machine: what was looked for, and whether it is there.
+
+Which Linux distribution this is, as far as installing something goes.
+
+The table of `perfrun doctor`. Values in, text out.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Sequence
+from enum import Enum
+
+from perfrun.dataclass import dataclass
+from perfrun.probes.sysfs import Sysfs
+from perfrun.reports.table import Cell, Column, Table, coloured
+
+
+class Presence(str, Enum):
+    """Whether what a benchmark wants is there."""
+
+    FOUND = "found"
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+
+    @property
+    def words(self) -> str:
+        """As a person reads it."""
+        return "cannot tell" if self is Presence.UNKNOWN else self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One line of `perfrun doctor`."""
+
+    name: str  # stable; a key for programs
+    wanted: str  # what a benchmark wants, in a few words: "governor performance"
+    presence: Presence
+    value: str | None = None  # what there is, in words; None when nothing is known
+    why: str = ""  # why it matters to a benchmark
+    mend: str | None = None  # the command that mends it; None where there is none
+
+
+def presence(answer: bool | None) -> Presence:
+    """Found, missing, or cannot tell."""
+    if answer is None:
+        return Presence.UNKNOWN
+    return Presence.FOUND if answer else Presence.MISSING
+
+
+_INSTALL = {
+    "debian": "sudo apt-get install",
+    "ubuntu": "sudo apt-get install",
+    "fedora": "sudo dnf install",
+    "rhel": "sudo dnf install",
+    "suse": "sudo zypper install",
+    "arch": "sudo pacman -S",
+    "alpine": "sudo apk add",
+}
+
+
+def install_command(sysfs: Sysfs, packages: dict[str, str]) -> str | None:
+    """The command that installs a package named by distribution; `*` is its name elsewhere.
+
+    None on a distribution that is not known, or where the package is not to be had.
+    """
+    for family in _families(sysfs):
+        if family in _INSTALL:
+            package = packages.get(family, packages.get("*"))
+            return f"{_INSTALL[family]} {package}" if package else None
+    return None
+
+
+def kernel_argument_command(sysfs: Sysfs, argument: str) -> str:
+    """What puts an argument on the kernel's command line for good; takes a restart."""
+    if sysfs.exists("/usr/sbin/grubby") or sysfs.exists("/sbin/grubby"):
+        return f"sudo grubby --update-kernel=ALL --args={argument} && sudo reboot"
+    if sysfs.exists("/etc/default/grub"):
+        edit = f's/^GRUB_CMDLINE_LINUX="/&{argument} /'
+        return f"sudo sed -i '{edit}' /etc/default/grub && sudo update-grub && sudo reboot"
+    return f"on the host: add {argument} to the kernel's command line and restart"
+
+
+def _families(sysfs: Sysfs) -> list[str]:
+    """Names of the distribution and of those it is made from, the nearest first: os-release(5)."""
+    text = sysfs.text("/etc/os-release") or sysfs.text("/usr/lib/os-release") or ""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        try:
+            values[name.strip()] = " ".join(shlex.split(value))
+        except ValueError:  # an open quote
+            continue
+    return [*values.get("ID", "").split(), *values.get("ID_LIKE", "").split()]
+
+
+_COLUMNS = (
+    Column(heading="wanted", share=2),
+    Column(heading="state", share=1),
+    Column(heading="what there is", share=3),
+    Column(heading="why it matters", share=4),
+)
+_COLOURS = {Presence.FOUND: "green", Presence.MISSING: "yellow", Presence.UNKNOWN: "dim"}
+
+
+def checks_table(checks: Sequence[Check], needed: Collection[str]) -> Table:
+    """A row for each check."""
+    return Table(
+        columns=_COLUMNS,
+        rows=tuple((c.wanted, _state(c, needed), c.value or "-", c.why) for c in checks),
+    )
+
+
+def _state(check: Check, needed: Collection[str]) -> Cell:
+    """Found, missing or cannot tell, and whether the run cannot do without."""
+    words = check.presence.words
+    if check.presence is Presence.MISSING and check.name in needed:
+        return coloured(f"{words}, needed", "red")
+    return coloured(words, _COLOURS[check.presence])
+
+
+def mending(checks: Sequence[Check]) -> str:
+    """The commands that mend what is missing, each whole on its line; empty when there are none."""
+    mends = [(check.wanted, check.mend) for check in checks if check.mend]
+    width = max((len(wanted) for wanted, _ in mends), default=0)
+    lines = [f"  {wanted:<{width}}  {mend}" for wanted, mend in mends]
+    return "\n".join(["", "To mend what is missing:", *lines, ""]) if lines else ""

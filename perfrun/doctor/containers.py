@@ -1,0 +1,270 @@
+"""Container engine, Compose and cgroup delegation, as far as `docker` and the kernel tell.
+
+GPUs, and whether containers can have them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfrun.doctor.check import Check, install_command, presence
+from perfrun.doctor.system import cgroup_version
+from perfrun.image.engine import find_rootless_socket, parse_document
+from perfrun.image.gpus import GpuSupport, read_gpu_support
+from perfrun.probes.nvidia import Accelerators
+from perfrun.probes.sysfs import Sysfs
+
+TIMEOUT_S = 20.0  # one that takes longer, on a busy machine too, will not start containers either
+_PACKAGES = {"*": "docker", "debian": "docker.io", "ubuntu": "docker.io", "fedora": "moby-engine"}
+_DELEGATED = ("cpu", "cpuset", "memory", "pids")
+_DELEGATE = (
+    "sudo mkdir -p /etc/systemd/system/user@.service.d && "
+    "printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' | "
+    "sudo tee /etc/systemd/system/user@.service.d/delegate.conf && "
+    "sudo systemctl daemon-reload  # then log in again"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What `docker` answered. `info` is empty when no engine did."""
+
+    has_client: bool
+    info: Mapping[str, Any]
+    complaint: str = ""
+    compose: str | None = None  # version
+
+    @property
+    def is_rootless(self) -> bool:
+        """Whether the engine runs as an ordinary user."""
+        options = self.info.get("SecurityOptions") or ()
+        return any(str(option).startswith("name=rootless") for option in options)
+
+
+def ask_docker() -> Said:
+    """Ask the engine what it is, and Compose which it is. Takes at most `TIMEOUT_S` each."""
+    if shutil.which("docker") is None:
+        return Said(has_client=False, info={})
+    out, complaint = _docker("info", "--format", "{{json .}}")
+    info = parse_document(out)
+    if not info.get("ServerVersion"):
+        if "host" in info and "version" in info:
+            complaint = "the command `docker` is Podman's; perfrun needs Docker's own"
+        complaint = "\n".join(info.get("ServerErrors") or ()) or complaint
+        info = {}
+    compose, _ = _docker("compose", "version", "--short")
+    return Said(has_client=True, info=info, complaint=complaint, compose=compose.strip() or None)
+
+
+def _docker(*words: str) -> tuple[str, str]:
+    """What `docker` printed, and what it complained of; nothing printed when it failed."""
+    try:
+        done = subprocess.run(
+            ["docker", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "", f"no answer in {TIMEOUT_S:g} s"
+    except OSError as error:
+        return "", f"docker cannot be started: {error.strerror}"
+    return (done.stdout if done.returncode == 0 or words[0] == "info" else ""), done.stderr
+
+
+def engine_checks(sysfs: Sysfs, said: Said) -> list[Check]:
+    """Engine, Compose, and the control groups that a rootless engine may use."""
+    return [engine(sysfs, said), compose(sysfs, said), delegation(sysfs, said.is_rootless)]
+
+
+def engine(sysfs: Sysfs, said: Said) -> Check:
+    """Whether there is a container engine that this user can work with."""
+    kind = "rootless" if said.is_rootless else "rootful"
+    mend: str | None = None
+    if said.info:
+        value = f"Docker {said.info['ServerVersion']}, {kind}"
+    else:
+        value, mend = _no_engine(sysfs, said)
+    return Check(
+        name="engine",
+        wanted="container engine",
+        presence=presence(bool(said.info)),
+        value=value,
+        why="--image, Compose and the framework images need it; local runs do not",
+        mend=mend,
+    )
+
+
+def _no_engine(sysfs: Sysfs, said: Said) -> tuple[str, str | None]:
+    if not said.has_client:
+        return "no command `docker`", install_command(sysfs, _PACKAGES)
+    if "permission denied" in said.complaint.lower():
+        return "this user may not use it", "sudo usermod -aG docker $USER  # then log in again"
+    lines = said.complaint.strip().splitlines() or ["docker info said nothing"]
+    socket = find_rootless_socket()
+    mend: str | None = "sudo systemctl start docker"
+    if "/run/user/" in said.complaint:
+        mend = "systemctl --user start docker"
+    elif "Podman" in said.complaint:
+        mend = install_command(sysfs, _PACKAGES)
+    elif socket is not None:
+        mend = f"export DOCKER_HOST=unix://{socket}"
+    return lines[-1].strip(), mend
+
+
+def image(name: str, said: Said) -> Check:
+    """Whether the engine has the image that the trials are to run in."""
+    fits: bool | None = None
+    value = None
+    is_ours = name.startswith("perfrun/")  # which no registry has
+    getting = "python3 setup.py --docker_tag" if is_ours else "docker pull"
+    if said.info:
+        found, complaint = _docker("image", "inspect", "--format", "{{.Id}}", name)
+        # Any other complaint, as of an engine that has just gone, is no answer.
+        fits = True if found else (False if "o such image" in complaint else None)
+        value = found.strip()[:19] or (complaint.strip().splitlines() or ["no answer"])[-1]
+    return Check(
+        name="image",
+        wanted=f"image {name}",
+        presence=presence(fits),
+        value=value,
+        why="trials run in it; a run pulls it if it can, and ends at once if it cannot",
+        mend=f"{getting} {shlex.quote(name)}" if fits is False else None,
+    )
+
+
+def compose(sysfs: Sysfs, said: Said) -> Check:
+    """Whether `docker compose` works, version 2 or later."""
+    version = (said.compose or "").lstrip("v")
+    fits = bool(version) and not version.startswith("1.")
+    packages = {
+        "*": "docker-compose",
+        "debian": "docker-compose-plugin",
+        "ubuntu": "docker-compose-v2",
+        "alpine": "docker-cli-compose",
+    }
+    return Check(
+        name="compose",
+        wanted="Compose version 2",
+        presence=presence(fits),
+        value=version or "no plugin `docker compose`",
+        why="`docker compose run perfrun ...` is the run that needs nothing else on the host",
+        mend=None if fits else install_command(sysfs, packages),
+    )
+
+
+def delegation(sysfs: Sysfs, rootless: bool, user: int | None = None) -> Check:
+    """Which controllers this user may use for containers of their own."""
+    uid = os.geteuid() if user is None else user
+    version = cgroup_version(sysfs)
+    mend: str | None = None
+    fits: bool | None
+    value: str | None
+    if uid == 0 and not rootless:
+        fits, value = (True if version else None), "root: all controllers"
+    elif version != 2:
+        fits = None if version is None else False
+        value = None if version is None else "version 1 delegates nothing"
+    else:
+        service = f"/sys/fs/cgroup/user.slice/user-{uid}.slice/user@{uid}.service"
+        text = sysfs.text(f"{service}/cgroup.controllers")
+        given = (text or "").split()
+        lacking = [name for name in _DELEGATED if name not in given]
+        fits = None if text is None else not lacking
+        value = None if text is None else " ".join(given) or "none"
+        if lacking and text is not None:
+            value = f"{value} (not {' '.join(lacking)})"
+            mend = _DELEGATE
+    return Check(
+        name="cgroup_delegation",
+        wanted="cgroup delegation",
+        presence=presence(fits),
+        value=value,
+        why="a rootless engine can limit memory and CPU, and read peaks, only where they are given",
+        mend=mend,
+    )
+
+
+_NVIDIA = "0x10de"
+
+
+def device_checks(sysfs: Sysfs, said: Said, devices: Accelerators | None) -> list[Check]:
+    """The GPUs that are there, and what gives them to containers."""
+    support = read_gpu_support(said.info or None, Path(sysfs.root or "/"))
+    return [gpu(sysfs, support, devices), toolkit(sysfs, support)]
+
+
+def gpu(sysfs: Sysfs, support: GpuSupport, devices: Accelerators | None) -> Check:
+    """Whether there is a GPU with a working driver."""
+    mend = None
+    if devices is not None:
+        models = sorted(set(devices.models))
+        counts = [f"{devices.models.count(model)} x {model}" for model in models]
+        value = f"{', '.join(counts)}, driver {devices.driver_version}"
+    elif support.vendor is not None:
+        value = f"{support.vendor.value.upper()}: {', '.join(support.device_files)}"
+    elif _has_nvidia_hardware(sysfs):
+        value = "an NVIDIA device without a working driver"
+        mend = install_command(
+            sysfs, {"debian": "nvidia-driver", "ubuntu": "nvidia-driver-570-server"}
+        )
+    else:
+        value = "no device" if sysfs.names("/sys/bus/pci/devices") else "no device, or no driver"
+    return Check(
+        name="gpu",
+        wanted="GPU",
+        presence=presence(devices is not None or support.vendor is not None),
+        value=value,
+        why="benchmarks that ask for one",
+        mend=mend,
+    )
+
+
+def _has_nvidia_hardware(sysfs: Sysfs) -> bool:
+    folder = "/sys/bus/pci/devices"
+    return any(
+        sysfs.text(f"{folder}/{name}/vendor") == _NVIDIA
+        and (sysfs.text(f"{folder}/{name}/class") or "").startswith("0x03")
+        for name in sysfs.names(folder)
+    )
+
+
+def toolkit(sysfs: Sysfs, support: GpuSupport) -> Check:
+    """Whether containers of this engine can be given the GPUs, and by which way."""
+    mend = None
+    if support.access is not None:
+        value = support.access.value
+    elif support.vendor is None:
+        value = "no GPU to give"
+    else:
+        value, mend = _no_access(sysfs, support)
+    return Check(
+        name="gpu_toolkit",
+        wanted="GPU in containers",
+        presence=presence(support.access is not None),
+        value=value,
+        why="without it a container sees no GPU; CDI is the way for rootless engines",
+        mend=mend,
+    )
+
+
+def _no_access(sysfs: Sysfs, support: GpuSupport) -> tuple[str, str | None]:
+    """What is missing, and the command out of the sentence that says so."""
+    said = support.why_not or "no way into a container is known"
+    command = re.search(r"`(sudo [^`]*)`", said)
+    if command:
+        return said.partition(";")[0], command[1]
+    if not support.has_toolkit and "Toolkit" in said:
+        return said.partition(";")[0], install_command(sysfs, {"*": "nvidia-container-toolkit"})
+    return said, None

@@ -1,0 +1,122 @@
+"""Room to work in: memory, swap, the workspace and its disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from perfrun.doctor.check import Check, presence
+from perfrun.probes.sysfs import Sysfs, memory
+
+MEMORY_SHARE_LIMIT = 0.1  # of all memory; below it the kernel begins to reclaim what is cached
+DISK_LIMIT_BYTES = 1 << 30  # a framework's checkout, and room for logs and results
+SWAP_LIMIT_BYTES = 64 << 20  # pages of long idle programs, which nobody misses
+_MIB = 1 << 20
+
+
+def storage_checks(sysfs: Sysfs, workspace: Path) -> list[Check]:
+    """Memory, swap, transparent huge pages, workspace and disk."""
+    return [
+        free_memory(sysfs),
+        no_swap(sysfs),
+        huge_pages(sysfs),
+        writable(workspace),
+        free_disk(workspace),
+    ]
+
+
+def free_memory(sysfs: Sysfs) -> Check:
+    """Whether enough memory is there without taking it from anybody."""
+    found = memory(sysfs)
+    fits, value = None, None
+    if found is not None and found.available_bytes is not None:
+        fits = found.available_bytes >= MEMORY_SHARE_LIMIT * found.total_bytes
+        value = f"{found.available_bytes / _MIB:,.0f} of {found.total_bytes / _MIB:,.0f} MiB"
+    return Check(
+        name="memory",
+        wanted="free memory",
+        presence=presence(fits),
+        value=value,
+        why="short of memory the kernel drops caches, swaps, and in the end kills",
+        mend="ps -eo rss,pid,user,args --sort=-rss | head" if fits is False else None,
+    )
+
+
+def no_swap(sysfs: Sysfs) -> Check:
+    """Whether nothing of size lies in swap."""
+    found = memory(sysfs)
+    used = found.swap_used_bytes if found else None
+    fits = None if used is None else used <= SWAP_LIMIT_BYTES
+    value = None
+    if found is not None and used is not None:
+        total = found.swap_total_bytes or 0
+        value = f"{used / _MIB:,.0f} of {total / _MIB:,.0f} MiB used" if total else "no swap"
+    return Check(
+        name="swap",
+        wanted="swap not in use",
+        presence=presence(fits),
+        value=value,
+        why="a page that comes back from disk takes a thousand times as long",
+        mend="sudo swapoff -a" if fits is False else None,
+    )
+
+
+def huge_pages(sysfs: Sysfs) -> Check:
+    """Which mode transparent huge pages are in; information, each mode has its uses."""
+    text = sysfs.text("/sys/kernel/mm/transparent_hugepage/enabled") or ""
+    mode = text.partition("[")[2].partition("]")[0] or None
+    return Check(
+        name="transparent_huge_pages",
+        wanted="transparent huge pages",
+        presence=presence(True if mode else None),
+        value=mode,
+        why="`always` makes peaks larger and big arrays faster: compare figures of one mode only",
+    )
+
+
+def writable(workspace: Path) -> Check:
+    """Whether results can be written; makes nothing."""
+    place = _nearest(workspace)
+    fits = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    return Check(
+        name="workspace",
+        wanted="workspace writable",
+        presence=presence(fits),
+        value=str(workspace) if place == workspace else f"{workspace} (to be made)",
+        why="checkouts and results go there",
+        mend=None if fits else "perfrun --workspace=FOLDER, one that you may write to",
+    )
+
+
+def free_disk(workspace: Path) -> Check:
+    """Whether the workspace's disk has room."""
+    free = free_disk_bytes(workspace)
+    fits = None if free is None else free >= DISK_LIMIT_BYTES
+    return Check(
+        name="disk",
+        wanted="free disk",
+        presence=presence(fits),
+        value=None if free is None else f"{free / _MIB:,.0f} MiB",
+        why="a full disk ends checkouts and swallows what benchmarks write",
+        mend="perfrun --workspace=FOLDER, on a disk with room" if fits is False else None,
+    )
+
+
+def free_disk_bytes(folder: Path) -> int | None:
+    """What an ordinary user may still write to the disk of `folder`."""
+    try:
+        found = os.statvfs(_nearest(folder))
+    except (OSError, AttributeError):
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the one above it that is there."""
+    for place in (folder, *folder.parents):
+        try:
+            if place.exists():
+                return place
+        except OSError:
+            return place
+    return folder

@@ -1,0 +1,281 @@
+"""One container per trial, from one image: find the engine and the image once, then start them.
+
+Throw-away workers in containers, and the orders of all workers there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perfrun.errors import UsageError
+from perfrun.image.gpus import read_gpu_support
+from perfrun.launchers import sandbox
+from perfrun.launchers.container import Container, ContainerProcess
+from perfrun.launchers.docker_engine import (
+    ContainerError,
+    DockerEngine,
+    ImageMissingError,
+    connect,
+    harness_labels,
+    remove_strays,
+)
+from perfrun.launchers.launcher import ENTRY, ORDER, REPORT, SHIPPED, WORKER
+from perfrun.launchers.sandbox import (
+    Bind,
+    engine_facts,
+    engine_traits,
+    has_cgroups,
+    how_to_enforce,
+    image_facts,
+)
+from perfrun.options.containment import Containment, cpus_of
+
+_NOT_FOUND = (126, 127)  # with these the engine's init says that it could not execute a program
+
+
+class ContainerService:
+    """A throw-away worker in a container."""
+
+    def __init__(self, container: Container, log: Path) -> None:
+        self._container, self._log = container, log
+        self._removed = False
+
+    def lacks_interpreter(self) -> bool:
+        """Wait until something runs in there, and say whether the image had no such program."""
+        while not self._container.is_over and self._container.worker is None:
+            self._container.listen(1.0)
+        if self._container.worker is not None:
+            return False
+        state = self._container.state() or {}
+        return state.get("ExitCode") in _NOT_FOUND
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Wait for its end; the exit status, minus the signal, or None when it has not ended."""
+        end = time.perf_counter() + timeout_s
+        while not self._container.is_over:
+            left = end - time.perf_counter()
+            if left <= 0:
+                return None
+            self._container.listen(min(left, 1.0))
+        report = self._container.report
+        if report is None:
+            with contextlib.suppress(OSError), self._log.open("a", encoding="utf-8") as log:
+                log.write(self._container.complaint)  # no worker of ours has come so far
+            return int((self._container.state() or {}).get("ExitCode") or 1)
+        code = report["exit_code"]
+        return int(code) if code is not None else -int(report["signal_number"])
+
+    def end(self) -> None:
+        """Leave nothing of it running."""
+        if not self._removed:
+            self._removed = True
+            self._container.remove()
+
+
+def write_order(
+    order: Mapping[str, Any], private: Path, out: Path, err: Path, cpus: list[int] | None
+) -> Path:
+    """Write the order of a worker that a supervisor starts, and return its path."""
+    supervision = {
+        "stdout": str(out),
+        "stderr": str(err),
+        "exit": str(private / REPORT),
+        "cpus": cpus,
+    }
+    # The parent is the supervisor, whose pid nobody knows yet; see worker.trial.
+    whole = {**order, "parent_pid": None, "supervision": supervision}
+    path = private / ORDER
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    return path
+
+
+class ContainerLauncher:
+    """Starts each worker in a fresh container of one image."""
+
+    def __init__(
+        self,
+        asked: Containment,
+        binds: Sequence[Bind],
+        run_id: str,
+        notify: Callable[[str], None],
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Find engine and image, pulling it if need be. Raises UsageError."""
+        self._asked, self._binds, self._env = asked, tuple(binds), dict(env or {})
+        self._engine = connect()
+        remove_strays(self._engine, notify)
+        image = _found_image(self._engine, asked.image, notify)
+        self._image_id = str(image["Id"])
+        config = image.get("Config") or {}
+        self._volumes = tuple(config.get("Volumes") or ())
+        self._traits = engine_traits(self._engine.info)
+        _refuse_unknown(asked, self._engine, self._traits)
+        self._user = sandbox.choose_user(
+            os.getuid(), os.getgid(), os.getgroups(), is_rootless=self._traits.is_rootless
+        )
+        self._labels = harness_labels(run_id)
+        self._pythons = _candidates(asked, config.get("Env") or ())
+        self._interpreter_works = False
+        refused = sandbox.refused_limits(asked, self._traits)
+        mend = how_to_enforce(refused, self._engine.info)
+        if mend:
+            notify(mend)
+        self._no_cgroup = None if has_cgroups(self._engine.info) else mend
+        self._cpus = sorted(cpus_of(asked.cpuset)) if asked.cpuset else None
+        self._facts = {
+            **image_facts(asked.image, image),
+            **engine_facts(self._engine.info),
+            "limits": {
+                "cpuset": asked.cpuset,
+                "memory_bytes": asked.memory_bytes,
+                "shm_bytes": asked.shm_bytes,
+                "pids": asked.pids,
+                "gpus": asked.gpus,
+                "tmpfs": dict(sandbox.TMPFS),
+                "not_enforced": list(refused),
+                "how_to_enforce": mend,
+            },
+            "network": asked.network,
+            "user": f"{self._user.uid}:{self._user.gid}",
+        }
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"--image={self._asked.image} --image_python={self._pythons[0]}"
+
+    def container_facts(self) -> Mapping[str, Any]:
+        """What `perfrun.container` of each summary says, the trial's own facts aside."""
+        return {**self._facts, "interpreter": self._pythons[0]}
+
+    def start(self, order: Mapping[str, Any], folder: Path, private: Path) -> ContainerProcess:
+        """Start the worker of a trial. Raises ContainerError when it cannot be started."""
+        begin = time.perf_counter()
+        path = write_order(
+            order, private, folder / "stdout.log", folder / "stderr.log", self._affinity()
+        )
+        binds = [*self._binds, *_code_binds(order), Bind(path=folder, writable=True)]
+        prepared_s = time.perf_counter() - begin
+        container = self._container(path, folder, binds, self._asked.network)
+        return ContainerProcess(container, folder, private, prepared_s, no_cgroup=self._no_cgroup)
+
+    def serve(self, order: Mapping[str, Any], folder: Path, log: Path) -> ContainerService:
+        """Start a throw-away worker, locked in as a trial is; only an upload gets a network.
+
+        The first one finds the interpreter, unless it was named.
+        """
+        path = write_order(order, folder, log, log, self._affinity())
+        binds = [*self._binds, *_code_binds(order), Bind(path=folder, writable=True)]
+        network = self._asked.network
+        if order["action"] == "upload":
+            binds.append(Bind(path=Path(order["summary"]).parent))
+            network = "bridge" if network == "none" else network
+        while True:
+            service = ContainerService(self._container(path, folder, binds, network), log)
+            if self._interpreter_works or not service.lacks_interpreter():
+                self._interpreter_works = True
+                return service
+            service.end()
+            self._next_interpreter()
+
+    def _next_interpreter(self) -> None:
+        if len(self._pythons) > 1:
+            self._pythons.pop(0)
+            return
+        if self._asked.python:
+            raise UsageError(
+                f"--image_python={self._asked.python}: is not in the image {self._asked.image}"
+            )
+        raise UsageError(
+            f"--image={self._asked.image}: no python3 or python in it; name an interpreter of "
+            "the image with --image_python=/path/to/python"
+        )
+
+    def _container(
+        self, order: Path, folder: Path, binds: Sequence[Bind], network: str
+    ) -> Container:
+        command = [self._pythons[0], "-I", str(ENTRY), "--supervise", str(order)]
+        arguments = sandbox.container_arguments(
+            self._image_id, command, self._user, self._labels, folder, self._env
+        )
+        volumes = sandbox.named_volumes(self._volumes, binds)
+        host = sandbox.host_arguments(
+            *(self._asked, self._traits, self._user, binds, volumes, self._labels), network=network
+        )
+        try:
+            return Container(self._engine, arguments, host, tuple(volumes))
+        except ImageMissingError:
+            raise ContainerError(f"the image {self._asked.image} has been removed") from None
+
+    def _affinity(self) -> list[int] | None:
+        """The processors to keep to, where the engine has no cgroup to hold a trial there."""
+        return None if self._traits.can_limit_cpus else self._cpus
+
+
+def folders_of(workspace_code: Path, root_data_dir: str) -> tuple[Bind, ...]:
+    """What every container sees of the host: the worker, the checkouts, the data. All read-only.
+
+    Of perfrun's own package, only what runs inside: not the harness.
+    """
+    data = Path(root_data_dir)
+    if data == Path("/"):
+        raise UsageError("--root_data_dir=/ would show this whole host to the container")
+    return (
+        Bind(path=WORKER),
+        Bind(path=WORKER.parent / "__init__.py"),
+        Bind(path=SHIPPED / "benchmarks"),
+        Bind(path=workspace_code),
+        *((Bind(path=data),) if data.is_absolute() else ()),
+    )
+
+
+def _code_binds(order: Mapping[str, Any]) -> list[Bind]:
+    """The folders of `--python_path`, which may lie anywhere."""
+    return [Bind(path=Path(path)) for path in order.get("first_paths", ())]
+
+
+def _candidates(asked: Containment, environment: Sequence[str]) -> list[str]:
+    """Interpreters to try: the one named, else the image's own choice, else the usual names."""
+    if asked.python:
+        return [asked.python]
+    settings = dict(item.partition("=")[::2] for item in environment)
+    chosen = settings.get("PERFRUN_PYTHON")
+    return [chosen] if chosen else ["python3", "python"]
+
+
+def _found_image(engine: DockerEngine, name: str, notify: Callable[[str], None]) -> dict[str, Any]:
+    try:
+        try:
+            return engine.image(name)
+        except ImageMissingError:
+            engine.pull(name, notify)
+            return engine.image(name)
+    except ContainerError as error:
+        # Most have it from setup.py, and forgot to build it on this machine.
+        built = name.startswith("perfrun/")
+        hint = f"; `python3 setup.py --docker_tag={shlex.quote(name)}` builds it" if built else ""
+        raise UsageError(f"--image={name}: {error}{hint}") from None
+
+
+def _refuse_unknown(asked: Containment, engine: DockerEngine, traits: sandbox.EngineTraits) -> None:
+    """Refuse what could only fail later, in every trial."""
+    try:
+        known = asked.network in ("none", "bridge") or engine.has_network(asked.network)
+    except ContainerError as error:
+        raise UsageError(f"--trial_network={asked.network}: {error}") from None
+    if not known:
+        raise UsageError(
+            f"--trial_network={asked.network}: the engine has no such network; "
+            "see `docker network ls`"
+        )
+    if asked.gpus and not traits.gpu_access:
+        why = read_gpu_support(engine.info).why_not or "this machine has none"
+        raise UsageError(f"--gpus={asked.gpus}: a container can be given no GPU: {why}")
+    sandbox.refuse_missing_gpus(asked, traits)

@@ -1,0 +1,126 @@
+"""What a night has done so far, on disk: `<workspace>/nights/<night>/night.json`.
+
+Written whole after each run of the night, so that a night which was killed goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from perfrun.errors import WorkspaceError
+from perfrun.nightly.suite import Night, Suite, UnitDone, parse_deadline, units
+from perfrun.summary.storage import write_whole
+
+FILE = "night.json"
+REPORT = "report.json"
+RECENT_DAYS = 14  # changes that were made sure in so many nights are reported again
+Earlier = Sequence[tuple[Night, Mapping[str, Any]]]  # nights with their JSON reports
+OLDEST_S = 20 * 3600.0  # a night without a deadline that began earlier does not go on
+
+
+class Nights:
+    """The nights of a workspace."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.folder = workspace / "nights"
+
+    @property
+    def lock(self) -> Path:
+        """Held while a night goes on."""
+        return self.folder / ".lock"
+
+    def folder_of(self, night: Night) -> Path:
+        """Where a night's record and its reports are."""
+        return self.folder / night.night
+
+    def save(self, night: Night) -> None:
+        """Write a night's record. Raises WorkspaceError where it cannot be."""
+        path = self.folder_of(night) / FILE
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps(asdict(night), indent=1) + "\n")
+        except OSError as error:
+            raise WorkspaceError(f"{path}: cannot be written: {error.strerror}") from None
+
+    def begin(self, suite: Suite, now: float) -> Night:
+        """Make the record of a new night."""
+        day = f"{suite.name}-{datetime.fromtimestamp(now):%Y-%m-%d}"
+        name, number = day, 1
+        while (self.folder / name).exists():
+            number += 1
+            name = f"{day}-{number}"
+        deadline = parse_deadline(suite.deadline, now) if suite.deadline else None
+        night = Night(
+            night=name, suite=suite.name, digest=suite.digest, begun=now, deadline=deadline
+        )
+        self.save(night)
+        return night
+
+    def newest(self) -> str | None:
+        """The id of the night that goes on, of whichever suite."""
+        going = [night for night in self._all() if night.ended is None]
+        last = max(going, key=lambda night: night.begun, default=None)
+        return last.night if last else None
+
+    def over(self) -> set[str]:
+        """The ids of the nights that do not go on."""
+        return {night.night for night in self._all() if night.ended is not None}
+
+    def unfinished(self, suite: Suite) -> Night | None:
+        """The last night of the suite, if it did not come to its end."""
+        found = [night for night in self._all() if night.suite == suite.name]
+        last = max(found, key=lambda night: night.begun, default=None)
+        return last if last is not None and last.ended is None else None
+
+    def reports_before(self, night: Night) -> Earlier:
+        """The suite's earlier nights of the last days with their reports, the newest first."""
+        days = RECENT_DAYS + 1
+        ours = [
+            one
+            for one in self._all()
+            if one.suite == night.suite and night.begun - days * 86400 < one.begun < night.begun
+        ]
+        found = []
+        for one in sorted(ours, key=lambda one: one.begun, reverse=True):
+            try:
+                text = (self.folder_of(one) / REPORT).read_text(encoding="utf-8")
+                found.append((one, json.loads(text)))
+            except (OSError, ValueError):
+                continue  # it did not come to its end, or was removed
+        return found
+
+    def _all(self) -> list[Night]:
+        loaded = (_load(path) for path in self.folder.glob(f"*/{FILE}"))
+        return [night for night in loaded if night is not None]
+
+
+def why_not_on(night: Night, suite: Suite, now: float) -> str | None:
+    """Why an unfinished night cannot go on; None when it can."""
+    if night.digest != suite.digest:
+        return "the suite file has changed since"
+    wanted = {unit.name for unit in units(suite)}
+    only_reports = bool(wanted) and wanted <= night.units.keys()  # these no deadline ends
+    if night.deadline is not None and night.deadline <= now and not only_reports:
+        return "its deadline has passed"
+    if now - night.begun > OLDEST_S:
+        return "it began too long ago"
+    return None
+
+
+def _load(path: Path) -> Night | None:
+    """Read a record; None for what is none, which then is no night to go on with."""
+    try:
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        done = {name: _unit(value) for name, value in data.pop("units").items()}
+        return Night(**data, units=done)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _unit(value: Mapping[str, Any]) -> UnitDone:
+    return UnitDone(**{**value, "summaries": tuple(value["summaries"])})

@@ -1,0 +1,138 @@
+"""Which results may go: by age, by nights, by trials of a series. Pure; docs/nightly.md."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from perfrun.errors import UsageError
+from perfrun.summary.record import SummaryRecord
+
+_AGE = re.compile(r"(\d+(?:\.\d+)?)(d|w|h)")
+_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_NOON = timedelta(hours=12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What is kept. A trial goes only when each part that is given lets it go."""
+
+    keep_nights: int | None = None  # of the last nights in which there was anything
+    keep_per_series: int | None = None  # the newest trials of each
+    older_than_s: float | None = None
+    # What was interrupted and has no newer trial is not resumed any more: it counts as ended.
+    unfinished_older_than_s: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is asked for, so nothing may go."""
+        return self == Policy()
+
+    @property
+    def keeps_all_ended(self) -> bool:
+        """Nothing is asked for that lets go what has come to its end."""
+        return (self.keep_nights, self.keep_per_series, self.older_than_s) == (None, None, None)
+
+    def gives_up(self, newest: float, now: float) -> bool:
+        """Whether what was interrupted counts as ended, by its newest trial."""
+        age = self.unfinished_older_than_s
+        return age is not None and now - newest > age
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairSet:
+    """Trials that were run against each other, and say nothing without the rest of them."""
+
+    kind: str  # by what: the newest of each are counted
+    methods: tuple[str, ...]
+    newest: float  # seconds since the epoch
+    folders: tuple[Path, ...]
+    trials: int
+    unfinished: Path | None = None  # the record of what was interrupted, and can be resumed by it
+
+
+def parse_age(text: str, flag: str) -> float:
+    """Parse `90d`, `12w` or `48h` into seconds. Raises UsageError."""
+    found = _AGE.fullmatch(text.strip())
+    if not found:
+        raise UsageError(f"{flag}={text}: write 90d, 12w or 48h")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def to_be_removed(
+    trials: Sequence[SummaryRecord],
+    policy: Policy,
+    *,
+    now: float,
+    neighbours: Collection[str] = (),
+    unfinished: Collection[str] = (),
+) -> tuple[SummaryRecord, ...]:
+    """Choose what goes, oldest first.
+
+    `neighbours` are the execution ids on both sides of a change of level: they stay, and with them
+    the other trials of the method in their runs. `unfinished` are ids of runs that may go on.
+    """
+    if policy.keeps_all_ended:
+        return ()
+    near = {(trial.method, trial.run_id) for trial in trials if trial.execution_id in neighbours}
+    late = _late(trials, policy)
+    return tuple(
+        trial
+        for trial in sorted(trials, key=lambda trial: (trial.timestamp, trial.execution_id))
+        if trial.path.parent not in late
+        and (policy.older_than_s is None or now - trial.timestamp > policy.older_than_s)
+        and trial.execution_id not in neighbours
+        and not (trial.run_id and (trial.method, trial.run_id) in near)
+        and not (trial.run_id and trial.run_id in unfinished)
+    )
+
+
+def pairs_to_be_removed(
+    sets: Sequence[PairSet], trials: Sequence[SummaryRecord], policy: Policy, *, now: float
+) -> tuple[PairSet, ...]:
+    """Choose which sets of pairs go, oldest first, by the nights that `trials` were run in.
+
+    Where there are no trials, the nights are those of the sets. What was interrupted is not one of
+    the newest sets of its methods: it has no answer.
+    """
+    times = [trial.timestamp for trial in trials] or [one.newest for one in sets]
+    nights = sorted({_night(time) for time in times}, reverse=True)[: policy.keep_nights]
+    groups: dict[Hashable, list[PairSet]] = defaultdict(list)
+    for one in sorted(sets, key=lambda one: (one.newest, one.folders), reverse=True):
+        if one.unfinished is None:
+            groups[one.kind, one.methods].append(one)
+    newest = {one.folders for own in groups.values() for one in own[: policy.keep_per_series or 0]}
+    return tuple(
+        one
+        for one in sorted(sets, key=lambda one: (one.newest, one.folders))
+        if one.folders not in newest
+        and (policy.gives_up(one.newest, now) if one.unfinished else not policy.keeps_all_ended)
+        and (policy.older_than_s is None or now - one.newest > policy.older_than_s)
+        and (policy.keep_nights is None or _night(one.newest) < nights[-1])
+    )
+
+
+def _late(trials: Sequence[SummaryRecord], policy: Policy) -> set[Path]:
+    """The folders of the last nights, and of the newest trials of each series."""
+    late: set[Path] = set()
+    if policy.keep_nights is not None:
+        nights = sorted({_night(trial.timestamp) for trial in trials}, reverse=True)
+        last = set(nights[: policy.keep_nights])
+        late |= {trial.path.parent for trial in trials if _night(trial.timestamp) in last}
+    if policy.keep_per_series is not None:
+        series: dict[Hashable, list[SummaryRecord]] = defaultdict(list)
+        for trial in trials:
+            series[trial.subject].append(trial)
+        for own in series.values():
+            own.sort(key=lambda trial: (trial.timestamp, trial.execution_id), reverse=True)
+            late |= {trial.path.parent for trial in own[: policy.keep_per_series]}
+    return late
+
+
+def _night(timestamp: float) -> int:
+    """The day at whose noon a night began, as a number; local time."""
+    return (datetime.fromtimestamp(timestamp) - _NOON).toordinal()

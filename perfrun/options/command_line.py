@@ -1,0 +1,212 @@
+"""From the command line to a `RunPlan`. Empty means unset; everything wrong is found here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from perfrun.errors import UsageError
+from perfrun.options import plan
+from perfrun.options.containment import parse_containment
+from perfrun.options.flags import PERFZERO, PYTHON_VARIABLE, expanded, parser, unknown_flag
+from perfrun.options.plan import RunPlan
+from perfrun.options.store_address import parse_address
+from perfrun.options.values import (
+    FORMATS,
+    parse_profiler_windows,
+    parse_profiles,
+    parse_repetition,
+    parse_variables,
+    parse_word,
+    parse_workspace,
+)
+from perfrun.text import redact
+
+DEFAULT_TIMEOUT_S = 24 * 3600.0
+
+
+def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
+    """Turn the command line into a plan. Raises UsageError; touches nothing."""
+    own, benchmark_flags = _split(_with_flagfiles(argv))
+    made = parser(command)
+    arguments, unknown = made.parse_known_intermixed_args([expanded(word) for word in own])
+    if unknown:
+        raise UsageError(unknown_flag(unknown[0], made))
+    given = vars(arguments)
+    _refuse_gcp(given)
+    if given["flagfile"]:  # a prefix, which absl's reader of flag files did not take for it
+        raise UsageError("--flagfile: this flag must be written in full")
+    selectors = plan.parse_selectors(given["benchmark_methods"])
+    if command == "run" and not selectors and not given["allow_empty"]:
+        raise UsageError(
+            "nothing to run: name methods with --benchmark_methods=module.Class.method "
+            "(`perfrun list` shows them), or say --allow_empty"
+        )
+    num_trials = _count(given["benchmark_num_trials"], given["allow_empty"])
+    container = parse_containment(given)
+    return RunPlan(
+        selectors=selectors,
+        num_trials=num_trials,
+        repetition=parse_repetition(given, num_trials),
+        repos=plan.parse_repos(given["git_repos"]),
+        python_path=plan.parse_python_path(given["python_path"]),
+        use_cached_site_packages=given["use_cached_site_packages"],
+        workspace=parse_workspace(given["workspace"]),
+        root_data_dir=given["root_data_dir"] or "/data",
+        data=(
+            *plan.parse_data(given["gcs_downloads"], "--gcs_downloads"),
+            *plan.parse_data(given["data_downloads"], "--data_downloads"),
+        ),
+        execution_id=_folder_name(given["execution_id"]),
+        execution_label=given["execution_label"] or None,
+        ml_framework_build_label=given["ml_framework_build_label"] or None,
+        platform_name=given["platform_name"] or None,
+        system_name=given["system_name"] or None,
+        constructor_args=plan.parse_constructor_args(given["perfzero_constructor_args"]),
+        class_type=given["benchmark_class_type"] or None,
+        profiler_windows=parse_profiler_windows(given["profiler_enabled_time"]),
+        profiles=parse_profiles(given["profile"]),
+        upload_methods=plan.parse_upload_methods(given["result_upload_methods"]),
+        debug=given["debug"],
+        env=parse_variables(given["env"]),
+        container=container,
+        python="" if container else _interpreter(given["python"]),
+        timeout_s=_timeout(given["timeout"]),
+        output_format=parse_word(given["format"], "--format", FORMATS),
+        quiet=given["quiet"],
+        fail_on_bounds=given["fail_on_bounds"],
+        allow_empty=given["allow_empty"],
+        resume=given["resume"],
+        store=_store(given["store"], parse_workspace(given["workspace"])),
+        benchmark_flags=tuple(benchmark_flags),
+        names=tuple(given.pop("names", None) or ()),
+        flags=_recorded_flags(given),
+        argv=tuple(redact(word) for word in argv),
+    )
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part perfrun's words from the benchmark's, which follow `--`."""
+    words = list(argv)
+    if "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
+
+
+def _with_flagfiles(argv: Sequence[str]) -> list[str]:
+    """Put the contents of flag files in their place, by absl's rules."""
+    own, rest = _split(argv)
+    if any(word.startswith(("--flagfile", "-flagfile")) for word in own):
+        from absl import flags  # only here: it takes 30 ms to import
+
+        try:
+            values: Any = flags.FlagValues()
+            own = values.read_flags_from_files(own, force_gnu=True)
+        except flags.Error as error:
+            text = str(error).removeprefix("ERROR:: ")
+            raise UsageError(f"--flagfile: {text}") from None
+        except UnicodeDecodeError as error:
+            raise UsageError(f"--flagfile: a flag file is not UTF-8 text: {error}") from None
+        except OSError as error:
+            raise UsageError(f"--flagfile: a flag file cannot be read: {error.strerror}") from None
+    return [*own, "--", *rest] if rest else list(own)
+
+
+def _refuse_gcp(given: dict[str, Any]) -> None:
+    for name, _, is_gcp, _ in PERFZERO:
+        if is_gcp and given[name]:
+            raise UsageError(
+                f"--{name} needs Google Cloud, which perfrun does not use; leave it empty"
+            )
+
+
+def _count(text: Any, allow_empty: bool) -> int:
+    try:
+        count = int(text or 1) if text != "0" else 0
+    except ValueError:
+        raise UsageError(f"--benchmark_num_trials={text}: not a whole number") from None
+    if count < 0 or (count == 0 and not allow_empty):
+        raise UsageError(f"--benchmark_num_trials={text}: must be 1 or more")
+    return count
+
+
+def _timeout(text: str | None) -> float | None:
+    if not text:
+        return DEFAULT_TIMEOUT_S
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise UsageError(f"--timeout={text}: not a number of seconds") from None
+    if not 0 <= seconds < float("inf"):
+        raise UsageError(f"--timeout={text}: must be 0 (never) or more seconds")
+    return seconds or None
+
+
+def _folder_name(text: str | None) -> str | None:
+    if not text:
+        return None
+    if "/" in text or "\0" in text or text.startswith(".") or len(os.fsencode(text)) > 200:
+        raise UsageError(f"--execution_id={text!r}: must be usable as the name of a folder")
+    return text
+
+
+def _interpreter(text: str | None) -> str:
+    """Return the absolute path of the interpreter under test.
+
+    That it works is found before anything is cloned, by asking it (`environment.describe`).
+
+    The path is not resolved: a virtual environment's `python` is a link whose place matters.
+    """
+    named = text or os.environ.get(PYTHON_VARIABLE) or sys.executable
+    shown = f"--python={named}" if text else f"{PYTHON_VARIABLE}={named}"
+    path = _found(named)
+    if path is None:
+        raise UsageError(f"{shown}: {_why_not(named)}; name the interpreter of the environment")
+    return os.path.abspath(path)  # noqa: PTH100 - Path.absolute would keep `..`
+
+
+def _found(interpreter: str) -> str | None:
+    """Return the path of a program; None where there is none to execute."""
+    if os.sep not in interpreter:
+        from shutil import which  # 3 ms, for a name that is to be looked for on PATH
+
+        return which(interpreter)
+    can_run = os.path.isfile(interpreter) and os.access(interpreter, os.X_OK)  # noqa: PTH113
+    return interpreter if can_run else None
+
+
+def _why_not(interpreter: str) -> str:
+    try:
+        if Path(interpreter).is_dir():
+            return "is a folder"
+        return "is not executable" if Path(interpreter).is_file() else "is not there"
+    except PermissionError:
+        return "lies where this user may not look"
+
+
+def _store(text: str | None, workspace: Path) -> str | None:
+    """Refuse a wrong address before anything runs; a server that is down costs no result."""
+    return text if text and parse_address(text, workspace) else None
+
+
+def _recorded_flags(given: dict[str, Any]) -> dict[str, Any]:
+    """What PerfZero records: every flag that is not None, in order of definition.
+
+    perfrun's own flags follow where they were given.
+    """
+    names = [name for name, *_ in PERFZERO]
+    recorded = {name: given[name] for name in names if given[name] is not None}
+    recorded["benchmark_num_trials"] = int(given["benchmark_num_trials"] or 1)
+    recorded.update({k: v for k, v in given.items() if k not in names and v and k != "flagfile"})
+    return {
+        key: [redact(item) for item in value]
+        if isinstance(value, list)
+        else redact(value)
+        if isinstance(value, str)
+        else value
+        for key, value in recorded.items()
+    }

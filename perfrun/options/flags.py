@@ -1,0 +1,243 @@
+"""The flags: PerfZero's with PerfZero's meaning, then perfrun's own.
+
+Prefixes of a flag work where only one of PerfZero's flags begins so; perfrun's own flags never make
+a prefix of PerfZero's ambiguous.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from perfrun import __version__
+from perfrun.errors import UsageError
+from perfrun.options.values import HelpFormatter, nearest
+
+PYTHON_VARIABLE = "PERFRUN_PYTHON"
+
+# In PerfZero's order, which is the order of benchmark_info.flags. Value: default, GCP-only, help.
+PERFZERO: tuple[tuple[str, Any, bool, str], ...] = (
+    ("use_cached_site_packages", False, False, "use checkouts as they are where no hash is given"),
+    ("gcs_downloads", None, False, "old name of --data_downloads, done first"),
+    (
+        "git_repos",
+        None,
+        False,
+        "url[;branch[;hash]],... to check out under WORKSPACE/site-packages",
+    ),
+    ("benchmark_num_trials", 1, False, "how often to go through all methods (default 1)"),
+    (
+        "benchmark_methods",
+        [],
+        False,
+        "module.Class.method, module.Class:method or module.Class.filter:REGEX,...",
+    ),
+    ("ml_framework_build_label", None, False, "copied to the summary"),
+    ("execution_label", None, False, "copied to the summary"),
+    ("platform_name", None, False, "copied to the summary"),
+    ("system_name", None, False, "copied to the summary"),
+    ("output_gcs_url", None, True, ""),
+    ("scratch_gcs_url", None, True, ""),
+    ("bigquery_project_name", None, True, ""),
+    ("bigquery_dataset_table_name", None, True, ""),
+    ("python_path", None, False, "checkouts to import from, before installed packages"),
+    ("workspace", "workspace", False, "folder for checkouts and results (default ./workspace)"),
+    ("root_data_dir", "/data", False, "folder for data sets (default /data)"),
+    ("data_downloads", None, False, "url[;path][;sha256=HEX],... to have under ROOT_DATA_DIR"),
+    ("gcloud_key_file_url", "", True, ""),
+    ("debug", False, False, "log at DEBUG level in the worker"),
+    ("profiler_enabled_time", None, False, "begin:end,... seconds in which to record a profile"),
+    ("execution_id", None, False, "name of the result folder instead of the local time"),
+    ("result_upload_methods", None, False, "module.function,... called with each summary"),
+    ("tpu_parameters", None, True, ""),
+    ("perfzero_constructor_args", "", False, "JSON object: more keywords for the constructor"),
+    ("benchmark_class_type", None, False, "tf_benchmark: construct with those keywords only"),
+)
+
+CONTAINER = (
+    ("image", "NAME", "run each trial in a fresh container of this image (name, name@digest, id)"),
+    ("image_python", "FILE", "interpreter in the image (default: its PERFRUN_PYTHON, or python3)"),
+    ("trial_network", "NAME", "network of a trial: bridge, or a name (default: none)"),
+    ("cpuset", "LIST", "processors of a trial, e.g. 0,2-3"),
+    ("memory", "SIZE", "memory of a trial, none of it swapped, e.g. 4g"),
+    ("shm_size", "SIZE", "size of its /dev/shm (default 2g)"),
+    ("gpus", "WHICH", "GPUs of a trial: all, a number, or device=ID,..."),
+    ("pids_limit", "N", "processes and threads of a trial (default 4096)"),
+)
+
+_EXAMPLES = """\
+Flags of the benchmark itself follow `--`:
+  perfrun --benchmark_methods=pkg.mod.Class.method -- --batch_size=8
+List what can be run:
+  perfrun list --git_repos='https://host/repo.git;main' --python_path=repo
+
+Exit status: 0 all methods ran, 1 a method did not pass, 2 wrong usage, 3 internal error,
+130 interrupted. All flags are explained in docs/cli.md.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse whose errors are PerfrunErrors: one line, nothing else."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+COMMANDS = {  # what follows the command's name, what it does
+    "run": (
+        "--benchmark_methods=module.Class.method [flags] [-- benchmark flags]",
+        "Run benchmark methods, each trial in a fresh process, and record the results.",
+    ),
+    "list": (
+        "[package | module | module.Class ...] [flags]",
+        "Print the benchmark methods of packages, modules or classes.",
+    ),
+    "doctor": (
+        "[--for=KIND,...] [flags of the run]",
+        "Print what this machine offers and lacks for benchmarking.",
+    ),
+}
+
+
+def help_command(_argv: Sequence[str]) -> int:
+    """Print the flags of a run and return the exit status."""
+    parser().print_help()
+    return 0
+
+
+def parser(command: str = "run") -> argparse.ArgumentParser:
+    """Make the parser of a command; all take the flags of a run."""
+    prog = "perfrun" if command == "run" else f"perfrun {command}"
+    usage, description = COMMANDS[command]
+    made = _Parser(
+        prog=prog,
+        usage=f"{prog} {usage}",
+        description=description,
+        epilog=_EXAMPLES,
+        formatter_class=HelpFormatter,
+    )
+    made.add_argument("--version", action="version", version=f"perfrun {__version__}")
+    if command == "list":
+        made.add_argument("names", nargs="*", help=argparse.SUPPRESS)
+    if command == "doctor":
+        made.add_argument(
+            "--for",
+            dest="names",
+            action="append",
+            metavar="KIND",
+            help="kinds of run to be judged for: local, container, compose, gpu, nightly",
+        )
+    perfzero = made.add_argument_group("what to run (PerfZero's flags)")
+    gcp = made.add_argument_group("PerfZero's Google Cloud flags: accepted when empty")
+    for name, default, is_gcp, text in PERFZERO:
+        group = gcp if is_gcp else perfzero
+        option: dict[str, Any] = {"help": text or argparse.SUPPRESS, "default": default}
+        if default is False:
+            option["action"] = "store_true"
+        elif name == "benchmark_methods":
+            option.update(action="append", metavar="METHODS")
+        else:
+            option["metavar"] = "N" if name == "benchmark_num_trials" else "TEXT"
+        group.add_argument(f"--{name}", **option)
+    _add_repetition(made.add_argument_group("how often and in which order (perfrun's own flags)"))
+    _add_own(made.add_argument_group("how to run it (perfrun's own flags)"))
+    container = made.add_argument_group("each trial in a container of its own")
+    for name, metavar, text in CONTAINER:
+        container.add_argument(f"--{name}", metavar=metavar, help=text)
+    return made
+
+
+def _add_repetition(group: argparse._ArgumentGroup) -> None:
+    flags = (
+        (
+            "precision",
+            "PERCENT",
+            "run trials until each median is known to so much (1%%, 0.01)",
+        ),
+        ("max_trials", "N", "with --precision: most trials of a method (default 30)"),
+        (
+            "time_budget",
+            "SECONDS",
+            "with --precision: time for all trials (also 20m, 1h)",
+        ),
+        (
+            "max_reruns",
+            "N",
+            "disturbed trials to re-run a method (default 0; 2 with --precision)",
+        ),
+        ("seed", "N", "of the order of trials within a round (default: random, recorded)"),
+    )
+    for name, value, text in flags:
+        group.add_argument(f"--{name}", metavar=value, help=text)
+
+
+def _add_own(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--python",
+        metavar="FILE",
+        help=f"interpreter of the environment under test (default: ${PYTHON_VARIABLE}, or the one "
+        "that runs perfrun)",
+    )
+    group.add_argument(
+        "--env",
+        action="append",
+        metavar="NAME=VALUE",
+        help="environment variable of the trials, besides those inherited; repeatable, recorded",
+    )
+    group.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        help="end a trial after so long (default 86400; 0 = never)",
+    )
+    group.add_argument("--format", metavar="table|json", help="what to print on stdout")
+    group.add_argument("--quiet", action="store_true", help="do not show what benchmarks print")
+    group.add_argument(
+        "--fail_on_bounds", action="store_true", help="a metric out of bounds counts as a failure"
+    )
+    group.add_argument(
+        "--allow_empty", action="store_true", help="a run without methods is a success"
+    )
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the last unfinished run of the same flags in this workspace",
+    )
+    group.add_argument(
+        "--store",
+        metavar="URL|FILE",
+        help="add results to this index: a file or postgresql+psycopg://... (default: that of "
+        "the workspace, if there is one)",
+    )
+    group.add_argument(
+        "--profile",
+        metavar="KIND,...",
+        help="profile each method in one more trial a kind: cprofile, torch, tensorflow, memory, "
+        "sampling",
+    )
+    group.add_argument(
+        "--flagfile", metavar="FILE", help="read flags from a file, one a line (absl's format)"
+    )
+
+
+# perfrun's own flags that are also the beginning of one of PerfZero's.
+_LIKE_A_PREFIX = ("--python", "--profile")
+
+
+def expanded(word: str) -> str:
+    """Complete a prefix that only one of PerfZero's flags has."""
+    name, equals, value = word.partition("=")
+    if not name.startswith("--") or name in _LIKE_A_PREFIX:
+        return word
+    fits = [f"--{flag}" for flag, *_ in PERFZERO if f"--{flag}".startswith(name)]
+    return f"{fits[0]}{equals}{value}" if len(fits) == 1 and len(name) > 2 else word
+
+
+def unknown_flag(word: str, made: argparse.ArgumentParser) -> str:
+    name = word.partition("=")[0]
+    if not name.startswith("-"):
+        return f"{word!r} is not a flag; flags begin with -- and flags of the benchmark follow --"
+    known = [option.lstrip("-") for action in made._actions for option in action.option_strings]
+    near = nearest(name.lstrip("-"), known)  # dashes would count as alike
+    hint = f"; did you mean --{near}?" if near else ""
+    return f"unknown flag {name}{hint} (flags of the benchmark itself follow --)"

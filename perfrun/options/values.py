@@ -1,0 +1,360 @@
+"""The parser of a command, the flags that several commands have, and values as people type them.
+
+A flag is declared once, with its help and its check. Errors are one line: UsageError.
+
+`--env NAME=VALUE`: environment variables of the workers.
+
+How often methods run and in which order, as asked for: `--precision` and the flags around it.
+
+Which profiles are asked for: the mini-languages of `--profile` and `--profiler_enabled_time`.
+
+What the names of commits and branches say by themselves, before git is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from perfrun.dataclass import dataclass
+from perfrun.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+FORMATS = ("table", "json")
+_MOST_DIGITS = 18  # it fits into 64 bits
+_MOST_SHOWN = 80  # characters of a value
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class CommandParser(argparse.ArgumentParser):
+    """argparse whose errors are UsageErrors that begin with the command's name (`prog`)."""
+
+    def __init__(self, prog: str, text: str | None, epilog: str, usage: str | None = None) -> None:
+        super().__init__(
+            prog, usage, text, epilog, formatter_class=HelpFormatter, allow_abbrev=False
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {message}")
+
+    def flag(
+        self,
+        name: str,
+        metavar: str,
+        text: str,
+        parse: Callable[[str, str], object] | None = None,
+        default: object = None,
+        **options: Any,
+    ) -> None:
+        """Declare a flag with a value by name, placeholder and help; empty means not given.
+
+        `parse` makes a value of what is typed and the flag's name. Its UsageError is what the user
+        reads: argparse puts no words around it.
+        """
+        if parse:
+            options["type"] = lambda typed: parse(typed, name) if typed else default
+        self.add_argument(name, metavar=metavar, help=text, default=default, **options)
+
+    def switch(self, name: str, text: str) -> None:
+        """Declare a flag without a value."""
+        self.add_argument(name, action="store_true", help=text)
+
+    def add_workspace(self) -> None:
+        """Declare `--workspace` of a command that reads results."""
+        self.flag("--workspace", "DIR", "whose results are read (default ./workspace)")
+
+    def add_store(self) -> None:
+        """Declare `--store` of a command that reads an index."""
+        text = "index to use instead of WORKSPACE/perfrun.db: a file or postgresql+psycopg://..."
+        self.flag("--store", "URL|FILE", text)
+
+    def add_format(self, words: Sequence[str] = FORMATS) -> None:
+        """Declare `--format`; the first word is the default."""
+        parse = partial(parse_word, words=words)
+        self.flag("--format", "|".join(words), "what to print on stdout", parse, words[0])
+
+    def add_clone(self) -> None:
+        """Declare `--clone` of a command that reads series."""
+        text = "full clone of the checkout NAME: points in the order of its commits"
+        parse = partial(parse_clone, flag="--clone")
+        self.flag("--clone", "NAME=DIR", text, default=[], action="append", type=parse)
+
+    def add_pair_rules(self, min_effect: float, what: str = "pair") -> None:
+        """Declare the flags of a command that runs pairs, or rounds, until it is decided."""
+        text = f"changes surely below this are none (default {100 * min_effect:g}%%)"
+        self.flag("--min_effect", "PERCENT", text, parse_share, min_effect)
+        self.flag("--time_budget", "SECONDS", f"begin no {what} beyond (20m, 1h)", parse_duration)
+        seed = partial(parse_whole, least=0)
+        self.flag("--seed", "N", "of the order (default: random, recorded)", seed)
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """argparse's, which would import `shutil` for the width of the terminal: 3 ms of every run."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        super().__init__(prog, **{"width": _columns() - 2, **options})
+
+
+def _columns() -> int:
+    """How wide the terminal is, by the rules of `shutil.get_terminal_size`."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said) > 0:
+        return int(said)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return 80
+
+
+def split_at_dashes(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The flags of the command, and those of the benchmark, which follow `--`."""
+    at = list(words).index("--") if "--" in words else len(words)
+    return list(words[:at]), list(words[at + 1 :])
+
+
+def parse_shell_words(text: str, flag: str) -> list[str]:
+    """Split flags that are the value of a flag as a shell does. Raises UsageError."""
+    import shlex  # no run of its own needs it
+
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}={text!r}: {str(error).lower()}") from None
+
+
+def parse_workspace(text: str | None) -> Path:
+    """The absolute path of the workspace. Raises UsageError."""
+    from pathlib import Path  # `perfrun --help` does without
+
+    try:
+        return Path(text or "workspace").absolute()
+    except FileNotFoundError:
+        raise UsageError("the current folder has been removed; change to another one") from None
+
+
+def parse_word(text: str | None, flag: str, words: Sequence[str]) -> str:
+    """One of some words, the first one when the flag is not given. Raises UsageError."""
+    if text and text not in words:
+        known = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
+        raise UsageError(f"{flag}={shown(text)}: must be {known}")
+    return text or words[0]
+
+
+def parse_clone(word: str, flag: str) -> tuple[str, Path]:
+    """`NAME=DIR`. Raises UsageError."""
+    from pathlib import Path
+
+    name, _, folder = word.partition("=")
+    if not name or not Path(folder).is_dir() or not folder:
+        raise UsageError(f"{flag}={word}: must be NAME=DIR, the folder of a git repository")
+    return name, Path(folder).absolute()
+
+
+def parse_whole(text: str | None, flag: str, least: int = 1) -> int | None:
+    """Parse a whole number of a flag; None when it is not given. Raises UsageError."""
+    if not text:
+        return None
+    plain = text.strip()
+    if not re.fullmatch(r"\d+", plain, re.ASCII):
+        raise UsageError(f"{flag}={shown(text)}: must be a whole number, {least} or more")
+    if len(plain.lstrip("0")) > _MOST_DIGITS:
+        raise UsageError(f"{flag}={shown(text)}: is too large a number")
+    if int(plain) < least:
+        raise UsageError(f"{flag}={shown(text)}: must be a whole number, {least} or more")
+    return int(plain)
+
+
+def parse_share(text: str | None, flag: str) -> float | None:
+    """`2%` or `0.02`; None when not given."""
+    if not text:
+        return None
+    number = text.strip()
+    try:
+        share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        raise UsageError(f"{flag}={text}: write 1% or 0.01") from None
+    if not 0 <= share < 1:
+        raise UsageError(f"{flag}={text}: must be at least 0 and below 100%")
+    return share
+
+
+def parse_duration(text: str | None, flag: str) -> float | None:
+    """Seconds, or a number with s, m, h or d."""
+    if not text:
+        return None
+    found = re.fullmatch(r"(.*?)\s*(s|m|min|h|d|)", text.strip(), re.DOTALL)
+    try:
+        seconds = float(found[1]) * _UNITS[found[2]] if found else math.nan
+    except ValueError:
+        raise UsageError(f"{flag}={shown(text)}: write seconds, or 20m, 1h, 1d") from None
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"{flag}={shown(text)}: must be more than 0 seconds")
+    return seconds
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that somebody may have meant; None when none is like it."""
+    from difflib import get_close_matches  # only a mistake pays for it
+
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
+
+
+def parse_regex(pattern: str, what: str) -> re.Pattern[str]:
+    """Compile a regular expression; `what` begins the message. Raises UsageError."""
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError) as error:
+        why = str(error)
+    except RecursionError:
+        why = "too deeply nested"
+    raise UsageError(f"{what}: {shown(pattern)!r} is not a regular expression: {why}")
+
+
+def shown(text: str) -> str:
+    """A value of the command line as a message has it: on one line, and not a long one."""
+    told = text if text.isprintable() else repr(text)
+    return told if len(told) <= _MOST_SHOWN else f"{told[:_MOST_SHOWN]}..."
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def parse_variables(values: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
+    """Parse all `--env`; the last of a name counts. Raises UsageError."""
+    found: dict[str, str] = {}
+    for item in values or ():
+        name, equals, value = item.partition("=")
+        if not equals or not _NAME.fullmatch(name) or "\0" in value:
+            raise UsageError(f"--env={item!r}: must be NAME=VALUE")
+        found[name] = value
+    return tuple(found.items())
+
+
+_FULL_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+def is_full(git_hash: str) -> bool:
+    """Say whether the hash names its commit by itself."""
+    return _FULL_HASH.fullmatch(git_hash) is not None
+
+
+def may_be_hash(text: str) -> bool:
+    """Say whether it can stand for a commit's hash, whole or its beginning, as users write it."""
+    return re.fullmatch(r"[0-9a-fA-F]{4,64}", text) is not None
+
+
+def local_branch(ref: str) -> str | None:
+    """Return the branch a checkout of `ref` is on; None for other refs than branches."""
+    if ref.startswith("refs/heads/"):
+        return ref.removeprefix("refs/heads/")
+    return None if ref.startswith("refs/") else ref
+
+
+def looks_hex(name: str) -> bool:
+    """Say whether it may be a hash, or the beginning of one."""
+    return re.fullmatch(r"[0-9a-f]{7,64}", name) is not None
+
+
+FEWEST_TRIALS = 6  # with --precision: below this there is no interval (analysis.stopping.PILOT)
+MOST_TRIALS = 30  # default of --max_trials
+RERUNS = 2  # default of --max_reruns with --precision
+OVERRUN = 0.1  # of a trial's usual time may go beyond the time budget: better than a gap
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """The rules for trials beyond `--benchmark_num_trials`."""
+
+    precision: float | None = None  # relative half-width to reach; None = a fixed number of trials
+    max_trials: int = MOST_TRIALS  # of a method, re-runs not counted; with a precision only
+    time_budget_s: float | None = None  # for all trials together; with a precision only
+    max_reruns: int = 0  # of disturbed trials, per method
+    seed: int | None = None  # of the order; None = a random one, which is recorded
+
+
+def parse_repetition(given: Mapping[str, Any], num_trials: int) -> Repetition:
+    """Parse the flags. Raises UsageError for what cannot be meant."""
+    precision = _precision(given["precision"])
+    max_trials = parse_whole(given["max_trials"], "--max_trials", FEWEST_TRIALS)
+    reruns = parse_whole(given["max_reruns"], "--max_reruns", 0)
+    budget_s = parse_duration(given["time_budget"], "--time_budget")
+    if precision is None:
+        for flag, value in (("--max_trials", max_trials), ("--time_budget", budget_s)):
+            if value is not None:
+                raise UsageError(
+                    f"{flag} needs --precision; without it, --benchmark_num_trials is the number"
+                )
+    if max_trials is not None and max_trials < num_trials:
+        raise UsageError(
+            f"--max_trials={max_trials}: is less than --benchmark_num_trials={num_trials}, "
+            "the fewest with --precision"
+        )
+    return Repetition(
+        precision=precision,
+        max_trials=max(MOST_TRIALS, num_trials) if max_trials is None else max_trials,
+        time_budget_s=budget_s,
+        max_reruns=reruns if reruns is not None else RERUNS if precision else 0,
+        seed=parse_whole(given["seed"], "--seed", 0),
+    )
+
+
+def _precision(text: str | None) -> float | None:
+    if not text:
+        return None
+    number = text.strip().removesuffix("%")
+    try:
+        value = float(number) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        raise UsageError(f"--precision={shown(text)}: write 1% or 0.01") from None
+    if not 0 < value < 1:
+        raise UsageError(
+            f"--precision={shown(text)}: must be more than 0 and below 100% (1% = 0.01)"
+        )
+    return value
+
+
+KINDS = ("cprofile", "torch", "tensorflow", "memory", "sampling")
+_SECONDS = re.compile(r"\d{1,9}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfilerWindow:
+    """Seconds after the method's start between which the framework's profiler records."""
+
+    begin_s: int
+    end_s: int
+
+
+def parse_profiles(text: str | None) -> tuple[str, ...]:
+    """Parse the comma list of kinds; one named twice counts once."""
+    kinds = [item.strip() for item in (text or "").split(",") if item.strip()]
+    for kind in kinds:
+        if kind not in KINDS:
+            near = nearest(kind, KINDS)
+            hint = f"; did you mean {near}?" if near else ""
+            raise UsageError(f"--profile: {kind!r} is not one of {', '.join(KINDS)}{hint}")
+    return tuple(dict.fromkeys(kinds))
+
+
+def parse_profiler_windows(text: str | None) -> tuple[ProfilerWindow, ...]:
+    """Parse `begin:end,begin2:end2` (whole seconds, increasing); `:end` may be left out."""
+    windows: list[ProfilerWindow] = []
+    for item in [item.strip() for item in (text or "").split(",") if item.strip()]:
+        begin, _, end = item.partition(":")
+        if not all(_SECONDS.fullmatch(text) for text in (begin, end or "0")):
+            raise UsageError(f"--profiler_enabled_time: {item!r} is not begin:end in whole seconds")
+        # PerfZero's "until the method ends" is a year.
+        window = ProfilerWindow(begin_s=int(begin), end_s=int(end) if end else 365 * 24 * 3600)
+        if window.end_s <= window.begin_s or (windows and window.begin_s <= windows[-1].end_s):
+            raise UsageError(f"--profiler_enabled_time: {text!r}: must increase and not overlap")
+        windows.append(window)
+    return tuple(windows)

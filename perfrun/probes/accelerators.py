@@ -1,0 +1,371 @@
+"""Accelerators while a trial runs: what they held, did, drew and were kept from. Any vendor's.
+
+Each vendor's module (`nvidia`, `amd`) turns its library into `Device`s. Calls into a driver are
+not free, so devices are read five times a second at most, in a thread of their own, and less often
+where a reading takes long. Whatever a device does not say is None.
+
+Readings go to devices.csv as they are taken. Memory keeps what the summary needs of them, so that a
+trial of a week needs no more than one of a minute.
+
+Figures over readings that are not kept: each takes one reading at a time and stays small.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Protocol
+
+from perfrun.dataclass import dataclass
+from perfrun.probes.device_log import DeviceLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A sampled figure: smallest, mean, largest."""
+
+    low: float
+    mean: float
+    high: float
+
+
+class RunningSpan:
+    """Smallest, mean and largest of the values that are known."""
+
+    def __init__(self) -> None:
+        self._low = self._high = self._total = 0.0
+        self._count = 0
+
+    def add(self, value: float | None) -> None:
+        """Take one value; None is no value."""
+        if value is None:
+            return
+        self._low = min(self._low, value) if self._count else value
+        self._high = max(self._high, value) if self._count else value
+        self._total += value
+        self._count += 1
+
+    def span(self) -> Span | None:
+        """Return the figures; None when no value was known."""
+        if not self._count:
+            return None
+        return Span(low=self._low, mean=self._total / self._count, high=self._high)
+
+
+class RunningShares:
+    """How often each name was there, of the times at which names were known."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._known = 0
+
+    def add(self, names: tuple[str, ...] | None) -> None:
+        """Take the names of one moment; None when they are not known."""
+        if names is not None:
+            self._counts.update(set(names))
+            self._known += 1
+
+    def shares(self) -> Mapping[str, float] | None:
+        """Return the share of each name, 0 to 1; None when names were never known."""
+        if not self._known:
+            return None
+        return {name: self._counts[name] / self._known for name in sorted(self._counts)}
+
+
+class RunningIntegral:
+    """A value over time, by trapezoids between the moments at which it is known."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, float] | None = None
+        self._total = 0.0
+        self._is_known = False
+
+    def add(self, at_s: float, value: float | None) -> None:
+        """Take the value of one moment; None when it is not known."""
+        if value is None:
+            return
+        if self._last is not None:
+            before_s, before = self._last
+            self._total += (at_s - before_s) * (before + value) / 2
+            self._is_known = True
+        self._last = at_s, value
+
+    def total(self) -> float | None:
+        """Return the integral; None without two moments."""
+        return self._total if self._is_known else None
+
+
+RATE_HZ = 5.0
+_SHARE = 0.002  # of a core, that reading devices may take in the long run
+_PROCESSES_EVERY = 5  # readings
+_HOST_PID_NAMESPACE = 0xEFFFFFFC  # inode of the first one (include/linux/proc_ns.h)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One device at one moment."""
+
+    used_bytes: int | None = None  # by all processes, driver included
+    utilization_percent: float | None = None  # share of time in which any kernel ran
+    memory_utilization_percent: float | None = None  # share of time in which memory was accessed
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    throttle_reasons: tuple[str, ...] | None = None  # why clocks are lower than they could be
+
+
+_FIELDS = tuple(Reading.__annotations__)
+_FIGURES = attrgetter(*_FIELDS)
+
+
+class Device(Protocol):
+    """An accelerator as its vendor's library shows it. No method raises."""
+
+    @property
+    def vendor(self) -> str:
+        """`nvidia` or `amd`."""
+
+    @property
+    def index(self) -> int:
+        """Its number to the vendor's library, from 0. Frameworks may count otherwise."""
+
+    @property
+    def name(self) -> str:
+        """Model."""
+
+    @property
+    def uuid(self) -> str | None:
+        """What names it for ever."""
+
+    @property
+    def total_bytes(self) -> int | None:
+        """Its memory; None where it shares the host's."""
+
+    def read(self) -> Reading:
+        """Return the state of this moment."""
+
+    def processes(self) -> Mapping[int, int | None] | None:
+        """Return pid (of the host) -> bytes held on the device; None when it cannot be had."""
+
+    def energy_j(self) -> float | None:
+        """Joules since the driver was loaded; only differences mean something."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceUsage:
+    """What one device did during a trial. Of the whole device, unless it says otherwise."""
+
+    vendor: str
+    index: int
+    name: str
+    uuid: str | None
+    total_bytes: int | None
+    used_before_bytes: int | None  # at the first reading, just after the worker was started
+    used_peak_bytes: int | None
+    process_peak_bytes: int | None  # held by the trial's processes
+    process_reason: str | None  # why that is unknown
+    other_processes: Mapping[int, int | None] | None  # pid -> bytes, of those not the trial's
+    utilization_percent: Span | None
+    memory_utilization_percent: Span | None
+    sm_clock_mhz: Span | None
+    memory_clock_mhz: Span | None
+    power_w: Span | None
+    temperature_c: Span | None
+    throttle_reasons: Mapping[str, float] | None  # reason -> share of the readings, 0 to 1
+    energy_j: float | None
+    energy_source: str | None  # the device's counter, or its sampled power over time
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicesUsage:
+    """All devices of this machine during a trial, or why there are none."""
+
+    devices: tuple[DeviceUsage, ...] | None = None
+    reason: str | None = None
+    samples: int = 0
+    sampling_rate_hz: float | None = None
+    observer_cpu_s: float | None = None
+
+
+_SPANS = (
+    *("utilization_percent", "memory_utilization_percent", "sm_clock_mhz", "memory_clock_mhz"),
+    *("power_w", "temperature_c"),
+)
+
+
+class DeviceTrack:
+    """What was seen of one device so far, without the readings themselves."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.samples = 0
+        self._energy_before_j = device.energy_j()
+        self._used_before: int | None = None
+        self._used_peak: int | None = None
+        self._spans = {name: RunningSpan() for name in _SPANS}
+        self._throttled = RunningShares()
+        self._power = RunningIntegral()
+        self._own_peak: int | None = None
+        self._processes_known = False
+        self._others: dict[int, int | None] = {}
+
+    def note(self, reading: Reading, at_s: float) -> None:
+        """Take one reading and when it was made."""
+        self.samples += 1
+        if reading.used_bytes is not None:
+            if self._used_before is None:
+                self._used_before = reading.used_bytes
+            self._used_peak = max(self._used_peak or 0, reading.used_bytes)
+        for name, running in self._spans.items():
+            running.add(getattr(reading, name))
+        self._throttled.add(reading.throttle_reasons)
+        self._power.add(at_s, reading.power_w)
+
+    def note_processes(self, holders: Mapping[int, int | None], pids: Collection[int]) -> None:
+        """Take who holds memory of the device; `pids` are the trial's processes."""
+        self._processes_known = True
+        own = [size for pid, size in holders.items() if pid in pids]
+        if own and all(size is not None for size in own):
+            self._own_peak = max(self._own_peak or 0, sum(size or 0 for size in own))
+        for pid, size in holders.items():
+            if pid not in pids:
+                self._others[pid] = max(self._others.get(pid) or 0, size or 0) or None
+
+    def usage(self) -> DeviceUsage:
+        """Sum up. Asks the device for its energy once more."""
+        device = self.device
+        own_peak, reason = self._own_memory()
+        energy_j, source = self._energy()
+        unknown = not self._processes_known or (reason and not own_peak and in_pid_namespace())
+        return DeviceUsage(
+            vendor=device.vendor,
+            index=device.index,
+            name=device.name,
+            uuid=device.uuid,
+            total_bytes=device.total_bytes,
+            used_before_bytes=self._used_before,
+            used_peak_bytes=self._used_peak,
+            process_peak_bytes=own_peak,
+            process_reason=reason,
+            other_processes=None if unknown else self._others,
+            throttle_reasons=self._throttled.shares(),
+            energy_j=energy_j,
+            energy_source=source,
+            **{name: running.span() for name, running in self._spans.items()},
+        )
+
+    def _own_memory(self) -> tuple[int | None, str | None]:
+        if self._own_peak is not None:
+            return self._own_peak, None
+        if not self._processes_known:
+            return None, "the device does not tell its processes"
+        if in_pid_namespace():
+            return (
+                None,
+                "the driver names processes as the host does, and perfrun is in a container",
+            )
+        return None, "no process of the trial was seen on the device"
+
+    def _energy(self) -> tuple[float | None, str | None]:
+        """From the device's counter; where it has none, from its power, sampled."""
+        before, after = self._energy_before_j, self.device.energy_j()
+        if before is not None and after is not None and after >= before:
+            return after - before, "counter"
+        sampled = self._power.total()
+        return sampled, None if sampled is None else "sampled power"
+
+
+class DeviceSampler(threading.Thread):
+    """Reads devices until `finish`. `pids` returns the trial's processes at this moment.
+
+    `log` is a new file for all readings. It is written by this thread, in perfrun's own process.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[Device],
+        pids: Callable[[], Collection[int]],
+        rate_hz: float = RATE_HZ,
+        log: Path | None = None,
+    ) -> None:
+        super().__init__(name="perfrun-devices", daemon=True)
+        self._tracks = [DeviceTrack(device) for device in devices]
+        self._log = DeviceLog(log, ("time", "device", *_FIELDS)) if log else None
+        self._pids = pids
+        self._interval_s = 1.0 / rate_hz
+        self._stop_event = threading.Event()
+        self._start_s = time.perf_counter()
+        self._cpu_s = 0.0
+        self._columns = {key: 0.0 for track in self._tracks for key in _columns(track.device, None)}
+
+    def columns(self) -> Mapping[str, float]:
+        """Return the latest figures for process_info.log; 0 before the first, and of no figure."""
+        return self._columns
+
+    def run(self) -> None:
+        """Read all devices, again and again."""
+        begin, count = time.thread_time(), 0
+        while True:
+            before = time.thread_time()
+            for track in self._tracks:
+                self._read(track, with_processes=count % _PROCESSES_EVERY == 0)
+            count += 1
+            self._cpu_s = time.thread_time() - begin
+            pause_s = max(self._interval_s, (time.thread_time() - before) / _SHARE)
+            if self._stop_event.wait(pause_s):
+                break
+        for track in self._tracks:  # the last state: a trial may be shorter than a pause
+            self._read(track, with_processes=False)
+        self._cpu_s = time.thread_time() - begin
+
+    def finish(self) -> DevicesUsage:
+        """Stop reading and return what was seen."""
+        self._stop_event.set()
+        self.join()
+        elapsed_s = time.perf_counter() - self._start_s
+        if self._log:
+            self._log.close()
+        samples = min((track.samples for track in self._tracks), default=0)
+        return DevicesUsage(
+            devices=tuple(track.usage() for track in self._tracks),
+            samples=samples,
+            sampling_rate_hz=samples / elapsed_s if elapsed_s > 0 else None,
+            observer_cpu_s=self._cpu_s,
+        )
+
+    def _read(self, track: DeviceTrack, *, with_processes: bool) -> None:
+        device = track.device
+        reading = device.read()
+        at_s = time.perf_counter() - self._start_s
+        track.note(reading, at_s)
+        self._columns = {**self._columns, **_columns(device, reading)}
+        if self._log:
+            self._log.add(at_s, (f"{device.vendor}{device.index}", *_FIGURES(reading)))
+        holders = device.processes() if with_processes else None
+        if holders is not None:
+            track.note_processes(holders, set(self._pids()))
+
+
+def _columns(device: Device, reading: Reading | None) -> dict[str, float]:
+    """Numbers only, always the same keys: a known consumer plots every one."""
+    reading = reading or Reading()
+    begin = f"{device.vendor}{device.index}_"
+    return {
+        begin + "used": reading.used_bytes or 0,
+        begin + "utilization_percent": reading.utilization_percent or 0.0,
+        begin + "power_w": reading.power_w or 0.0,
+        begin + "sm_clock_mhz": reading.sm_clock_mhz or 0.0,
+    }
+
+
+def in_pid_namespace() -> bool:
+    """True when pids here are not those of the host: in a container. False where unknown."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino != _HOST_PID_NAMESPACE
+    except OSError:
+        return False

@@ -1,0 +1,253 @@
+"""Ask the environment under test something, through a throw-away worker.
+
+The harness never imports benchmark code or a framework: whatever needs that happens in a process
+that can crash or hang without harm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from perfrun.dataclass import dataclass
+from perfrun.errors import UsageError
+from perfrun.launchers.launcher import Launcher
+from perfrun.options.plan import MethodSelector
+from perfrun.run.digest import sha256_of
+from perfrun.summary.document import Environment
+
+OLDEST_PYTHON = (3, 8)
+TIMEOUT_S = 600.0  # importing a framework for the first time from a slow disk takes minutes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paths:
+    """What a worker puts on its import path."""
+
+    first: tuple[str, ...] = ()  # checkouts: before everything installed
+    last: tuple[str, ...] = ()  # the folder of the shipped benchmarks: after everything
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One method to run. `text` is its name in the summary."""
+
+    text: str
+    module: str
+    class_name: str
+    name: str
+
+
+class Service:
+    """One throw-away worker at work. Use as a context manager; `answer` waits for it."""
+
+    def __init__(self, launcher: Launcher, order: Mapping[str, Any], paths: Paths) -> None:
+        self.launcher = launcher
+        self._folder = _new_folder()
+        self._answer = self._folder / "answer"
+        self._log = self._folder / "log"
+        self._code: int | None = None
+        whole = {
+            **order,
+            "first_paths": paths.first,
+            "last_paths": paths.last,
+            "answer": str(self._answer),
+        }
+        try:
+            self._serving = launcher.serve(whole, self._folder, self._log)
+        except OSError as error:
+            _remove(self._folder)
+            why = error.strerror or error
+            raise UsageError(f"{launcher.name}: cannot be started: {why}") from None
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._serving.end()
+        _remove(self._folder)
+
+    def answer(self) -> str:
+        """Wait for the worker and return what it answered; empty if it died or hung."""
+        self._code = self._serving.wait(TIMEOUT_S)
+        if self._code is None:
+            self._serving.end()
+        try:
+            return self._answer.read_text(encoding="utf-8")
+        except OSError:
+            return ""
+
+    def end(self) -> str:
+        """Say how the worker ended and what it printed last: why there is no answer."""
+        try:
+            text = self._log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            text = ""
+        lines = text.strip().splitlines()
+        how = f"exit status {self._code}"
+        if self._code is None:
+            how = f"no answer in {TIMEOUT_S:g} s"
+        elif self._code < 0:
+            how = f"signal {-self._code}"
+        return f"{how}: {lines[-1]}" if lines else how
+
+
+def _new_folder() -> Path:
+    """Make a folder that is ours alone, as `tempfile.mkdtemp` does."""
+    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    parent = Path(next(filter(None, named), "/tmp")).absolute()  # noqa: S108 - the name is random
+    folder = parent / f"perfrun-{os.urandom(8).hex()}"
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError:
+        from tempfile import mkdtemp  # 4 ms, for who has no such place: it knows others
+
+        return Path(mkdtemp(prefix="perfrun-"))
+    return folder
+
+
+def _remove(folder: Path) -> None:
+    """Remove a service's folder, whatever it has put there besides its answer."""
+    try:
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+    except OSError:
+        from shutil import rmtree  # 3 ms, for a folder with folders in it
+
+        rmtree(folder, ignore_errors=True)
+
+
+def describe(service: Service) -> Environment:
+    """Return what is installed in the environment, from a service asked to `describe`."""
+    text = service.answer()
+    if not text:
+        raise UsageError(
+            f"{service.launcher.name}: does not work as an interpreter ({service.end()}); "
+            "name a Python 3.8 or newer"
+        )
+    answer = json.loads(text)
+    version = answer["python"]["version"]
+    if tuple(map(int, version.split("."))) < OLDEST_PYTHON:
+        raise UsageError(f"{service.launcher.name}: is Python {version}; 3.8 or newer is needed")
+    answer.pop("image_info", None)
+    commits = answer["direct_url_commits"]
+    lines = [
+        f"{name}=={version} {commits.get(name, '')}"
+        for name, version in sorted(answer["distributions"].items())
+    ]
+    digest = sha256_of("\n".join(lines).encode())
+    return Environment(**answer, distributions_sha256=digest)
+
+
+def setup_info(service: Service) -> Mapping[str, Any]:
+    """What the builder of the image wrote down, from a service asked to `describe`.
+
+    PerfZero's is always empty, and so is ours outside of perfrun's images.
+    """
+    info = json.loads(service.answer() or "{}").get("image_info")
+    return info if isinstance(info, dict) else {}
+
+
+def image_harness_info(setup: Mapping[str, Any]) -> dict[str, str]:
+    """url, branch and hash of the checkout that an image was built from; {} outside images."""
+    info = setup.get("harness_info")
+    return dict(info) if isinstance(info, dict) else {}
+
+
+def check_flags(
+    launcher: Launcher, modules: Sequence[str], flags: Sequence[str], paths: Paths
+) -> None:
+    """Let every module's worker parse the flags that follow `--`; raise what is wrong with them."""
+    for module in dict.fromkeys(modules):
+        order = {"action": "check_flags", "modules": [module], "benchmark_flags": list(flags)}
+        with Service(launcher, order, paths) as service:
+            text = service.answer()
+            if not text:
+                raise UsageError(f"flags after --: {module} cannot be imported: {service.end()}")
+        error = json.loads(text)["error"]
+        if error:
+            raise UsageError(f"flags after --: {module}: {error}")
+
+
+def expand(
+    launcher: Launcher, selectors: Sequence[MethodSelector], paths: Paths, allow_empty: bool = False
+) -> tuple[Method, ...]:
+    """Return the methods that the selectors name, filters expanded, order kept.
+
+    Raises UsageError when the class of a filter cannot be had or, unless `allow_empty`, nothing
+    in it matches.
+    """
+    filters = [s for s in selectors if s.pattern is not None]
+    found = {}
+    if filters:
+        targets = [
+            {"module": s.module, "class_name": s.class_name, "pattern": s.pattern} for s in filters
+        ]
+        answers = discover(launcher, targets, paths)
+        found = {s.text: answer for s, answer in zip(filters, answers, strict=True)}
+    methods: list[Method] = []
+    for selector in selectors:
+        if selector.pattern is None:
+            assert selector.method is not None
+            methods.append(_method(selector, selector.method, selector.text))
+            continue
+        answer = found[selector.text]
+        if answer.get("error"):
+            raise UsageError(f"--benchmark_methods: {selector.text!r}: {answer['error']}")
+        if not answer["methods"] and not allow_empty:
+            raise UsageError(f"--benchmark_methods: {selector.text!r} matches no method")
+        for item in answer["methods"]:
+            name = item["method"]
+            # A name with a dot in it can only be written behind a colon.
+            text = f"{selector.module}.{selector.class_name}{':' if '.' in name else '.'}{name}"
+            methods.append(_method(selector, name, text))
+    return tuple(methods)
+
+
+def _method(selector: MethodSelector, name: str, text: str) -> Method:
+    return Method(text=text, module=selector.module, class_name=selector.class_name, name=name)
+
+
+def discover(
+    launcher: Launcher, targets: Sequence[Mapping[str, Any]], paths: Paths
+) -> list[dict[str, Any]]:
+    """Answer for each target (class or module) with its methods or an error.
+
+    A module that kills the worker costs its own answer only: a new worker goes on with the next.
+    """
+    answers: list[dict[str, Any]] = []
+    while len(answers) < len(targets):
+        order = {"action": "discover", "targets": list(targets[len(answers) :])}
+        with Service(launcher, order, paths) as service:
+            lines = [line for line in service.answer().splitlines() if line]
+            answers += [json.loads(line) for line in lines]
+            if len(answers) < len(targets):
+                target = targets[len(answers)]
+                answers.append({"target": target, "error": f"import ended with {service.end()}"})
+    return answers
+
+
+def upload(
+    launcher: Launcher, functions: Sequence[str], summary: Path, paths: Paths
+) -> list[dict[str, Any]]:
+    """Call the upload functions with the summary; return what became of each."""
+    order = {"action": "upload", "functions": list(functions), "summary": str(summary)}
+    try:
+        with Service(launcher, order, paths) as service:
+            text = service.answer()
+            failure = None if text else service.end()
+    except UsageError as error:  # the interpreter has gone since the run began
+        text, failure = "", str(error)
+    if failure:
+        return [{"method": name, "error": failure} for name in functions]
+    return list(json.loads(text))

@@ -1,0 +1,273 @@
+"""The run's diary: which trials were started and which are finished, for `--resume`.
+
+`<workspace>/runs/<run_id>.jsonl`. The first line says what the run is; then one line an event,
+appended. A line cut off by a crash is ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from perfrun.dataclass import asdict, dataclass, field
+from perfrun.errors import WorkspaceError
+from perfrun.locks import FileLock
+from perfrun.options.plan import RunPlan
+from perfrun.run.digest import sha256_of
+from perfrun.run.schedule import Step
+
+Key = tuple[str, int]  # method, trial id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """What an unfinished run has done so far."""
+
+    run_id: str
+    path: Path
+    pinned: Mapping[str, str] = field(default_factory=dict)  # checkout -> commit
+    started: Mapping[Key, Path] = field(default_factory=dict)  # -> folder
+    finished: Mapping[Key, Path] = field(default_factory=dict)  # -> summary file
+    seed: int | None = None  # of the order of trials; None in a journal that has none
+    rounds: tuple[tuple[Step, ...], ...] = ()  # as they were planned
+
+
+def fingerprint(plan: RunPlan) -> str:
+    """Identify what is asked: two calls with the same fingerprint may share results."""
+    rules = plan.repetition
+    asked = {
+        "selectors": [selector.text for selector in plan.selectors],
+        "trials": plan.num_trials,
+        # Not the time budget: a run that was cut short may go on with more.
+        "repetition": [rules.precision, rules.max_trials, rules.max_reruns, rules.seed],
+        "repos": [[repo.url, repo.branch, repo.git_hash] for repo in plan.repos],
+        "python_path": plan.python_path,
+        "python": plan.python,
+        "container": asdict(plan.container) if plan.container else None,
+        "root_data_dir": plan.root_data_dir,
+        "data": [[item.url, item.relative_path, item.sha256] for item in plan.data],
+        "labels": [
+            plan.execution_label,
+            plan.ml_framework_build_label,
+            plan.platform_name,
+            plan.system_name,
+        ],
+        "constructor_args": plan.constructor_args,
+        "env": plan.env,
+        "class_type": plan.class_type,
+        "benchmark_flags": plan.benchmark_flags,
+        "profiler_windows": [[w.begin_s, w.end_s] for w in plan.profiler_windows],
+    }
+    if plan.profiles:  # only then: runs of before there were any can still go on
+        asked["profiles"] = plan.profiles
+    return sha256_of(json.dumps(asked, sort_keys=True).encode())
+
+
+class Journal:
+    """Appends events. A journal that cannot be written costs `--resume`, never the run."""
+
+    def __init__(self, path: Path, notify: Callable[[str], None] | None = None) -> None:
+        self.path = path
+        self.broken: str | None = None
+        self._notify = notify
+
+    def begin(self, plan: RunPlan, pinned: Mapping[str, str], seed: int) -> None:
+        """Write the first line."""
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._append(
+            {
+                "event": "begin",
+                "begun": time.time(),
+                "fingerprint": fingerprint(plan),
+                "pinned": dict(pinned),
+                "seed": seed,
+            }
+        )
+
+    def planned(self, steps: Sequence[Step]) -> None:
+        """A round is about to begin, with these trials in this order."""
+        self._append({"event": "round", "steps": [asdict(step) for step in steps]})
+
+    def started(self, key: Key, folder: Path) -> None:
+        """A trial's folder exists."""
+        self._append(
+            {
+                "event": "started",
+                "method": key[0],
+                "trial_id": key[1],
+                "folder": str(folder),
+            }
+        )
+
+    def finished(self, key: Key, summary: Path) -> None:
+        """A trial's summary is on disk, and the trial need not run again."""
+        self._append(
+            {"event": "finished", "method": key[0], "trial_id": key[1], "summary": str(summary)}
+        )
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[bool]:
+        """Keep every other `--resume` away from the run; False when another perfrun is at it."""
+        with _locked(self.path) as free:
+            yield free
+
+    def end(self) -> None:
+        """All trials are finished: there is nothing to resume."""
+        self._append({"event": "end"})
+
+    def _append(self, event: Mapping[str, Any]) -> None:
+        try:
+            with self.path.open("ab+") as file:
+                # A line that was cut off is ended first, or it would take this one along.
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                before = b"" if file.read(1) in (b"", b"\n") else b"\n"
+                file.write(before + json.dumps(event).encode() + b"\n")
+        except OSError as error:
+            if self._notify and self.broken is None:  # said once: the next event fails, too
+                self._notify(f"--resume will not know all of this run: {error}")
+            self.broken = str(error)
+
+
+def unfinished(runs: Path, plan: RunPlan) -> Past | None:
+    """Return the newest run of the same fingerprint that did not end and is not going on."""
+    for path in _newest_first(runs, plan):
+        events = _events(path)
+        if not events:
+            continue  # removed meanwhile
+        if events[-1]["event"] == "end":
+            return None  # the newest one is complete: a new run is asked for
+        with _locked(path) as free:
+            if free:
+                return _past(path, events)
+    return None
+
+
+def complete(runs: Path, plan: RunPlan) -> Path | None:
+    """Return the report of the newest run of the same fingerprint, if that run came to its end."""
+    for path in _newest_first(runs, plan):
+        if events := _events(path):
+            return path.with_suffix(".report.json") if events[-1]["event"] == "end" else None
+    return None
+
+
+def begun_at(name: str, first: Mapping[str, Any], begun_by: Callable[[], float]) -> float:
+    """Return when a run or a search began, in seconds since the epoch.
+
+    Its `first` event says so. One of an older perfrun has only its name, which begins with the
+    local time. In the hour that comes twice when summer time ends, that may mean two times: the
+    later one is taken unless it is after `begun_by`, a time at which it had begun for sure.
+    """
+    said = first.get("begun")
+    if isinstance(said, (int, float)):
+        return float(said)
+    try:
+        local = datetime.strptime(name[:15], "%Y%m%d-%H%M%S")
+    except ValueError:
+        return begun_by()
+    first_time, second_time = (local.replace(fold=fold).timestamp() for fold in (0, 1))
+    if second_time <= first_time:
+        return first_time
+    return second_time if second_time <= begun_by() else first_time
+
+
+def _newest_first(runs: Path, plan: RunPlan) -> list[Path]:
+    """Return the journals of the plan's fingerprint.
+
+    Their names would not do: they are in local time, which goes back when summer time ends.
+    """
+    wanted = fingerprint(plan)
+    found = []
+    for path in runs.glob("*.jsonl"):
+        first = _first_event(path)
+        if first.get("fingerprint") == wanted:
+            found.append((begun_at(path.stem, first, partial(_begun_by, path)), path))
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def _begun_by(path: Path) -> float:
+    """Return a time at which the run had begun: of the first file of its first trial, if any."""
+    files = [path]
+    for folder in folders_of(path)[:1]:
+        with contextlib.suppress(OSError):
+            files += (folder / "perfrun").iterdir()
+    times = []
+    for file in files:
+        with contextlib.suppress(OSError):
+            times.append(file.stat().st_mtime)
+    return min(times, default=0.0)
+
+
+def going_on(runs: Path) -> set[str]:
+    """Return the ids of the runs that did not come to their end: they go on, or can be resumed."""
+    return {
+        path.stem
+        for path in runs.glob("*.jsonl")
+        if (events := _events(path)) and events[-1]["event"] != "end"
+    }
+
+
+def folders_of(journal: Path) -> list[Path]:
+    """Return the folders of all trials that a run has started."""
+    return [Path(event["folder"]) for event in _events(journal) if event["event"] == "started"]
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Hold a journal's lock; False when another process has it.
+
+    A journal that cannot be opened or locked has no guard.
+    """
+    with contextlib.ExitStack() as stack:
+        free = True
+        with contextlib.suppress(WorkspaceError):
+            free = stack.enter_context(FileLock(path)).try_own()
+        yield free
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    return list(_each_event(path))
+
+
+def _first_event(path: Path) -> Mapping[str, Any]:
+    return next(_each_event(path), {})
+
+
+def _each_event(path: Path) -> Iterator[dict[str, Any]]:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        for line in file:
+            with contextlib.suppress(ValueError, RecursionError):
+                event = json.loads(line)
+                if isinstance(event, dict) and "event" in event:
+                    yield event
+
+
+def _past(path: Path, events: list[dict[str, Any]]) -> Past:
+    started: dict[Key, Path] = {}
+    finished: dict[Key, Path] = {}
+    rounds: list[tuple[Step, ...]] = []
+    for event in events[1:]:
+        key = (event.get("method", ""), event.get("trial_id", 0))
+        if event["event"] == "started":
+            started[key] = Path(event["folder"])
+        elif event["event"] == "finished":
+            finished[key] = Path(event["summary"])
+        elif event["event"] == "round":
+            rounds.append(tuple(Step(**step) for step in event["steps"]))
+    return Past(
+        run_id=path.stem,
+        path=path,
+        pinned=events[0].get("pinned", {}),
+        started=started,
+        finished=finished,
+        seed=events[0].get("seed"),
+        rounds=tuple(rounds),
+    )

@@ -1,0 +1,145 @@
+"""`perfrun list`: print the benchmark methods of a repository, package, module or class."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfrun.errors import UsageError
+from perfrun.launchers.choice import make_launcher
+from perfrun.launchers.launcher import Launcher
+from perfrun.options.command_line import parse
+from perfrun.options.values import shown
+from perfrun.run.environment import Paths, Service, describe, discover
+from perfrun.run.runner import import_paths
+from perfrun.worker.modules import modules_in
+from perfrun.workspace.checkouts import checked_out
+
+_LONGEST = 1000  # characters of a name; the path of its file must be one that systems take
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """What was found, and what could not be looked at."""
+
+    methods: tuple[tuple[str, str], ...]  # name for --benchmark_methods, first line of its doc
+    errors: tuple[tuple[str, str], ...]  # module, why it cannot be imported
+    missing: tuple[tuple[str, str], ...] = ()  # module, which class it has not
+
+
+def list_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun list`."""
+    plan = parse(argv, command="list")
+    launcher = make_launcher(plan, "list", lambda text: _say(f"perfrun: {text}"))
+    with Service(launcher, {"action": "describe"}, Paths()) as service:
+        describe(service)  # says what is wrong with the interpreter, if anything is
+    with checked_out(
+        plan.repos,
+        workspace=plan.workspace,
+        use_cached=plan.use_cached_site_packages,
+        notify=lambda text: _say(f"perfrun: {text}"),
+    ):
+        paths = import_paths(plan)
+        targets = [target for name in plan.names for target in find_targets(name, paths)]
+        if not plan.names:
+            targets = _everything(paths)
+        found = listing(_discover(launcher, targets, paths))
+    if plan.output_format == "json":
+        sys.stdout.write(json.dumps(_document(found)) + "\n")
+    else:
+        _print(found)
+    return 0 if found.methods or not (found.errors or found.missing) else 1
+
+
+def _discover(
+    launcher: Launcher, targets: Sequence[dict[str, Any]], paths: Paths
+) -> list[dict[str, Any]]:
+    """Look at the targets, and into those that turn out to be installed packages."""
+    answers = discover(launcher, targets, paths)
+    inside = [
+        {"module": module}
+        for answer in answers
+        for module in answer.get("inside", ())  # the worker looked: its files need not be ours
+        if module != answer["target"]["module"]
+    ]
+    return answers + discover(launcher, inside, paths)
+
+
+def find_targets(name: str, paths: Paths) -> list[dict[str, Any]]:
+    """Return what a worker is to import for `name`: modules of a package, a module, a class."""
+    if len(name) > _LONGEST or not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"perfrun list: {shown(name)!r} is not a package, module or module.Class")
+    relative = Path(*name.split("."))
+    for root in map(Path, (*paths.first, *paths.last)):
+        if (root / relative).is_dir():
+            return list(_modules(root / relative, relative.parts))
+        if (root / relative).with_suffix(".py").is_file():
+            return [{"module": name}]
+    module, _, last = name.rpartition(".")
+    if module and last[:1].isupper():
+        return [{"module": module, "class_name": last}]
+    return [{"module": name, "is_named": True}]
+
+
+def _everything(paths: Paths) -> list[dict[str, Any]]:
+    """All modules of the checkouts; without any, those of the shipped benchmarks."""
+    if paths.first:
+        return [t for root in map(Path, paths.first) for t in _modules(root, ())]
+    shipped = "benchmarks"
+    targets = [t for root in paths.last for t in _modules(Path(root) / shipped, (shipped,))]
+    if not targets:
+        raise UsageError("perfrun list: name a package, or give --git_repos and --python_path")
+    return targets
+
+
+def _modules(folder: Path, package: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yield the modules in `folder`, which is what `package` is imported from."""
+    for module in modules_in(str(folder), package):
+        yield {"module": module}
+
+
+def listing(answers: Sequence[dict[str, Any]]) -> Listing:
+    """Put the workers' answers into names as `--benchmark_methods` takes them."""
+    methods: list[tuple[str, str]] = []
+    errors: list[tuple[str, str]] = []
+    missing: list[tuple[str, str]] = []
+    for answer in answers:
+        module = answer["target"]["module"]
+        if "error" in answer:
+            (missing if answer.get("is_missing") else errors).append((module, answer["error"]))
+            continue
+        for item in answer["methods"]:
+            separator = ":" if "." in item["method"] else "."
+            name = f"{module}.{item['class']}{separator}{item['method']}"
+            methods.append((name, item["doc"]))
+    return Listing(methods=tuple(methods), errors=tuple(errors), missing=tuple(missing))
+
+
+def _document(found: Listing) -> dict[str, Any]:
+    return {
+        "methods": [{"name": name, "doc": doc} for name, doc in found.methods],
+        "errors": [
+            {"module": module, "error": error} for module, error in (*found.errors, *found.missing)
+        ],
+    }
+
+
+def _print(found: Listing) -> None:
+    width = max((len(name) for name, _ in found.methods), default=0)
+    for name, doc in found.methods:
+        sys.stdout.write(f"{name:<{width}}  {doc}".rstrip() + "\n")
+    modules: dict[str, list[str]] = {}
+    for module, error in found.errors:
+        modules.setdefault(error, []).append(module)
+    for error, names in modules.items():  # a framework that is missing is said once
+        _say(f"perfrun: {', '.join(names)} cannot be imported: {error}")
+    for _, error in found.missing:
+        _say(f"perfrun: {error}")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")

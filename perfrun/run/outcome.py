@@ -1,0 +1,276 @@
+"""Read what a worker left behind, and say how the trial ended.
+
+Read the series that `Benchmark.measure` left behind, also those of a worker that was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perfrun.dataclass import dataclass
+from perfrun.launchers.launcher import Exit
+from perfrun.summary.assemble import out_of_bounds
+from perfrun.summary.document import Metric, Outcome, Report, Status
+from perfrun.worker.files import ASIDE, OUTCOME, SERIES, STACK
+from perfrun.worker.test_log import TestLogError, decode_entries
+
+# What the worker writes once the timed part has ended; None in a series that never got there.
+_LATER = (
+    "block_size",
+    "device",
+    "devices",
+    "synchronised_by",
+    "cudnn_autotune",
+    "timer",
+    "gc",
+    "recompilations",
+)
+
+
+def read_series(private: Path, notes: list[str]) -> tuple[Mapping[str, Any], ...]:
+    """Return the series of a trial, in the order in which they were begun.
+
+    One that cannot be read is left out and noted.
+    """
+    found = []
+    for path in _headers(private):
+        try:
+            found.append(_read(path))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            notes.append(f"{path.name} cannot be read: {error}")
+    return tuple(found)
+
+
+def _headers(private: Path) -> list[Path]:
+    numbered = []
+    try:
+        for path in private.glob(f"{SERIES}*.json"):
+            number = re.fullmatch(rf"{SERIES}(\d+)\.json", path.name)
+            if number:
+                numbered.append((int(number[1]), path))
+    except OSError:
+        pass
+    return [path for _, path in sorted(numbered)]
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    # Here, because most runs have no series, and the harness starts faster without.
+    from perfrun.worker.measure.measurement import derive, evaluate, kept_times
+    from perfrun.worker.measure.series_files import SUFFIX, read_rows
+
+    facts = json.loads(path.read_bytes())
+    raw = path.with_suffix(SUFFIX)
+    rows = read_rows(str(raw))
+    facts["rows_file"] = raw.name
+    if "statistics" in facts:  # the worker's last word; it leaves the times to the rows
+        return {**facts, **kept_times(rows)}
+    facts = {**dict.fromkeys(_LATER), **facts, **evaluate(rows)}
+    facts["devices"] = facts["devices"] or 1
+    facts["report"] = None  # it is made after the last word
+    return derive(facts)
+
+
+_TAIL_BYTES = 4096
+_STACK_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leftovers:
+    """What is on disk after a trial."""
+
+    record: Mapping[str, Any]  # the worker's outcome; empty when it wrote none
+    reports: tuple[Report, ...]
+    series: tuple[Mapping[str, Any], ...]
+    stack: str | None
+    stderr_tail: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """True when the worker said its last word."""
+        return bool(self.record.get("complete"))
+
+
+def read_leftovers(folder: Path, private: Path) -> Leftovers:
+    """Read a trial's folder. What is missing or broken is left out and noted, never raised."""
+    notes: list[str] = []
+    return Leftovers(
+        record=_record(private),
+        reports=_reports(folder, notes),
+        series=read_series(private, notes),
+        stack=_text(private / STACK, _STACK_BYTES),
+        stderr_tail=_text(folder / "stderr.log", _TAIL_BYTES),
+        notes=tuple(notes),
+    )
+
+
+def _record(private: Path) -> Mapping[str, Any]:
+    """The outcome under its final name, or under the one it has until it is whole."""
+    for name in (OUTCOME, ASIDE):
+        with contextlib.suppress(OSError, ValueError):
+            record = json.loads((private / name).read_bytes())
+            if isinstance(record, dict):
+                return record
+    return {}
+
+
+def _text(path: Path, limit: int) -> str | None:
+    """The end of a text file, from the start of a line; None when empty or absent."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - limit))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return None
+    if size > limit:
+        text = text.partition("\n")[2] or text
+    return text.strip() or None
+
+
+def _reports(folder: Path, notes: list[str]) -> tuple[Report, ...]:
+    """All reports of the method, in the order in which they were made."""
+
+    def order(path: Path) -> tuple[int, str]:
+        number = re.match(r"proto_(\d+)_", path.name)
+        return (int(number[1]) if number else 1, path.name)
+
+    reports: list[Report] = []
+    with contextlib.suppress(OSError):
+        for path in sorted(folder.glob("proto_*"), key=order):
+            try:
+                reports += [_report(entry) for entry in decode_entries(path.read_bytes())]
+            except (OSError, TestLogError) as error:
+                notes.append(f"{path.name} cannot be read: {error}")
+    return tuple(reports)
+
+
+def _report(entry: Mapping[str, Any]) -> Report:
+    metrics = tuple(
+        Metric(
+            name=metric.get("name", ""),
+            value=metric.get("value", 0.0),
+            min_value=metric.get("min_value"),
+            max_value=metric.get("max_value"),
+            keys=tuple(metric),
+        )
+        for metric in entry["metrics"]
+    )
+    return Report(**{**entry, "extras": tuple(entry["extras"]), "metrics": metrics})
+
+
+def judge(left: Leftovers, end: Exit, *, oom_kills: int, timeout_s: float | None) -> Outcome:
+    """Say how the trial ended, from what the worker wrote and how its process ended.
+
+    `oom_kills`: how many processes the kernel killed for want of memory during the trial of which
+    the worker may be one; a trial in a cgroup of its own has its own count, which is better.
+    """
+    own_kills = (end.cgroup or {}).get("oom_kills")
+    oom_kills = oom_kills if own_kills is None else own_kills
+    status, reason = _status(left, end, oom_kills, timeout_s)
+    error = left.record.get("error") or {}
+    return Outcome(
+        status=status,
+        reason=reason,
+        phase=left.record.get("phase", "start"),
+        exit_code=error.get("exit_code", end.exit_code) if status.ran is False else end.exit_code,
+        signal=_signal_name(end.signal_number) if end.signal_number else None,
+        exception=error if error.get("kind") == "exception" else None,
+        stack=None if status in (Status.PASSED, Status.OUT_OF_BOUNDS) else left.stack,
+        stderr_tail=None if status.ran else left.stderr_tail,
+        stray_processes=end.strays,
+    )
+
+
+def _status(
+    left: Leftovers, end: Exit, oom_kills: int, timeout_s: float | None
+) -> tuple[Status, str | None]:
+    error = left.record.get("error") or {}
+    phase = left.record.get("phase", "start")
+    stopped = {
+        "interrupt": (Status.INTERRUPTED, f"interrupted during {phase}"),
+        "deadline": (Status.TIMED_OUT, f"not finished after {timeout_s or 0:g} s, during {phase}"),
+        "disk": (Status.FAILED, f"ended during {phase}: {end.disturbance}"),
+    }
+    if end.stopped_for in stopped:
+        status, reason = stopped[end.stopped_for]
+        return status, f"{reason}; {end.unended}" if end.unended else reason
+    if left.complete and error.get("kind") == "exception":
+        return Status.FAILED, f"{error['type']}: {error['message']}".splitlines()[0][:300]
+    if left.complete and error.get("kind") == "exit":
+        return Status.EXITED, f"the benchmark called sys.exit({error['message']})"
+    if left.complete:
+        missed = out_of_bounds(left.reports)
+        return (Status.OUT_OF_BOUNDS, missed) if missed else (Status.PASSED, None)
+    if end.signal_number == signal.SIGKILL and oom_kills:
+        reason = f"killed by the kernel for want of memory during {phase}"
+        return Status.OOM_KILLED, reason + _memory_figures(end)
+    if end.disturbance:
+        status = Status.CRASHED if end.signal_number else Status.FAILED
+        return status, f"{end.disturbance} during {phase}"
+    if end.unended:
+        return Status.FAILED, f"{end.unended}, during {phase}"
+    if end.signal_number:
+        return Status.CRASHED, f"{_signal_name(end.signal_number)} during {phase}"
+    if not left.record:
+        last = (left.stderr_tail or "").splitlines()[-1:]
+        said = f": {last[0]}" if last else ""
+        return Status.FAILED, f"the worker did not start (exit status {end.exit_code}){said}"
+    return Status.EXITED, f"the process ended with status {end.exit_code} during {phase}"
+
+
+def _memory_figures(end: Exit) -> str:
+    """The limit and the peak of the trial's own cgroup, where they are known."""
+    figures = end.cgroup or {}
+    named = (("limit", "memory_limit_bytes"), ("peak", "memory_peak_bytes"))
+    known = [f"{name} {figures[key] / 2**20:.1f} MiB" for name, key in named if figures.get(key)]
+    return f" ({', '.join(known)})" if known else ""
+
+
+def _signal_name(number: int) -> str:
+    """SIGSEGV and the like; real-time signals have a number only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def findings(
+    left: Leftovers, end: Exit, outcome: Outcome, *, knows_victim: bool = True
+) -> tuple[str, ...]:
+    """What was odd about a trial without deciding how it ended.
+
+    `knows_victim`: `judge` was told how often the worker was killed for want of memory, and not how
+    many processes of the whole machine.
+    """
+    notes = [*left.record.get("notes", ()), *left.notes]
+    kills = (end.cgroup or {}).get("oom_kills")
+    if kills and outcome.status is not Status.OOM_KILLED:
+        notes.append(
+            f"the kernel killed {kills} process(es) of the trial for want of memory"
+            + _memory_figures(end)
+        )
+    if kills is None and outcome.status is Status.OOM_KILLED and not knows_victim:
+        notes.append(
+            "which process the kernel killed for want of memory is in its log (/dev/kmsg), which "
+            "cannot be read here: this one's SIGKILL may have come from elsewhere"
+        )
+    if left.complete and end.disturbance:
+        notes.append(f"{end.disturbance} after the method had ended")
+    if left.complete and end.unended:
+        notes.append(f"the process did not end after its method had; {end.unended}")
+    elif left.complete and end.stopped_for == "exit":
+        notes.append("the process did not end after its method had; killed")
+    elif left.complete and end.signal_number and end.stopped_for is None:
+        notes.append(f"the process ended by {_signal_name(end.signal_number)} after its method had")
+    if outcome.status.ran and not left.reports:
+        notes.append("the method made no report; wall_time is -1")
+    if end.strays:
+        notes.append(f"left {len(end.strays)} process(es) behind, killed: {', '.join(end.strays)}")
+    return tuple(notes)

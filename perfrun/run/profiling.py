@@ -1,0 +1,154 @@
+"""The extra trials of `--profile`: after all that count, one for each method and kind of profiler.
+
+A profile trial lies in the folder of a trial that counts, `<trial>/profiles/<kind>/`, and its
+summary has another name: no reader of results finds it. The summary of the trial that counts links
+what was recorded. Nothing that happens here changes how the run ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from perfrun.run.environment import Method
+from perfrun.run.trial import Surroundings, TrialSpec, run_trial
+from perfrun.summary.assemble import RunFacts
+from perfrun.summary.document import Order, Status, TrialResult, to_json
+from perfrun.summary.storage import PROFILE_SUMMARY, ResultFolder, write_whole
+
+FOLDER = "profiles"
+Key = tuple[str, int]  # method, trial id
+
+
+class ProfileScreen(Protocol):
+    """What of the screen is used here."""
+
+    def note(self, text: str) -> None:
+        """One line about what happens."""
+
+    def profile_started(self, method: str, kind: str) -> None:
+        """A profile trial begins."""
+
+    def profile_finished(self, result: TrialResult) -> None:
+        """A profile trial has ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiles:
+    """What came of them."""
+
+    results: Mapping[Key, TrialResult]  # of the trials that count, with links to the profiles
+    profiles: tuple[TrialResult, ...]
+    ended: bool  # False when the run was interrupted
+
+
+def run_profiles(
+    facts: RunFacts,
+    methods: Mapping[str, Method],
+    results: Mapping[Key, TrialResult],
+    around: Surroundings,
+    screen: ProfileScreen,
+) -> Profiles:
+    """Profile every method of which a trial ran. What a resumed run has already is kept."""
+    linked, profiles, ended = dict(results), list[TrialResult](), True
+    for name, method in methods.items():
+        keys = [key for key, result in results.items() if key[0] == name and result.status.ran]
+        if not keys:
+            screen.note(f"--profile: no trial of {method.text} ran to its end; it is not profiled")
+            continue
+        key = max(keys)
+        for kind in facts.plan.profiles:
+            found = _one(facts, method, linked[key], kind, around, screen)
+            if found is None:
+                continue
+            profiles.append(found)
+            linked[key] = _linked(linked[key], found, screen)
+            ended = found.status is not Status.INTERRUPTED and not around.interruption.asked
+            if not ended:
+                return Profiles(results=linked, profiles=tuple(profiles), ended=False)
+    return Profiles(results=linked, profiles=tuple(profiles), ended=ended)
+
+
+def _one(
+    facts: RunFacts,
+    method: Method,
+    counted: TrialResult,
+    kind: str,
+    around: Surroundings,
+    screen: ProfileScreen,
+) -> TrialResult | None:
+    """Run one profile trial, or find what an earlier part of the run has; None without a place."""
+    place = Path(counted.summary).parent / FOLDER
+    earlier = _earlier(place, kind, counted)
+    if earlier:
+        return earlier
+    try:
+        folder = _new_folder(place, kind)
+    except OSError as error:
+        screen.note(f"--profile={kind}: {place} cannot be written: {error.strerror or error}")
+        return None
+    screen.profile_started(method.text, kind)
+    order = Order(position=1, round=1, profile=kind)
+    spec = TrialSpec(method=method, trial_id=counted.trial_id, folder=folder, order=order)
+    result = run_trial(facts, spec, around)
+    screen.profile_finished(result)
+    return result
+
+
+def _new_folder(place: Path, kind: str) -> ResultFolder:
+    for number in range(1, 1000):
+        path = place / (kind if number == 1 else f"{kind}-{number}")
+        if not path.exists():
+            (path / "perfrun").mkdir(parents=True)
+            break
+    return ResultFolder(path)
+
+
+def _earlier(place: Path, kind: str, counted: TrialResult) -> TrialResult | None:
+    """The profile of a part of the run that was interrupted later."""
+    for path in sorted(place.glob(f"{kind}*/{PROFILE_SUMMARY}")):
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            status = Status(document["perfrun"]["outcome"]["status"])
+        except (OSError, ValueError, KeyError):
+            continue
+        if status is not Status.INTERRUPTED:
+            return replace(counted, status=status, summary=str(path), document=document)
+    return None
+
+
+def _linked(counted: TrialResult, profile: TrialResult, screen: ProfileScreen) -> TrialResult:
+    """Put what was recorded into the summary of the trial that counts."""
+    path = Path(counted.summary)
+    folder = Path(profile.summary).parent.relative_to(path.parent).as_posix()
+    own = counted.document["perfrun"]
+    others = [one for one in own["profiles"] if (one.get("trial") or {}).get("folder") != folder]
+    links = [_link(recorded, profile, folder) for recorded in recorded_in(profile)]
+    document = {**counted.document, "perfrun": {**own, "profiles": [*others, *links]}}
+    try:
+        write_whole(path, to_json(document))
+    except OSError as error:
+        screen.note(f"{path}: the profile could not be noted: {error.strerror or error}")
+        return counted
+    return replace(counted, document=document)
+
+
+def recorded_in(profile: TrialResult) -> list[Mapping[str, Any]]:
+    """What a profile trial recorded; of one that recorded nothing, its kind and why."""
+    own = profile.document["perfrun"]
+    found: list[Mapping[str, Any]] = own["profiles"]
+    if found:
+        return found
+    nothing: dict[str, Any] = dict.fromkeys(("tool", "version", "scope"))
+    nothing.update(windows=[], top=[], files=[], notes=[], error=own["outcome"]["reason"])
+    return [{"kind": own["order"]["profile"], **nothing}]
+
+
+def _link(recorded: Mapping[str, Any], profile: TrialResult, folder: str) -> dict[str, Any]:
+    files = [{**one, "path": f"{folder}/{one['path']}"} for one in recorded["files"]]
+    outcome = profile.document["perfrun"]["outcome"]
+    trial = {"folder": folder, "status": profile.status.value, "reason": outcome["reason"]}
+    return {**recorded, "files": files, "trial": trial}

@@ -1,0 +1,278 @@
+"""The rounds of a run: trials outside, methods inside, a summary on disk after each.
+
+Trials are the outer loop and methods the inner one, as in PerfZero: slow drift of the machine then
+falls on all methods alike. `perfrun.schedule` says which trials a round has.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from perfrun.dataclass import replace
+from perfrun.errors import Interrupted
+from perfrun.run import environment
+from perfrun.run.environment import Method
+from perfrun.run.journal import Journal, Key, Past
+from perfrun.run.progress import Screen
+from perfrun.run.schedule import Schedule, Step
+from perfrun.run.trial import Surroundings, TrialSpec, recover_trial, run_trial
+from perfrun.store.recorder import Recorder
+from perfrun.summary.assemble import RunFacts
+from perfrun.summary.document import Order, Status, TrialResult, to_json
+from perfrun.summary.estimates import MethodEstimate, RunResult, estimates, observe, run_document
+from perfrun.summary.storage import ResultFolder, safe_name, write_whole
+
+
+class Rounds:
+    """The loop over trials and methods."""
+
+    def __init__(
+        self,
+        facts: RunFacts,
+        methods: tuple[Method, ...],
+        around: Surroundings,
+        journal: Journal,
+        past: Past | None,
+        screen: Screen,
+        seed: int,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._facts, self._around = facts, around
+        self._methods = _numbered(methods)
+        self._journal, self._screen, self._recorder = journal, screen, recorder
+        self._past = past
+        self._results: dict[Key, TrialResult] = {}
+        self._profiles: tuple[TrialResult, ...] = ()
+        self._schedule = Schedule(
+            tuple(self._methods), facts.plan.num_trials, facts.plan.repetition, seed
+        )
+        self._begun_s = time.monotonic()
+        self._spent_s = 0.0  # of the time budget, before this call
+        self.seed = seed
+
+    @property
+    def run_id(self) -> str:
+        return self._facts.run_id
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """What `run_one` takes: one asked for twice is told apart."""
+        return tuple(self._methods)
+
+    @property
+    def commits(self) -> Mapping[str, str]:
+        """The commit of each checkout."""
+        return {one["directory"]: one["git_hash"] for one in self._facts.checkouts}
+
+    def run(self) -> RunResult:
+        """Run what is not finished yet. A signal ends the loop, not what was measured."""
+        self._begun_s = time.monotonic()
+        planned = self._past.rounds if self._past else ()
+        ended = all(self._round(self._schedule.replay(steps)) for steps in planned)
+        while ended and (steps := self._schedule.next_round(self._time_left_s())):
+            self._journal.planned(steps)
+            ended = self._round(steps)
+        return self.finish(ended=ended and self._profile())
+
+    @property
+    def spent_s(self) -> float:
+        """What the trials took that were finished before this run was resumed."""
+        return self._spent_s
+
+    def run_one(self, method: str, number: int) -> TrialResult | None:
+        """Run one trial, for who has a schedule of his own; None when the run is interrupted.
+
+        A trial that the run had finished before it was resumed is not run again.
+        """
+        step = Step(method=method, trial_id=number, round=number)
+        return self._results[method, number] if self._run_step(step) else None
+
+    def finish(self, *, ended: bool) -> RunResult:
+        """Sum up what was run; without `ended`, the run can be resumed."""
+        result = self._result(interrupted=not ended)
+        self._write_report(result)
+        if self._recorder:
+            self._recorder.finish()
+        if ended:
+            self._journal.end()
+        return result
+
+    def _profile(self) -> bool:
+        """Run what `--profile` asks for; False when the run was interrupted."""
+        if not self._facts.plan.profiles:
+            return True
+        from perfrun.run.profiling import run_profiles
+
+        done = run_profiles(self._facts, self._methods, self._results, self._around, self._screen)
+        self._results, self._profiles = dict(done.results), done.profiles
+        return done.ended
+
+    def _round(self, steps: Sequence[Step]) -> bool:
+        """Run the trials of one round; False when the run was interrupted."""
+        return all(self._run_step(step) for step in steps)
+
+    def _run_step(self, step: Step) -> bool:
+        if self._around.interruption.asked:
+            return False
+        key = (step.method, step.trial_id)
+        if key not in (self._past.finished if self._past else ()) and not self._schedule.fits(
+            step, self._time_left_s()
+        ):
+            return True
+        result = self._step(key, step)
+        self._results[key] = result
+        if self._recorder:  # those of the part that is resumed too: it may not have got so far
+            self._recorder.add(Path(result.summary))
+        if result.status is Status.INTERRUPTED:
+            return False
+        self._schedule.note(step, observe(result.document))
+        return True
+
+    def _time_left_s(self) -> float | None:
+        budget_s = self._facts.plan.repetition.time_budget_s
+        if budget_s is None:
+            return None
+        return budget_s - self._spent_s - (time.monotonic() - self._begun_s)
+
+    def _result(self, *, interrupted: bool) -> RunResult:
+        """Put the trials in the order in which they were asked for, whatever the shuffle did."""
+        places = {name: place for place, name in enumerate(self._methods)}
+        keys = sorted(self._results, key=lambda key: (key[1], places[key[0]]))
+        trials = tuple(self._results[key] for key in keys)
+        reasons = {
+            self._methods[name].text: reason or ("interrupted" if interrupted else None)
+            for name, reason in self._schedule.stopped_by().items()
+        }
+        return RunResult(
+            trials=trials,
+            interrupted=interrupted,
+            methods=self._estimates(trials, reasons),
+            seed=self._schedule.seed,
+            profiles=self._profiles,
+        )
+
+    def _estimates(
+        self, trials: Sequence[TrialResult], reasons: Mapping[str, str | None]
+    ) -> tuple[MethodEstimate, ...]:
+        """Sum up the methods; a numpy or scipy that is broken costs the statistics alone."""
+        sequential = self._facts.plan.repetition.precision is not None
+        try:
+            return estimates(trials, reasons, sequential=sequential)
+        except ImportError as error:
+            self._screen.note(f"no statistics over the trials: {error}")
+            return ()
+
+    def _write_report(self, result: RunResult) -> None:
+        path = self._journal.path.with_suffix(".report.json")
+        document = {"run_id": self._facts.run_id, **run_document(result)}
+        try:
+            write_whole(path, to_json(document))
+        except OSError as error:
+            self._screen.note(f"{path} could not be written: {error.strerror}")
+
+    def _step(self, key: Key, step: Step) -> TrialResult:
+        method = self._methods[key[0]]
+        order = Order(
+            seed=self._schedule.seed,
+            position=len(self._results) + 1,
+            round=step.round,
+            rerun_of=step.rerun_of,
+        )
+        done = self._from_past(key, method, order)
+        if done:
+            self._spent_s += observe(done.document).cost_s
+            return done
+        total = self._schedule.total
+        self._screen.trial_started(order.position, total, method.text, key[1])
+        folder = self._around.storage.new_folder(self._execution_id(key, method, total))
+        self._journal.started(key, folder.path)
+        spec = TrialSpec(method=method, trial_id=key[1], folder=folder, order=order)
+        return self._finish(key, run_trial(self._facts, spec, self._around))
+
+    def _finish(self, key: Key, result: TrialResult) -> TrialResult:
+        if result.status is not Status.INTERRUPTED:
+            self._journal.finished(key, Path(result.summary))
+        result = self._upload(result)
+        self._screen.trial_finished(result)
+        return result
+
+    def _execution_id(self, key: Key, method: Method, total: int | None) -> str:
+        """PerfZero's id is the local time. A given one is made different for each trial."""
+        given = self._facts.plan.execution_id
+        if given is None:
+            return datetime.now().strftime("%Y-%m-%d-%H-%M-%S-%f")
+        if total == 1 and key[1] == 1:
+            return given
+        return safe_name(f"{given}.{method.class_name}.{method.name}.{key[1]}")
+
+    def _from_past(self, key: Key, method: Method, order: Order) -> TrialResult | None:
+        """Return the trial's result from the run that is being resumed, if it has one."""
+        if self._past is None:
+            return None
+        if key in self._past.finished:
+            return _read_result(self._past.finished[key], method, key[1])
+        folder = self._past.started.get(key)
+        if folder is None or not folder.is_dir():
+            return None
+        written = folder / "perfzero_summary.json"
+        if written.exists():
+            result = _read_result(written, method, key[1])
+            finished = result is not None and result.status is not Status.INTERRUPTED
+            return self._finish(key, result) if result and finished else None
+        spec = TrialSpec(
+            method=method,
+            trial_id=key[1],
+            folder=ResultFolder(folder),
+            order=order,
+        )
+        recovered = recover_trial(self._facts, spec, self._around.storage)
+        return self._finish(key, recovered[0]) if recovered and recovered[1] else None
+
+    def _upload(self, result: TrialResult) -> TrialResult:
+        """Call the upload functions, after the summary is safe, and note their failures in it."""
+        plan = self._facts.plan
+        if not plan.upload_methods:
+            return result
+        path = Path(result.summary)
+        functions = plan.upload_methods
+        try:
+            with self._around.interruption.allowed():  # a server may keep us waiting
+                launcher, paths = self._around.launcher, self._around.paths
+                answers = environment.upload(launcher, functions, path, paths)
+        except Interrupted as error:
+            answers = [{"method": name, "error": str(error)} for name in functions]
+        for answer in answers:
+            if answer["error"]:
+                self._screen.note(f"upload {answer['method']} failed: {answer['error']}")
+        perfrun = {**result.document["perfrun"], "uploads": answers}
+        document = {**result.document, "perfrun": perfrun}
+        try:
+            write_whole(path, to_json(document))
+        except OSError as error:
+            self._screen.note(f"{path}: the uploads could not be noted: {error}")
+        return replace(result, document=document)
+
+
+def _read_result(path: Path, method: Method, trial_id: int) -> TrialResult | None:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        status = Status(document["perfrun"]["outcome"]["status"])
+    except (OSError, ValueError, KeyError):
+        return None  # gone or broken since: the trial runs again
+    return TrialResult(
+        name=method.text, trial_id=trial_id, status=status, summary=str(path), document=document
+    )
+
+
+def _numbered(methods: tuple[Method, ...]) -> dict[str, Method]:
+    """Tell apart a method that is asked for more than once: PerfZero runs it so often."""
+    seen: dict[str, int] = {}
+    numbered = {}
+    for method in methods:
+        copy = seen[method.text] = seen.get(method.text, 0) + 1
+        numbered[method.text if copy == 1 else f"{method.text}#{copy}"] = method
+    return numbered

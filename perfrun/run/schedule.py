@@ -1,0 +1,198 @@
+"""Which trial comes next: rounds over methods, re-runs of disturbed trials, the stop rule.
+
+Touches neither disk nor clock: it is told what trials said and how much time is left, so that a
+resumed run goes on as the first would have. Rounds are shuffled with a recorded seed as soon as a
+method gets more than one trial; a single round keeps the order that was asked for, as PerfZero.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from perfrun.dataclass import dataclass, field
+from perfrun.options.values import FEWEST_TRIALS, OVERRUN, Repetition
+from perfrun.summary.estimates import Observation, used_values
+
+MOST_FAILURES = 3  # with a precision: a method that fails so often is not tried again
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One trial to run."""
+
+    method: str  # key of the method
+    trial_id: int  # from 1
+    round: int  # from 1
+    rerun_of: int | None = None  # the disturbed trial that this one stands in for
+
+
+@dataclass
+class _Method:
+    """What is known of one method."""
+
+    seen: dict[int, Observation] = field(default_factory=dict)  # by trial id
+    reruns: int = 0
+    planned: int = 0  # the largest trial id given out
+    owed: list[int] = field(default_factory=list)  # disturbed trials to be run again
+    stopped_by: str | None = None
+
+    @property
+    def own_trials(self) -> int:
+        """Trials given out that are not re-runs."""
+        return self.planned - self.reruns
+
+    @property
+    def cost_s(self) -> float:
+        """The middle one of what its trials took."""
+        costs = sorted(seen.cost_s for seen in self.seen.values())
+        return costs[len(costs) // 2] if costs else 0.0
+
+
+class Schedule:
+    """Hands out rounds of steps until nothing is left to be run."""
+
+    def __init__(
+        self, methods: Sequence[str], num_trials: int, rules: Repetition, seed: int
+    ) -> None:
+        self._methods = {name: _Method() for name in methods}
+        self._num_trials, self._rules = num_trials, rules
+        self._round = 0
+        self.shuffled = rules.precision is not None or num_trials > 1
+        self.seed = seed if self.shuffled else None
+
+    @property
+    def total(self) -> int | None:
+        """How many trials the run is to have, as far as that is known beforehand."""
+        if self._rules.precision is not None:
+            return None
+        return sum(self._num_trials + m.reruns + len(m.owed) for m in self._methods.values())
+
+    def note(self, step: Step, seen: Observation) -> None:
+        """Take in what a trial said."""
+        method = self._methods[step.method]
+        method.seen[step.trial_id] = seen
+        if seen.disturbed and method.reruns + len(method.owed) < self._rules.max_reruns:
+            method.owed.append(step.trial_id)
+
+    def replay(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """Take over a round that was planned before the run was interrupted."""
+        known = tuple(step for step in steps if step.method in self._methods)
+        for step in known:
+            self._give_out(step)
+            self._round = max(self._round, step.round)
+        return known
+
+    def next_round(self, time_left_s: float | None = None) -> tuple[Step, ...]:
+        """Plan the next round; an empty one says that the run is over."""
+        self._round += 1
+        owed = [
+            (name, trial_id) for name, method in self._methods.items() for trial_id in method.owed
+        ]
+        steps = [self._step(name) for name in self._wanting(time_left_s)]
+        for name, trial_id in owed:
+            if not self._out_of_time(self._methods[name], time_left_s):
+                steps.append(self._step(name, rerun_of=trial_id))
+        if self.shuffled:
+            # A text as seed: the same on every machine and Python, unlike a tuple's hash.
+            random.Random(f"{self.seed}/{self._round}").shuffle(steps)  # noqa: S311
+        return tuple(steps)
+
+    def fits(self, step: Step, time_left_s: float | None) -> bool:
+        """Say whether there is time for a planned trial; the first of a method always has some."""
+        method = self._methods[step.method]
+        if not method.seen or not self._out_of_time(method, time_left_s):
+            return True
+        method.stopped_by = "time_budget"
+        return False
+
+    def stopped_by(self) -> Mapping[str, str | None]:
+        """Why each method got no more trials; None for one that was still to get some."""
+        return {name: method.stopped_by for name, method in self._methods.items()}
+
+    def _step(self, name: str, rerun_of: int | None = None) -> Step:
+        step = Step(
+            method=name,
+            trial_id=self._methods[name].planned + 1,
+            round=self._round,
+            rerun_of=rerun_of,
+        )
+        self._give_out(step)
+        return step
+
+    def _give_out(self, step: Step) -> None:
+        method = self._methods[step.method]
+        method.planned = max(method.planned, step.trial_id)
+        if step.rerun_of is not None:
+            method.reruns += 1
+            if step.rerun_of in method.owed:
+                method.owed.remove(step.rerun_of)
+
+    def _wanting(self, time_left_s: float | None) -> Sequence[str]:
+        """The methods that get a trial of their own in the next round."""
+        if self._rules.precision is not None:
+            return self._by_precision(time_left_s)
+        for method in self._methods.values():
+            if method.own_trials >= self._num_trials:
+                method.stopped_by = "trials"
+        return [name for name, method in self._methods.items() if not method.stopped_by]
+
+    def _by_precision(self, time_left_s: float | None) -> Sequence[str]:
+        for method in self._methods.values():
+            if method.stopped_by is None:
+                method.stopped_by = self._without_statistics(method)
+        open_methods = {n: m for n, m in self._methods.items() if m.stopped_by is None}
+        pilot = max(FEWEST_TRIALS, self._num_trials)
+        if not any(m.own_trials >= pilot for m in open_methods.values()):
+            return self._pilot(open_methods, time_left_s)
+        return self._steered(open_methods, time_left_s)
+
+    def _without_statistics(self, method: _Method) -> str | None:
+        """Stop what cannot be steered: failures again and again, or nothing to measure."""
+        if sum(not seen.ran for seen in method.seen.values()) >= MOST_FAILURES:
+            return "failed"
+        ran = any(seen.ran for seen in method.seen.values())
+        has_value = any(seen.value is not None for seen in method.seen.values())
+        had_its_number = method.own_trials >= self._num_trials
+        return "no_figure" if ran and not has_value and had_its_number else None
+
+    def _pilot(
+        self, open_methods: Mapping[str, _Method], time_left_s: float | None
+    ) -> Sequence[str]:
+        """Every method once, whatever the time; then each as long as there is time."""
+        for method in open_methods.values():
+            if method.seen and self._out_of_time(method, time_left_s):
+                method.stopped_by = "time_budget"
+        return [name for name, method in open_methods.items() if method.stopped_by is None]
+
+    def _steered(
+        self, open_methods: Mapping[str, _Method], time_left_s: float | None
+    ) -> Sequence[str]:
+        from perfrun.analysis import stopping  # numpy and scipy: not before the pilot is over
+
+        assert self._rules.precision is not None
+        target = stopping.Target(
+            precision=self._rules.precision,
+            max_trials=self._rules.max_trials,
+            min_trials=max(FEWEST_TRIALS, self._num_trials),
+        )
+        wanting = {}
+        for name, method in open_methods.items():
+            progress = stopping.Progress(
+                values=used_values(tuple(method.seen.values())),
+                trials=method.own_trials,
+                cost_s=method.cost_s,
+            )
+            method.stopped_by = stopping.verdict(progress, target)
+            if method.stopped_by is None:
+                wanting[name] = progress
+        chosen = stopping.next_round(wanting, target, time_left_s, OVERRUN)
+        if not chosen:
+            for name in wanting:
+                self._methods[name].stopped_by = "time_budget"
+        return chosen
+
+    def _out_of_time(self, method: _Method, time_left_s: float | None) -> bool:
+        if time_left_s is None:
+            return False
+        return time_left_s <= 0 or method.cost_s * (1 - OVERRUN) > time_left_s

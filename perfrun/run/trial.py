@@ -1,0 +1,264 @@
+"""One trial, from an empty folder to a summary on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from perfrun.dataclass import dataclass, field, replace
+from perfrun.errors import Interrupted
+from perfrun.launchers.launcher import Exit, Launcher, Running
+from perfrun.options.plan import RunPlan
+from perfrun.probes.oom import OomKills
+from perfrun.probes.watch import Watch, Watched
+from perfrun.run.digest import sha256_of
+from perfrun.run.environment import Method, Paths
+from perfrun.run.interruption import Interruption
+from perfrun.run.outcome import Leftovers, findings, judge, read_leftovers
+from perfrun.run.progress import Follower
+from perfrun.summary.assemble import RunFacts, TrialFacts, build_summary
+from perfrun.summary.cpu import Measured, bring_together
+from perfrun.summary.document import Order, Outcome, Status, TrialResult, to_json
+from perfrun.summary.finding import Span, span_between
+from perfrun.summary.quality import judge_quality
+from perfrun.summary.storage import PROFILE_SUMMARY, SUMMARY, ResultFolder, Storage, full_disk
+from perfrun.worker.procfs import memory_marks
+
+Write = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialSpec:
+    """Which trial it is, and where it goes."""
+
+    method: Method
+    trial_id: int
+    folder: ResultFolder  # its name is the execution id
+    order: Order = field(default_factory=Order)
+
+    @property
+    def execution_id(self) -> str:
+        """The name of its folder; a profile trial's lies in that of a trial that counts."""
+        if self.order.profile is None:
+            return self.folder.path.name
+        return f"{self.folder.path.parent.parent.name}/profiles/{self.folder.path.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What all trials of a run use."""
+
+    launcher: Launcher
+    paths: Paths
+    storage: Storage
+    streams: tuple[Write, Write]  # where standard output and error are shown
+    interruption: Interruption
+
+
+def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResult:
+    """Run one trial and write its summary. Whatever the benchmark does is in the result."""
+    with OomKills() as killed:
+        end, watched, span, why_not = _run_worker(run.plan, spec, around)
+        kills, is_certain = killed.of(watched.pid if watched else None)
+    left = read_leftovers(spec.folder.path, spec.folder.private)
+    if end is None:
+        outcome = Outcome(status=Status.FAILED, reason=why_not, phase="start")
+    else:
+        outcome = judge(left, end, oom_kills=kills, timeout_s=run.plan.timeout_s)
+    outcome = _with_full_disk(outcome, spec.folder.path)
+    own_peak = memory_marks()["peak_rss_bytes"] or 0
+    measured = bring_together(left.record, end, watched, own_peak_rss_bytes=own_peak)
+    notes = findings(left, end, outcome, knows_victim=is_certain) if end else ()
+    facts = _facts(spec, left, outcome, measured, notes)
+    if end:
+        facts = replace(facts, container=end.container)
+    if span:
+        quality = judge_quality(
+            span,
+            series=left.series,
+            devices=measured.devices.devices or (),
+            samples=measured.usage.samples,
+        )
+        facts = replace(facts, quality=quality)
+    return _write(run, spec, facts, around.storage)
+
+
+def recover_trial(
+    run: RunFacts, spec: TrialSpec, storage: Storage
+) -> tuple[TrialResult, bool] | None:
+    """Write the summary of a trial whose harness was killed; None when there is nothing to read.
+
+    Also says whether the method had finished: if so, the trial need not run again.
+    """
+    left = read_leftovers(spec.folder.path, spec.folder.private)
+    if not left.record:
+        return None
+    if left.complete:
+        gone = Exit(
+            exit_code=0,
+            signal_number=None,
+            stopped_for=None,
+            elapsed_s=0.0,
+            user_cpu_s=0.0,
+            system_cpu_s=0.0,
+            max_rss_bytes=0,
+            strays=(),
+        )
+        outcome = judge(left, gone, oom_kills=0, timeout_s=None)
+        outcome = replace(outcome, exit_code=None)
+    else:
+        outcome = Outcome(
+            status=Status.INTERRUPTED,
+            reason="perfrun itself was killed during the trial",
+            phase=left.record.get("phase"),
+            stderr_tail=left.stderr_tail,
+        )
+    measured = bring_together(left.record, None, None, own_peak_rss_bytes=0)
+    notes = ("summary written by a later --resume: what was watched from outside is lost",)
+    return _write(run, spec, _facts(spec, left, outcome, measured, notes), storage), left.complete
+
+
+def _with_full_disk(outcome: Outcome, folder: Path) -> Outcome:
+    """Name a full disk beside what the benchmark said: many libraries do not (a SIGBUS never)."""
+    if outcome.status not in (Status.FAILED, Status.CRASHED, Status.EXITED):
+        return outcome
+    full = full_disk(folder)
+    said = f"{outcome.reason}; the disk of its folder is full ({full})"
+    return replace(outcome, reason=said) if full else outcome
+
+
+def _run_worker(
+    plan: RunPlan, spec: TrialSpec, around: Surroundings
+) -> tuple[Exit | None, Watched | None, Span | None, str]:
+    folder = spec.folder.path
+    try:
+        process = _start(plan, spec, around)
+    except OSError as error:
+        return None, None, None, f"the worker could not be started: {error}"
+    watch = Watch(process.pid, folder, own_cgroup=process.own_cgroup)
+    with _followed(folder, around.streams):
+        end = _wait(process, plan.timeout_s, around.interruption)
+        watched = watch.finish()
+        span = span_between(watched.before, watched.after, end)
+    last_facts = process.close()  # after the machine was looked at: an engine is busy with it
+    if last_facts:
+        end = replace(end, container={**(end.container or {}), **last_facts})
+    return end, watched, span, ""
+
+
+def _start(plan: RunPlan, spec: TrialSpec, around: Surroundings) -> Running:
+    order = _order(plan, spec, around.paths)
+    try:
+        return around.launcher.start(order, spec.folder.path, spec.folder.private)
+    except OSError:
+        around.storage.reserve.release()  # perhaps all it takes is the space set aside
+        return around.launcher.start(order, spec.folder.path, spec.folder.private)
+
+
+def _wait(process: Running, timeout_s: float | None, interruption: Interruption) -> Exit:
+    """Wait for the worker; Ctrl-C ends it in good order, a second one at once."""
+    try:
+        with interruption.allowed():
+            return process.wait(timeout_s)
+    except Interrupted:
+        pass
+    try:
+        with interruption.allowed():
+            process.stop("interrupt")
+    except Interrupted:
+        process.kill()
+    return process.wait(None)
+
+
+@contextlib.contextmanager
+def _followed(folder: Path, streams: tuple[Write, Write]) -> Iterator[None]:
+    follower = Follower({folder / "stdout.log": streams[0], folder / "stderr.log": streams[1]})
+    follower.start()
+    try:
+        yield
+    finally:
+        follower.finish()
+
+
+def _order(plan: RunPlan, spec: TrialSpec, paths: Paths) -> dict[str, Any]:
+    """What the worker is told. Constructor keywords are exactly PerfZero's."""
+    constructor: dict[str, Any] = {}
+    if plan.class_type != "tf_benchmark":
+        constructor = {
+            "output_dir": str(spec.folder.path),
+            "root_data_dir": plan.root_data_dir,
+            "tpu": None,
+        }
+    return {
+        "action": "run",
+        "method": {
+            "module": spec.method.module,
+            "class_name": spec.method.class_name,
+            "name": spec.method.name,
+        },
+        "output_dir": str(spec.folder.path),
+        "private_dir": str(spec.folder.private),
+        "constructor": {**constructor, **plan.constructor_args},
+        "first_paths": paths.first,
+        "last_paths": paths.last,
+        # Two profilers would record each other.
+        "profiler_windows": []
+        if spec.order.profile
+        else [[w.begin_s, w.end_s] for w in plan.profiler_windows],
+        "benchmark_flags": plan.benchmark_flags,
+        "profile": spec.order.profile,
+        "debug": plan.debug,
+    }
+
+
+def _facts(
+    spec: TrialSpec,
+    left: Leftovers,
+    outcome: Outcome,
+    measured: Measured,
+    notes: tuple[str, ...],
+) -> TrialFacts:
+    record = left.record
+    return TrialFacts(
+        name=spec.method.text,
+        trial_id=spec.trial_id,
+        execution_id=spec.execution_id,
+        timestamp=record.get("timestamp", time.time()),
+        outcome=outcome,
+        measured=measured,
+        reports=left.reports,
+        unsaved_reports=tuple(record.get("unsaved_reports", ())),
+        series=left.series,
+        phases=record.get("phases", {}),
+        framework=record.get("framework"),
+        frameworks=tuple(record.get("frameworks", ())),
+        module_file=record.get("module_file"),
+        module_sha256=_sha256(record.get("module_file")),
+        profiles=tuple(record.get("profiles", ())),
+        notes=notes,
+        order=spec.order,
+    )
+
+
+def _sha256(path: str | None) -> str | None:
+    """Of the benchmark's module. Not the worker's job: hashlib costs it 6 ms a trial."""
+    try:
+        return sha256_of(Path(path).read_bytes()) if path else None
+    except OSError:
+        return None
+
+
+def _write(run: RunFacts, spec: TrialSpec, facts: TrialFacts, storage: Storage) -> TrialResult:
+    document = build_summary(run, facts)
+    name = PROFILE_SUMMARY if spec.order.profile else SUMMARY
+    path = storage.write_summary(spec.folder, to_json(document), name)
+    return TrialResult(
+        name=spec.method.text,
+        trial_id=spec.trial_id,
+        status=facts.outcome.status,
+        summary=str(path),
+        document=document,
+    )

@@ -1,0 +1,391 @@
+"""Hold what was measured against what is known to be true. Pure: summaries in, rows out.
+
+The workloads are those of `perfrun.worker.calibrated`. Tolerances are wide enough for a busy
+machine and narrow enough for a wrong unit, sign or process: `tests/unit/test_calibration.py` has a
+wrong document for every row.
+
+A figure known to be true, and what was measured of it: the rows of `perfrun selftest`.
+
+The most floating-point operations a second that this machine's processors can do.
+
+A bound, not an estimate: cores times the highest clock times what the widest instructions can do in
+a cycle. A measured rate above it is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from perfrun.worker import calibrated
+
+Document = Mapping[str, Any]
+Documents = Mapping[str, Document]
+"""Summaries by the name of the workload's method."""
+
+INFINITY = float("inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One truth and what was measured.
+
+    `error` is measured / truth - 1, and `allowed` its limits, both inclusive. They are None where
+    truth is a text, which must be met exactly.
+    """
+
+    what: str
+    truth: float | str | None
+    measured: float | str | None
+    unit: str
+    source: str  # of the measured value, and of the truth where that is not a constant
+    error: float | None = None
+    allowed: tuple[float, float] | None = None
+    verdict: str = "ok"  # ok, off or skipped
+    reason: str | None = None  # why off or skipped
+
+    @property
+    def distance(self) -> float:
+        """How far off: 0 when not, and comparable between attempts at the same row."""
+        if self.verdict != "off":
+            return 0.0
+        if self.error is None or self.allowed is None:
+            return INFINITY
+        return max(self.allowed[0] - self.error, self.error - self.allowed[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A row to be, and the workloads that it needs."""
+
+    what: str
+    workloads: tuple[str, ...]
+    judge: Callable[[Check, Documents], Row]
+    deaths: bool = False  # whether the workloads are to end otherwise than well
+
+    def row(self, documents: Documents) -> Row:
+        """Judge. A workload that did not end well, or without the figure, makes the row `off`."""
+        for name in () if self.deaths else self.workloads:
+            outcome = documents[name]["perfrun"]["outcome"]
+            if outcome["status"] != "passed":
+                return self._off(f"the workload {name!r}: {outcome['status']}, {outcome['reason']}")
+        try:
+            return self.judge(self, documents)
+        except (KeyError, IndexError, TypeError, ZeroDivisionError) as error:
+            return self._off(f"a figure is not there: {type(error).__name__}: {error}")
+
+    def _off(self, reason: str) -> Row:
+        return _without_figures(self, "off", reason)
+
+
+def compare(
+    check: Check,
+    truth: float,
+    measured: float,
+    unit: str,
+    allowed: tuple[float, float],
+    source: str,
+) -> Row:
+    """A row about a number."""
+    error = measured / truth - 1
+    is_ok = allowed[0] <= error <= allowed[1]
+    return Row(
+        what=check.what,
+        truth=truth,
+        measured=measured,
+        unit=unit,
+        source=source,
+        error=error,
+        allowed=allowed,
+        verdict="ok" if is_ok else "off",
+        reason=None if is_ok else f"off by {100 * error:+.3g} %",
+    )
+
+
+def skipped(check: Check, reason: str) -> Row:
+    """A row about something that this machine or environment does not have."""
+    return _without_figures(check, "skipped", reason)
+
+
+def _without_figures(check: Check, verdict: str, reason: str) -> Row:
+    return Row(
+        what=check.what,
+        truth=None,
+        measured=None,
+        unit="",
+        source="",
+        verdict=verdict,
+        reason=reason,
+    )
+
+
+def around(share: float) -> tuple[float, float]:
+    """Limits of so much on both sides."""
+    return (-share, share)
+
+
+def report(document: Document, name: str) -> Mapping[str, Any]:
+    """Return the report of that name; KeyError when there is none."""
+    for found in document["perfrun"]["reports"]:
+        if found["name"] == f"Calibrated.{name}":
+            return found  # type: ignore[no-any-return]
+    raise KeyError(name)
+
+
+def metric(document: Document, of: str, name: str) -> float:
+    """Return a metric of a report; KeyError when there is none."""
+    for found in report(document, of)["metrics"]:
+        if found["name"] == name:
+            return float(found["value"])
+    raise KeyError(name)
+
+
+def note(document: Document, of: str, name: str) -> str | None:
+    """Return a note (`extras`) of a report, or None."""
+    extras = {item["name"]: item["value"] for item in report(document, of)["extras"]}
+    return extras.get(name)
+
+
+# Single-precision operations per core and cycle: two units of fused multiply-add (two operations)
+# on as many numbers as a register holds, which no core of the kind exceeds. Sources: "Intel 64 and
+# IA-32 Architectures Optimization Reference Manual"; AMD "Software Optimization Guide" (Zen 5);
+# Arm "Neoverse V1" and "A64FX" guides.
+_BY_FLAG = (("avx512f", 64), ("avx2", 32), ("avx", 16), ("sve", 64), ("asimd", 32), ("sse2", 8))
+_FASTEST_HZ = 6.2e9  # no processor is sold with a higher clock
+_CPUS = Path("/sys/devices/system/cpu")
+_BOOSTS = ("cpufreq/boost", "cpu0/cpufreq/boost")  # of all; since Linux 6.11 of each, too
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak:
+    """The bound, and how it comes about; or why it is not known."""
+
+    flops_per_s: float | None
+    cores: int
+    how: str = ""
+    why_unknown: str | None = None
+
+
+def read_peak() -> Peak:
+    """Ask this machine. Containers on it have the same processors."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    max_khz = highest_khz(_CPUS)
+    return peak(_text(Path("/proc/cpuinfo")), max_khz, cores, platform.machine())
+
+
+def highest_khz(cpus: Path) -> str:
+    """Read cpuinfo_max_freq below `cpus`; empty where processors may run faster than it says.
+
+    The driver acpi-cpufreq leaves the boost out of it (Documentation/admin-guide/pm/cpufreq.rst).
+    """
+    if any(_text(cpus / boost).strip() == "1" for boost in _BOOSTS):
+        return ""
+    return _text(cpus / "cpu0/cpufreq/cpuinfo_max_freq")
+
+
+def peak(cpuinfo: str, max_khz: str, cores: int, architecture: str) -> Peak:
+    """Work it out from the text of /proc/cpuinfo and cpuinfo_max_freq (kHz; empty: not known)."""
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
+    flags = set(found[1].split()) if found else set()
+    known = [(flag, operations) for flag, operations in _BY_FLAG if flag in flags]
+    if not known:
+        why = f"what a core of this {architecture} machine does in a cycle is not known"
+        return Peak(flops_per_s=None, cores=cores, why_unknown=why)
+    flag, operations = max(known, key=lambda pair: pair[1])
+    hertz, clock = _FASTEST_HZ, f"{_FASTEST_HZ / 1e9:g} GHz, as no core is faster"
+    if max_khz.strip().isdigit():
+        hertz = int(max_khz) * 1e3
+        clock = f"{hertz / 1e9:g} GHz"
+    return Peak(
+        flops_per_s=cores * operations * hertz,
+        cores=cores,
+        how=f"{cores} cores x {operations} a cycle ({flag}) x {clock}",
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+WAKE_UP_S = 0.002  # a sleeper gets its processor back by then, on a machine with one to spare
+
+
+def _sleep(check: Check, documents: Documents) -> Row:
+    latest = 0.01 + WAKE_UP_S / calibrated.SLEEP_S
+    measured = report(documents["sleep"], "sleep")["wall_time"]
+    source = "median of `measure`; a sleep never ends early"
+    return compare(check, calibrated.SLEEP_S, measured, "s", (0.0, latest), source)
+
+
+def _phase(check: Check, documents: Documents) -> Row:
+    """The clock that the trial times its method with is another reading than the workload's."""
+    truth = metric(documents["sleep"], "clocks", "perf_counter_s")
+    measured = documents["sleep"]["perfrun"]["phases"]["method"]["wall_s"]
+    return compare(check, truth, measured, "s", (0.0, 0.05), "phases.method; workload's own clock")
+
+
+def _clock(name: str) -> Callable[[Check, Documents], Row]:
+    def judge(check: Check, documents: Documents) -> Row:
+        truth = metric(documents["sleep"], "clocks", "perf_counter_s")
+        try:
+            measured = metric(documents["sleep"], "clocks", f"{name}_s")
+        except KeyError:
+            return skipped(check, f"this system has no clock {name!r}")
+        source = f"CLOCK_{name.upper()}; perf_counter"
+        return compare(check, truth, measured, "s", around(0.002), source)
+
+    return judge
+
+
+def _spin(check: Check, documents: Documents) -> Row:
+    small, large = (
+        metric(documents["spin"], name, "latency_min_s") for name in ("spin_small", "spin_large")
+    )
+    factor = float(calibrated.SPIN_FACTOR)
+    return compare(check, factor, large / small, "x", around(0.1), "ratio of shortest times")
+
+
+def _batch(check: Check, documents: Documents) -> Row:
+    one, two = (
+        metric(documents["batch"], name, "latency_min_s") for name in ("batch", "double_batch")
+    )
+    factor = float(calibrated.BATCH_FACTOR)
+    return compare(check, factor, two / one, "x", around(0.25), "ratio of shortest times")
+
+
+def _items(check: Check, documents: Documents) -> Row:
+    found = report(documents["batch"], "batch")
+    measured = found["wall_time"] * found["throughput"]
+    source = "wall_time x throughput"
+    return compare(check, float(calibrated.BATCH), measured, "items", around(0.001), source)
+
+
+def _cpu(check: Check, documents: Documents) -> Row:
+    used = [_cpu_s(documents["busy"]), _cpu_s(documents["nothing"])]
+    source = "process_info, less that of `nothing`"
+    return compare(check, calibrated.BUSY_CPU_S, used[0] - used[1], "s", around(0.1), source)
+
+
+def _cpu_s(document: Document) -> float:
+    info = document["process_info"]
+    return float(info["user_cpu_time"] + info["system_cpu_time"])
+
+
+def _phase_cpu(check: Check, documents: Documents) -> Row:
+    measured = documents["busy"]["perfrun"]["phases"]["method"]["cpu_s"]
+    return compare(check, calibrated.BUSY_CPU_S, measured, "s", (0.0, 0.02), "phases.method")
+
+
+def _allocation(check: Check, documents: Documents) -> Row:
+    measured = _more(documents, "allocation", "nothing", "max_rss")
+    source = "max_rss, less that of `nothing`"
+    return compare(check, calibrated.ALLOCATED_BYTES, measured, "bytes", around(0.01), source)
+
+
+def _child(check: Check, documents: Documents) -> Row:
+    measured = _more(documents, "holding_child", "empty_child", "max_tree_rss")
+    source = "max_tree_rss, less that of `empty_child`"
+    return compare(check, calibrated.CHILD_BYTES, measured, "bytes", around(0.03), source)
+
+
+def _shared(check: Check, documents: Documents) -> Row:
+    """Pages that a forked child shares count once: a sum of resident memory would be double."""
+    found, base = (
+        documents[name]["perfrun"]["memory"]["tree_pss"] for name in ("sharing_child", "nothing")
+    )
+    for figure in (found, base):
+        if figure["bytes"] is None:
+            return skipped(check, figure["reason"])
+    measured = float(found["bytes"] - base["bytes"])
+    source = "memory.tree_pss, less that of `nothing`"
+    return compare(check, calibrated.SHARED_BYTES, measured, "bytes", around(0.05), source)
+
+
+def _more(documents: Documents, one: str, other: str, key: str) -> float:
+    return float(documents[one]["process_info"][key] - documents[other]["process_info"][key])
+
+
+def _device(check: Check, documents: Documents) -> Row:
+    why = note(documents["device"], "device", "skipped")
+    if why:
+        return skipped(check, why)
+    wall_s, device_s = (metric(documents["device"], "device", n) for n in ("wall_s", "device_s"))
+    source = f"events of the {note(documents['device'], 'device', 'device')}; perf_counter"
+    return compare(check, wall_s, device_s, "s", (-0.9, 0.01), source)
+
+
+def _product(peak: Peak, check: Check, documents: Documents) -> Row:
+    why = note(documents["product"], "product", "skipped") or peak.why_unknown
+    if why or not peak.flops_per_s:
+        return skipped(check, why or "the machine's peak is not known")
+    measured = metric(documents["product"], "rate", "flops_per_s")
+    source = f"{note(documents['product'], 'rate', 'library')}; peak: {peak.how}"
+    # Not below a thousandth of one core's peak either: no library is as slow, but milliseconds
+    # taken for seconds are.
+    least = 1e-3 / peak.cores - 1
+    return compare(check, peak.flops_per_s, measured, "FLOP/s", (least, 0.0), source)
+
+
+def _death(workload: str, truth: str) -> Check:
+    def judge(check: Check, documents: Documents) -> Row:
+        outcome = documents[workload]["perfrun"]["outcome"]
+        detail = (outcome["exception"] or {}).get("type") or outcome["signal"]
+        if detail is None and outcome["exit_code"]:
+            detail = outcome["exit_code"]
+        measured = outcome["status"] + ("" if detail is None else f" {detail}")
+        is_ok = measured == truth
+        return Row(
+            what=check.what,
+            truth=truth,
+            measured=measured,
+            unit="",
+            source="outcome",
+            verdict="ok" if is_ok else "off",
+            reason=None if is_ok else str(outcome["reason"]),
+        )
+
+    what = f"outcome of a workload that {workload.replace('_', ' ')}"
+    return Check(what=what, workloads=(workload,), judge=judge, deaths=True)
+
+
+def checks(peak: Peak) -> tuple[Check, ...]:
+    """All rows, in the order of the table."""
+    plain: tuple[tuple[str, Callable[[Check, Documents], Row], str], ...] = (
+        ("sleep of known length", _sleep, "sleep"),
+        ("method phase of the same", _phase, "sleep"),
+        ("real-time clock meanwhile", _clock("realtime"), "sleep"),
+        ("boot-time clock meanwhile", _clock("boottime"), "sleep"),
+        ("time of 4 x the operations", _spin, "spin"),
+        ("time of 2 x the batch", _batch, "batch"),
+        ("latency x throughput", _items, "batch"),
+        ("CPU time of a busy second", _cpu, "busy nothing"),
+        ("the same in the method phase", _phase_cpu, "busy"),
+        ("peak memory of an allocation", _allocation, "allocation nothing"),
+        ("peak memory of a child", _child, "holding_child empty_child"),
+        ("memory shared with a fork", _shared, "sharing_child nothing"),
+        ("matrix product below the peak", partial(_product, peak), "product"),
+        ("device time within wall time", _device, "device"),
+    )
+    numbers = (
+        Check(what=what, workloads=tuple(names.split()), judge=judge)
+        for what, judge, names in plain
+    )
+    return (
+        *numbers,
+        _death("raises", "failed ArithmeticError"),
+        _death("exits", f"exited {calibrated.EXIT_CODE}"),
+        _death("exits_hard", f"exited {calibrated.HARD_EXIT_CODE}"),
+        _death("aborts", "crashed SIGABRT"),
+        _death("is_killed", "crashed SIGKILL"),
+        _death("misses_its_bounds", "out_of_bounds"),
+    )

@@ -1,0 +1,136 @@
+"""Put a history in the order of its commits: nights may be replayed, and builds overtake builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from perfrun.errors import WorkspaceError
+from perfrun.store.series import Origin, Origins, Series
+from perfrun.workspace.git import GitFailed, Repository, ask, checkout_at
+
+Positions = Mapping[str, int]  # commit to its place: an ancestor has a lower one
+_MOST_COMMITS = 20_000  # named on one command line
+
+
+class Ancestry:
+    """Knows which commits come before which, as far as full clones can be found.
+
+    A clone is, for each checkout's folder, the one that is given, the repository itself when its
+    url is a path of this machine, or the checkout in the workspace. Shallow ones cannot tell.
+    """
+
+    def __init__(self, clones: Mapping[str, Path], workspace: Path | None) -> None:
+        self._clones, self._workspace = clones, workspace
+
+    def ordered(self, series: Sequence[Series], urls: Mapping[str, str]) -> tuple[Series, ...]:
+        """The series with their points by ancestry where it is known; others stay by time.
+
+        `urls`: where the checkouts came from, by their folder.
+        """
+        wanted: dict[str, set[str]] = {}
+        different = {id(one.origins): one.origins for one in series}  # metrics share theirs
+        for commits_of in _distinct(different.values()):
+            for name, commits in _varying(commits_of).items():
+                wanted.setdefault(name, set()).update(commits)
+        known = {
+            name: found
+            for name, commits in wanted.items()
+            if (found := self._positions(name, urls.get(name, ""), commits))
+        }
+        if not known:
+            return tuple(series)
+        orders = {number: _order(origins.rows, known) for number, origins in different.items()}
+        moved = {
+            number: Origins([different[number].rows[place] for place in order])
+            for number, order in orders.items()
+        }
+        return tuple(
+            replace(
+                one,
+                origins=moved[id(one.origins)],
+                values=[one.values[place] for place in orders[id(one.origins)]],
+            )
+            for one in series
+        )
+
+    def _positions(self, name: str, url: str, commits: set[str]) -> Positions:
+        if len(commits) > _MOST_COMMITS:
+            return {}
+        for folder in self._candidates(name, url):
+            if found := positions(folder, commits):
+                return found
+        return {}
+
+    def _candidates(self, name: str, url: str) -> list[Path]:
+        if name in self._clones:
+            return [self._clones[name]]
+        found = []
+        parts = urlsplit(url)
+        if parts.scheme == "file":
+            found.append(Path(unquote(parts.path)))
+        elif url.startswith("/"):
+            found.append(Path(url))
+        if self._workspace is not None:
+            found.append(self._workspace / "site-packages" / name)
+        return found
+
+
+def positions(folder: Path, commits: Iterable[str]) -> Positions:
+    """The places of the commits in the history of a clone; empty when it cannot tell of all."""
+    wanted = sorted(set(commits))
+    try:
+        if not folder.is_dir():
+            return {}
+        inside = (folder / ".git").is_dir()
+        repository = checkout_at(folder) if inside else Repository(git_dir=folder)
+        if ask(repository, "rev-parse", "--is-shallow-repository").strip() != b"false":
+            return {}
+        words = ("rev-list", "--topo-order", "--reverse", "--ignore-missing", "--end-of-options")
+        listed = ask(repository, *words, *wanted).decode("ascii").split()
+    except (GitFailed, WorkspaceError, OSError):
+        return {}
+    places = {commit: place for place, commit in enumerate(listed)}
+    return {c: places[c] for c in wanted} if all(c in places for c in wanted) else {}
+
+
+def _distinct(several: Iterable[Origins]) -> Iterable[Sequence[Mapping[str, str]]]:
+    """The commits of the trials of each series, once where they are the same.
+
+    Those of trials with the same ones mostly are one object, and methods run in the same nights.
+    """
+    found = {}
+    for origins in several:
+        seen = {id(origin.commits): origin.commits for origin in origins.rows}
+        found[frozenset(seen)] = tuple(seen.values())
+    return found.values()
+
+
+def _varying(several: Iterable[Mapping[str, str]]) -> dict[str, set[str]]:
+    """The commits of each checkout that changed within the series and is in all of its trials."""
+    found: dict[str, set[str]] = {}
+    everywhere: set[str] | None = None
+    for seen in several:
+        everywhere = set(seen) if everywhere is None else everywhere & set(seen)
+        for name, commit in seen.items():
+            found.setdefault(name, set()).add(commit)
+    return {n: c for n, c in found.items() if len(c) > 1 and n in (everywhere or ())}
+
+
+def _order(origins: Sequence[Origin], known: Mapping[str, Positions]) -> Sequence[int]:
+    """The places of the trials, by ancestry where it is known."""
+    seen = {id(origin.commits): origin.commits for origin in origins}
+    names = sorted(_varying(seen.values()).keys() & known.keys())
+    if not names:
+        return range(len(origins))
+
+    def place(number: int) -> tuple[int, float, str]:
+        # Of several repositories that move: whoever is ahead in one and behind in none has the
+        # larger sum.
+        origin = origins[number]
+        ahead = sum(known[name][origin.commits[name]] for name in names)
+        return (ahead, origin.timestamp, origin.execution_id)
+
+    return sorted(range(len(origins)), key=place)

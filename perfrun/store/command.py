@@ -1,0 +1,117 @@
+"""`perfrun index`: bring the index over summaries up to date, and say what it holds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfrun.errors import UsageError
+from perfrun.options.store_address import Address, parse_address
+from perfrun.options.values import CommandParser, parse_workspace
+from perfrun.store.garbage import no_collection
+
+if TYPE_CHECKING:
+    from perfrun.store.index import Refreshed, Store
+    from perfrun.store.series import BadFile, Counts
+
+_EPILOG = """\
+DIR is a workspace, an output folder, a result folder or a summary; PerfZero's are read as they are.
+Summaries that cannot be read are named and left out.
+
+Exit status: 0, or 1 when there is no summary that can be read. All of it is in docs/store.md.
+"""
+
+
+def index_parser(command: str, text: str | None, epilog: str) -> CommandParser:
+    """The parser of a command that reads an index, with the flags that all of them have."""
+    made = CommandParser(f"perfrun {command}", text, epilog)
+    made.add_workspace()
+    made.add_store()
+    made.add_format()
+    return made
+
+
+def index_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun index`: 1 when it holds nothing."""
+    parser = index_parser("index", __doc__, _EPILOG)
+    parser.add_argument("folders", metavar="DIR", nargs="*", help="more summaries to read")
+    given = parser.parse_args(list(argv))
+    with opened(given) as store:
+        refreshed = bring_up_to_date(store, given, [Path(name) for name in given.folders])
+        counts, bad = store.counts(), store.bad_files()
+    if given.format == "json":
+        text = json.dumps(document(store.address, refreshed, counts, bad)) + "\n"
+    else:
+        text = summary(store.address, refreshed, counts)
+    for folder in refreshed.empty:
+        _say(f"{folder}: there is no perfzero_summary.json in it; a file may be named by itself")
+    for one in bad:
+        _say(f"{one.path} is left out: it {one.reason}")
+    sys.stdout.write(text)
+    return 0 if counts.trials else 1
+
+
+@contextmanager
+def opened(given: argparse.Namespace) -> Iterator[Store]:
+    """Open the index that the flags name. Raises UsageError when there is no workspace for one."""
+    workspace = parse_workspace(given.workspace)
+    if not workspace.is_dir() and (given.workspace or not given.store):
+        raise UsageError(
+            f"--workspace={workspace}: is not there; name the workspace, or an index with --store"
+        )
+    address = parse_address(given.store, workspace)
+    with no_collection():  # SQLAlchemy takes a fifth of a second to import
+        from perfrun.store.index import open_store
+
+    with open_store(address) as store:
+        yield store
+
+
+def bring_up_to_date(
+    store: Store, given: argparse.Namespace, folders: Sequence[Path] = ()
+) -> Refreshed:
+    """Read what is new in the workspace and in the folders."""
+    workspace = parse_workspace(given.workspace)
+    own = store.address.workspace is None and workspace.is_dir()
+    return store.refresh([*([workspace] if own else []), *folders])
+
+
+def document(
+    address: Address, refreshed: Refreshed, counts: Counts, bad: Sequence[BadFile]
+) -> dict[str, Any]:
+    """What `--format=json` prints."""
+    return {
+        "store": address.shown,
+        "found": refreshed.found,
+        "read": refreshed.read,
+        "gone": refreshed.gone,
+        "trials": counts.trials,
+        "methods": counts.methods,
+        "bad_files": [{"path": one.path, "reason": one.reason} for one in bad],
+    }
+
+
+def summary(address: Address, refreshed: Refreshed, counts: Counts) -> str:
+    """What happened and what there is, in two lines."""
+    parts = [f"{refreshed.found} summaries", f"{refreshed.read} new or changed"]
+    if refreshed.gone:
+        parts.append(f"{refreshed.gone} gone")
+    if refreshed.bad:
+        parts.append(f"{refreshed.bad} cannot be read")
+    return (
+        f"found {', '.join(parts)}\n"
+        f"{address.shown}: {_many(counts.trials, 'trial')} of {_many(counts.methods, 'method')}\n"
+    )
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"perfrun: {text}\n")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,173 @@
+"""Talk to the database: transactions, one writer at a time, errors in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy
+from sqlalchemy import event
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from perfrun.errors import StoreError
+from perfrun.options.store_address import Address
+from perfrun.store import schema
+from perfrun.text import redact
+
+WAIT_S = 30  # for another writer, and for a server to answer
+_WRITERS_LOCK = 0x7065726672756E  # "perfrun"; the key of PostgreSQL's advisory lock
+
+
+class Database:
+    """One connection. Use it as a context manager, from one thread."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._engine = _engine(address)
+        with told(address):
+            self._connection = self._engine.connect()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlalchemy.Connection]:
+        """Give a transaction that sees one state of the index, whatever others write meanwhile."""
+        self._connection.info["writes"] = False
+        with told(self.address), self._connection.begin():
+            if not self.address.is_sqlite:
+                self._connection.exec_driver_sql(
+                    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+                )
+            yield self._connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlalchemy.Connection]:
+        """Give a transaction in which nobody else writes.
+
+        So ids can be given out and rows looked up and added without races; a writer that is
+        killed leaves nothing, because the database undoes what was not committed.
+        """
+        self._connection.info["writes"] = True
+        with told(self.address), self._connection.begin():
+            if not self.address.is_sqlite:
+                self._connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
+                self._connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})")
+            yield self._connection
+
+    def _prepare(self) -> None:
+        with self.reading() as connection:
+            version = schema.stored_version(connection)
+        if version != schema.schema_version():
+            with self.writing() as connection:
+                schema.make_current(connection)
+
+
+def _engine(address: Address) -> sqlalchemy.Engine:
+    if not address.is_sqlite:
+        try:
+            import psycopg  # noqa: F401
+        except ImportError:
+            raise StoreError(
+                f"{address.shown}: needs psycopg: python -m pip install 'perfrun[postgresql]'"
+            ) from None
+    arguments: dict[str, Any] = (
+        {"timeout": WAIT_S}
+        if address.is_sqlite
+        else {"connect_timeout": 10, "application_name": "perfrun"}
+    )
+    with told(address):
+        engine = sqlalchemy.create_engine(
+            engine_url(address), poolclass=NullPool, connect_args=arguments, hide_parameters=True
+        )
+    if address.is_sqlite:
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def engine_url(address: Address) -> str | sqlalchemy.URL:
+    """What SQLAlchemy takes. A file is an SQLite URI, so that its name may hold anything.
+
+    Not as text: SQLAlchemy 2.1 decodes what SQLite decodes again, `%2541` to `A`.
+    """
+    if address.file is None:
+        return address.url
+    name = f"file:{quote(os.fsencode(address.file))}"
+    return sqlalchemy.URL.create("sqlite", database=name, query={"uri": "true"})
+
+
+def _set_up_sqlite(connection: Any, _record: Any) -> None:
+    # By itself, the module sqlite3 begins transactions late and ends them before some statements.
+    connection.isolation_level = None
+    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    if mode != "wal":
+        # Readers and a writer at the same time. Refused when another is just doing the same.
+        with contextlib.suppress(sqlite3.OperationalError):
+            connection.execute("PRAGMA journal_mode=WAL")
+    # With WAL this can lose the last transactions when the machine loses power, never the rest;
+    # they are read from their files again.
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def _begin_sqlite(connection: sqlalchemy.Connection) -> None:
+    writes = connection.info.get("writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def told(address: Address) -> Iterator[None]:
+    """Turn what a database says into one line that names it and what to do."""
+    try:
+        yield
+    except StoreError as error:
+        text = str(error)
+        raise StoreError(
+            text if text.startswith(address.shown) else f"{address.shown}: {text}"
+        ) from None
+    except SQLAlchemyError as error:
+        raise StoreError(f"{address.shown}: {_line(error)}{_advice(address, error)}") from None
+
+
+def _line(error: SQLAlchemyError) -> str:
+    cause = getattr(error, "orig", None) or error
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    return redact(lines[0] if lines else type(cause).__name__)[:300]
+
+
+def _advice(address: Address, error: SQLAlchemyError) -> str:
+    said = str(getattr(error, "orig", "")).lower()
+    if not address.is_sqlite:
+        return ""
+    if "malformed" in said or "not a database" in said:
+        return "; delete it and run `perfrun index`: all it holds is in the summaries"
+    if "unable to open" in said or "readonly" in said or "read-only" in said:
+        return "; the folder must be there and writable, or name another file with --store"
+    if "locked" in said:
+        return f"; another perfrun has been writing for {WAIT_S} s: try again when it is done"
+    return ""

@@ -1,0 +1,125 @@
+"""What is asked of an index, and the values that come back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from perfrun.analysis.metrics import Direction
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesKey:
+    """What all points of a series share. Another hardware, driver, source: another series."""
+
+    method: str
+    metric: str
+    environment: str
+    hardware: str
+    driver: str
+    source: str
+    settings: str
+
+
+class Point(NamedTuple):
+    """One trial's figure. Only trials that came to their end have figures.
+
+    A tuple: there may be many of them, and a frozen dataclass takes three times as long.
+    """
+
+    execution_id: str
+    run_id: str  # '' in PerfZero's
+    timestamp: float  # seconds since the epoch
+    value: float  # always finite
+    status: str  # passed or out_of_bounds
+    grade: str  # '' when not judged
+    disturbed: bool
+    commits: Mapping[str, str]  # folder of the checkout to commit
+    label: str
+    summary_path: str
+
+
+class Origin(NamedTuple):
+    """The trial that figures come from: what its points share. The names are those of `Point`."""
+
+    execution_id: str
+    run_id: str
+    timestamp: float
+    status: str
+    grade: str
+    disturbed: bool
+    commits: Mapping[str, str]
+    label: str
+    summary_path: str
+
+
+class Origins:
+    """The trials of series in their order: one object for all metrics of the same trials.
+
+    What follows from the trials alone is worked out once for all of them; so it is compared, and
+    remembered, by identity.
+    """
+
+    def __init__(self, rows: Sequence[Origin]) -> None:
+        self.rows = tuple(rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """The history of one metric of one method on one machine in one environment.
+
+    In columns: who looks at all figures of a store takes `values` and `origins`.
+    """
+
+    key: SeriesKey
+    unit: str  # '' when unknown
+    direction: Direction  # which way is better
+    origins: Origins  # by git ancestry where it is known, else by time
+    values: Sequence[float]  # one for each of the origins
+    derived_from: str = ""  # metric of the primary series that it follows from; '' of a primary one
+
+    @cached_property
+    def points(self) -> tuple[Point, ...]:
+        """The figures one by one, in the order of their origins."""
+        pairs = zip(self.origins.rows, self.values, strict=True)
+        return tuple([point_of(origin, value) for origin, value in pairs])
+
+
+def point_of(origin: Origin, value: float) -> Point:
+    """A figure of that trial."""
+    return Point._make((*origin[:3], value, *origin[3:]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selector:
+    """Which trials: each part that is given must hold. Names of methods may be patterns (`*`)."""
+
+    methods: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    run_ids: tuple[str, ...] = ()
+    execution_ids: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()  # of any checkout; the first digits are enough
+    folders: tuple[Path, ...] = ()  # the summary lies below one of them
+    since: float | None = None  # seconds since the epoch, inclusive
+    until: float | None = None  # exclusive
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadFile:
+    """A summary that could not be read."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How much an index holds."""
+
+    trials: int
+    methods: int
+    subjects: int  # series, leaving metrics aside
+    gone: int  # files that are not there any more, of a store that keeps what they said

@@ -1,0 +1,160 @@
+"""What the trials of a method say together: its median, how sure that is, what it could have seen.
+
+Documents in, values out. numpy and scipy are imported only for methods of two trials or more.
+
+A run's result as a value, and its document: what `--format=json` prints and `runs/` keeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perfrun.dataclass import asdict, dataclass
+from perfrun.summary.counted import counted
+from perfrun.summary.document import Status, TrialResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """One trial, as the statistics see it."""
+
+    value: float | None  # seconds: the first report's wall time, when it is more than 0
+    ran: bool  # the method came to its own end
+    disturbed: bool = False  # the machine was, while it ran
+    cost_s: float = 0.0  # from starting the worker to its end
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodEstimate:
+    """All trials of one method together. None is unknown: one trial has no interval."""
+
+    name: str
+    trials: int  # run, whatever became of them
+    used: int  # that entered the figures below
+    disturbed: int
+    failed: int
+    median_s: float | None
+    low_s: float | None  # 95 % interval of the median
+    high_s: float | None
+    relative_half_width: float | None  # of that interval, over the median
+    relative_noise: float | None  # standard deviation of one trial by the MAD, over the median
+    minimum_detectable_effect: float | None  # relative, for as many trials again
+    stopped_by: str | None  # why there were no more
+
+
+def observe(document: Mapping[str, Any]) -> Observation:
+    """Take from a summary what the statistics need."""
+    own = document["perfrun"]
+    ran = Status(own["outcome"]["status"]).ran
+    wall_time = document["benchmark_result"]["wall_time"]
+    usable = ran and isinstance(wall_time, int | float) and 0 < wall_time < math.inf
+    return Observation(
+        value=float(wall_time) if usable else None,
+        ran=ran,
+        disturbed=bool((own.get("quality") or {}).get("disturbed")),
+        cost_s=(own.get("usage") or {}).get("elapsed_s") or 0.0,
+    )
+
+
+def used_values(observations: Sequence[Observation]) -> tuple[float, ...]:
+    """The values that count: of undisturbed trials, or of all when most were disturbed."""
+    known = [seen for seen in observations if seen.value is not None]
+    return tuple(seen.value for seen in counted(known) if seen.value is not None)
+
+
+def estimate(
+    name: str,
+    observations: Sequence[Observation],
+    *,
+    stopped_by: str | None,
+    sequential: bool,
+) -> MethodEstimate:
+    """Sum up a method. `sequential` says that its own values decided how many there are."""
+    values = used_values(observations)
+    middle = low = high = noise = effect = None
+    if len(values) == 1:
+        middle = values[0]
+    elif values:
+        from perfrun.analysis import stats, stopping
+
+        middle = stats.median(values)
+        found = (stopping.sequential_interval if sequential else stats.median_interval)(values)
+        assert found
+        low, high = found.low, found.high
+        noise = stats.relative_noise(values)
+        if noise is not None:
+            effect = stats.minimum_detectable_effect(noise, len(values))
+    return MethodEstimate(
+        name=name,
+        trials=len(observations),
+        used=len(values),
+        disturbed=sum(seen.disturbed for seen in observations),
+        failed=sum(not seen.ran for seen in observations),
+        median_s=middle,
+        low_s=low,
+        high_s=high,
+        relative_half_width=(high - low) / 2 / middle if middle and low and high else None,
+        relative_noise=noise,
+        minimum_detectable_effect=effect,
+        stopped_by=stopped_by,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """All trials of a run, those of an earlier, resumed part included."""
+
+    trials: tuple[TrialResult, ...]
+    interrupted: bool
+    methods: tuple[MethodEstimate, ...] = ()
+    seed: int | None = None  # of the order; None when there was one round in the order given
+    profiles: tuple[TrialResult, ...] = ()  # of the trials under a profiler, which do not count
+
+
+def estimates(
+    trials: Sequence[TrialResult], stopped_by: Mapping[str, str | None], *, sequential: bool
+) -> tuple[MethodEstimate, ...]:
+    """Sum up each method that was to run. One asked for twice is one method here."""
+    by_name: dict[str, list[TrialResult]] = {name: [] for name in stopped_by}
+    for trial in trials:
+        if trial.status is not Status.INTERRUPTED:
+            by_name.setdefault(trial.name, []).append(trial)
+    return tuple(
+        estimate(
+            name,
+            [observe(trial.document) for trial in own],
+            stopped_by=stopped_by.get(name),
+            sequential=sequential,
+        )
+        for name, own in by_name.items()
+    )
+
+
+def run_document(result: RunResult) -> dict[str, Any]:
+    """The trials with their outcomes and files, and what they say together."""
+    return {
+        "results": [
+            {
+                "name": trial.name,
+                "trial_id": trial.trial_id,
+                "status": trial.status.value,
+                "grade": trial.grade,
+                "summary": trial.summary,
+            }
+            for trial in result.trials
+        ],
+        "methods": [asdict(method) for method in result.methods],
+        "seed": result.seed,
+        "interrupted": result.interrupted,
+        "profiles": [
+            {
+                "name": profile.name,
+                "kind": profile.document["perfrun"]["order"]["profile"],
+                "status": profile.status.value,
+                "summary": profile.summary,
+            }
+            for profile in result.profiles
+        ],
+    }

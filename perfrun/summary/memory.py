@@ -1,0 +1,281 @@
+"""Section `memory` of a summary: five peaks, each with its source and how exact it is. Pure.
+
+docs/memory.md explains what each figure is, and when which is the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perfrun.dataclass import dataclass
+from perfrun.launchers.launcher import Exit
+from perfrun.probes.accelerators import DevicesUsage
+from perfrun.probes.process_tree import TreeUsage
+
+EXACT = "exact"
+_KILLED = "the worker ended before it could say"
+_NOT_WATCHED = "the worker's processes were not watched"
+_OWN_CGROUP = "the trial shares the control group of perfrun and of what else runs in it"
+_CONTAINER = "perfrun --image=NAME (each trial in a container has a control group of its own)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One peak."""
+
+    bytes: int | None = None
+    source: str | None = None
+    exactness: str | None = None  # exact | sampled@<rate>hz
+    reason: str | None = None  # why it is absent, or what it lacks
+    enable: str | None = None  # one line that would make it available
+
+
+@dataclass(frozen=True, kw_only=True)
+class CgroupMemory:
+    """Peak of the control group, and what it was made of."""
+
+    peak: Figure
+    # At the highest use that was seen:
+    anon_bytes: int | None = None
+    file_bytes: int | None = None  # page cache, and shmem_bytes
+    shmem_bytes: int | None = None
+    seen_bytes: int | None = None  # that use; the split is good when it is close to the peak
+    limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceMemory:
+    """Peak on one device."""
+
+    device: str  # as the source counts: cuda:0, gpu:0, nvidia0
+    what: str  # allocated | reserved (by the framework's allocator) | process | device
+    peak: Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Peaks of a trial."""
+
+    process_rss: Figure
+    process_vms: Figure
+    import_rss: Figure  # imports and construction
+    method_rss: Figure  # what was resident when the method began, and what it added
+    tree_pss: Figure  # worker and descendants, shared pages once
+    tree_rss: Figure  # shared pages once for each process: an upper bound
+    tree_processes: int | None  # most at the same time
+    tree_pss_looks: int  # how often PSS was read
+    cgroup: CgroupMemory
+    device: tuple[DeviceMemory, ...]
+    device_reason: str | None  # why that is empty
+
+
+def memory_section(
+    record: Mapping[str, Any],
+    end: Exit | None,
+    tree: TreeUsage | None,
+    devices: DevicesUsage,
+    *,
+    own_peak_rss_bytes: int,
+) -> Memory:
+    """Bring together the kernel's marks, what was sampled and what the worker said.
+
+    `own_peak_rss_bytes` is the harness's own peak: below it the kernel's ru_maxrss says nothing
+    about the worker, because it survives exec (fork copies the parent's mark).
+    """
+    said = record.get("memory", {})
+    at_end, before = said.get("end", {}), said.get("before_method", {})
+    process_rss = _process_rss(at_end, before, end, tree, own_peak_rss_bytes)
+    device = (*_allocated(record), *_used(devices))
+    return Memory(
+        process_rss=process_rss,
+        process_vms=_process_vms(at_end, tree),
+        import_rss=_mark(before.get("peak_rss_bytes"), "VmHWM before the method"),
+        method_rss=_method_rss(said, at_end),
+        tree_pss=_tree_pss(process_rss, tree),
+        tree_rss=_tree_rss(process_rss, tree),
+        tree_processes=tree.most_processes if tree else None,
+        tree_pss_looks=tree.tree_pss_looks if tree else 0,
+        cgroup=_cgroup(end, tree),
+        device=device,
+        device_reason=None if device else _no_device(record, devices),
+    )
+
+
+def _process_rss(
+    at_end: Mapping[str, Any],
+    before: Mapping[str, Any],
+    end: Exit | None,
+    tree: TreeUsage | None,
+    own_peak_rss_bytes: int,
+) -> Figure:
+    marks = [at_end.get("peak_rss_bytes"), before.get("peak_rss_bytes")]
+    if at_end.get("peak_rss_bytes"):
+        return _mark(_largest(*marks), "VmHWM at end")
+    polled = _largest(*marks, tree.peak_rss_bytes if tree else None)
+    if end and end.max_rss_bytes > max(polled or 0, own_peak_rss_bytes):
+        alone = tree is not None and tree.most_processes == 1
+        return Figure(
+            bytes=end.max_rss_bytes,
+            source="ru_maxrss",
+            exactness=EXACT if alone else sampled(tree),
+            reason=None if alone else "of the worker or of its largest child, whichever is more",
+        )
+    if polled is None:
+        return Figure(reason=_KILLED if tree else _NOT_WATCHED)
+    return Figure(bytes=polled, source="VmHWM polled", exactness=sampled(tree))
+
+
+def _process_vms(at_end: Mapping[str, Any], tree: TreeUsage | None) -> Figure:
+    if at_end.get("peak_vms_bytes"):
+        return _mark(at_end["peak_vms_bytes"], "VmPeak at end")
+    if tree and tree.peak_vms_bytes:
+        return Figure(bytes=tree.peak_vms_bytes, source="VmPeak polled", exactness=sampled(tree))
+    return Figure(reason=_KILLED if tree else _NOT_WATCHED)
+
+
+def _method_rss(said: Mapping[str, Any], at_end: Mapping[str, Any]) -> Figure:
+    if not at_end.get("peak_rss_bytes"):
+        return Figure(reason=_KILLED)
+    if not said.get("reset"):
+        return Figure(
+            reason="the kernel did not let the worker reset its mark (/proc/self/clear_refs)"
+        )
+    return _mark(at_end["peak_rss_bytes"], "VmHWM at end, reset before the method")
+
+
+def _tree_pss(process: Figure, tree: TreeUsage | None) -> Figure:
+    """The largest sum of PSS; never less than the worker alone, which is known better."""
+    if tree is None or not tree.samples:
+        return Figure(reason=_NOT_WATCHED)
+    if tree.most_processes == 1:
+        return Figure(
+            bytes=process.bytes,
+            source=f"{process.source}; no other process was seen",
+            exactness=process.exactness,
+        )
+    summed = tree.tree_peak_pss_bytes
+    if summed is None or summed < (process.bytes or 0):
+        return Figure(
+            bytes=process.bytes,
+            source=f"{process.source}; with its children the tree never held more",
+            exactness=sampled(tree),
+        )
+    unreadable = tree.tree_pss_unreadable
+    return Figure(
+        bytes=summed,
+        source="sum of PSS (smaps_rollup), and anonymous memory added since",
+        exactness=sampled(tree),
+        reason=f"PSS of {unreadable} process(es) may not be read: RSS stands for it"
+        if unreadable
+        else None,
+    )
+
+
+def _tree_rss(process: Figure, tree: TreeUsage | None) -> Figure:
+    if tree is None or not tree.samples:
+        return Figure(reason=_NOT_WATCHED)
+    return Figure(
+        bytes=_largest(process.bytes, tree.tree_peak_rss_bytes),
+        source="sum of RSS (statm): an upper bound",
+        exactness=sampled(tree),
+    )
+
+
+def _cgroup(end: Exit | None, tree: TreeUsage | None) -> CgroupMemory:
+    """From what was read inside the container as the last act, and sampled meanwhile."""
+    figures = (end.cgroup if end else None) or {}
+    peak = figures.get("memory_peak_bytes")
+    if peak is None:
+        seen = tree.cgroup_seen_bytes if tree else None
+        if seen is None:
+            why = (
+                "the kernel shows no peak of the trial's control group" if figures else _OWN_CGROUP
+            )
+            enable = None if figures else _CONTAINER
+            if end and end.no_cgroup:
+                why, enable = "the engine gives a container no control group", end.no_cgroup
+            return CgroupMemory(
+                peak=Figure(reason=why, enable=enable),
+                limit_bytes=figures.get("memory_limit_bytes"),
+            )
+        figure = Figure(bytes=seen, source="cgroup usage", exactness=sampled(tree))
+    else:
+        name = "memory.max_usage_in_bytes" if figures.get("version") == 1 else "memory.peak"
+        figure = Figure(
+            bytes=peak, source=f"cgroup v{figures.get('version')} {name}", exactness=EXACT
+        )
+    split, seen = _split(figures, tree)
+    return CgroupMemory(
+        peak=figure,
+        anon_bytes=split.get("anon_bytes"),
+        file_bytes=split.get("file_bytes"),
+        shmem_bytes=split.get("shmem_bytes"),
+        seen_bytes=seen,
+        limit_bytes=figures.get("memory_limit_bytes"),
+    )
+
+
+def _split(
+    figures: Mapping[str, Any], tree: TreeUsage | None
+) -> tuple[Mapping[str, Any], int | None]:
+    """What was in use at the highest sample: the supervisor's, or ours; else that of the end."""
+    if figures.get("peak_split"):
+        return figures["peak_split"], figures.get("peak_split_bytes")
+    if tree and tree.cgroup_split:
+        return tree.cgroup_split, tree.cgroup_seen_bytes
+    return figures, figures.get("memory_now_bytes")
+
+
+def _allocated(record: Mapping[str, Any]) -> Sequence[DeviceMemory]:
+    """What frameworks' allocators said as the worker's last act."""
+    found = []
+    for entry in record.get("allocators", ()):
+        for what in ("allocated", "reserved"):
+            size = entry.get(f"peak_{what}_bytes")
+            if size is not None:
+                peak = _mark(size, f"{entry['framework']}'s allocator")
+                found.append(DeviceMemory(device=entry["device"], what=what, peak=peak))
+    return found
+
+
+def _used(devices: DevicesUsage) -> Sequence[DeviceMemory]:
+    """What the drivers said, from outside."""
+    exactness = f"sampled@{devices.sampling_rate_hz or 0:.1f}hz"
+    found = []
+    for device in devices.devices or ():
+        for what, size, reason in (
+            ("device", device.used_peak_bytes, None),
+            ("process", device.process_peak_bytes, device.process_reason),
+        ):
+            known = size is not None
+            figure = Figure(
+                bytes=size,
+                source="driver" if known else None,
+                exactness=exactness if known else None,
+                reason=reason,
+            )
+            name = f"{device.vendor}{device.index}"
+            found.append(DeviceMemory(device=name, what=what, peak=figure))
+    return found
+
+
+def _no_device(record: Mapping[str, Any], devices: DevicesUsage) -> str:
+    said = [entry["reason"] for entry in record.get("allocators", ()) if entry.get("reason")]
+    return "; ".join([*said, devices.reason or "no device"])
+
+
+def sampled(tree: TreeUsage | None) -> str | None:
+    """How exact a sampled figure is: at the rate that was achieved."""
+    return f"sampled@{tree.rate_hz:.1f}hz" if tree and tree.rate_hz else None
+
+
+def _mark(value: int | None, source: str) -> Figure:
+    """A mark that the kernel (or an allocator) kept itself."""
+    if not value and value != 0:
+        return Figure(reason=_KILLED)
+    return Figure(bytes=value, source=source, exactness=EXACT)
+
+
+def _largest(*values: int | None) -> int | None:
+    return max((value for value in values if value), default=None)

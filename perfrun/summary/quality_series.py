@@ -1,0 +1,169 @@
+"""What the series of `Benchmark.measure` say about their own quality. Pure.
+
+How many values a percentile needs: with n independent values, the interval from the smallest to the
+largest holds the q-quantile with probability 1 - q**n - (1-q)**n. That is 95 % from 6 values on for
+the median, from 29 for p90, from 299 for p99. Below, no interval around the figure can be given
+that is itself 95 % sure. Source: David & Nagaraja, Order Statistics, 3rd ed., 7.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from perfrun.summary.finding import Finding, Severity
+from perfrun.text import duration
+
+CONFIDENCE = 0.95
+PERCENTILES = {"p90": 0.90, "p99": 0.99}
+TIMER_SHARE = 0.001  # of an interval, that may be the timer's (the goal of `Benchmark.measure`)
+RESOLUTION_STEPS = 1000  # of the clock, that an interval must have for 0.1 %
+# Tukey's outer fences (Exploratory Data Analysis, 1977): of normal noise 1 in 400,000 is beyond.
+FENCE = 3.0
+OUTLIERS_SHARE = 0.01  # more than one in a hundred is what the figures are made of
+OFF = 0.05  # of the median: a sleep is so even that what is nearer than this is beyond its fences
+_ENOUGH = 20  # fewer values have no quartiles to speak of
+
+
+def needed(quantile: float) -> int:
+    """How many values it takes for a 95 % interval of this quantile to lie within them."""
+    extreme = max(quantile, 1.0 - quantile)
+    count = math.ceil(math.log(1.0 - CONFIDENCE) / math.log(extreme))
+    while 1.0 - extreme**count - (1.0 - extreme) ** count < CONFIDENCE:
+        count += 1
+    return count
+
+
+def series_findings(series: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Yield what is to be said about each series; `series` is `perfrun.series` of the summary."""
+    for one in series:
+        if one.get("statistics"):
+            yield from _steadiness(one)
+            yield from _percentiles(one)
+            yield from _outliers(one)
+            yield from _timer(one)
+
+
+def _steadiness(one: Mapping[str, Any]) -> Iterator[Finding]:
+    found = one.get("steadiness") or {}
+    kind, count = found.get("kind"), one["statistics"]["count"]
+    compiled = {k: v for k, v in (one.get("recompilations") or {}).items() if v}
+    if compiled:
+        times = {name: n for name, n in compiled.items() if not name.endswith("_us")}
+        what = ", ".join(f"{n} x {name}" for name, n in (times or compiled).items())
+        yield Finding(
+            code="recompiled",
+            severity=Severity.WARNING,
+            text=f"{one['name']}: compiled while it was timed ({what})",
+            value=sum(times.values()) if times else None,
+            limit=0,
+            unit="times",
+            mend="fix the shapes, or a longer warm-up",
+        )
+    if kind == "too_few":
+        yield Finding(
+            code="too_few_to_tell",
+            severity=Severity.WARNING,
+            text=f"{one['name']}: {count} timed iterations do not tell whether it is steady",
+            value=count,
+            unit="iterations",
+            mend="more iterations, or a longer time",
+        )
+    elif kind == "slowdown" and found.get("steady"):
+        yield Finding(
+            code="slowdown",
+            severity=Severity.WARNING,
+            text=f"{one['name']}: became slower while it was timed; "
+            f"the figures are of the last {count} iterations",
+            value=count,
+            unit="iterations",
+            mend="look for a leak, a cache that fills up, heat, or a neighbour who came",
+        )
+    elif found.get("steady") is False and not compiled:
+        yield Finding(
+            code="not_steady",
+            severity=Severity.WARNING,
+            text=f"{one['name']}: never came to a steady state ({kind})",
+            mend="a longer warm-up; look at the series for a leak, a cache or a cycle",
+        )
+
+
+def _percentiles(one: Mapping[str, Any]) -> Iterator[Finding]:
+    statistics = one["statistics"]
+    for name, quantile in PERCENTILES.items():
+        count, enough = statistics["count"], needed(quantile)
+        if count >= enough:
+            continue
+        given = statistics.get(f"{name}_s") is not None
+        yield Finding(
+            code="too_few_samples",
+            severity=Severity.WARNING if given else Severity.INFO,
+            text=f"{one['name']}: {name} of {count} values "
+            + ("is a guess" if given else "cannot be given")
+            + f"; it needs {enough}",
+            value=count,
+            limit=enough,
+            unit="values",
+            mend="more iterations",
+        )
+
+
+def _outliers(one: Mapping[str, Any]) -> Iterator[Finding]:
+    """Values beyond the outer fences and not near, of the part that the statistics are of."""
+    start = (one.get("steadiness") or {}).get("steady_from") or 0
+    every = one.get("times_every") or 1
+    times = (one.get("times_s") or ())[math.ceil(start / every) :]
+    if len(times) < _ENOUGH:
+        return
+    ordered = sorted(times)
+    low, high = ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]
+    median = ordered[len(ordered) // 2]
+    reach = max(FENCE * (high - low), OFF * median)
+    beyond = [t for t in ordered if not low - reach <= t <= high + reach]
+    share = len(beyond) / len(ordered)
+    if beyond:
+        yield Finding(
+            code="outliers",
+            severity=Severity.WARNING if share > OUTLIERS_SHARE else Severity.INFO,
+            text=f"{one['name']}: {share:.1%} of the times are far from the others, "
+            f"up to {_distance(beyond, median)}",
+            value=share,
+            limit=OUTLIERS_SHARE,
+            unit="share",
+            mend="look for interrupts, garbage collection and neighbours; the median is not moved",
+        )
+
+
+def _distance(values: Sequence[float], median: float) -> str:
+    farthest = max(values, key=lambda value: abs(value - median))
+    if farthest >= 2 * median > 0:
+        return f"{farthest / median:.1f} times the median"
+    return f"{abs(farthest / median - 1):.0%} off the median" if median else duration(farthest, 2)
+
+
+def _timer(one: Mapping[str, Any]) -> Iterator[Finding]:
+    share = (one.get("timer") or {}).get("share")
+    resolution = (one.get("clock") or {}).get("resolution_s")
+    if share is not None and share > TIMER_SHARE:
+        yield Finding(
+            code="timer_overhead",
+            severity=Severity.WARNING,
+            text=f"{one['name']}: timing takes {share:.2%} of what is timed",
+            value=share,
+            limit=TIMER_SHARE,
+            unit="share",
+            mend="a larger block_size",
+        )
+    shortest = one["statistics"]["min_s"] * (one.get("block_size") or 1)
+    if resolution and shortest < RESOLUTION_STEPS * resolution:
+        yield Finding(
+            code="timer_too_coarse",
+            severity=Severity.WARNING,
+            text=f"{one['name']}: an interval of {duration(shortest, 2)} is short for a clock with "
+            f"steps of {duration(resolution, 2)}",
+            value=shortest,
+            limit=RESOLUTION_STEPS * resolution,
+            unit="s",
+            mend="a larger block_size",
+        )

@@ -1,0 +1,187 @@
+"""What makes two trials points of the same series: texts that a person can read. Pure.
+
+A part that changes begins a new series; what is not in here (versions, commits, host names) is what
+a change within a series is explained by.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+from perfrun.dataclass import dataclass
+from perfrun.text import redact
+
+_GIB = 2**30
+_LARGEST = 1e308
+_HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What was measured, on what; with a metric it is the key of a series."""
+
+    method: str
+    environment: str  # kind and name of the place, Python's major.minor, framework; no versions
+    hardware: str  # '' where a summary says nothing of it
+    driver: str  # of the accelerators; '' without any
+    source: str  # SHA-256 of the benchmark's module; '' when unknown
+    settings: str  # variables, flags of the benchmark, constructor arguments; '' without any
+
+
+def subject(document: Mapping[str, Any], method: str) -> Subject:
+    """Name what a summary measured."""
+    own = section(document, "perfrun")
+    driver = section(document, "system_info").get("accelerator_driver_version")
+    return Subject(
+        method=method,
+        environment=environment(document),
+        hardware=hardware(document),
+        driver=text(driver),
+        source=text(own.get("module_sha256")),
+        settings=settings(document),
+    )
+
+
+def environment(document: Mapping[str, Any]) -> str:
+    """What a user calls the same environment from night to night."""
+    own = section(document, "perfrun")
+    framework = text(section(document, "ml_framework_info").get("name"))
+    container = section(own, "container")
+    if not own:
+        words = [text(section(document, "benchmark_info").get("harness_name")) or "perfzero"]
+    elif container:
+        words = ["container", repository(container)]
+    else:
+        python = section(section(own, "environment"), "python")
+        words = [_place(document, python), _python(python)]
+    return " ".join(word for word in [*words, framework if framework != "none" else ""] if word)
+
+
+def _place(document: Mapping[str, Any], python: Mapping[str, Any]) -> str:
+    if section(document, "setup_info"):  # perfrun itself runs in an image that setup.py built
+        return "image"
+    if "conda" in text(python.get("build")):
+        return "conda"
+    return "system" if python.get("prefix") in ("/usr", "/usr/local") else "environment"
+
+
+def _python(python: Mapping[str, Any]) -> str:
+    parts = text(python.get("version")).split(".")
+    return f"python{parts[0]}.{parts[1]}" if len(parts) > 1 else ""
+
+
+def repository(container: Mapping[str, Any]) -> str:
+    """The image's name without tag and digest; of an image named by its id, what it came from."""
+    name = text(container.get("image"))
+    digests = container.get("repo_digests")
+    if name.startswith("sha256:") or (len(name) >= 12 and set(name) <= _HEX):
+        if not isinstance(digests, list) or not digests:
+            return "by id"
+        name = text(digests[0])
+    name = name.partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"
+
+
+def hardware(document: Mapping[str, Any]) -> str:
+    """Processor, memory, accelerators, and limits put on them; a host's name is not part of it."""
+    system = section(document, "system_info")
+    own = section(document, "perfrun")
+    machine = section(own, "machine")
+    logical, usable = system.get("logical_cpu_count"), machine.get("usable_cpu_count")
+    limits = section(section(own, "container"), "limits")
+    facts = [
+        text(system.get("platform_name")),
+        text(system.get("cpu_model")),
+        _counted(system.get("physical_cpu_count"), "cores"),
+        _counted(logical, "threads"),
+        _counted(memory_class_gib(machine.get("memory_bytes")), "GiB"),
+        _accelerators(system),
+        _counted(usable, "usable") if usable != logical else "",
+        _counted(machine.get("cgroup_cpu_limit"), "CPUs at most"),
+        _counted(memory_class_gib(machine.get("cgroup_memory_limit_bytes")), "GiB at most"),
+        _named("cpuset", limits.get("cpuset")),
+        _counted(memory_class_gib(limits.get("memory_bytes")), "GiB a container"),
+        _named("gpus", limits.get("gpus")),
+    ]
+    return ", ".join(fact for fact in facts if fact)
+
+
+def _accelerators(system: Mapping[str, Any]) -> str:
+    model = text(system.get("accelerator_model"))
+    return f"{text(system.get('accelerator_count')) or 1} x {model}" if model else ""
+
+
+def _counted(value: Any, unit: str) -> str:
+    return f"{value:g} {unit}" if is_number(value) else ""
+
+
+def _named(name: str, value: Any) -> str:
+    return f"{name} {text(value)}" if value not in (None, "") else ""
+
+
+def memory_class_gib(size_bytes: Any) -> float | None:
+    """The size that memory of so many bytes is sold as: the next of 4, 5, 6, 7 times a power of 2.
+
+    What the kernel keeps for itself, a few percent that differ from version to version, must not
+    begin a new series.
+    """
+    if not is_number(size_bytes) or not 2**20 <= size_bytes < 2**60:
+        return None
+    gib = size_bytes / _GIB
+    step = 2.0**-12
+    while 8 * step < gib:
+        step *= 2
+    return next(part * step for part in (4, 5, 6, 7, 8) if part * step >= gib)
+
+
+def settings(document: Mapping[str, Any]) -> str:
+    """Variables, flags of the benchmark and constructor arguments: another batch size, or another
+    number of threads, is another series.
+    """
+    own = section(document, "perfrun")
+    env, flags = section(own, "env"), own.get("benchmark_flags")
+    words = [redact(shlex.join(f"{name}={text(env[name])}" for name in sorted(env)))] if env else []
+    words += [redact(shlex.join(map(str, flags)))] if isinstance(flags, list) and flags else []
+    given = section(section(document, "benchmark_info"), "flags").get("perfzero_constructor_args")
+    return " ".join([*words, *([_canonical(given)] if given else [])])
+
+
+def _canonical(given: Any) -> str:
+    """JSON with its keys sorted; a text that is no JSON stays as it is."""
+    try:
+        value = json.loads(given) if isinstance(given, str) else given
+        return redact(json.dumps(value, sort_keys=True))
+    except (ValueError, TypeError, RecursionError):
+        return redact(text(given))
+
+
+def section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """An object within an object; empty when it is absent or something else."""
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def rows(value: Any) -> Sequence[Mapping[str, Any]]:
+    """The objects of a list; empty when it is something else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Return whether it is a finite number; an int that no float can hold is none."""
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and -_LARGEST < value < _LARGEST
+    )
+
+
+def text(value: Any) -> str:
+    """`value` as a text that every database takes: no NUL, no half of a surrogate pair."""
+    found = value if isinstance(value, str) else "" if value is None else str(value)
+    if found.isascii() and "\0" not in found:
+        return found
+    return found.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,122 @@
+"""What a trial ran in: all that a change of its figures can be explained by. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from perfrun.summary.subject import rows, section, text
+
+_BATCH_FLAG = re.compile(r"-{1,2}(\w*batch_size)(?:=(.*))?", re.DOTALL)
+
+
+def checkouts(document: Mapping[str, Any], perfzero_key: str, own_key: str) -> dict[str, str]:
+    """Folder of each checkout to one fact about it."""
+    info = section(section(document, "benchmark_info"), "site_package_info")
+    found = {text(name): text(section(info, name).get(perfzero_key)) for name in info}
+    for checkout in rows(section(document, "perfrun").get("git")):
+        found[text(checkout.get("directory"))] = text(checkout.get(own_key))
+    return {name: fact for name, fact in found.items() if name and fact}
+
+
+def context(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Versions, image, machine, flags and code, as an index keeps them.
+
+    Trials of one run share it, so it is stored once for all of them.
+    """
+    own, info = section(document, "perfrun"), section(document, "benchmark_info")
+    container, environment = section(own, "container"), section(own, "environment")
+    return {
+        "python": section(environment, "python"),
+        "distributions": section(environment, "distributions"),
+        "direct_url_commits": section(environment, "direct_url_commits"),
+        "framework": section(document, "ml_framework_info"),
+        "image": {
+            key: container[key] for key in ("image", "image_id", "repo_digests") if key in container
+        },
+        "limits": section(container, "limits"),
+        "engine": {
+            key: container[key]
+            for key in ("engine_version", "rootless", "storage_driver", "network")
+            if key in container
+        },
+        "setup_info": section(document, "setup_info"),
+        "system": section(document, "system_info"),
+        "machine": section(own, "machine"),
+        "benchmark_flags": own.get("benchmark_flags") or [],
+        "constructor_args": section(info, "flags").get("perfzero_constructor_args") or "",
+        "env_vars": {**section(info, "env_vars"), **section(own, "env")},
+        "harness": {
+            "name": info.get("harness_name"),
+            "version": own.get("version"),
+            **section(info, "harness_info"),
+        },
+        "git": _git(document),
+        "module_sha256": own.get("module_sha256"),
+    }
+
+
+def _git(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = rows(section(document, "perfrun").get("git"))
+    if not found:
+        return section(section(document, "benchmark_info"), "site_package_info")
+    keys = ("url", "branch", "git_hash", "dirty", "diff_sha256")
+    return {text(one.get("directory")): {key: one.get(key) for key in keys} for one in found}
+
+
+def document_of(context: Mapping[str, Any], commits: Mapping[str, str]) -> dict[str, Any]:
+    """Make a summary again as far as a context tells: what `perfrun.differences` looks into."""
+    image = {**context["image"], **context["engine"], "limits": context["limits"]}
+    names = ("python", "distributions", "direct_url_commits")
+    return {
+        "benchmark_info": {
+            "env_vars": context["env_vars"],
+            "flags": {"perfzero_constructor_args": context["constructor_args"]},
+            "site_package_info": {name: {"hash": commit} for name, commit in commits.items()},
+        },
+        "ml_framework_info": context["framework"],
+        "system_info": context["system"],
+        "perfrun": {
+            "version": context["harness"].get("version"),
+            "benchmark_flags": context["benchmark_flags"],
+            "environment": {name: context[name] for name in names},
+            "container": image if context["image"] else None,
+            "machine": context["machine"],
+            "module_sha256": context["module_sha256"],
+            "git": [
+                {"directory": name, "diff_sha256": one.get("diff_sha256")}
+                for name, one in context["git"].items()
+            ],
+        },
+    }
+
+
+def batch_size_of(document: Mapping[str, Any]) -> str | None:
+    """The batch size by flags, constructor arguments, report or series: the first that tells."""
+    own, info = section(document, "perfrun"), section(document, "benchmark_info")
+    flags = [text(word) for word in own.get("benchmark_flags") or ()]
+    for at, word in enumerate(flags):
+        found = _BATCH_FLAG.fullmatch(word)
+        if found:
+            value = found[2] if found[2] is not None else "".join(flags[at + 1 : at + 2])
+            return f"{found[1]}={value}"
+    for name, value in _arguments(info).items():
+        if name.endswith("batch_size"):
+            return f"{name}={value}"
+    result = section(document, "benchmark_result")
+    for item in (*rows(result.get("extras")), *rows(result.get("metrics"))):
+        if item.get("name") == "batch_size":
+            return f"batch_size={item.get('value')}"
+    sizes = [one.get("items_per_step") for one in rows(own.get("series"))]
+    return f"items_per_step={','.join(map(str, sizes))}" if any(sizes) else None
+
+
+def _arguments(info: Mapping[str, Any]) -> Mapping[str, Any]:
+    given = section(info, "flags").get("perfzero_constructor_args")
+    try:
+        arguments = json.loads(given) if isinstance(given, str) and given else {}
+    except (ValueError, RecursionError):
+        return {}
+    return arguments if isinstance(arguments, dict) else {}

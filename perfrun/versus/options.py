@@ -1,0 +1,477 @@
+"""The command line of `perfrun versus`, as values. Nothing is touched; errors are said here.
+
+Who is compared (`--frameworks=LABEL[=FRAMEWORK][:MODE],...`), and in which environment.
+
+What an hour costs: `--price_per_hour=2.5`, `torch=2.5`, `PLATFORM=2.5`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from perfrun.errors import UsageError
+from perfrun.options.command_line import parse
+from perfrun.options.plan import RunPlan
+from perfrun.options.values import (
+    CommandParser,
+    parse_shell_words,
+    parse_whole,
+    parse_word,
+    split_at_dashes,
+)
+from perfrun.text import redact
+
+# The class of each framework: docs/versus.md says what it must have.
+CLASSES = {
+    "torch": "benchmarks.torch.model.Model",
+    "tensorflow": "benchmarks.tensorflow.model.Model",
+}
+_OTHER_NAMES = {"pytorch": "torch", "tf": "tensorflow", "keras": "tensorflow"}
+# What follows the phase in the name of the method. None: the framework's own way.
+MODES = {
+    "eager": "eager",
+    "compiled": "compiled",
+    "bfloat16": "bfloat16",
+    "float16": "float16",
+}
+_MODES_OF = {"tensorflow": {"xla": "compiled", "graph": None}}
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,60}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """One column of the comparison: a framework, or a class of the user's, in a mode."""
+
+    label: str
+    framework: str  # torch, tensorflow; of a class of the user's, its label
+    class_path: str
+    mode: str | None  # as given
+
+    def method(self, phase: str) -> str:
+        """What `--benchmark_methods` takes for `inference` or `training`."""
+        suffix = _suffix(self.framework, self.mode) if self.mode else None
+        return f"{self.class_path}.{phase}{f'_{suffix}' if suffix else ''}"
+
+
+def parse_contenders(text: str) -> tuple[Contender, ...]:
+    """Parse `--frameworks`; the first one is the base. Raises UsageError."""
+    found = tuple(_contender(item.strip()) for item in text.split(",") if item.strip())
+    if not found:
+        raise UsageError("--frameworks: names none; write --frameworks=torch,tensorflow")
+    folders: dict[str, str] = {}
+    for one in found:
+        folder = folder_of(one.label)
+        if folder in folders:
+            raise UsageError(
+                f"--frameworks: {folders[folder]} and {one.label} cannot be told apart; give one "
+                f"another name, as other={one.framework}"
+            )
+        folders[folder] = one.label
+    return found
+
+
+def folder_of(label: str) -> str:
+    """The folder of a contender's workspace: its label without what is awkward in paths."""
+    return re.sub(r"[:+]", "_", label)
+
+
+def _contender(item: str) -> Contender:
+    label, equals, rest = item.partition("=")
+    if not equals:
+        rest = item
+    if not _LABEL.fullmatch(label):
+        raise UsageError(
+            f"--frameworks: {item!r}: a name begins with a letter or digit and has letters, "
+            "digits and _ . : + - only"
+        )
+    name, _, mode = rest.partition(":")
+    if "." in name:
+        return _own_class(item, label, name, mode)
+    framework = _OTHER_NAMES.get(name, name)
+    if framework not in CLASSES:
+        raise UsageError(
+            f"--frameworks: {item!r}: {name!r} is none of {', '.join(CLASSES)}; a class of your "
+            "own is named as NAME=package.module.Class"
+        )
+    if mode:
+        _suffix(framework, mode)
+    return Contender(
+        label=label, framework=framework, class_path=CLASSES[framework], mode=mode or None
+    )
+
+
+def _own_class(item: str, label: str, path: str, mode: str) -> Contender:
+    parts = path.split(".")
+    if len(parts) < 2 or not all(part.isidentifier() for part in parts):
+        raise UsageError(f"--frameworks: {item!r}: {path!r} is not package.module.Class")
+    if "=" not in item:
+        raise UsageError(f"--frameworks: {item!r}: give the class a name: NAME={item}")
+    if mode and not mode.isidentifier():
+        raise UsageError(f"--frameworks: {item!r}: {mode!r} cannot end the name of a method")
+    return Contender(label=label, framework=label, class_path=path, mode=mode or None)
+
+
+def _suffix(framework: str, mode: str) -> str | None:
+    if framework not in CLASSES:  # a class of the user's: its methods are named as it likes
+        return mode
+    modes: dict[str, str | None] = {**MODES, **_MODES_OF.get(framework, {})}
+    if mode not in modes:
+        raise UsageError(
+            f"--frameworks: {framework}:{mode}: the mode is one of {', '.join(sorted(modes))}"
+        )
+    return modes[mode]
+
+
+def named_values(
+    values: Sequence[str] | None, flag: str, contenders: Sequence[Contender]
+) -> dict[str, str]:
+    """Parse `NAME=VALUE` of a repeatable flag, NAME being a label or a framework; by label.
+
+    A value without a name is for all that have none of their own. Raises UsageError.
+    """
+    known = {name for one in contenders for name in (one.label, one.framework)}
+    given: dict[str, str] = {}
+    for text in values or ():
+        name, equals, value = text.partition("=")
+        # An interpreter's path may hold `=`: what is before it is then no name.
+        if not equals or (name not in known and ("/" in name or name.startswith("-"))):
+            name, value = "", text
+        elif name not in known:
+            raise UsageError(
+                f"{flag}={text}: {name!r} is none of {', '.join(sorted(known))} of --frameworks"
+            )
+        if not value:
+            raise UsageError(f"{flag}={text}: names nothing")
+        if name in given:
+            raise UsageError(f"{flag}: is given twice for {name or 'all'}")
+        given[name] = value
+    found = {}
+    for one in contenders:
+        names = [name for name in (one.label, one.framework, "") if name in given]
+        if names:
+            found[one.label] = given[names[0]]
+    return found
+
+
+def usual_python(framework: str, env: Mapping[str, str] | None = None) -> str | None:
+    """The interpreter of a framework where none is named: PERFRUN_PYTHON_<FRAMEWORK>, or the one
+    that `make` has put below the current folder. None: that of any run.
+    """
+    if framework not in CLASSES:
+        return None
+    from_variable = (os.environ if env is None else env).get(variable(framework))
+    if from_variable:
+        return from_variable
+    made = Path(".envs", framework, "bin", "python")
+    return str(made) if made.exists() else None
+
+
+def variable(framework: str) -> str:
+    """The environment variable that names a framework's interpreter."""
+    return f"PERFRUN_PYTHON_{framework.upper()}"
+
+
+_FLAG = "--price_per_hour"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """Prices an hour, in whatever currency they were given in."""
+
+    by_name: Mapping[str, float] = field(default_factory=dict)
+    for_all: float | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.by_name) or self.for_all is not None
+
+    def of(self, label: str, framework: str, platform: str | None) -> float | None:
+        """The price of an environment: by its label, its framework, its platform, or for all."""
+        for name in (label, framework, platform):
+            if name is not None and name in self.by_name:
+                return self.by_name[name]
+        return self.for_all
+
+    def refuse_unknown(self, known: Collection[str]) -> None:
+        """Raise UsageError for the price of something that is not compared here."""
+        for name in self.by_name:
+            if name not in known:
+                raise UsageError(
+                    f"{_FLAG}={name}={self.by_name[name]:g}: {name!r} is none of "
+                    f"{', '.join(sorted(known))}"
+                )
+
+
+def parse_prices(values: Sequence[str] | None) -> Prices:
+    """Parse the flag, which is repeatable and split by commas. Raises UsageError."""
+    by_name: dict[str, float] = {}
+    for_all = None
+    for item in (part.strip() for text in values or () for part in text.split(",")):
+        if not item:
+            continue
+        name, equals, number = item.rpartition("=")
+        if equals and not name:
+            raise UsageError(f"{_FLAG}={item}: write NUMBER or NAME=NUMBER")
+        price = _price(item, number)
+        if name in by_name or (not equals and for_all is not None):
+            raise UsageError(f"{_FLAG}: {name or 'the price of all'} is given twice")
+        if equals:
+            by_name[name] = price
+        else:
+            for_all = price
+    return Prices(by_name=by_name, for_all=for_all)
+
+
+def _price(item: str, number: str) -> float:
+    try:
+        price = float(number)
+    except ValueError:
+        price = math.nan
+    if not 0 < price < math.inf:
+        raise UsageError(
+            f"{_FLAG}={item}: a price is a number above 0, without a currency, as 2.5 or torch=2.5"
+        )
+    return price
+
+
+PHASES = {
+    "inference": ("inference",),
+    "training": ("training",),
+    "both": ("inference", "training"),
+}
+FORMATS = ("table", "markdown", "json")
+MIN_EFFECT = 0.02  # as `perfrun ab`
+ROUNDS = 30
+FEWEST_FOR_INTERVAL = 6  # a side whose rivals are gone goes on to so many trials
+_EPILOG = """\
+Flags of a run (--workspace, --git_repos, --timeout, --env, --resume, --platform_name, ...) are for
+all; those of the benchmarks follow --:
+  perfrun versus --model=efficientnet_b0 --frameworks=torch,tensorflow --batch_sizes=1,8,32 \\
+      -- --dtype=bfloat16
+
+Exit status: 0 everything ran, 1 something failed, 2 wrong usage, 130 interrupted; being slower
+is no failure. All of it is in docs/versus.md.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is compared with each other: the same phase at the same batch size."""
+
+    phase: str
+    batch_size: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.phase}, batch {self.batch_size}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is to be run."""
+
+    contenders: tuple[Contender, ...]  # the first one is the base
+    cases: tuple[Case, ...]
+    # A run for each contender and batch size, with the methods of all phases.
+    plans: Mapping[tuple[str, int], RunPlan]
+    workspace: Path
+    model: str | None
+    rounds: int
+    min_effect: float
+    time_s: float | None
+    seed: int | None
+    prices: Prices
+    platform_name: str | None
+    output_format: str
+    quiet: bool
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combine:
+    """Which saved comparisons are to be one table."""
+
+    sources: tuple[Path, ...]
+    prices: Prices
+    output_format: str
+
+
+def parser() -> CommandParser:
+    """The flags of `perfrun versus` that are not a run's."""
+    made = CommandParser(
+        "perfrun versus",
+        "Compare frameworks, each in its own environment, on the same model.",
+        _EPILOG,
+        "perfrun versus --frameworks=NAME,... [--model=NAME] [flags of a run] "
+        "[-- flags of the benchmarks]\n       perfrun versus --combine FILE|DIR ...",
+    )
+    add = made.flag
+    add("--frameworks", "LIST", "NAME[=FRAMEWORK|CLASS][:MODE],...; first is the base")
+    add("--model", "NAME", "model that all run, as efficientnet_b0")
+    add("--batch_sizes", "LIST", "examples a step, as 1,8,32 (default 1)")
+    add("--phase", "WHICH", "inference (default), training or both")
+    for name, metavar, text in (
+        ("--python", "[NAME=]FILE", "interpreter of a framework; repeatable"),
+        ("--image", "[NAME=]IMAGE", "container image of a framework; repeatable"),
+        ("--flags", "NAME=FLAGS", "more flags for one of them, as for a shell; repeatable"),
+        ("--price_per_hour", "[NAME=]N", "what an hour costs of a framework or platform"),
+    ):
+        add(name, metavar, text, action="append")
+    add("--rounds", "N", f"most trials of each (default {ROUNDS})", parse_whole)
+    add("--max_pairs", "N", "the same as --rounds", parse_whole, dest="rounds")
+    made.add_pair_rules(MIN_EFFECT, "round")
+    made.add_format(FORMATS)
+    add("--combine", "FILE|DIR", "one table of saved comparisons", nargs="+")
+    return made
+
+
+def parse_versus(argv: Sequence[str]) -> Asked | Combine:
+    """Parse the command line. Raises UsageError."""
+    words, after = split_at_dashes(argv)
+    given, common = parser().parse_known_args(words)
+    prices = parse_prices(given.price_per_hour)
+    if given.combine:
+        return _combine(given, [*common, *after], prices)
+    if not given.frameworks:
+        raise UsageError("perfrun versus: say what to compare: --frameworks=torch,tensorflow")
+    contenders = parse_contenders(given.frameworks)
+    batch_sizes = _batch_sizes(given.batch_sizes)
+    phases = PHASES[parse_word(given.phase, "--phase", tuple(PHASES))]
+    usual = ROUNDS if len(contenders) > 1 else FEWEST_FOR_INTERVAL
+    rounds = given.rounds or usual
+    plans = _plans(given, common, after, contenders, batch_sizes, phases, rounds)
+    first = next(iter(plans.values()))
+    named = (name for one in contenders for name in (one.label, one.framework))
+    prices.refuse_unknown({*named, *([first.platform_name] if first.platform_name else ())})
+    return Asked(
+        contenders=contenders,
+        cases=tuple(Case(phase=phase, batch_size=size) for phase in phases for size in batch_sizes),
+        plans=plans,
+        workspace=first.workspace.parents[1],
+        model=given.model or None,
+        rounds=rounds,
+        min_effect=given.min_effect,
+        time_s=given.time_budget,
+        seed=given.seed,
+        prices=prices,
+        platform_name=first.platform_name,
+        output_format=given.format,
+        quiet=first.quiet,
+        argv=tuple(redact(word) for word in argv),
+    )
+
+
+def _plans(
+    given: argparse.Namespace,
+    common: Sequence[str],
+    after: Sequence[str],
+    contenders: Sequence[Contender],
+    batch_sizes: Sequence[int],
+    phases: Sequence[str],
+    rounds: int,
+) -> dict[tuple[str, int], RunPlan]:
+    """Make the runs; each contender has a folder of its own in the workspace."""
+    pythons = named_values(given.python, "--python", contenders)
+    images = named_values(given.image, "--image", contenders)
+    own = named_values(given.flags, "--flags", contenders)
+    workspaces = set()
+    plans = {}
+    for one in contenders:
+        methods = ",".join(one.method(phase) for phase in phases)
+        words = [*common, f"--benchmark_methods={methods}", *_place(one, pythons, images)]
+        own_text = parse_shell_words(own.get(one.label, ""), f"--flags={one.label}")
+        own_words, own_after = split_at_dashes(own_text)
+        _refuse_taken([*after, *own_after], given.model)
+        for size in batch_sizes:
+            model = [f"--model={given.model}"] if given.model else []
+            flags = [*model, f"--batch_size={size}", *after, *own_after]
+            try:
+                plan = parse([*words, *own_words, "--", *flags])
+                if plan.profiles:
+                    raise UsageError("--profile: frameworks compared are not profiled; use a run")
+                _refuse(plan, phases)
+                _refuse_taken([f"--{name}" for name in plan.constructor_args], given.model)
+            except UsageError as error:
+                raise UsageError(f"{one.label}: {error}") from None
+            workspaces.add(plan.workspace)
+            plans[one.label, size] = _side_plan(plan, one.label, rounds)
+    if len(workspaces) > 1:
+        raise UsageError("--workspace: is that of all; each gets a folder of its own there")
+    return plans
+
+
+def _place(one: Contender, pythons: Mapping[str, str], images: Mapping[str, str]) -> list[str]:
+    """Flags of a run that name the environment."""
+    if one.label in images:
+        if one.label in pythons:
+            raise UsageError(
+                f"{one.label}: both --python and --image are given; an interpreter within the "
+                f"image is --flags={one.label}='--image_python=FILE'"
+            )
+        return [f"--image={images[one.label]}"]
+    python = pythons.get(one.label) or usual_python(one.framework)
+    return [f"--python={python}"] if python else []
+
+
+def _side_plan(plan: RunPlan, label: str, rounds: int) -> RunPlan:
+    labelled = f"{plan.execution_label}/{label}" if plan.execution_label else label
+    return replace(
+        plan,
+        workspace=plan.workspace / "versus" / folder_of(label),
+        execution_label=labelled,
+        num_trials=rounds,
+        flags={**plan.flags, "execution_label": labelled},
+    )
+
+
+def _refuse(plan: RunPlan, phases: Sequence[str]) -> None:
+    """Flags of a run that say what is run and how often: here versus does."""
+    if len(plan.selectors) != len(phases):
+        raise UsageError("perfrun versus: --frameworks says what is run, not --benchmark_methods")
+    if plan.repetition.precision is not None or plan.num_trials != 1:
+        raise UsageError(
+            "perfrun versus: rounds are run until it is decided; --rounds and --time_budget are "
+            "the limits, not --benchmark_num_trials or --precision"
+        )
+    if plan.repetition.max_reruns or plan.execution_id:
+        raise UsageError("perfrun versus: takes neither --max_reruns nor --execution_id")
+
+
+def _refuse_taken(after: Sequence[str], model: str | None) -> None:
+    taken = {"batch_size": "--batch_sizes", **({"model": "--model"} if model else {})}
+    for word in after:
+        name = word.lstrip("-").partition("=")[0]
+        if word.startswith("-") and name in taken:
+            raise UsageError(f"{name}: is said with {taken[name]}, for all alike")
+
+
+def _combine(given: argparse.Namespace, others: Sequence[str], prices: Prices) -> Combine:
+    named = (*("frameworks", "model", "batch_sizes", "phase", "python", "image"), "flags")
+    asked = [f"--{name}" for name in (*named, "rounds", "seed") if getattr(given, name)]
+    if others or asked:
+        raise UsageError(
+            f"--combine: runs nothing, so it does not take {[*asked, *others][0]}; only "
+            "--price_per_hour and --format"
+        )
+    return Combine(
+        sources=tuple(Path(name) for name in given.combine),
+        prices=prices,
+        output_format=given.format,
+    )
+
+
+def _batch_sizes(text: str | None) -> tuple[int, ...]:
+    found = []
+    for item in (text or "1").split(","):
+        size = parse_whole(item.strip(), "--batch_sizes", 1)
+        if size is None:
+            raise UsageError(f"--batch_sizes={text}: write whole numbers, as 1,8,32")
+        if size in found:
+            raise UsageError(f"--batch_sizes={text}: {size} is in it twice")
+        found.append(size)
+    return tuple(found)

@@ -1,0 +1,311 @@
+"""A comparison as JSON, written and read: the schema of docs/versus.md.
+
+`perfrun versus --combine`: comparisons made on several machines, in one table by platform.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfrun import __version__
+from perfrun.compare.command import difference_row
+from perfrun.errors import UsageError
+from perfrun.versus.answer import Answer, Cell, Ratio, count_notes, machine_text
+from perfrun.versus.options import Asked, Case, Prices
+from perfrun.versus.trials import DECIDES, Trials
+
+if TYPE_CHECKING:
+    from perfrun.analysis.costs import Figure
+
+
+SCHEMA = "perfrun.versus"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """A comparison read back."""
+
+    path: Path
+    begun: float  # seconds since the epoch
+    platform_name: str
+    machine: Mapping[str, Any]
+    model: str | None
+    cells: tuple[Cell, ...]
+    ratios: tuple[Ratio, ...]
+    notes: tuple[str, ...]
+
+
+def document(asked: Asked, trials: Trials, answer: Answer, begun: float) -> dict[str, Any]:
+    """All that is known of a comparison."""
+    return {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "perfrun_version": __version__,
+        "begun": begun,
+        "platform_name": answer.platform_name,
+        "machine": dict(answer.machine),
+        "model": asked.model,
+        "argv": list(asked.argv),
+        "contenders": [_contender_row(asked, trials, one.label) for one in asked.contenders],
+        "rounds": asked.rounds,
+        "min_effect": asked.min_effect,
+        "seed": trials.seed,
+        "interrupted": trials.interrupted,
+        "stopped_by": dict(trials.stopped_by),
+        "not_run": dict(trials.not_run),
+        "cells": [cell_row(one) for one in answer.cells],
+        "comparisons": [ratio_row(one) for one in answer.ratios],
+        "environment_differences": {
+            rival: [difference_row(one) for one in found]
+            for rival, found in answer.differences.items()
+        },
+        "notes": list(answer.notes),
+        "blocks": _block_rows(asked, trials),
+    }
+
+
+def _contender_row(asked: Asked, trials: Trials, label: str) -> dict[str, Any]:
+    one = next(contender for contender in asked.contenders if contender.label == label)
+    plans = {size: plan for (name, size), plan in asked.plans.items() if name == label}
+    first = next(iter(plans.values()))
+    return {
+        "label": label,
+        "framework": one.framework,
+        "mode": one.mode,
+        "class": one.class_path,
+        "python": first.python or None,
+        "image": first.container.image if first.container else None,
+        "benchmark_flags": {str(size): list(plan.benchmark_flags) for size, plan in plans.items()},
+        "run_ids": {str(size): run for size, run in trials.run_ids.get(label, {}).items()},
+    }
+
+
+def _block_rows(asked: Asked, trials: Trials) -> list[dict[str, Any]]:
+    return [
+        {
+            "phase": case.phase,
+            "batch_size": case.batch_size,
+            "number": block.number,
+            "order": list(block.order),
+            "summaries": {label: str(reading.path) for label, reading in block.readings.items()},
+            "latency_s": {label: r.values.get(DECIDES) for label, r in block.readings.items()},
+        }
+        for case in asked.cases
+        for block in trials.blocks.get(case.name, ())
+    ]
+
+
+def cell_row(one: Cell) -> dict[str, Any]:
+    """One row of `cells`."""
+    row = asdict(one)
+    row.update(row.pop("case"))
+    return row
+
+
+def ratio_row(one: Ratio) -> dict[str, Any]:
+    """One row of `comparisons`."""
+    row = asdict(one)
+    row.update(row.pop("case"))
+    return row
+
+
+def read_saved(path: Path) -> Saved:
+    """Read a comparison back. Raises UsageError for what is none."""
+    try:
+        whole = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--combine: {path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--combine: {path}: is not JSON: {error}") from None
+    if not isinstance(whole, dict) or whole.get("schema") != SCHEMA:
+        raise UsageError(f"--combine: {path}: was not written by `perfrun versus`")
+    if whole.get("schema_version") != SCHEMA_VERSION:
+        raise UsageError(
+            f"--combine: {path}: has version {whole.get('schema_version')!r} of the format; this "
+            f"perfrun reads {SCHEMA_VERSION}"
+        )
+    try:
+        return _saved(path, whole)
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise UsageError(f"--combine: {path}: is damaged: {error!r}") from None
+
+
+def _saved(path: Path, whole: Mapping[str, Any]) -> Saved:
+    if not whole["cells"]:
+        raise ValueError("no cells")
+    return Saved(
+        path=path,
+        begun=float(whole["begun"]),
+        platform_name=str(whole["platform_name"]),
+        machine=whole["machine"],
+        model=whole["model"],
+        cells=tuple(_cell(row) for row in whole["cells"]),
+        ratios=tuple(Ratio(**_with_case(row)) for row in whole["comparisons"]),
+        notes=tuple(map(str, whole["notes"])),
+    )
+
+
+def _cell(row: Mapping[str, Any]) -> Cell:
+    given = _with_case(row)
+    given["figures"] = {name: _figure(value) for name, value in given["figures"].items()}
+    cost = given["cost_per_million"]
+    given["cost_per_million"] = None if cost is None else _figure(cost)
+    return Cell(**given)
+
+
+def _figure(row: Mapping[str, Any]) -> Figure:
+    from perfrun.analysis.costs import Figure
+
+    return Figure(**row)
+
+
+def _with_case(row: Mapping[str, Any]) -> dict[str, Any]:
+    given = dict(row)
+    given["case"] = Case(phase=given.pop("phase"), batch_size=given.pop("batch_size"))
+    return given
+
+
+_WITHIN = (
+    "Ratios and verdicts hold within a platform. Between platforms there is no verdict: their "
+    "trials were not run in turns, and all that differs between the machines is in the figures."
+)
+Key = tuple[str, str, str]  # platform, case, contender
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combined:
+    """Several comparisons as one."""
+
+    cells: tuple[Cell, ...]  # by case, then contender, then platform
+    ratios: tuple[Ratio, ...]
+    notes: tuple[str, ...]
+    sources: tuple[Saved, ...]
+
+
+def find_saved(sources: Sequence[Path]) -> tuple[Saved, ...]:
+    """Read files, and of folders (workspaces, or where files were copied to) those in it."""
+    found: dict[Path, Saved] = {}
+    for source in sources:
+        paths = _in_folder(source) if source.is_dir() else [source]
+        for path in paths:
+            found.setdefault(path.resolve(), read_saved(path))
+    return tuple(sorted(found.values(), key=lambda one: one.begun))
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    places = (folder / "versus", folder, *sorted(folder.glob("*/versus/")))
+    paths = [path for place in places for path in sorted(place.glob("*.json"))]
+    if not paths:
+        raise UsageError(f"--combine: {folder}: has no saved comparison (*.json, or workspaces)")
+    return paths
+
+
+def combine(saved: Sequence[Saved], prices: Prices) -> Combined:
+    """One table of all; of a platform's rows that are there more than once, the newest."""
+    models = {one.model for one in saved}
+    if len(models) > 1:
+        names = ", ".join(sorted(str(model) for model in models))
+        raise UsageError(f"--combine: these compare different models: {names}")
+    known = {name for s in saved for c in s.cells for name in (c.label, c.framework)}
+    prices.refuse_unknown(known | {one.platform_name for one in saved})
+    newest: dict[Key, tuple[Cell, Saved]] = {}
+    for one in saved:  # oldest first
+        for cell in one.cells:
+            newest[one.platform_name, cell.case.name, cell.label] = (cell, one)
+    cells = [_priced(cell, prices) for cell, _ in newest.values()]
+    kept = {id(source) for _, source in newest.values()}
+    used = [one for one in saved if id(one) in kept]
+    ratios = [
+        ratio
+        for one in used
+        for ratio in one.ratios
+        if all(
+            newest.get((ratio.platform_name, ratio.case.name, label), (None, None))[1] is one
+            for label in (ratio.base, ratio.label)
+        )
+    ]
+    return Combined(
+        cells=tuple(sorted(cells, key=_place(cells))),
+        ratios=tuple(ratios),
+        notes=tuple(_notes(used, cells, len(saved) - len(used))),
+        sources=tuple(used),
+    )
+
+
+def _priced(cell: Cell, prices: Prices) -> Cell:
+    """With the price that is given now, else the one of the time."""
+    from perfrun.analysis.costs import cost_per_million
+
+    price = prices.of(cell.label, cell.framework, cell.platform_name)
+    throughput = cell.figures.get("throughput_per_s")
+    if price is None or throughput is None:
+        return cell
+    return replace(cell, price_per_hour=price, cost_per_million=cost_per_million(price, throughput))
+
+
+def _place(cells: Sequence[Cell]) -> Any:
+    """Order: phase, batch size, contenders and platforms as they came."""
+    labels = list(dict.fromkeys(cell.label for cell in cells))
+    platforms = list(dict.fromkeys(cell.platform_name for cell in cells))
+
+    def place(cell: Cell) -> tuple[str, int, int, int]:
+        case = cell.case
+        where = platforms.index(cell.platform_name)
+        return case.phase, case.batch_size, labels.index(cell.label), where
+
+    return place
+
+
+def _notes(used: Sequence[Saved], cells: Sequence[Cell], older: int) -> list[str]:
+    lines = [_platform_line(one) for one in used]
+    if len({one.platform_name for one in used}) > 1:
+        lines.append(_WITHIN)
+    if older:
+        lines.append(f"{older} older comparisons of the same platforms are left out.")
+    lines += _several_machines(used)
+    lines += count_notes(cells)
+    lines += _software_notes(cells)
+    for one in used:
+        said = ("Environment", "Disturbed")
+        lines += [f"{one.platform_name}: {note}" for note in one.notes if note.startswith(said)]
+    return lines
+
+
+def _platform_line(one: Saved) -> str:
+    when = f"{datetime.fromtimestamp(one.begun).astimezone():%Y-%m-%d %H:%M}"
+    return f"{one.platform_name}: {machine_text(one.machine)}; {when}, {one.path}."
+
+
+def _several_machines(used: Sequence[Saved]) -> list[str]:
+    """A platform whose comparisons come from unlike machines is not one platform."""
+    found: dict[str, dict[str, None]] = {}
+    for one in used:
+        found.setdefault(one.platform_name, {})[str(one.machine.get("cpu_model"))] = None
+    return [
+        f"{platform}: rows of different processors ({' | '.join(models)}) share this name."
+        for platform, models in found.items()
+        if len(models) > 1
+    ]
+
+
+def _software_notes(cells: Iterable[Cell]) -> list[str]:
+    """Versions that are not the same on all platforms."""
+    seen: dict[tuple[str, str], dict[str, str]] = {}
+    for cell in cells:
+        for name, version in cell.software.items():
+            seen.setdefault((cell.label, name), {})[cell.platform_name] = version
+    return [
+        f"Software: {label}: {name} {_texts(versions)}."
+        for (label, name), versions in seen.items()
+        if len(set(versions.values())) > 1
+    ]
+
+
+def _texts(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{version} on {platform}" for platform, version in versions.items())

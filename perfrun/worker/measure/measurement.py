@@ -1,0 +1,232 @@
+"""What a series says, as the benchmark gets it and as it is written down. Pure.
+
+The same function reads a whole series in the worker and, in the harness, one whose worker died.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from perfrun.worker.measure.series_files import Columns
+from perfrun.worker.measure.statistics import Distribution, describe, median_of, thinned
+from perfrun.worker.measure.stopping import steady_part
+
+KEPT_TIMES = 10_000  # in a summary; the file of rows keeps all
+KEPT_WARMUP_TIMES = 1_000
+LOWER, HIGHER = "lower", "higher"
+
+
+def evaluate(rows: Columns) -> Dict[str, Any]:
+    """Derive from raw rows everything that needs nothing else. Times are seconds per step."""
+    warm, timed = _parts(rows)
+    warmup = warm.part(1)
+    warm_kept, warm_every = thinned(_times(warmup), KEPT_WARMUP_TIMES)
+    times = _times(timed)
+    facts: Dict[str, Any] = {
+        "first_call_s": warm.wall_ns[0] / 1e9 if warm.steps else None,
+        "warmup": {
+            "iterations": len(warmup.steps),
+            "steps": -sum(warmup.steps),
+            "time_s": sum(warmup.wall_ns) / 1e9,
+            "times_s": _rounded(warm_kept),
+            "every": warm_every,
+        },
+        "iterations": len(times),
+        "steps": sum(timed.steps),
+        "timed_s": sum(timed.wall_ns) / 1e9,
+        "statistics": None,
+        "steadiness": None,
+        "cpu_s": None,
+        "device_time_s": None,
+        **_kept(times),
+    }
+    if times:
+        facts.update(_evaluate_timed(timed, times))
+    return facts
+
+
+def kept_times(rows: Columns) -> Dict[str, Any]:
+    """The times of a summary: all of them, or every k-th of a very long series."""
+    return _kept(_times(_parts(rows)[1]))
+
+
+def _kept(times: List[float]) -> Dict[str, Any]:
+    kept, every = thinned(times, KEPT_TIMES)
+    return {"times_s": _rounded(kept), "times_every": every}
+
+
+def _parts(rows: Columns) -> Tuple[Columns, Columns]:
+    """What came before the timed part, and the timed part."""
+    count = len(rows.steps)
+    begin = next((number for number, steps in enumerate(rows.steps) if steps > 0), count)
+    return rows.part(0, begin), rows.part(begin)
+
+
+def _times(rows: Columns) -> List[float]:
+    return [wall_ns / 1e9 / abs(steps) for wall_ns, steps in zip(rows.wall_ns, rows.steps)]
+
+
+def _evaluate_timed(timed: Columns, times: List[float]) -> Dict[str, Any]:
+    kind, begin = steady_part(times)
+    steady = timed.part(begin or 0)
+    pairs = zip(steady.device_ns, steady.steps)
+    on_device = [device_ns / 1e9 / steps for device_ns, steps in pairs if device_ns >= 0]
+    return {
+        "steadiness": {"kind": kind, "steady_from": begin},
+        "statistics": _statistics(describe(times[begin:] if begin else times), begin),
+        "cpu_s": sum(steady.cpu_ns) / 1e9 / sum(steady.steps),
+        "device_time_s": median_of(sorted(on_device)) if on_device else None,
+    }
+
+
+def _statistics(found: Distribution, begin: Optional[int]) -> Dict[str, Any]:
+    interval = found.interval
+    return {
+        "of": "all timed iterations" if not begin else "the steady part, from iteration %d" % begin,
+        "count": found.size,
+        "median_s": found.median,
+        "median_low_s": interval.low if interval else None,
+        "median_high_s": interval.high if interval else None,
+        "precision": found.precision,
+        "mean_s": found.mean,
+        "p50_s": found.median,
+        "p90_s": found.p90,
+        "p99_s": found.p99,
+        "min_s": found.minimum,
+        "max_s": found.maximum,
+        "correlation": round(found.correlation, 3),
+        "absent": dict(found.absent),
+    }
+
+
+def _rounded(times: Sequence[float]) -> List[float]:
+    """To a picosecond: clocks have no more, and a summary need not spell out the noise."""
+    return [round(time, 12) for time in times]
+
+
+class Measurement:
+    """What one call of `measure` found. Times are in seconds per step; None is unknown.
+
+    `facts` is all of it, as it stands in the summary's `perfrun.series` (docs/results.md).
+    """
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self.facts: Dict[str, Any] = dict(facts)
+        statistics: Mapping[str, Any] = self.facts["statistics"]
+        self.name: str = self.facts["name"]
+        self.first_call_s: float = self.facts["first_call_s"]
+        self.warmup_s: float = self.facts["warmup"]["time_s"]
+        self.warmup_iterations: int = self.facts["warmup"]["iterations"]
+        self.iterations: int = self.facts["iterations"]
+        self.block_size: int = self.facts["block_size"]
+        self.times_s: List[float] = self.facts["times_s"]
+        self.median_s: float = statistics["median_s"]
+        self.mean_s: float = statistics["mean_s"]
+        self.p90_s: Optional[float] = statistics["p90_s"]
+        self.p99_s: Optional[float] = statistics["p99_s"]
+        self.min_s: float = statistics["min_s"]
+        self.max_s: float = statistics["max_s"]
+        self.median_low_s: Optional[float] = statistics["median_low_s"]
+        self.median_high_s: Optional[float] = statistics["median_high_s"]
+        self.precision: Optional[float] = statistics["precision"]
+        self.cpu_s: float = self.facts["cpu_s"]
+        self.device_time_s: Optional[float] = self.facts["device_time_s"]
+        self.items_per_step: float = self.facts["items_per_step"]
+        self.throughput: Optional[float] = self.facts["throughput_per_s"]
+        self.throughput_per_device: Optional[float] = self.facts["throughput_per_device_per_s"]
+        self.stopped_by: str = self.facts["stopped_by"]
+        self.steadiness: str = self.facts["steadiness"]["kind"]
+        self.steady: Optional[bool] = self.facts["steadiness"]["steady"]
+        self.steady_from: Optional[int] = self.facts["steadiness"]["steady_from"]
+        self.notes: List[str] = self.facts["notes"]
+
+    def report_arguments(
+        self,
+        extras: Optional[Mapping[str, Any]] = None,
+        metrics: Sequence[Mapping[str, Any]] = (),
+    ) -> Dict[str, Any]:
+        """Return arguments for `report_benchmark`; what is given here comes after our own."""
+        own = [
+            {"name": name, "value": metric["value"]}
+            for name, metric in self.facts["metrics"].items()
+        ]
+        notes: Dict[str, Any] = {
+            "steadiness": self.steadiness,
+            "stopped_by": self.stopped_by,
+            "block_size": self.block_size,
+        }
+        return {
+            "iters": self.facts["steps"],
+            "cpu_time": self.cpu_s,
+            "wall_time": self.median_s,
+            "throughput": self.throughput,
+            "metrics": own + [dict(metric) for metric in metrics],
+            "extras": dict(notes, **(extras or {})),
+        }
+
+    def __str__(self) -> str:
+        spread = "" if self.precision is None else " +- %.2g %%" % (100 * self.precision)
+        return "%s: %.4g s per step%s (median of %d), first call %.4g s, %s, stopped by %s" % (
+            self.name,
+            self.median_s,
+            spread,
+            self.facts["statistics"]["count"],
+            self.first_call_s,
+            self.steadiness if self.steady is not False else "NOT STEADY (%s)" % self.steadiness,
+            self.stopped_by,
+        )
+
+
+def derive(facts: Dict[str, Any]) -> Dict[str, Any]:
+    """Add what follows from an evaluated series: throughput, verdict on steadiness, metrics."""
+    statistics = facts["statistics"]
+    facts["throughput_per_s"] = facts["throughput_per_device_per_s"] = None
+    facts["metrics"] = {}
+    if statistics is None:
+        return facts
+    steadiness = facts["steadiness"]
+    steadiness["steady"] = _is_steady(steadiness, facts.get("recompilations") or {})
+    if statistics["median_s"] > 0:  # else the clock is too coarse for these steps
+        facts["throughput_per_s"] = facts["items_per_step"] / statistics["median_s"]
+        facts["throughput_per_device_per_s"] = facts["throughput_per_s"] / facts["devices"]
+    facts["metrics"] = _metrics(facts)
+    return facts
+
+
+def _is_steady(steadiness: Mapping[str, Any], recompilations: Mapping[str, Any]) -> Optional[bool]:
+    """None when the series is too short to say. What compiles while it is timed is not steady."""
+    if any(recompilations.values()):
+        return False
+    if steadiness["kind"] == "too_few":
+        return None
+    return steadiness["steady_from"] is not None
+
+
+def _metrics(facts: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
+    """What goes into the report: value, unit, and which direction is better."""
+    statistics = facts["statistics"]
+    seconds = {
+        "latency_median_s": statistics["median_s"],
+        "latency_mean_s": statistics["mean_s"],
+        "latency_p50_s": statistics["p50_s"],
+        "latency_p90_s": statistics["p90_s"],
+        "latency_p99_s": statistics["p99_s"],
+        "latency_min_s": statistics["min_s"],
+        "latency_max_s": statistics["max_s"],
+        "latency_median_low_s": statistics["median_low_s"],
+        "latency_median_high_s": statistics["median_high_s"],
+        "device_time_median_s": facts["device_time_s"],
+        "first_call_s": facts["first_call_s"],
+        "warmup_s": facts["warmup"]["time_s"] if facts["warmup"]["iterations"] else None,
+    }
+    item = facts["item"]
+    rates = {
+        "%ss_per_second" % item: facts["throughput_per_s"],
+        "%ss_per_second_per_device" % item: facts["throughput_per_device_per_s"],
+    }
+    metrics = {
+        name: {"value": value, "unit": "s", "direction": LOWER} for name, value in seconds.items()
+    }
+    for name, value in rates.items():
+        metrics[name] = {"value": value, "unit": "%ss/s" % item, "direction": HIGHER}
+    return {name: metric for name, metric in metrics.items() if metric["value"] is not None}

@@ -1,0 +1,237 @@
+"""When to stop: how many steps the next interval holds, and whether there is a next one. Pure.
+
+A series begins with the first call, alone; then the warm-up, in which the block size grows until
+reading the clock is less than a thousandth of a block; then the timed intervals. They end when the
+median is known to the precision asked for, but not before a minimum of intervals and time, and in
+any case at a maximum of either.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, List, NamedTuple, Optional
+
+from perfrun.worker.measure.statistics import describe, grouped, median_of
+from perfrun.worker.measure.steadiness import classify
+
+OVERHEAD_SHARE = 0.001  # of a block, at most, that may be the timer's
+_LARGEST_BLOCK = 10**8  # steps; an empty loop of so many takes a second
+_GROWTH = 10  # a block is at most this many times the last one: first calls say little
+_MARGIN = 1.25  # blocks differ: aim above the least
+_NEXT_CHECK = 1.2  # the precision is looked at again when there are so many times more intervals
+_WINDOW = 5  # intervals whose medians are compared to end the warm-up
+_SETTLED = 0.02  # relative difference of those medians
+_WARMUP_SHARE = 0.2  # of the maximum time, at most
+_HELD_UP = 2.0  # times the first call: an interval that took so long a step is looked at again
+_CLASSIFIED = 10_000  # longer series are classified by medians of neighbours
+_MANY = 10_000  # intervals that are plenty: blocks are so long that the time allowed holds no more
+
+FIRST, WARMUP, TIMED = "first call", "warm-up", "timed"
+
+
+class Limits(NamedTuple):
+    """What was asked for; `checked` refuses what makes no sense.
+
+    An iteration is one timed interval: one step, or a block of them where a step is short.
+    """
+
+    precision: Optional[float] = 0.01  # half-width of the median's interval, relative; None: never
+    iterations: Optional[int] = None  # exactly so many; then only this counts
+    min_iterations: int = 30
+    max_iterations: int = 10_000
+    min_time_s: float = 0.5
+    max_time_s: float = 3.0
+    warmup: Optional[int] = None  # exactly so many untimed iterations; None: until it settles
+    block_size: Optional[int] = None  # steps in an iteration; None: found in the warm-up
+
+    def checked(self) -> "Limits":
+        """Return these limits; ValueError or TypeError names the one that is wrong."""
+        for name, least in (("iterations", 1), ("warmup", 0), ("block_size", 1)):
+            if getattr(self, name) is not None:
+                _check_whole(name, getattr(self, name), least)
+        if self.block_size is not None and self.block_size > _LARGEST_BLOCK:
+            raise ValueError("block_size is %d; at most %d" % (self.block_size, _LARGEST_BLOCK))
+        _check_whole("min_iterations", self.min_iterations, 1)
+        _check_whole("max_iterations", self.max_iterations, 1)
+        for name in ("precision", "min_time_s", "max_time_s"):
+            _check_amount(name, getattr(self, name))
+        if self.precision is not None and self.precision >= 1:
+            raise ValueError("precision is %r; it is a share: 0.01 is 1 %%" % self.precision)
+        for what in ("iterations", "time_s"):
+            least, most = getattr(self, "min_" + what), getattr(self, "max_" + what)
+            # A maximum alone is enough to shorten a series: the default minimum gives way.
+            if least > most and least != Limits._field_defaults["min_" + what]:
+                raise ValueError("min_%s is %g, above max_%s, %g" % (what, least, what, most))
+        return self
+
+
+def _check_amount(name: str, value: Any) -> None:
+    if value is None and name == "precision":
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError("%s is %r; it must be a number" % (name, value))
+    if not value >= 0 or (value == 0 and name != "min_time_s"):
+        raise ValueError("%s is %r; it must be above 0" % (name, value))
+
+
+def _check_whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError("%s is %r; it must be a whole number" % (name, value))
+    if value < least:
+        raise ValueError("%s is %d; it must be at least %d" % (name, value, least))
+
+
+class Progress:
+    """Where a series stands. `add` each interval; `next_count` says how many steps come next."""
+
+    def __init__(self, limits: Limits, overhead_ns: float = 0.0) -> None:
+        self._limits = limits
+        self._least_block_ns = 0.0
+        self.set_overhead(overhead_ns)
+        self.phase = FIRST
+        self.block_size = limits.block_size or 1
+        self.stopped_by: Optional[str] = None
+        self.times: List[float] = []  # nanoseconds per step of the timed intervals
+        self.timed_ns = 0
+        self._warm: List[float] = []  # nanoseconds per step of the warm-up at this block size
+        self._warm_ns = 0
+        self._began_ns: Optional[int] = None
+        self._first_ns = 0
+        self._was_held_up = False
+        self._check_at = min(limits.min_iterations, limits.max_iterations)
+        self._min_time_s = min(limits.min_time_s, limits.max_time_s)
+        self._settling = limits.block_size is None
+
+    def set_overhead(self, overhead_ns: float) -> None:
+        """Say what timing an interval costs on this device, before the warm-up has ended."""
+        self._least_block_ns = overhead_ns / OVERHEAD_SHARE
+        if self._limits.iterations is None and self._limits.max_iterations >= _MANY:
+            self._least_block_ns = max(self._least_block_ns, self._limits.max_time_s * 1e9 / _MANY)
+
+    def next_count(self) -> int:
+        """Steps in the next interval; 0 when there is none."""
+        if self.stopped_by:
+            return 0
+        return 1 if self.phase is FIRST else self.block_size
+
+    def add(self, steps: int, wall_ns: int, now_ns: int, compiled: bool = False) -> None:
+        """Take note of an interval. `compiled`: a framework compiled something in it."""
+        if self.phase is FIRST:
+            self._first_ns = wall_ns
+            self.phase = TIMED if self._limits.warmup == 0 else WARMUP
+        elif self.phase is WARMUP:
+            self._warmed(steps, wall_ns, compiled)
+        else:
+            self._timed(steps, wall_ns, now_ns)
+
+    def _warmed(self, steps: int, wall_ns: int, compiled: bool) -> None:
+        if self._settling and not compiled and self._is_held_up(wall_ns / steps):
+            return
+        self._warm_ns += wall_ns
+        self._warm.append(wall_ns / steps)
+        if self._settling and not compiled:
+            self._resize(steps, wall_ns)
+        if self._limits.warmup is not None:
+            # Intervals that only looked for the block size are not counted.
+            ended = len(self._warm) >= self._limits.warmup
+        else:
+            ended = self._warm_ns >= _WARMUP_SHARE * self._limits.max_time_s * 1e9 or (
+                not compiled and not self._settling and self._settled()
+            )
+        if ended:
+            self._grow_to_fastest()
+            self.phase = TIMED
+
+    def _is_held_up(self, step_ns: float) -> bool:
+        """Whether the first interval of its size has to be taken again; once in a series.
+
+        The first call is the slowest as a rule. An interval far slower than that was held up by the
+        machine, and would end the search for a block size, or the warm-up, before its time.
+        """
+        if self._warm or self._was_held_up or step_ns <= _HELD_UP * self._first_ns:
+            return False
+        self._was_held_up = True
+        return True
+
+    def _grow_to_fastest(self) -> None:
+        """A block that was long enough in a disturbed moment may not be so in a quiet one."""
+        if self._limits.block_size is None and self._warm:
+            fastest_ns = max(0.1, min(self._warm))
+            least = math.ceil(self._least_block_ns / fastest_ns)
+            self.block_size = max(self.block_size, min(least, _LARGEST_BLOCK))
+
+    def _resize(self, steps: int, wall_ns: int) -> None:
+        """Let the block grow until it is long enough."""
+        if wall_ns >= self._least_block_ns or steps >= _LARGEST_BLOCK:
+            self._settling = False
+            return
+        wanted = _MARGIN * self._least_block_ns * steps / max(1, wall_ns)
+        growth = min(math.ceil(wanted), steps * _GROWTH, _LARGEST_BLOCK)
+        self.block_size = max(steps + 1, growth)
+        self._warm = []
+
+    def _settled(self) -> bool:
+        """Two windows of intervals, one after the other, with nearly the same median."""
+        if len(self._warm) < 2 * _WINDOW:
+            return False
+        before = median_of(sorted(self._warm[-2 * _WINDOW : -_WINDOW]))
+        after = median_of(sorted(self._warm[-_WINDOW:]))
+        return abs(after - before) <= _SETTLED * before
+
+    def _timed(self, steps: int, wall_ns: int, now_ns: int) -> None:
+        limits = self._limits
+        self.times.append(wall_ns / steps)
+        self.timed_ns += wall_ns
+        if self._began_ns is None:
+            self._began_ns = now_ns - wall_ns
+        count, elapsed_s = len(self.times), (now_ns - self._began_ns) / 1e9
+        if limits.iterations is not None:
+            self.stopped_by = "iterations" if count >= limits.iterations else None
+        elif self._due(count, elapsed_s) and is_precise(self.times, limits):
+            self.stopped_by = "precision"
+        elif count >= limits.max_iterations:
+            self.stopped_by = "max_iterations"
+        elif elapsed_s >= limits.max_time_s:
+            self.stopped_by = "max_time"
+
+    def _due(self, count: int, elapsed_s: float) -> bool:
+        """Whether to look at the precision: rarely enough that looking stays linear."""
+        if self._limits.precision is None or elapsed_s < self._min_time_s:
+            return False
+        if count < self._check_at:
+            return False
+        self._check_at = math.ceil(count * _NEXT_CHECK)
+        return True
+
+
+def is_precise(times: List[float], limits: Limits) -> bool:
+    """Whether the median of the steady part is known well enough.
+
+    A series that is not steady is not precise, however narrow its interval: it goes on.
+    """
+    precision = describe(times).precision
+    assert limits.precision is not None
+    if precision is None or precision > limits.precision:
+        return False
+    kind, begin = steady_part(times)
+    if kind in ("flat", "too_few"):
+        return True
+    if begin is None or len(times) - begin < min(limits.min_iterations, limits.max_iterations):
+        return False
+    precision = describe(times[begin:]).precision
+    return precision is not None and precision <= limits.precision
+
+
+class SteadyPart(NamedTuple):
+    """Kind of a series (see `steadiness`), and from which value on it is steady, if anywhere."""
+
+    kind: str
+    begin: Optional[int]
+
+
+def steady_part(times: List[float]) -> SteadyPart:
+    """Classify a series of any length."""
+    values, size = grouped(times, _CLASSIFIED)
+    found = classify(values)
+    begin = None if found.steady_from is None else min(len(times) - 1, found.steady_from * size)
+    return SteadyPart(found.kind, begin)

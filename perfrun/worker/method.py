@@ -1,0 +1,367 @@
+"""One trial: import the module, make the object, call the method, say how it went.
+
+Find the class and the method that a user has named; a wrong name is one line.
+
+What was checked out is what is measured: refuse a module that came from somewhere else.
+
+Checkouts come first on the path, and still Python may take an installed copy: a folder without
+`__init__.py` loses to a package further down the path, and a module that was loaded at the
+interpreter's start (by a `.pth` file) is not looked for again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import logging
+import os
+import sys
+import time
+import traceback
+import types
+
+from perfrun.worker import procfs
+from perfrun.worker.author import PREFIX_VARIABLE, SetupError
+from perfrun.worker.files import SERIES_VARIABLE, STACK, OutcomeFile
+from perfrun.worker.frameworks import allocator_peaks, loaded_frameworks, main_framework
+from perfrun.worker.profilers.recording import UnavailableError
+from perfrun.worker.profilers.windows import WindowedProfiler
+from perfrun.worker.reports import ReportKeeper
+
+TYPE_CHECKING = False  # `typing` takes 4 ms to import, a tenth of a no-op trial
+if TYPE_CHECKING:
+    from typing import Any, Container, Dict, FrozenSet, Iterator, List, Optional, Sequence
+
+
+class WrongNameError(AttributeError):
+    """The module has no such class, or the class no such method; the text says what it has."""
+
+
+def find_class(module: Any, name: str) -> Any:
+    """The class of a module. Raises WrongNameError."""
+    try:
+        return getattr(module, name)
+    except AttributeError as error:
+        known = [n for n in dir(module) if isinstance(vars(module).get(n), type)]
+        text = _no_such("class", name, module.__name__, known)
+        raise WrongNameError(text + authors_words(vars(module), error)) from error
+
+
+def find_method(instance: Any, name: str, module: str) -> Any:
+    """The bound method. Raises WrongNameError; what a property of that name raises goes through."""
+    try:
+        return getattr(instance, name)
+    except AttributeError as error:
+        its_class = type(instance)
+        if name in dir(its_class):
+            raise
+        known = [n for n in dir(its_class) if callable(getattr(its_class, n, None))]
+        text = _no_such("method", name, "%s.%s" % (module, its_class.__name__), known)
+        raise WrongNameError(text + authors_words(dir(its_class), error)) from error
+
+
+def authors_words(names: Container[str], error: AttributeError) -> str:
+    """What a `__getattr__` among these names has said, to be added: it may know why, or a way."""
+    if "__getattr__" not in names:
+        return ""
+    return " (its __getattr__ says: %s)" % " ".join(str(error).split())
+
+
+def is_wrong_module(error: BaseException, module: str) -> bool:
+    """Whether it is the benchmark's own module that is not there, or a package that it is in."""
+    name = getattr(error, "name", None)
+    is_its = bool(name) and (module + ".").startswith("%s." % name)
+    return isinstance(error, ModuleNotFoundError) and is_its
+
+
+def _no_such(kind: str, name: str, holder: str, known: List[str]) -> str:
+    import difflib  # 5 ms that a right name does not pay
+
+    names = [one for one in known if not one.startswith("_")]
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = "did you mean %s?" % near[0] if near else "`perfrun list` prints what there is"
+    return "%s has no %s %r; %s" % (holder, kind, name, hint)
+
+
+_STDLIB: FrozenSet[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python >= 3.10
+
+
+class ResolutionError(ImportError):
+    """A module did not come from the checkout that holds it."""
+
+
+def check_module(module: str, path: Optional[str], checkouts: Sequence[str]) -> None:
+    """Raise when a checkout holds `module` but it was imported from elsewhere (`path`).
+
+    Of several checkouts that hold it, the first on the path is meant.
+    """
+    relative = os.path.join(*module.split("."))
+    for checkout in checkouts:
+        wanted = (
+            os.path.join(checkout, relative + ".py"),
+            os.path.join(checkout, relative, "__init__.py"),
+        )
+        there = [file for file in wanted if os.path.exists(file)]
+        if not there:
+            continue
+        if not (path and os.path.realpath(path) in map(os.path.realpath, there)):
+            raise ResolutionError(
+                "%s is in the checkout %s, but Python took it from %s: a package of the same name "
+                "is installed or comes first" % (module, checkout, path)
+            )
+        return
+
+
+def check_loaded(checkouts: Sequence[str]) -> None:
+    """Do the same for every other package that has been loaded, by its top-level name.
+
+    The standard library is left out: a checkout's `types.py` is no rival of Python's own.
+    """
+    if not checkouts:
+        return
+    library = os.path.dirname(os.path.realpath(os.__file__))
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if "." in name or name in _STDLIB or name in ("perfrun", "__main__") or not path:
+            continue
+        if os.path.dirname(os.path.realpath(path)) in (library, os.path.join(library, name)):
+            continue
+        check_module(name, path, checkouts)
+
+
+_ARGUMENTS = "; --perfzero_constructor_args adds to what PerfZero gives a class"
+_SIGQUIT, _SIGTERM = 3, 15  # the same everywhere; `signal` makes four enums of its numbers
+LOG_FORMAT = "%(asctime)s %(levelname)s: %(message)s"
+
+
+class Trial:
+    """What becomes known of one trial, phase by phase."""
+
+    def __init__(self, order: Dict[str, Any]) -> None:
+        self.order = order
+        self.benchmark_class: Any = None
+        self.outcome: Dict[str, Any] = {
+            "complete": False,
+            "phase": "start",
+            "pid": os.getpid(),
+            "error": None,
+            "phases": {},
+            "timestamp": time.time(),
+            "memory": {},
+            "resources": {},
+            "allocators": [],
+            "module_file": None,
+            "framework": None,
+            "frameworks": [],
+            "unsaved_reports": [],
+            "profiles": [],
+            "notes": [],
+        }
+        self.file = OutcomeFile(order["private_dir"])
+        self.keeper = ReportKeeper(os.path.join(order["output_dir"], "proto_"))
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time one phase: seconds of wall clock and of CPU (all threads).
+
+        What is known is saved first, so that a phase which kills the process leaves it behind.
+        """
+        self.outcome["phase"] = name
+        self.file.save(self.outcome)
+        wall, cpu = time.perf_counter(), time.process_time()
+        try:
+            yield
+        finally:
+            self.outcome["phases"][name] = {
+                "wall_s": time.perf_counter() - wall,
+                "cpu_s": time.process_time() - cpu,
+            }
+
+    def run(self) -> None:
+        """Go through the phases; whatever the benchmark raises goes through."""
+        method = self.order["method"]
+        profile = self._profile()
+        with self.phase("import"):
+            module = importlib.import_module(method["module"])
+        self._note_module(module)
+        self.benchmark_class = find_class(module, method["class_name"])
+        parse_flags(self.order["benchmark_flags"])
+        with self.phase("construct"):
+            instance = self.benchmark_class(**self.order["constructor"])
+        bound = find_method(instance, method["name"], method["module"])
+        os.environ[PREFIX_VARIABLE] = os.path.join(self.order["output_dir"], "proto_")
+        os.environ[SERIES_VARIABLE] = self.order["private_dir"]
+        self.keeper.watch(type(instance))
+        self._before_method()
+        windows = WindowedProfiler(
+            self.order["profiler_windows"],
+            os.path.join(self.order["output_dir"], "profiler_data"),
+            (self.outcome["framework"] or {}).get("name"),
+        )
+        windows.start()
+        self.outcome["resources"]["before"] = procfs.own_counts()
+        try:
+            with profile, self.phase("method"):
+                returned = bound()
+            refuse_unrun(returned)
+        finally:
+            self.outcome["resources"]["after"] = procfs.own_counts()
+            windows.stop()
+            self.outcome["notes"] += windows.notes
+            self.outcome["profiles"] += [one.facts() for one in (windows, profile) if one.is_used]
+
+    def _profile(self) -> Any:
+        """The profiler of a profile trial; one that does nothing in every other trial."""
+        if not self.order.get("profile"):
+            return NoProfile()
+        from perfrun.worker.profilers.trial_profile import Profile
+
+        return Profile(self.order["profile"], self.order["output_dir"])
+
+    def _note_module(self, module: Any) -> None:
+        path = getattr(module, "__file__", None)
+        self.outcome["module_file"] = path
+        check_module(self.order["method"]["module"], path, self.order["first_paths"])
+        check_loaded(self.order["first_paths"])
+
+    def _before_method(self) -> None:
+        """Note what the method starts from."""
+        self.outcome["memory"]["before_method"] = procfs.memory_marks()
+        self.outcome["memory"]["reset"] = procfs.reset_peak()
+        self.outcome["frameworks"] = loaded_frameworks()
+        self.outcome["framework"] = main_framework(self.benchmark_class)
+        self.outcome["timestamp"] = time.time()
+
+    def finish(self) -> None:
+        """Write the last word. The memory marks are read as late as can be."""
+        self.outcome["frameworks"] = loaded_frameworks()
+        self.outcome["framework"] = main_framework(self.benchmark_class)
+        self.outcome["unsaved_reports"] = self.keeper.unsaved
+        self.outcome["complete"] = True
+        self.outcome["memory"]["end"] = procfs.memory_marks()
+        self.outcome["allocators"] = allocator_peaks()
+        self.file.finish(self.outcome)
+
+
+class NoProfile(contextlib.ExitStack):
+    """Stands for the profiler of a trial that has none."""
+
+    is_used = False
+
+    def facts(self) -> Dict[str, Any]:
+        """There are none."""
+        return {}
+
+
+def refuse_unrun(returned: Any) -> None:
+    """Raise when the call only made a coroutine or generator: no line of the method has run."""
+    if isinstance(returned, (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)):
+        raise TypeError(
+            "the method returned a %s, so nothing of it has run; a benchmark is a plain method"
+            % type(returned).__name__
+        )
+
+
+def parse_flags(arguments: Any) -> None:
+    """Let absl parse the flags that were given after `--`, if any were."""
+    if not arguments:
+        return
+    from absl import flags
+
+    rest = flags.FLAGS([sys.argv[0], *arguments])[1:]
+    if rest:
+        raise flags.Error("'%s' is not a flag; flags begin with --" % rest[0])
+
+
+def run_trial(order: Dict[str, Any]) -> int:
+    """Run the trial that `order` describes; return the status to exit with."""
+    stack = open(os.path.join(order["private_dir"], STACK), "w")
+    faulthandler.enable(stack)
+    # SIGTERM leaves a dump and then ends the process; SIGQUIT only leaves the dump.
+    faulthandler.register(_SIGTERM, stack, chain=True)
+    faulthandler.register(_SIGQUIT, stack)
+    for stream in (sys.stdout, sys.stderr):
+        # Lines must be on disk when the process dies, and seen when they are printed.
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    log_to_files(order)
+    trial = Trial(order)
+    status = _outcome_of(trial)
+    if os.getpid() == trial.outcome["pid"]:  # a child that the method forked does not speak for it
+        trial.finish()
+    return status
+
+
+def _outcome_of(trial: Trial) -> int:
+    try:
+        trial.run()
+        return 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        trial.outcome["error"] = {"kind": "exit", "message": str(error.code), "exit_code": code}
+        return code & 0xFF
+    except BaseException as error:  # noqa: BLE001 - a benchmark may raise anything
+        text = traceback.format_exc()
+        if isinstance(
+            error, (SetupError, UnavailableError, WrongNameError)
+        ):  # the user's to put right
+            logging.getLogger().error("%s", error)
+        elif is_wrong_module(error, trial.order["method"]["module"]):
+            logging.getLogger().error(
+                "%s: it is in no checkout, no --python_path and not in the environment under test; "
+                "`perfrun list PACKAGE` prints what there is",
+                error,
+            )
+        elif trial.outcome["phase"] == "import" and is_not_installed(error):
+            logging.getLogger().error(
+                "%s: install it in the environment under test, or name another (--python)", error
+            )
+        elif trial.outcome["phase"] == "construct" and is_refused_call(error):
+            hint = "" if "abstract" in str(error) else _ARGUMENTS
+            logging.getLogger().error("%s: %s%s", type(error).__name__, error, hint)
+        else:
+            logging.getLogger().error("the benchmark failed\n%s", text)
+        trial.outcome["error"] = {
+            "kind": "exception",
+            "type": type(error).__name__,
+            "message": _text(error),
+            "traceback": text,
+        }
+        return 1
+
+
+def is_refused_call(error: BaseException) -> bool:
+    """Whether arguments did not fit, so that no line of the benchmark has run."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    is_ours = trace is not None and trace.tb_frame.f_code.co_filename == __file__
+    return is_ours and isinstance(error, TypeError)
+
+
+def is_not_installed(error: BaseException) -> bool:
+    """Whether a module could not be imported because a whole package is absent."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name or "." in error.name:
+        return False
+    from importlib.util import find_spec  # for an error only
+
+    return find_spec(error.name) is None
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an exception whose own text cannot be had
+        return "(no text)"
+
+
+def log_to_files(order: Dict[str, Any]) -> None:
+    """Give the root logger what PerfZero gives it: stderr, and `perfzero.log` of the trial."""
+    level = logging.DEBUG if order.get("debug") else logging.INFO
+    handlers: Any = [logging.StreamHandler()]
+    try:
+        path = os.path.join(order["output_dir"], "perfzero.log")
+        handlers.append(logging.FileHandler(path, encoding="utf-8"))
+    except OSError:
+        pass
+    logging.basicConfig(level=level, format=LOG_FORMAT, handlers=handlers)

@@ -1,0 +1,245 @@
+"""Look at the call stack many times a second: pyinstrument, else py-spy, else a thread of ours."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from perfrun.worker.profilers.recording import TOP_ROWS, Recorder, Row, UnavailableError, imported
+
+_INTERVAL_S = 0.002
+_SPY_RATE_HZ = 200
+_SPY_BEGINS_S = 15.0  # it reads the symbols of every library first
+_SPY_ENDS_S = 60.0
+_PR_SET_PTRACER = 0x59616D61  # Linux: let this process, not an ancestor, look at us
+
+Frame = Tuple[str, str]  # function, file:line
+Stacks = Iterable[Tuple[Tuple[Frame, ...], float]]  # from the outermost function on, seconds
+
+
+def make_recorder(folder: str) -> Recorder:
+    """The best of what there is."""
+    try:
+        imported("pyinstrument", "pyinstrument")
+    except UnavailableError:
+        spy = shutil.which("py-spy")
+        return SpyRecorder(folder, spy) if spy else ThreadRecorder(folder)
+    return PyinstrumentRecorder(folder)
+
+
+def largest(stacks: Stacks) -> List[Row]:
+    """The functions in which most time went by."""
+    own: Dict[Frame, float] = {}
+    total: Dict[Frame, float] = {}
+    for frames, seconds in stacks:
+        if not frames:
+            continue
+        own[frames[-1]] = own.get(frames[-1], 0.0) + seconds
+        for frame in set(frames):
+            total[frame] = total.get(frame, 0.0) + seconds
+    rows: List[Row] = [
+        {"name": frame[0], "where": frame[1], "self_s": seconds, "total_s": total[frame]}
+        for frame, seconds in own.items()
+    ]
+    return sorted(rows, key=lambda row: -float(row["self_s"]))[:TOP_ROWS]
+
+
+class PyinstrumentRecorder(Recorder):
+    """pyinstrument: an HTML page to look at, and a file for speedscope.app."""
+
+    tool = "pyinstrument"
+    scope = "wall clock of the main thread"
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        pyinstrument = imported("pyinstrument", "pyinstrument")
+        self.version = str(pyinstrument.__version__)
+        self._profiler: Any = pyinstrument.Profiler(interval=_INTERVAL_S, async_mode="disabled")
+        self._session: Any = None
+
+    def start(self) -> None:
+        self._profiler.start()
+
+    def stop(self, keep: bool) -> None:
+        self._session = self._profiler.stop()
+        if keep:
+            _write(os.path.join(self.folder, "flame.html"), self._profiler.output_html())
+            renderers = imported("pyinstrument.renderers", "pyinstrument's renderers")
+            text = self._profiler.output(renderers.SpeedscopeRenderer())
+            _write(os.path.join(self.folder, "speedscope.json"), text)
+
+    def top(self) -> List[Row]:
+        records = self._session.frame_records if self._session else ()
+        return largest((tuple(map(_named, stack)), seconds) for stack, seconds in records)
+
+
+def _named(identifier: str) -> Frame:
+    """pyinstrument's text for a frame: name, file and line between zero bytes, then attributes."""
+    name, path, line = (*identifier.partition("\x01")[0].split("\0"), "", "")[:3]
+    return name, "%s:%s" % (path, line) if path else ""
+
+
+class ThreadRecorder(Recorder):
+    """A thread that looks at the others' stacks; writes what flamegraph.pl and speedscope read.
+
+    It sees a thread when that lets go of the interpreter: time in a call that does not let go
+    counts for the function that made the call.
+    """
+
+    tool = "perfrun's sampler"
+    version = "%d.%d.%d" % sys.version_info[:3]
+    scope = "wall clock of all threads; rows are those of the main thread"
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self._ended = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+        self._stacks: Dict[Tuple[str, Tuple[Frame, ...]], float] = {}
+
+    def start(self) -> None:
+        self._ended.clear()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def stop(self, keep: bool) -> None:
+        self._ended.set()
+        if self._thread:
+            self._thread.join()
+        if not keep:
+            self._stacks.clear()
+            return
+        several = len({thread for thread, _ in self._stacks}) > 1
+        lines = []
+        for (thread, frames), seconds in sorted(self._stacks.items()):
+            labels = ["%s (%s)" % frame for frame in frames]
+            words = [thread, *labels] if several else labels
+            # Microseconds, not counts: the thread cannot look at exactly regular times.
+            lines.append("%s %d\n" % (";".join(w.replace(";", ":") for w in words), seconds * 1e6))
+        _write(os.path.join(self.folder, "stacks.folded"), "".join(lines))
+
+    def top(self) -> List[Row]:
+        main = threading.main_thread().name
+        return largest(
+            (frames, seconds)
+            for (thread, frames), seconds in self._stacks.items()
+            if thread == main
+        )
+
+    def _look(self) -> None:
+        before = time.perf_counter()
+        while not self._ended.wait(_INTERVAL_S):
+            now = time.perf_counter()
+            names = {thread.ident: thread.name for thread in threading.enumerate()}
+            for ident, frame in sys._current_frames().items():
+                stack = _stack(frame)
+                if ident != threading.get_ident() and stack:
+                    key = (names.get(ident, "thread %d" % ident), stack)
+                    self._stacks[key] = self._stacks.get(key, 0.0) + now - before
+            before = now
+
+
+def _stack(frame: Optional[FrameType]) -> Tuple[Frame, ...]:
+    frames = []
+    while frame is not None:
+        code = frame.f_code
+        # The line of the `def`: a function is one row, wherever in it a look found it.
+        frames.append((code.co_name, "%s:%d" % (code.co_filename, code.co_firstlineno)))
+        frame = frame.f_back
+    found = tuple(reversed(frames))
+    # A look at a thread that is just ending the recording is time of what it did before.
+    own = [at for at, (_, where) in enumerate(found) if where.rpartition(":")[0] == __file__]
+    return found[: own[0]] if own else found
+
+
+class SpyRecorder(Recorder):
+    """py-spy, a process of its own that reads our memory; our own thread where it may not."""
+
+    tool = "py-spy"
+    scope = "wall clock of threads that run"
+
+    def __init__(self, folder: str, program: str) -> None:
+        super().__init__(folder)
+        self._program = program
+        self._file = os.path.join(folder, "speedscope.json")
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._instead: Optional[ThreadRecorder] = None
+        answer = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=False).stdout
+        self.version = answer.decode("utf-8", "replace").strip().rpartition(" ")[2] or None
+
+    def start(self) -> None:
+        log = os.path.join(self.folder, "py-spy.log")
+        words = ["record", "--pid", str(os.getpid()), "--rate", str(_SPY_RATE_HZ)]
+        words += ["--format", "speedscope", "--function", "--output", self._file]
+        with open(log, "wb") as file:
+            self._process = subprocess.Popen([self._program, *words], stdout=file, stderr=file)
+        _may_be_read_by(self._process.pid)
+        end = time.monotonic() + _SPY_BEGINS_S
+        while time.monotonic() < end and self._process.poll() is None:
+            if b"Sampling process" in _read(log):
+                return
+            time.sleep(0.02)
+        self._process.kill()
+        self._process.wait()
+        said = _read(log).decode("utf-8", "replace").strip().splitlines()[:1]
+        self.notes.append("py-spy could not be used: %s" % (said[0] if said else "no answer"))
+        self._instead = ThreadRecorder(self.folder)
+        self.tool, self.version = self._instead.tool, self._instead.version
+        self.scope = self._instead.scope
+        self._instead.start()
+
+    def stop(self, keep: bool) -> None:
+        if self._instead is not None:
+            self._instead.stop(keep)
+            return
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(_SPY_ENDS_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise RuntimeError("py-spy did not end in %g s" % _SPY_ENDS_S) from None
+        if not os.path.exists(self._file):
+            raise RuntimeError("py-spy wrote nothing")
+
+    def top(self) -> List[Row]:
+        if self._instead is not None:
+            return self._instead.top()
+        with open(self._file, encoding="utf-8") as file:
+            document = json.load(file)
+        named = [
+            (frame["name"], "%s:%s" % (frame.get("file"), frame.get("line")))
+            for frame in document["shared"]["frames"]
+        ]
+        return largest(
+            (tuple(named[index] for index in sample), weight)
+            for profile in document["profiles"]
+            for sample, weight in zip(profile["samples"], profile["weights"])
+        )
+
+
+def _may_be_read_by(pid: int) -> None:
+    """Where Yama allows only ancestors to look at a process, allow our child."""
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)
+    except (OSError, AttributeError):
+        pass
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)

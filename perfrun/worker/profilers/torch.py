@@ -1,0 +1,78 @@
+"""PyTorch's own profiler: a trace for Perfetto, Chrome and TensorBoard.
+
+https://docs.pytorch.org/docs/stable/profiler.html. It records the thread that starts it and those
+that autograd runs for it, so it has to be started in the thread that does the work.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Optional
+
+from perfrun.worker.profilers.recording import TOP_ROWS, Recorder, Row, imported
+
+_US = 1e-6  # the profiler's times are in microseconds
+
+
+class TorchRecorder(Recorder):
+    """torch.profiler: every operation of PyTorch with its input shapes, and kernels of a GPU."""
+
+    tool = "torch.profiler"
+    only_timed_steps = True
+    scope = "PyTorch operations of the main thread, and kernels on CUDA"
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        torch: Any = imported("torch", "PyTorch")
+        imported("torch.profiler", "PyTorch's profiler")
+        self._torch = torch
+        self.version = str(torch.__version__)
+        self._open: Any = None
+        self._kept: List[Any] = []
+
+    def start(self) -> None:
+        profiler = self._torch.profiler
+        activities = [profiler.ProfilerActivity.CPU]
+        if self._torch.cuda.is_available():
+            activities.append(profiler.ProfilerActivity.CUDA)
+        self._open = profiler.profile(activities=activities, record_shapes=True)
+        self._open.start()
+
+    def stop(self, keep: bool) -> None:
+        recorded, self._open = self._open, None
+        if self._torch.cuda.is_available() and self._torch.cuda.is_initialized():
+            self._torch.cuda.synchronize()  # kernels still queued belong to the window
+        recorded.stop()
+        if keep:
+            os.makedirs(self.folder, exist_ok=True)
+            handler = self._torch.profiler.tensorboard_trace_handler(self.folder, use_gzip=True)
+            handler(recorded)
+            self._kept.append(recorded.key_averages())
+
+    def top(self) -> List[Row]:
+        rows: Dict[str, Row] = {}
+        for event in (event for averages in self._kept for event in averages):
+            row = rows.setdefault(
+                event.key,
+                {"name": event.key, "calls": 0, "self_s": 0.0, "total_s": 0.0, "device_s": 0.0},
+            )
+            row["calls"] += event.count
+            row["self_s"] += event.self_cpu_time_total * _US
+            row["total_s"] += event.cpu_time_total * _US
+            row["device_s"] += _device_us(event) * _US
+        key = "device_s" if any(row["device_s"] for row in rows.values()) else "self_s"
+        if key == "self_s":
+            for row in rows.values():
+                del row["device_s"]
+            if not rows:
+                self.notes.append("nothing was recorded: the method ran no PyTorch operation")
+        return sorted(rows.values(), key=lambda row: -float(row[key]))[:TOP_ROWS]
+
+
+def _device_us(event: Any) -> float:
+    """The name of the attribute changed with PyTorch 2.4."""
+    for name in ("self_device_time_total", "self_cuda_time_total"):
+        value: Optional[float] = getattr(event, name, None)
+        if value is not None:
+            return value
+    return 0.0

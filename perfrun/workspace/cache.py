@@ -1,0 +1,293 @@
+"""The cache of one remote repository: a bare repository under the workspace that holds the
+commits runs have asked for, each fetched alone where the server allows it.
+
+    <workspace>/git-cache/<name>-<12 hex of sha256 of the redacted url>.git
+        refs/perfrun/commits/<hash>   a commit that was fetched whole
+        refs/perfrun/short/<prefix>   what a short hash was found to mean
+        refs/perfrun/all/             all branches and tags, once they had to be fetched
+        perfrun-default-branch        what the remote's HEAD pointed at
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfrun.errors import WorkspaceError
+from perfrun.locks import FileLock
+from perfrun.options.plan import RepoSpec
+from perfrun.options.values import is_full, local_branch, looks_hex
+from perfrun.workspace.git import GitFailed, Repository, ask, command
+
+_TIP = "refs/perfrun/tip"
+_UNSHALLOW = 2**31 - 1  # git's own word for "all of it"
+_DEEPER = 64
+_ASK_TIMEOUT_S = 120.0
+# Failures that no other way of fetching from the same server can mend.
+_HOPELESS = re.compile(
+    r"Could not read from remote|unable to access|[Cc]ould not resolve host|Authentication failed"
+    r"|could not read (Username|Password)|does not appear to be a git repository|not allowed"
+    r"|repository .* not found|unable to connect|Permission denied|dubious ownership"
+    r"|No space left|Read-only file system|no answer within|mismatched algorithms"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A commit that is in the cache, and how a checkout of it is to look."""
+
+    git_hash: str
+    branch: str | None  # local branch to be on; None = detached
+    any_branch: bool = False  # none was asked for, and the default is not known without a network
+    fetched: bool  # the remote was asked
+
+
+class GitCache:
+    """Finds commits of one repository, in the cache if they are there, else at the remote."""
+
+    def __init__(self, workspace: Path, repo: RepoSpec, notify: Callable[[str], None]) -> None:
+        key = hashlib.sha256(repo.shown_url.encode()).hexdigest()[:12]
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", repo.directory)[:80]
+        self.repository = Repository(git_dir=workspace / "git-cache" / f"{name}-{key}.git")
+        self._repo = repo
+        self._notify = notify
+        self._lock = FileLock(workspace / ".locks" / "git-cache" / f"{name}-{key}.lock")
+        self._fetched = False
+
+    @property
+    def objects(self) -> Path:
+        """The object directory, for a checkout to borrow from."""
+        return self.repository.git_dir / "objects"
+
+    @property
+    def shallow_file(self) -> Path:
+        """Git's list of the commits whose parents are left out; may be absent."""
+        return self.repository.git_dir / "shallow"
+
+    def has(self, git_hash: str) -> bool:
+        """Say whether a commit is here, files and all."""
+        return self._commit_of(git_hash) is not None
+
+    def find(self, git_hash: str | None, branch: str | None) -> Target:
+        """Return the commit that was asked for, fetching it if need be.
+
+        Raises:
+            WorkspaceError: it cannot be had.
+        """
+        self._fetched = False
+        try:
+            with self._lock:
+                self._lock.own(self._on_wait)
+                self._make()
+                if git_hash is None:
+                    return self._find_tip(branch)
+                full = (
+                    self._ensure(git_hash, branch)
+                    if is_full(git_hash)
+                    else self._expand(git_hash, branch)
+                )
+                on = local_branch(branch) if branch else self._default_branch()
+                return Target(
+                    git_hash=full,
+                    branch=on,
+                    any_branch=not branch and on is None,
+                    fetched=self._fetched,
+                )
+        except GitFailed as error:
+            raise self._error(f"cannot be fetched: {error}") from None
+
+    def fetch_history(self) -> None:
+        """Have all branches and tags with all their commits. Raises WorkspaceError."""
+        self._notify(f"fetching the history of {self._repo.shown_url}")
+        try:
+            with self._lock:
+                self._lock.own(self._on_wait)
+                self._make()
+                self._fetch_all()
+        except GitFailed as error:
+            raise self._error(f"its history cannot be fetched: {error}") from None
+
+    # What is in the cache
+
+    def _commit_of(self, name: str) -> str | None:
+        try:
+            answer = ask(self.repository, "rev-parse", "--verify", f"{name}^{{commit}}")
+        except GitFailed as error:
+            if "ambiguous" in error.stderr:
+                raise self._error(f"{name} is the beginning of more than one commit") from None
+            return None
+        return answer.decode().strip()
+
+    def _on_wait(self) -> None:
+        self._notify(f"waiting for another run that fetches {self._repo.shown_url}")
+
+    def _make(self) -> None:
+        """Make the bare repository, or take away what a killed fetch left in it."""
+        git_dir = self.repository.git_dir
+        if (git_dir / "HEAD").is_file():
+            for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_*"):
+                for left in git_dir.glob(pattern):
+                    left.unlink(missing_ok=True)
+            return
+        aside = git_dir.with_suffix(".new")
+        wanted = self._repo.git_hash or ""
+        try:
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir(parents=True)
+            command(
+                Repository(git_dir=aside),
+                *("init", "--quiet", "--bare", "--template=", "--initial-branch=none"),
+                f"--object-format={'sha256' if len(wanted) == 64 else 'sha1'}",
+            )
+            shutil.rmtree(git_dir, ignore_errors=True)
+            aside.rename(git_dir)
+        except OSError as error:
+            raise WorkspaceError(f"cannot make {git_dir}: {error.strerror}") from None
+
+    # Tips
+
+    def _find_tip(self, branch: str | None) -> Target:
+        if branch is None:
+            name = self._ask_default_branch()
+            ref, on = (f"refs/heads/{name}", name) if name else ("HEAD", None)
+        else:
+            ref, on = branch, local_branch(branch)
+        self._notify(f"fetching {branch or on or 'HEAD'} of {self._repo.shown_url}")
+        if ref.startswith("refs/") or ref == "HEAD":
+            found = self._fetch_tip(ref)
+        else:
+            found = self._fetch_tip(f"refs/heads/{ref}")
+            if found is None:
+                found, on = self._fetch_tip(f"refs/tags/{ref}"), None
+        if found is None:
+            hint = "; a commit hash goes into the third field" if looks_hex(ref) else ""
+            what = f"branch or tag {branch!r} is not there" if branch else "it has no commit"
+            raise self._error(f"{what}{hint}")
+        return Target(git_hash=found, branch=on, fetched=True)
+
+    def _fetch_tip(self, ref: str, depth: int = 1) -> str | None:
+        """Fetch one ref; None when the remote has no such ref."""
+        try:
+            self._fetch(f"+{ref}:{_TIP}", depth=depth)
+        except GitFailed as error:
+            if "couldn't find remote ref" in error.stderr:
+                return None
+            raise
+        found = self._commit_of(_TIP)
+        if found is None:
+            raise self._error(f"{ref} is not a commit")
+        self._keep(f"commits/{found}", found)
+        return found
+
+    def _default_branch(self) -> str | None:
+        """Return the remote's default branch, asking once, and only when fetching anyway."""
+        kept = self.repository.git_dir / "perfrun-default-branch"
+        if kept.is_file():
+            return kept.read_text(encoding="utf-8").strip() or None
+        return self._ask_default_branch() if self._fetched else None
+
+    def _ask_default_branch(self) -> str | None:
+        self._fetched = True
+        answer = command(
+            self.repository,
+            *("ls-remote", "--symref", "--end-of-options", self._repo.url, "HEAD"),
+            keep_open=[self._lock.descriptor],
+            timeout_s=_ASK_TIMEOUT_S,
+        )
+        found = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", answer, re.MULTILINE)
+        name = found[1] if found else ""
+        kept = self.repository.git_dir / "perfrun-default-branch"
+        aside = kept.with_suffix(".new")
+        aside.write_text(name + "\n", encoding="utf-8")
+        aside.replace(kept)
+        return name or None
+
+    # Commits
+
+    def _ensure(self, git_hash: str, branch: str | None) -> str:
+        """Have a commit by its full hash: alone, else with its branch, else with everything.
+
+        The hash of an annotated tag stands for the tag's commit, which is returned.
+        """
+        known = self._commit_of(git_hash)
+        if known is not None:
+            return known
+        self._notify(f"fetching {git_hash[:12]} of {self._repo.shown_url}")
+        tried = []
+        for what, fetch in self._ways(git_hash, branch):
+            tried.append(what)
+            try:
+                fetch()
+            except GitFailed as error:
+                if _HOPELESS.search(error.stderr):
+                    raise
+                self._notify(f"{self._repo.shown_url}: {what} did not help: {error}")
+            found = self._commit_of(git_hash)
+            if found is not None:
+                self._keep(f"commits/{git_hash}", git_hash)
+                return found
+        raise self._error(
+            f"commit {git_hash} is not there (tried {', then '.join(tried)}); "
+            "was it pushed, and not removed by a forced push?"
+        )
+
+    def _ways(self, git_hash: str, branch: str | None) -> list[tuple[str, Callable[[], object]]]:
+        ways: list[tuple[str, Callable[[], object]]] = [
+            ("the commit alone", lambda: self._fetch(f"+{git_hash}:{_TIP}", depth=1))
+        ]
+        if branch:
+            ref = branch if branch.startswith("refs/") else f"refs/heads/{branch}"
+            ways += [
+                (f"{_DEEPER} commits of {branch}", lambda: self._fetch_tip(ref, _DEEPER)),
+                (f"all of {branch}", lambda: self._fetch_tip(ref, _UNSHALLOW)),
+            ]
+        return [*ways, ("all branches and tags", self._fetch_all)]
+
+    def _expand(self, prefix: str, branch: str | None) -> str:
+        """Return the full hash a short one stands for.
+
+        Only a repository with all branches and tags can say that it stands for one commit, so
+        that is fetched, and the answer remembered.
+        """
+        known = self._commit_of(f"refs/perfrun/short/{prefix}")
+        if known is not None:
+            return known
+        self._notify(
+            f"fetching all of {self._repo.shown_url} to find what {prefix} stands for; "
+            "a full hash would be fetched alone"
+        )
+        self._fetch_all()
+        if branch and branch.startswith("refs/"):
+            self._fetch_tip(branch, _UNSHALLOW)
+        found = self._commit_of(prefix)
+        if found is None:
+            raise self._error(f"no commit on any branch or tag begins with {prefix}")
+        self._keep(f"short/{prefix}", found)
+        return found
+
+    def _fetch_all(self) -> None:
+        self._fetch(
+            "+refs/heads/*:refs/perfrun/all/heads/*",
+            "+refs/tags/*:refs/perfrun/all/tags/*",
+            depth=_UNSHALLOW if self.shallow_file.exists() else None,
+        )
+
+    def _fetch(self, *refspecs: str, depth: int | None) -> None:
+        self._fetched = True
+        command(
+            self.repository,
+            *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--force"),
+            *((f"--depth={depth}",) if depth else ()),
+            *("--end-of-options", self._repo.url, *refspecs),
+            keep_open=[self._lock.descriptor],
+        )
+
+    def _keep(self, name: str, git_hash: str) -> None:
+        command(self.repository, "update-ref", f"refs/perfrun/{name}", git_hash)
+
+    def _error(self, what: str) -> WorkspaceError:
+        return WorkspaceError(f"--git_repos: {self._repo.shown_url}: {what}")

@@ -1,0 +1,254 @@
+"""Run git: hardened environment, errors in one redacted line.
+
+Three ways in. `ask` puts a question about what is on disk, `command` changes something or talks to
+a remote; both start git itself. `opened` gives GitPython's view of a repository, for commits as
+objects; `import git` costs 75 ms, half of what a second run of a pinned checkout may take, so what
+every run asks does not go through it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from perfrun.dataclass import dataclass
+from perfrun.errors import WorkspaceError
+from perfrun.text import redact
+
+if TYPE_CHECKING:
+    import git
+
+# What a user's or a repository's configuration must not change about perfrun's own calls.
+_CONFIG = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "submodule.recurse=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "fetch.prune=false",
+    "fetch.pruneTags=false",
+    "fetch.recurseSubmodules=no",
+    # Always keep what was fetched as one pack, which git renames into place when it is whole.
+    # Loose objects of a killed fetch would leave a commit whose files are missing.
+    "fetch.unpackLimit=1",
+    "protocol.ext.allow=never",
+    # A server that has gone silent ends the fetch after two minutes.
+    "http.lowSpeedLimit=1",
+    "http.lowSpeedTime=120",
+)
+_OPTIONS = tuple(part for setting in _CONFIG for part in ("-c", setting))
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C",
+    "LANGUAGE": "C",
+}
+_PROTOCOLS = "http:https:ssh:git:file"
+# Inherited, e.g. from a git hook that started perfrun, these would point git elsewhere.
+_REPOSITORY_VARIABLES = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+    "GIT_SHALLOW_FILE",
+    "GIT_GRAFT_FILE",
+    "GIT_PREFIX",
+)
+_NO_GIT = "git is not installed, or not on PATH; --git_repos needs it"
+_NOISE = re.compile(r"^(warning:|hint:|Please make sure|and the repository exists|From |\s*$)")
+_GENERIC = "Could not read from remote repository"
+
+
+class GitFailed(Exception):  # noqa: N818 - always caught and reworded within the workspace code
+    """A git command ended with another status than 0; the text is its telling line, redacted."""
+
+    def __init__(self, status: int, stderr: str) -> None:
+        super().__init__(telling_line(stderr) or f"git ended with status {status}")
+        self.status = status
+        self.stderr = stderr
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """Where git is to work. Named in full, so that git neither searches for it nor refuses a
+    folder of another user, as is usual in containers."""
+
+    git_dir: Path
+    work_tree: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder git runs in."""
+        return self.work_tree or self.git_dir
+
+
+def checkout_at(folder: Path) -> Repository:
+    """Return the repository of an ordinary checkout."""
+    return Repository(git_dir=folder / ".git", work_tree=folder)
+
+
+def ask(repository: Repository, *arguments: str, index: Path | None = None) -> bytes:
+    """Return what a read-only git command prints.
+
+    Raises:
+        GitFailed: git says no.
+        WorkspaceError: there is no git.
+    """
+    process = _started(repository, arguments, index=index)
+    output, errors = process.communicate()
+    if process.returncode:
+        raise GitFailed(process.returncode, os.fsdecode(errors))
+    return output
+
+
+def command(
+    repository: Repository,
+    *arguments: str,
+    keep_open: Sequence[int] = (),
+    timeout_s: float | None = None,
+) -> str:
+    """Run a git command that changes something or talks to a remote; return what it prints.
+
+    `keep_open` are descriptors of locks that the child is to hold as long as it runs, even if
+    this process is killed. A child that outlives `timeout_s`, or an interrupt of this process,
+    is ended.
+
+    Raises:
+        GitFailed: git says no, or the time is over.
+        WorkspaceError: there is no git.
+    """
+    process = None
+    try:
+        with _signals_deferred():  # or a child that has just begun would be nobody's
+            process = _started(repository, arguments, keep_open=keep_open)
+        output, errors = process.communicate(timeout=timeout_s)
+    except BaseException as error:
+        if process is not None:
+            process.terminate()
+            process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise GitFailed(-1, f"fatal: no answer within {timeout_s:g} s") from None
+        raise
+    if process.returncode:
+        raise GitFailed(process.returncode, os.fsdecode(errors))
+    return os.fsdecode(output)
+
+
+@contextlib.contextmanager
+def opened(repository: Repository) -> Iterator[git.Repo]:
+    """Open a repository with GitPython, which runs git in the same environment.
+
+    Raises:
+        GitFailed: git says no, inside the block too.
+        WorkspaceError: there is no git.
+    """
+    try:
+        import git  # slow, and itself an ImportError when there is no git
+    except ImportError:
+        raise WorkspaceError(_NO_GIT) from None
+    # GitPython can add to the environment of its processes, and take nothing from it.
+    inherited = {name: os.environ.pop(name, None) for name in _REPOSITORY_VARIABLES}
+    try:
+        with git.Repo(repository.git_dir) as opened_one:
+            opened_one.git.update_environment(**_settings(), **_variables(repository))
+            yield opened_one
+    except git.GitCommandNotFound:
+        raise WorkspaceError(_NO_GIT) from None
+    except git.GitCommandError as error:
+        raise GitFailed(_status(error), _complaint(error)) from None
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError, ValueError) as error:
+        raise GitFailed(128, f"fatal: {error}") from None
+    finally:
+        os.environ.update({name: value for name, value in inherited.items() if value is not None})
+
+
+def _status(error: Any) -> int:
+    return error.status if isinstance(error.status, int) else 128
+
+
+def _complaint(error: Any) -> str:
+    """What git wrote to its standard error; GitPython puts a heading and quotes around it."""
+    return str(error.stderr).strip().removeprefix("stderr: ").strip("'")
+
+
+def _started(
+    repository: Repository,
+    arguments: Sequence[str],
+    *,
+    index: Path | None = None,
+    keep_open: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start git there. Raises GitFailed without the folder, WorkspaceError without git."""
+    environment = {k: v for k, v in os.environ.items() if k not in _REPOSITORY_VARIABLES}
+    environment |= _settings() | _variables(repository)
+    if index is not None:
+        environment["GIT_INDEX_FILE"] = str(index)
+    try:
+        return subprocess.Popen(
+            ["git", *_OPTIONS, *arguments],
+            cwd=repository.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=tuple(keep_open),
+        )
+    except FileNotFoundError:
+        if not repository.folder.is_dir():
+            raise GitFailed(128, f"fatal: no folder {repository.folder}") from None
+        raise WorkspaceError(_NO_GIT) from None
+
+
+@contextlib.contextmanager
+def _signals_deferred() -> Iterator[None]:
+    """Let what handles SIGINT and SIGTERM run at the end of the block instead of inside it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread only
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    before: dict[int, Any] = {}
+    for wanted in (signal.SIGINT, signal.SIGTERM):
+        if callable(signal.getsignal(wanted)):
+            before[wanted] = signal.signal(wanted, lambda *what: came.append(what))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number, frame in came:
+        before[number](number, frame)
+
+
+def telling_line(stderr: str) -> str:
+    """Return the line of git's complaint that names the cause, redacted, at most 300 characters."""
+    lines = [line.strip() for line in stderr.splitlines() if not _NOISE.match(line)]
+    causes = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
+    if not causes:
+        return ""
+    cause = causes[0]
+    if _GENERIC in cause and lines[0] != cause:
+        cause = lines[0]  # what ssh said
+    return redact(re.sub(r"^(fatal|error): ", "", cause))[:300]
+
+
+def _settings() -> dict[str, str]:
+    return _ENVIRONMENT | {"GIT_ALLOW_PROTOCOL": os.environ.get("GIT_ALLOW_PROTOCOL", _PROTOCOLS)}
+
+
+def _variables(repository: Repository) -> dict[str, str]:
+    values = {"GIT_DIR": str(repository.git_dir)}
+    if repository.work_tree is not None:
+        values["GIT_WORK_TREE"] = str(repository.work_tree)
+    return values

@@ -1,0 +1,136 @@
+"""What `perfrun bisect` is asked, and what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfrun.changes.bisect import parse_bisect, revisions_of
+from perfrun.changes.report import report
+from perfrun.errors import UsageError
+
+METHOD = "--method=pkg.mod.Class.method"
+REPOS = "--git_repos=file:///r/one.git;main,file:///r/two.git;main;" + "a" * 40
+
+
+def revision(name: str, subject: str | None = "what it did") -> dict[str, Any]:
+    return {"name": name, "author": "A <a@b>", "date": "2026-01-01", "subject": subject}
+
+
+def answer(status: str, **more: Any) -> dict[str, Any]:
+    judged = {"ratio": 1.1, "low": 1.05, "high": 1.15, "p_value": 0.01, "pairs": 9}
+    return {
+        "status": status,
+        "metric": "cpu_s",
+        "direction": "worse",
+        "culprit": revision("c" * 40),
+        "previous": revision("b" * 40),
+        "candidates": [revision("c" * 40), revision("d" * 40)],
+        "probability": 0.96,
+        **judged,
+        "good_against_bad": judged,
+        "revisions": 31,
+        "tested": [{"name": "b", "trials": 4}],
+        "skipped": [{"name": "e" * 40, "reason": "failed"}],
+        "pairs_run": 20,
+        "trials_run": 41,
+        "stopped_by": "decided",
+        "environment_differences": [{"text": "repo b -> c"}],
+        "seed": 1,
+        "folder": "/w/bisect/x",
+        **more,
+    }
+
+
+def test_the_culprit_is_told_with_its_evidence() -> None:
+    text = "\n".join(report(answer("found")))
+    assert "cccccccccccc is the first slower or worse one" in text
+    assert f"commit  {'c' * 40}" in text
+    assert (
+        "cpu_s against bbbbbbbbbbbb before it: 1.100 times (95 % interval 1.050 to 1.150)" in text
+    )
+    assert f"skipped {'e' * 40}: failed" in text
+    assert "repo b -> c" in text
+
+
+def test_an_image_has_neither_author_nor_a_name_cut_short() -> None:
+    image = revision("registry/framework:2.13.0-long-name", None)
+    text = "\n".join(report(answer("found", culprit=image)))
+    assert "registry/framework:2.13.0-long-name is the first" in text
+    assert "author" not in text
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "telling"),
+    [
+        ("range", {}, "those before the last do not run"),
+        ("undecided", {"stopped_by": "max_pairs"}, "all pairs are spent"),
+        ("undecided", {"stopped_by": "time_budget"}, "the time is spent"),
+        ("undecided", {"probability": None, "stopped_by": "noise"}, "the noise leaves it open"),
+        ("not_reproduced", {}, "of bad and good is the same"),
+        ("undecided", {"candidates": [revision("c" * 40)] * 25}, "and 5 more"),
+    ],
+)
+def test_what_is_no_culprit_is_not_called_one(
+    status: str, more: dict[str, Any], telling: str
+) -> None:
+    text = "\n".join(report(answer(status, culprit=None, **more)))
+    assert telling in text
+    assert "is the first" not in text.replace("The first", "")
+
+
+def test_interpreters_are_plans_with_labels(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    named = f"--pythons={tmp_path}/a,{tmp_path}/b"
+    asked = parse_bisect([METHOD, named, "--execution_label=night", "--", "--batch_size=8"])
+    made = revisions_of(asked.plan, asked.words, asked.ends, lambda _: None)
+    assert [one.plan.python for one in made] == [f"{tmp_path}/a", f"{tmp_path}/b"]
+    assert made[1].plan.execution_label == f"night/{tmp_path}/b"
+    assert made[1].plan.benchmark_flags == ("--batch_size=8",)
+
+
+def test_images_are_plans_with_containers() -> None:
+    asked = parse_bisect([METHOD, "--images=x:1,x:2", "--cpuset=0", "--max_pairs=9"])
+    made = revisions_of(asked.plan, asked.words, asked.ends, lambda _: None)
+    assert [one.plan.container and one.plan.container.image for one in made] == ["x:1", "x:2"]
+    assert asked.rule.max_pairs == 9
+
+
+@pytest.mark.parametrize("flag", ["--max_pairs", "--seed"])
+@pytest.mark.parametrize("text", ["-1", "x", "9" * 5000])
+def test_what_is_no_number_of_pairs_or_seed_is_refused(flag: str, text: str) -> None:
+    with pytest.raises(UsageError, match=f"^{flag}=.*number"):
+        parse_bisect([METHOD, "--images=x:1,x:2", f"{flag}={text}"])
+
+
+def test_the_repository_that_is_not_pinned_is_searched() -> None:
+    ends = ["--good=abcd", "--bad=abce"]
+    assert parse_bisect([METHOD, REPOS, *ends]).ends.good == "abcd"
+    parse_bisect([METHOD, REPOS, *ends, "--repo=two"])
+    with pytest.raises(UsageError, match=r"which repository\?.*has: one, two"):
+        parse_bisect([METHOD, REPOS, *ends, "--repo=three"])
+
+
+@pytest.mark.parametrize(
+    "flag", ["--benchmark_num_trials=2", "--precision=1%", "--max_reruns=1", "--execution_id=x"]
+)
+def test_flags_that_say_how_often_are_refused(flag: str) -> None:
+    with pytest.raises(UsageError, match="perfrun bisect"):
+        parse_bisect([METHOD, REPOS, "--good=abcd", "--bad=abce", flag])
+
+
+@pytest.mark.parametrize("text", ["nothash", "main", "abc", "a" * 65, "v1.2", "abcd\nx"])
+@pytest.mark.parametrize("flag", ["--good", "--bad"])
+def test_what_cannot_be_a_hash_is_refused_before_anything_is_fetched(flag: str, text: str) -> None:
+    other = {"--good": "--bad=abcd", "--bad": "--good=abcd"}[flag]
+    with pytest.raises(UsageError, match=f"{flag}: .* is not a commit hash") as refused:
+        parse_bisect([METHOD, REPOS, f"{flag}={text}", other])
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_a_hash_may_be_short_or_in_capitals() -> None:
+    assert parse_bisect([METHOD, REPOS, "--good=ABCD", f"--bad={'b' * 40}"]).ends.good == "ABCD"

@@ -1,0 +1,144 @@
+"""Nights that show a change of level say so once, and mention it for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+
+from perfrun.nightly.changes import change_reports, recent_changes
+from perfrun.nightly.junit import junit
+from perfrun.nightly.markdown import markdown
+from perfrun.nightly.openmetrics import openmetrics
+from perfrun.nightly.report import ChangeReport, Figure, MethodReport, NightReport
+from perfrun.options.store_address import parse_address
+from perfrun.store.index import open_store
+from tests.summaries import summary, write
+
+METHOD, CANARY = "pkg.cases.Cases.spin", "pkg.cases.Cases.still"
+FIGURE = Figure(metric="wall_time", median=1.0, unit="s", direction="lower", trials=1)
+BEGIN = datetime(2026, 6, 1, 23, 0).timestamp()
+
+
+def history(workspace: Path, method: str, factors: Sequence[float], seed: int) -> None:
+    noise = np.exp(0.005 * np.random.default_rng(seed).standard_normal(len(factors)))
+    write(
+        workspace / "output",
+        *(
+            summary(
+                method=method,
+                wall_time=float(factor * noise[number]),
+                name=f"{method}-{number:03}",
+                run_id=f"run-{number:03}",
+                label=f"n-{number}",
+                timestamp=BEGIN + number * 86400,
+                commits={"bench": ("a" if factor == 1 else "b") * 40},
+            )
+            for number, factor in enumerate(factors)
+        ),
+    )
+
+
+def method(name: str, *, canary: bool = False) -> MethodReport:
+    return MethodReport(
+        environment="here",
+        unit="here",
+        method=name,
+        owner="me",
+        canary=canary,
+        state="ok",
+        why=None,
+        asked=1,
+        trials=1,
+        disturbed=0,
+        figures=(FIGURE,),
+        failures=(),
+    )
+
+
+def found(workspace: Path, night: int, *methods: MethodReport) -> tuple[ChangeReport, ...]:
+    with open_store(parse_address(None, workspace)) as store:
+        store.refresh()
+        recent = recent_changes(store, methods, f"n-{night}", BEGIN + night * 86400)
+    found = change_reports(recent.rows, methods, f"n-{night}", {})
+    return tuple(change for change in found if change.metric == "wall_time")
+
+
+def report(changes: Sequence[ChangeReport]) -> NightReport:
+    return NightReport(
+        night="n",
+        suite="n",
+        owner=None,
+        begun=BEGIN,
+        ended=BEGIN,
+        deadline=None,
+        commits={},
+        methods=(method(METHOD),),
+        errors=(),
+        notes=(),
+        changes=tuple(changes),
+    )
+
+
+def test_a_change_for_the_worse_is_new_in_the_night_that_made_it_sure(tmp_path: Path) -> None:
+    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
+    (first,) = found(tmp_path, 30, method(METHOD))
+    alarm = (date.fromisoformat(first.alarm_night) - date(2026, 6, 1)).days
+    assert first.night == "2026-07-01"
+    (change,) = found(tmp_path, alarm, method(METHOD))
+    assert (change.direction, change.is_new, change.owner) == ("worse", True, "me")
+    assert not report([change]).is_ok
+    (known,) = found(tmp_path, alarm + 1, method(METHOD))
+    assert not known.is_new
+    assert report([known]).is_ok
+    assert len(found(tmp_path, alarm + 13, method(METHOD))) == 1
+    assert found(tmp_path, alarm + 14, method(METHOD)) == ()
+
+
+def test_nothing_is_said_of_methods_of_other_suites_or_of_steady_ones(tmp_path: Path) -> None:
+    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
+    history(tmp_path, "other.mod.Class.one", [1.0] * 32, seed=2)
+    assert found(tmp_path, 31, method("other.mod.Class.one")) == ()
+
+
+def test_reports_name_the_regression_and_its_commits(tmp_path: Path) -> None:
+    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
+    whole = report(found(tmp_path, 31, method(METHOD)))
+    text = markdown(whole)
+    assert text.startswith("# n: 1 regression")
+    assert f"bench `{'a' * 12}..{'b' * 12}`" in text
+    assert "worse, +2" in text or "worse, +19" in text
+    root = ElementTree.fromstring(junit(whole).encode())
+    assert (root.get("tests"), root.get("failures")) == ("2", "1")
+    failure = root.find(".//failure")
+    assert failure is not None
+    assert failure.get("type") == "regression"
+    assert 'perfrun_night_regressions{suite="n"} 1.0' in openmetrics(whole)
+
+
+def test_a_change_for_the_better_is_told_and_well(tmp_path: Path) -> None:
+    history(tmp_path, METHOD, [1.0] * 30 + [0.8] * 15, seed=1)
+    changes = found(tmp_path, 31, method(METHOD))
+    assert [change.direction for change in changes] == ["better"]
+    assert report(changes).is_ok
+    assert "Other changes of the last nights" in markdown(report(changes))
+
+
+def test_a_night_without_figures_is_not_searched(tmp_path: Path) -> None:
+    assert found(tmp_path, 1, replace(method(METHOD), figures=())) == ()
+
+
+def test_what_moved_with_a_canary_is_listed_and_no_regression(tmp_path: Path) -> None:
+    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
+    history(tmp_path, CANARY, [1.0] * 30 + [1.2] * 15, seed=2)
+    methods = (method(METHOD), method(CANARY, canary=True))
+    (first, *_) = found(tmp_path, 30, *methods)
+    alarm = (date.fromisoformat(first.alarm_night) - date(2026, 6, 1)).days
+    changes = [c for c in found(tmp_path, alarm, *methods) if c.method == METHOD]
+    assert [change.machine_suspect for change in changes] == [True]
+    assert report(changes).is_ok
+    assert "a canary moved too" in markdown(report(changes))

@@ -1,0 +1,95 @@
+"""Reports on their way out: a webhook that answers late or never, files that cannot be written."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from perfrun.nightly.command import post, write_reports
+from perfrun.nightly.report import NightReport
+from perfrun.nightly.suite import Outputs
+
+REPORT = NightReport(
+    night="n-2026-11-21",
+    suite="n",
+    owner=None,
+    begun=1795255200.0,
+    ended=1795258800.0,
+    deadline=None,
+    commits={},
+    methods=(),
+    errors=(),
+    notes=(),
+)
+
+
+@contextmanager
+def server(*answers: int) -> Iterator[tuple[str, list[Any]]]:
+    """A server that gives these answers in turn, and what it was sent."""
+    got: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(answers[min(len(got), len(answers) - 1)])
+            got.append((self.headers["Content-Type"], json.loads(body)))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as one:
+        threading.Thread(target=one.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{one.server_address[1]}/hook?token=s3cret", got
+        one.shutdown()
+
+
+def test_a_webhook_gets_the_report_as_json() -> None:
+    with server(204) as (url, got):
+        assert post(url, REPORT) is None
+    assert [kind for kind, _ in got] == ["application/json"]
+    assert got[0][1]["night"] == "n-2026-11-21"
+    assert got[0][1]["ok"] is True
+
+
+def test_a_server_that_fails_is_asked_again() -> None:
+    pauses: list[float] = []
+    with server(503, 429, 200) as (url, got):
+        assert post(url, REPORT, pauses.append) is None
+    assert len(got) == 3
+    assert pauses == [0.0, 1.0, 4.0]
+
+
+def test_a_refusal_is_final_and_secrets_are_not_told() -> None:
+    with server(404) as (url, got):
+        why = post(url, REPORT, lambda _: None)
+    assert len(got) == 1
+    assert why is not None
+    assert why.endswith("did not take the report: HTTP 404")
+    assert "s3cret" not in why
+
+
+def test_nobody_there_is_a_note() -> None:
+    with server(200) as (url, _):
+        pass
+    why = post(url, REPORT, lambda _: None)
+    assert why is not None
+    assert "ConnectionError" in why
+    assert "s3cret" not in why
+
+
+def test_reports_are_written_twice_and_what_cannot_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    outputs = Outputs(junit=tmp_path / "out" / "j.xml", json=tmp_path / "file" / "r.json")
+    notes = write_reports(REPORT, tmp_path / "night", outputs)
+    names = {path.name for path in (tmp_path / "night").iterdir()}
+    assert names == {"report.md", "report.json", "junit.xml", "metrics.prom"}
+    assert (tmp_path / "out" / "j.xml").read_text().startswith("<?xml")
+    assert len(notes) == 1
+    assert "r.json could not be written" in notes[0]

@@ -1,0 +1,88 @@
+"""What a person reads of the statistics of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfrun.reports.run_table import percent, statistics_lines
+from perfrun.summary.estimates import MethodEstimate
+
+ONE = MethodEstimate(
+    name="m.C.a",
+    trials=1,
+    used=1,
+    disturbed=0,
+    failed=0,
+    median_s=1.5,
+    low_s=None,
+    high_s=None,
+    relative_half_width=None,
+    relative_noise=None,
+    minimum_detectable_effect=None,
+    stopped_by="trials",
+)
+MANY = replace(
+    ONE,
+    trials=8,
+    used=8,
+    low_s=1.4877,
+    high_s=1.5123,
+    relative_half_width=0.0082,
+    relative_noise=0.0101,
+    minimum_detectable_effect=0.0153,
+    stopped_by="precision",
+)
+
+
+def test_a_run_of_single_trials_says_once_what_that_lacks() -> None:
+    [line] = statistics_lines([ONE, replace(ONE, name="m.C.b")])
+    assert "no interval" in line
+    assert "--precision" in line
+
+
+def test_a_run_without_any_figure_says_nothing() -> None:
+    assert statistics_lines([]) == []
+    assert statistics_lines([replace(ONE, used=0, median_s=None)]) == []
+
+
+def test_a_method_has_its_median_interval_noise_and_smallest_change() -> None:
+    _, line = statistics_lines([MANY])
+    assert line == (
+        "m.C.a: 8 trials, median 1.5 s, 95 % in 1.488..1.512 s (±0.82 %); "
+        "noise 1 %, shows changes from 1.5 %; precision reached"
+    )
+
+
+def test_a_method_of_one_trial_among_others_says_so() -> None:
+    lines = statistics_lines([MANY, ONE])
+    assert lines[-1] == "m.C.a: 1 trial, median 1.5 s, no interval; changes it would show: unknown"
+
+
+def test_trials_that_are_not_used_are_counted() -> None:
+    _, line = statistics_lines([replace(MANY, trials=11, disturbed=2, failed=1)])
+    assert "8 of 11 trials" in line
+    assert "1 failed; 2 disturbed" in line
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("noise", "noise will not let it"),
+        ("max_trials", "--max_trials"),
+        ("time_budget", "--time_budget"),
+        ("failed", "keeps failing"),
+        ("no_figure", "no wall time"),
+        ("interrupted", "interrupted"),
+    ],
+)
+def test_the_reason_to_stop_is_said(reason: str, said: str) -> None:
+    assert said in statistics_lines([replace(MANY, stopped_by=reason)])[1]
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(None, "?"), (0.0123, "1.2 %"), (0.5, "50 %"), (12.0, "1200 %"), (0, "0 %")]
+)
+def test_shares_are_percentages(share: float | None, text: str) -> None:
+    assert percent(share) == text
