@@ -6,11 +6,10 @@ import re
 
 from perfrun.doctor.check import Check, presence
 from perfrun.probes.sysfs import Sysfs, cpu_times, governors, load_1min, smt_active, turbo_active
+from perfrun.summary.quality_machine import load_limit
 
 _CPUS = "/sys/devices/system/cpu"
 # Of a CPU. A desktop at rest stays below it; one busy neighbour does not.
-LOAD_PER_CPU_LIMIT = 0.1
-LOAD_LIMIT = 1.0  # tasks, however many CPUs there are: they share caches, memory and power
 STEAL_LIMIT = 0.005  # of the CPU time that was wanted, since boot
 
 
@@ -79,11 +78,6 @@ def smt(sysfs: Sysfs) -> Check:
         "than there are cores",
         mend=f"echo off | sudo tee {_CPUS}/smt/control" if active else None,
     )
-
-
-def load_limit(cpus: int) -> float:
-    """How many busy tasks beside the benchmark are tolerable on so many CPUs."""
-    return min(LOAD_LIMIT, LOAD_PER_CPU_LIMIT * cpus)
 
 
 def idle(sysfs: Sysfs) -> Check:

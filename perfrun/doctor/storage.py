@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 
 from perfrun.doctor.check import Check, presence
+from perfrun.probes.machine import free_disk_bytes, nearest_folder
 from perfrun.probes.sysfs import Sysfs, memory
+from perfrun.summary.quality_machine import DISK_LIMIT_BYTES, MEMORY_SHARE_LIMIT, SWAP_LIMIT_BYTES
 
-MEMORY_SHARE_LIMIT = 0.1  # of all memory; below it the kernel begins to reclaim what is cached
-DISK_LIMIT_BYTES = 1 << 30  # a framework's checkout, and room for logs and results
-SWAP_LIMIT_BYTES = 64 << 20  # pages of long idle programs, which nobody misses
 _MIB = 1 << 20
 
 
@@ -76,7 +75,7 @@ def huge_pages(sysfs: Sysfs) -> Check:
 
 def writable(workspace: Path) -> Check:
     """Whether results can be written; makes nothing."""
-    place = _nearest(workspace)
+    place = nearest_folder(workspace)
     fits = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
     return Check(
         name="workspace",
@@ -100,23 +99,3 @@ def free_disk(workspace: Path) -> Check:
         why="a full disk ends checkouts and swallows what benchmarks write",
         mend="perfrun --workspace=FOLDER, on a disk with room" if fits is False else None,
     )
-
-
-def free_disk_bytes(folder: Path) -> int | None:
-    """What an ordinary user may still write to the disk of `folder`."""
-    try:
-        found = os.statvfs(_nearest(folder))
-    except (OSError, AttributeError):
-        return None
-    return found.f_bavail * found.f_frsize
-
-
-def _nearest(folder: Path) -> Path:
-    """The folder, or the one above it that is there."""
-    for place in (folder, *folder.parents):
-        try:
-            if place.exists():
-                return place
-        except OSError:
-            return place
-    return folder

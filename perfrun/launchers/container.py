@@ -26,8 +26,7 @@ from typing import Any
 
 from perfrun.launchers.docker_engine import ContainerError, DockerEngine
 from perfrun.launchers.launcher import REPORT, Exit, ask_to_end, has_said_last_word, wait_until_due
-from perfrun.probes.process_tree import descendants
-from perfrun.worker.procfs import HELPER_GRACE_S, state_and_flags
+from perfrun.worker.procfs import HELPER_GRACE_S, descendants, state_and_flags
 
 LAST_WORD_S = 2.0  # for the engine to hand over what an ended container said
 

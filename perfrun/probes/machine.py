@@ -16,7 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from perfrun.dataclass import dataclass
-from perfrun.doctor.storage import free_disk_bytes
 from perfrun.probes import sysfs as readings
 from perfrun.probes.counters import Snapshot, take_snapshot
 from perfrun.probes.nvidia import Accelerators, accelerators
@@ -242,3 +241,23 @@ def _available_memory_bytes() -> int | None:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
         return None
+
+
+def free_disk_bytes(folder: Path) -> int | None:
+    """What an ordinary user may still write to the disk of `folder`."""
+    try:
+        found = os.statvfs(nearest_folder(folder))
+    except (OSError, AttributeError):
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+def nearest_folder(folder: Path) -> Path:
+    """The folder, or the one above it that is there."""
+    for place in (folder, *folder.parents):
+        try:
+            if place.exists():
+                return place
+        except OSError:
+            return place
+    return folder

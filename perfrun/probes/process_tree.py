@@ -24,7 +24,7 @@ from typing import BinaryIO
 from perfrun.dataclass import dataclass
 from perfrun.probes.shared_memory import SharedMemory, Sizes
 from perfrun.worker.cgroups import Cgroup, PeakSplit
-from perfrun.worker.procfs import memory_marks
+from perfrun.worker.procfs import descendants, memory_marks
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Share of a core that looking for new processes may take; reading a big tree is the dear part.
@@ -107,38 +107,6 @@ class TreeMemory:
         if not is_new:
             pause_s = max(pause_s, min(2 * pause_s, _LONGER_PAUSE_S))
         self._next_tree_look = now + pause_s
-
-
-def descendants(pid: int) -> list[int]:
-    """Return the pids of all live descendants of `pid`, by /proc/PID/task/TID/children."""
-    found: list[int] = []
-    queue = [pid]
-    while queue:
-        task = f"/proc/{queue.pop()}/task"
-        try:
-            threads = os.listdir(task)
-        except OSError:
-            continue
-        for thread in threads:
-            try:
-                children = _children(f"{task}/{thread}/children")
-            except OSError:
-                continue
-            found += children
-            queue += children
-    return found
-
-
-def _children(path: str) -> list[int]:
-    """The numbers in a file. Most are empty; a file object would make seven calls of three."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        text = b""
-        while chunk := os.read(file, 1 << 16):
-            text += chunk
-    finally:
-        os.close(file)
-    return [int(child) for child in text.split()]
 
 
 def _opened(pid: int) -> int | None:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from perfrun.doctor.processor import load_limit
-from perfrun.doctor.storage import DISK_LIMIT_BYTES, MEMORY_SHARE_LIMIT, SWAP_LIMIT_BYTES
 from perfrun.summary.finding import Finding, Limits, Severity, Span, beyond
 
-# Of the machine's limit for other work (`checks.processor.load_limit`): below it nobody notices.
+MEMORY_SHARE_LIMIT = 0.1  # of all memory; below it the kernel begins to reclaim what is cached
+DISK_LIMIT_BYTES = 1 << 30  # a framework's checkout, and room for logs and results
+SWAP_LIMIT_BYTES = 64 << 20  # pages of long idle programs, which nobody misses
+LOAD_PER_CPU_LIMIT = 0.1
+LOAD_LIMIT = 1.0  # tasks, however many CPUs there are: they share caches, memory and power
+# Of the machine's limit for other work (`load_limit`): below it nobody notices.
 OTHERS_WARNING_SHARE = 0.25
 # Of the CPU time wanted: half a per cent hides in the noise of most benchmarks, two do not.
 STEAL = Limits(warning=0.005, disturbed=0.02)
@@ -30,6 +33,11 @@ FREQUENCY_SHARE = 0.1  # a tenth faster or slower at the end than at the start
 LOAD_OWN_CPU_S = 1.0  # once perfrun's own trials ran longer than this, the load is theirs, too
 _LOAD_WINDOW_S = 60.0
 _MIB = 1 << 20
+
+
+def load_limit(cpus: int) -> float:
+    """How many busy tasks beside the benchmark are tolerable on so many CPUs."""
+    return min(LOAD_LIMIT, LOAD_PER_CPU_LIMIT * cpus)
 
 
 def machine_findings(span: Span) -> Iterator[Finding]:

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from worlds import World
 
-from perfrun.doctor.processor import load_limit
 from perfrun.probes.machine import _cpu_limit
+from perfrun.summary.quality_machine import load_limit
 
 CASES = """
 class Cases(Benchmark):

@@ -21,8 +21,8 @@ import pytest
 from worlds import wait_until
 
 from perfrun.probes import process_tree
-from perfrun.probes.process_tree import TreeSampler, TreeUsage, descendants
-from perfrun.worker.procfs import memory_marks
+from perfrun.probes.process_tree import TreeSampler, TreeUsage
+from perfrun.worker.procfs import descendants, memory_marks
 
 MIB = 2**20
 Start = Callable[[str], "subprocess.Popen[str]"]

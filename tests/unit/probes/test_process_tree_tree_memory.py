@@ -21,6 +21,7 @@ import pytest
 from perfrun.probes import process_tree as tree_memory
 from perfrun.probes.process_tree import TreeSampler, TreeUsage
 from perfrun.probes.shared_memory import SharedMemory, Sizes, proportional_bytes
+from perfrun.worker import procfs
 from perfrun.worker.procfs import memory_marks
 
 MIB = 2**20
@@ -268,6 +269,6 @@ def test_processes_that_begin_all_the_time_do_not_make_looks_cost_more(
 def test_children_are_read_to_the_end_however_many_there_are(tmp_path: Path) -> None:
     path = tmp_path / "children"
     path.write_text(" ".join(map(str, range(20_000))) + " ")
-    assert tree_memory._children(str(path)) == list(range(20_000))
+    assert procfs._children(str(path)) == list(range(20_000))
     path.write_text("")
-    assert tree_memory._children(str(path)) == []
+    assert procfs._children(str(path)) == []
