@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perfrun.nightly.changes import change_reports, recent_changes
 from perfrun.nightly.markdown import markdown
-from perfrun.nightly.report import Figure, MethodReport, NightReport
+from perfrun.nightly.report import MethodReport, NightFigure, NightReport
 from perfrun.options.store_address import parse_address
 from perfrun.store.index import open_store
 from perfrun.store.series import Selector
@@ -55,7 +55,7 @@ def night_report(
 
 
 def _methods(names: Iterable[str], canary: str | None) -> Iterable[MethodReport]:
-    figure = Figure(metric="wall_time", median=1.0, unit="s", direction="lower", trials=1)
+    figure = NightFigure(metric="wall_time", median=1.0, unit="s", direction="lower", trials=1)
     for name in names:
         yield MethodReport(
             environment="bench",

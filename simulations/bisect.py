@@ -22,8 +22,8 @@ from itertools import product
 
 import numpy as np
 
-from perfrun.analysis.bisecting import End, Rule, next_move
-from perfrun.analysis.culprits import Pair
+from perfrun.analysis.bisecting import End, SearchRule, next_move
+from perfrun.analysis.culprits import RevisionPair
 
 COUNTS = (30, 1000)
 EFFECTS = (0.10, 0.05)
@@ -146,11 +146,11 @@ def search(
     levels = random.normal(0, between, count + 1)
     levels[culprit:] += np.log1p(effect)
     bad = {int(index) for index in np.flatnonzero(random.random(count + 1) < broken)} - {0, count}
-    measured: list[Pair] = []
+    measured: list[RevisionPair] = []
     found_broken: set[int] = set()
     tried = 0
     while True:
-        move = next_move(count + 1, measured, found_broken, Rule())
+        move = next_move(count + 1, measured, found_broken, SearchRule())
         if isinstance(move, End):
             return _grade(move, culprit, bad), 2 * len(measured) + tried
         fails = {move.a, move.b} & bad
@@ -159,7 +159,7 @@ def search(
             tried += 1
             continue
         ratio = levels[move.b] + draw(random, spread) - levels[move.a] - draw(random, spread)
-        measured.append(Pair(a=move.a, b=move.b, log_ratio=float(ratio)))
+        measured.append(RevisionPair(a=move.a, b=move.b, log_ratio=float(ratio)))
 
 
 def _grade(end: End, culprit: int, bad: set[int]) -> str:

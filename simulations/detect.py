@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from perfrun.analysis.changepoint import ALARM, Watch
+from perfrun.analysis.changepoint import ALARM, SeriesWatch
 from perfrun.analysis.scan import FEWEST_BEFORE, MOST_AFTER
 from simulations.noises import Floats, Noise, drifting
 
@@ -101,22 +101,26 @@ KINDS: dict[str, Noise] = {
 
 def ours(table: Floats) -> list[int]:
     """Run `perfrun detect` on a single series: the verdicts of all nights are made in one go."""
-    return [_first(watch.p_values <= ALARM) for watch in Watch.all_of(table.tolist())[0]]
+    return [_first(watch.p_values <= ALARM) for watch in SeriesWatch.all_of(table.tolist())[0]]
 
 
 def score_alone(table: Floats) -> list[int]:
     """Use the score without the energy statistic, and without what a separation adds."""
-    return [_first(watch.score_p_values <= ALARM) for watch in Watch.all_of(table.tolist())[0]]
+    return [
+        _first(watch.score_p_values <= ALARM) for watch in SeriesWatch.all_of(table.tolist())[0]
+    ]
 
 
 def energy_alone(table: Floats) -> list[int]:
     """Use the energy statistic where the score is half sure, and believe it whatever that says."""
-    return [_first(watch.energy_p_values <= ALARM) for watch in Watch.all_of(table.tolist())[0]]
+    return [
+        _first(watch.energy_p_values <= ALARM) for watch in SeriesWatch.all_of(table.tolist())[0]
+    ]
 
 
 def separation_alone(table: Floats) -> list[int]:
     """Raise an alarm when the last nights lie apart from those before, whatever the noise is."""
-    return [_first(watch.separation) for watch in Watch.all_of(table.tolist())[0]]
+    return [_first(watch.separation) for watch in SeriesWatch.all_of(table.tolist())[0]]
 
 
 def threshold(share: float, window: int) -> Detector:
@@ -202,7 +206,7 @@ def where(noise: Noise, step: float, series: int, seed: int) -> tuple[float, flo
     table[:, BEFORE:] *= 1 + step
     off = []
     for values in table:
-        watch = Watch(values)
+        watch = SeriesWatch(values)
         alarm = _first(watch.p_values <= ALARM)
         if alarm >= BEFORE:
             watch.cut(alarm)

@@ -13,7 +13,7 @@ import random
 import sys
 
 from perfrun.worker.measure.statistics import describe, median_interval
-from perfrun.worker.measure.stopping import TIMED, Limits, Progress
+from perfrun.worker.measure.stopping import TIMED, Limits, SeriesProgress
 
 LENGTHS = (30, 100, 1000)
 MEMORIES = (0.0, 0.3, 0.6, 0.9)
@@ -56,7 +56,7 @@ def stopped(memory: float, series: int) -> tuple[float, float, float]:
     precise = held = 0
     timed_s = 0.0
     for _ in range(series):
-        times, progress, now_ns = Times(memory, source), Progress(Limits(block_size=1)), 0
+        times, progress, now_ns = Times(memory, source), SeriesProgress(Limits(block_size=1)), 0
         while count := progress.next_count():
             wall_ns = round(STEP_NS * times.next())
             now_ns += wall_ns

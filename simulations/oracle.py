@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from perfrun.analysis.changepoint import ALARM, Watch
+from perfrun.analysis.changepoint import ALARM, SeriesWatch
 from perfrun.analysis.scan import FEWEST_AFTER, FEWEST_BEFORE, MOST_AFTER
 from simulations.detect import BEFORE, LATER, NIGHTS, SPREAD, STEPS, WITHIN, gaussian
 from simulations.noises import Floats, Noise, drifting
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         generator = np.random.default_rng([given.seed, 4, before])
         table = gaussian(generator, (max(1, given.series // 16), before + LATER), spread)
         table[:, before:] *= 1 + step
-        alarms = np.array([one.p_values <= ALARM for one in Watch.all_of(table.tolist())[0]])
+        alarms = np.array([one.p_values <= ALARM for one in SeriesWatch.all_of(table.tolist())[0]])
         pair = [f"{100 * share:.0f}" for share in shares(alarms, before, _FIRST)]
         sys.stdout.write(f"| {before} | {spread:.1%} | {step:.0%} | {' | '.join(pair)} |\n")
     return 0

@@ -3,7 +3,7 @@
     python -m simulations.stop_rule            # the tables of docs/measurement.md, some minutes
     python -m simulations.stop_rule --runs=200
 
-The rule under test is the one that ships (`perfrun.analysis.stopping`, `perfrun.schedule`), fed
+The rule under test is the one that ships (`perfrun.analysis.precision`, `perfrun.schedule`), fed
 with series whose median is known.
 """
 
@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import stats as scipy_stats
 
-from perfrun.analysis import stats, stopping
-from perfrun.analysis.stats import Interval
+from perfrun.analysis import precision, stats
+from perfrun.analysis.stats import ConfidenceInterval
 from perfrun.options.values import MOST_TRIALS, Repetition
 from perfrun.run.schedule import Schedule
-from perfrun.summary.estimates import Observation
+from perfrun.summary.estimates import TrialObservation
 from simulations.noises import NOISES, Floats, Noise, drifting, true_median
 
 SPREADS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1)
@@ -59,13 +59,13 @@ def share(hits: Sequence[bool]) -> str:
     return f"{100 * sum(hits) / len(hits):.1f}" if hits else "-"
 
 
-def holds(interval: Interval | None, truth: float) -> bool:
+def holds(interval: ConfidenceInterval | None, truth: float) -> bool:
     return interval is not None and interval.low <= truth <= interval.high
 
 
 def intervals(runs: int) -> tuple[str, Row, list[Row]]:
     """Return the coverage of 95 % intervals of the median for a fixed number of trials."""
-    ways: dict[str, Callable[[Floats], Interval | None]] = {
+    ways: dict[str, Callable[[Floats], ConfidenceInterval | None]] = {
         "used": stats.median_interval,
         "bootstrap": _bootstrap_of_median,
         "t on logs": lambda values: stats._t_interval(np.sort(values), 0.95),
@@ -87,18 +87,18 @@ def intervals(runs: int) -> tuple[str, Row, list[Row]]:
     return title, ["noise, interval", *map(str, SIZES)], rows
 
 
-def _bootstrap_of_median(values: Floats) -> Interval:
+def _bootstrap_of_median(values: Floats) -> ConfidenceInterval:
     generator = np.random.default_rng(0)
     picks = generator.integers(0, len(values), (399, len(values)))
     low, high = np.quantile(np.median(values[picks], axis=1), [0.025, 0.975])
-    return Interval(low=float(low), high=float(high), confidence=0.95)
+    return ConfidenceInterval(low=float(low), high=float(high), confidence=0.95)
 
 
-def sequence(values: Sequence[float], target: stopping.Target) -> tuple[int, str]:
+def sequence(values: Sequence[float], target: precision.PrecisionTarget) -> tuple[int, str]:
     """Run the stop rule over a series; return where it stopped and why."""
-    for count in range(stopping.PILOT, len(values) + 1):
-        progress = stopping.Progress(values=tuple(values[:count]), trials=count, cost_s=1.0)
-        why = stopping.verdict(progress, target)
+    for count in range(precision.PILOT, len(values) + 1):
+        progress = precision.MethodProgress(values=tuple(values[:count]), trials=count, cost_s=1.0)
+        why = precision.verdict(progress, target)
         if why:
             return count, why
     raise AssertionError("max_trials ends every series")
@@ -107,7 +107,7 @@ def sequence(values: Sequence[float], target: stopping.Target) -> tuple[int, str
 def stop_rule(runs: int, spreads: Sequence[float] = SPREADS) -> tuple[str, Row, list[Row]]:
     """Return coverage and cost of the whole rule."""
     kinds: dict[str, Noise] = {**NOISES, "drifting (AR(1) 0.5)": drifting}
-    target = stopping.Target(precision=PRECISION, max_trials=MOST_TRIALS)
+    target = precision.PrecisionTarget(precision=PRECISION, max_trials=MOST_TRIALS)
     rows = []
     for noise, make in kinds.items():
         for spread in spreads:
@@ -116,7 +116,7 @@ def stop_rule(runs: int, spreads: Sequence[float] = SPREADS) -> tuple[str, Row, 
             hits, counts, reasons = [], [], Counter[str]()
             for values in series.tolist():
                 count, why = sequence(values, target)
-                hits.append(holds(stopping.sequential_interval(values[:count]), truth))
+                hits.append(holds(precision.sequential_interval(values[:count]), truth))
                 counts.append(count)
                 reasons[why] += 1
             parts = [f"{100 * reasons[why] / runs:.0f}" for why in _REASONS]
@@ -150,7 +150,7 @@ def naive(runs: int) -> tuple[str, Row, list[Row]]:
     return title, ["noise", *(f"{100 * spread:g} %" for spread in SPREADS)], rows
 
 
-def _plain(values: Floats) -> Interval | None:
+def _plain(values: Floats) -> ConfidenceInterval | None:
     found = None
     for count in range(5, len(values) + 1):
         found = stats.median_interval(values[:count])
@@ -207,12 +207,12 @@ def _spend(
             value = float(np.exp(spread * generator.standard_normal()))
             values[step.method].append(value)
             spent_s += cost_s
-            schedule.note(step, Observation(value=value, ran=True, cost_s=cost_s))
+            schedule.note(step, TrialObservation(value=value, ran=True, cost_s=cost_s))
     return _widths(values), spent_s
 
 
 def _widths(values: dict[str, list[float]]) -> dict[str, float]:
-    found = {name: stopping.relative_half_width(own) for name, own in values.items()}
+    found = {name: precision.relative_half_width(own) for name, own in values.items()}
     return {name: math.inf if width is None else width for name, width in found.items()}
 
 

@@ -28,7 +28,7 @@ from typing import Literal
 import numpy as np
 
 from perfrun.analysis import pairs as paired
-from perfrun.analysis.culprits import Belief, Pair, believe
+from perfrun.analysis.culprits import Belief, RevisionPair, believe
 from perfrun.analysis.pairs import Judgement, judge, level, looks
 
 Status = Literal["found", "range", "not_reproduced", "undecided"]
@@ -56,7 +56,7 @@ _STAY = 0.7  # of what the best pair would tell: then the last one is run again
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class SearchRule:
     """What is asked of the search."""
 
     min_effect: float = paired.MIN_EFFECT  # relative: 0.02 for 2 %
@@ -93,7 +93,7 @@ class End:
 
 
 def next_move(
-    count: int, measured: Sequence[Pair], broken: AbstractSet[int], rule: Rule
+    count: int, measured: Sequence[RevisionPair], broken: AbstractSet[int], rule: SearchRule
 ) -> Ask | End:
     """Say which pair to run next, or what was found. `broken`: revisions that do not run.
 
@@ -123,7 +123,12 @@ def next_move(
 
 
 def _search(
-    belief: Belief, told: Sequence[Pair], verified: Judgement, rule: Rule, *, spent: bool
+    belief: Belief,
+    told: Sequence[RevisionPair],
+    verified: Judgement,
+    rule: SearchRule,
+    *,
+    spent: bool,
 ) -> Ask | End:
     testable, weights = belief.testable, belief.shares
     best = int(np.argmax(weights))
@@ -153,7 +158,7 @@ def _search(
 
 
 def _not_seen_beside(
-    testable: Sequence[int], best: int, told: Sequence[Pair]
+    testable: Sequence[int], best: int, told: Sequence[RevisionPair]
 ) -> tuple[int, int] | None:
     """A pair of the candidate's side with the next but one of the other, where none is told yet.
 
@@ -168,16 +173,16 @@ def _not_seen_beside(
     return None
 
 
-def looks_with_levels(rule: Rule) -> tuple[tuple[int, float], ...]:
+def looks_with_levels(rule: SearchRule) -> tuple[tuple[int, float], ...]:
     """After how many pairs two revisions are judged, and at which level each time."""
     usual = level(rule.max_test_pairs)
     first = [(look, usual) for look in looks(rule.max_test_pairs)]
     return (*first, *((look, _FURTHER_LEVEL) for look in _FURTHER if look > rule.max_test_pairs))
 
 
-def _sequential(log_ratios: Sequence[float], rule: Rule) -> tuple[Judgement, bool]:
+def _sequential(log_ratios: Sequence[float], rule: SearchRule) -> tuple[Judgement, bool]:
     """What the pairs of two revisions say, and whether that is the last word."""
-    asked = paired.Rule(max_pairs=rule.max_test_pairs, min_effect=rule.min_effect)
+    asked = paired.PairRule(max_pairs=rule.max_test_pairs, min_effect=rule.min_effect)
     told = tuple(log_ratios)
     plan = looks_with_levels(rule)
     for look, nominal in plan:
@@ -193,7 +198,7 @@ def _sequential(log_ratios: Sequence[float], rule: Rule) -> tuple[Judgement, boo
     return _judged(told, asked, plan[-1][1]), True
 
 
-def _is_hopeless(judgement: Judgement, rule: Rule) -> bool:
+def _is_hopeless(judgement: Judgement, rule: SearchRule) -> bool:
     """Whether as many pairs as are allowed would not do, if they went on like this."""
     assert judgement.interval is not None
     assert judgement.ratio is not None
@@ -207,16 +212,16 @@ def _is_hopeless(judgement: Judgement, rule: Rule) -> bool:
 
 
 @lru_cache(maxsize=1024)  # a search asks the same again at each of its moves
-def _judged(log_ratios: tuple[float, ...], asked: paired.Rule, nominal: float) -> Judgement:
+def _judged(log_ratios: tuple[float, ...], asked: paired.PairRule, nominal: float) -> Judgement:
     # Which direction is the better one is for the report: here a change is a change.
     return judge(log_ratios, "lower", asked, nominal)
 
 
-def _between(told: Sequence[Pair], a: int, b: int) -> list[float]:
+def _between(told: Sequence[RevisionPair], a: int, b: int) -> list[float]:
     return [pair.log_ratio for pair in told if (pair.a, pair.b) == (a, b)]
 
 
-def _most_telling(belief: Belief, told: Sequence[Pair]) -> tuple[Ask, float]:
+def _most_telling(belief: Belief, told: Sequence[RevisionPair]) -> tuple[Ask, float]:
     """The pair that tells most, of the revisions that were paired and a few more; and how much.
 
     The pair that was run last is stayed at while it is nearly as good: to change takes time.
@@ -235,7 +240,7 @@ def _most_telling(belief: Belief, told: Sequence[Pair]) -> tuple[Ask, float]:
     return Ask(a=a, b=b, why="search"), most
 
 
-def _range(belief: Belief, told: Sequence[Pair], verified: Judgement) -> End:
+def _range(belief: Belief, told: Sequence[RevisionPair], verified: Judgement) -> End:
     """The smallest run of revisions that has 95 % of the probability."""
     testable, weights = belief.testable, belief.shares
     sums = np.concatenate(([0.0], np.cumsum(weights)))
@@ -251,6 +256,6 @@ def _range(belief: Belief, told: Sequence[Pair], verified: Judgement) -> End:
         after=after,
         last=last,
         probability=float(sums[end] - sums[begin]),
-        change=judge(there, "lower", paired.Rule()) if there else None,
+        change=judge(there, "lower", paired.PairRule()) if there else None,
         verified=verified,
     )

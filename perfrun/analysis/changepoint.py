@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from perfrun.analysis.noise import BEFORE, Past, before, mean_variance, past_of
+from perfrun.analysis.noise import BEFORE, Baseline, before, mean_variance, past_of
 from perfrun.analysis.scan import (
     FEWEST_AFTER,
     FEWEST_BEFORE,
@@ -142,10 +142,10 @@ class _Cut(NamedTuple):
     alarm: int
     p_value: float
     raised_by: tuple[str, ...]
-    past: Past
+    past: Baseline
 
 
-class Watch:
+class SeriesWatch:
     """One series, looked at night by night; `cut` accepts an alarm, and what follows is new."""
 
     def __init__(self, values: Sequence[float] | Floats) -> None:
@@ -160,7 +160,7 @@ class Watch:
         self._cuts: list[_Cut] = []
 
     @classmethod
-    def all_of(cls, several: Sequence[Sequence[float]]) -> tuple[list[Watch], Floats]:
+    def all_of(cls, several: Sequence[Sequence[float]]) -> tuple[list[SeriesWatch], Floats]:
         """Watch many series, which takes less than one by one; the p-values come end to end.
 
         They are the memory of the watches' own, and follow a `cut`.
@@ -239,7 +239,7 @@ class Watch:
         rows = self._logs[first_after : first_after + after]
         return float(np.median(rows) - past.level[0]), float(p_value)
 
-    def _past(self, levels: Floats, end: int, start: int) -> Past:
+    def _past(self, levels: Floats, end: int, start: int) -> Baseline:
         return past_of(before(self._logs, levels, np.array([end]), 0, start))
 
     def _look(self, since: int) -> None:

@@ -13,11 +13,11 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from perfrun.analysis.metrics import Direction
+from perfrun.analysis.directions import Direction
 from perfrun.analysis.stats import (
     FEWEST_FOR_ORDER_STATISTICS,
+    ConfidenceInterval,
     Floats,
-    Interval,
     benjamini_hochberg,
     median,
     minimum_detectable_effect,
@@ -58,7 +58,7 @@ class Comparison:
     metric: str
     direction: Direction
     ratio: float | None  # of medians; None where the base's median is not positive
-    interval: Interval | None  # 95 %; None with one trial on a side
+    interval: ConfidenceInterval | None  # 95 %; None with one trial on a side
     verdict: Verdict
     reason: str | None  # why undecided
     n_base: int
@@ -139,7 +139,7 @@ def _welch(base: Floats, new: Floats) -> tuple[float, float, float]:
     return difference, math.sqrt(total), total**2 / weights
 
 
-def _interval(base: Floats, new: Floats) -> Interval | None:
+def _interval(base: Floats, new: Floats) -> ConfidenceInterval | None:
     """95 % interval of the ratio of medians: the bootstrap's, of few trials Welch's."""
     if min(len(base), len(new)) >= FEWEST_FOR_ORDER_STATISTICS:
         found = ratio_of_medians(new, base)
@@ -148,12 +148,12 @@ def _interval(base: Floats, new: Floats) -> Interval | None:
         return None
     ratio = median(new) / median(base)
     if np.ptp(base) + np.ptp(new) == 0:
-        return Interval(low=ratio, high=ratio, confidence=1 - LEVEL)
+        return ConfidenceInterval(low=ratio, high=ratio, confidence=1 - LEVEL)
     difference, error, freedom = _welch(base, new)
     reach = float(special.stdtrit(freedom, 1 - LEVEL / 2)) * error
     # It is the interval of the ratio of geometric means; the medians' is made to lie in it.
     low, high = math.exp(difference - reach), math.exp(min(difference + reach, 700.0))
-    return Interval(low=min(low, ratio), high=max(high, ratio), confidence=1 - LEVEL)
+    return ConfidenceInterval(low=min(low, ratio), high=max(high, ratio), confidence=1 - LEVEL)
 
 
 def _detectable(base: Floats, new: Floats, power: float) -> float | None:

@@ -47,7 +47,7 @@ _SCALES = np.geomspace(0.6, 1.5, 16)  # that are tried, as multiples of a robust
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class RevisionPair:
     """What a pair of trials said."""
 
     a: int
@@ -56,7 +56,7 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise:
+class PairNoise:
     """How pairs of the same two revisions scatter: Student's t."""
 
     scale: float
@@ -75,7 +75,7 @@ class Belief:
     testable: tuple[int, ...]
     # At i: how likely the first bad one is after testable[i] and not after testable[i + 1].
     shares: Floats
-    noise: Noise
+    noise: PairNoise
     between: float  # standard deviation of what revisions differ by without a cause
     paired: tuple[int, ...]  # the revisions that have been in a pair
     # At i: if the first bad one is after paired[i] and not after paired[i + 1],
@@ -108,7 +108,7 @@ class Belief:
         return worth
 
 
-def believe(testable: Sequence[int], told: Sequence[Pair]) -> Belief:
+def believe(testable: Sequence[int], told: Sequence[RevisionPair]) -> Belief:
     """Say how likely each candidate is; good and bad must have been paired.
 
     Every revision is as likely as another before anything was measured.
@@ -161,7 +161,7 @@ class _Model:
 def _model(
     paired: Sequence[int],
     groups: Mapping[tuple[int, int], Sequence[float]],
-    noise: Noise,
+    noise: PairNoise,
     effect: float,
 ) -> _Model:
     means, precisions = _summed(list(groups.values()), noise, effect)
@@ -183,7 +183,7 @@ def _model(
 
 
 def _summed(
-    groups: Sequence[Sequence[float]], noise: Noise, effect: float
+    groups: Sequence[Sequence[float]], noise: PairNoise, effect: float
 ) -> tuple[Floats, Floats]:
     """Mean and precision of each group, with weights of its pairs.
 
@@ -264,13 +264,13 @@ def _of_differences(covariance: Floats) -> Floats:
     return found
 
 
-def _noise(groups: Sequence[Sequence[float]]) -> Noise:
+def _noise(groups: Sequence[Sequence[float]]) -> PairNoise:
     """Fit it to how far the pairs of the same revisions are apart, by maximum likelihood."""
     residuals = np.concatenate([_residuals(tuple(group)) for group in groups if len(group) > 1])
     rough = max(1.4826 * float(np.median(np.abs(residuals))), _LEAST_NOISE)
     scales = rough * _SCALES
     squares = np.square(residuals[:, None] / scales)  # pairs, scales
-    best = (-math.inf, Noise(scale=rough, degrees=_USUAL))
+    best = (-math.inf, PairNoise(scale=rough, degrees=_USUAL))
     for degrees in _DEGREES:
         constant = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)
         constant -= math.log(degrees) / 2
@@ -278,7 +278,7 @@ def _noise(groups: Sequence[Sequence[float]]) -> Noise:
         at = int(np.argmax(logs))
         likelihood = len(residuals) * float(logs[at]) - _doubt(float(degrees))
         if likelihood > best[0]:
-            best = (likelihood, Noise(scale=float(scales[at]), degrees=float(degrees)))
+            best = (likelihood, PairNoise(scale=float(scales[at]), degrees=float(degrees)))
     return best[1]
 
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perfrun.analysis.changepoint import ALARM, Change, Watch
+from perfrun.analysis.changepoint import ALARM, Change, SeriesWatch
 from perfrun.analysis.stats import benjamini_hochberg
 
 FALSE_DISCOVERIES = 0.05  # share of the changes taken up, at most
@@ -69,7 +69,7 @@ def detect(
     Changes that began, or were made sure, in an earlier night than asked for are left out.
     Raises ValueError for values that are not positive and finite.
     """
-    watches, p_values = Watch.all_of([history.values for history in histories])
+    watches, p_values = SeriesWatch.all_of([history.values for history in histories])
     days = [np.asarray(history.nights, dtype=np.int64) for history in histories]
     calendar = _Calendar(days, p_values)
     loud = set(calendar.every[p_values <= alarm].tolist())  # most nights have no alarm
@@ -123,7 +123,7 @@ class _Calendar:
 
 
 def _take_up(
-    watches: Sequence[Watch],
+    watches: Sequence[SeriesWatch],
     tonight: _Tonight,
     alarm: float,
     false_discoveries: float,
@@ -143,7 +143,7 @@ def _take_up(
 
 
 def _detected(
-    number: int, change: Change, histories: Sequence[History], watches: Sequence[Watch]
+    number: int, change: Change, histories: Sequence[History], watches: Sequence[SeriesWatch]
 ) -> Detected:
     history = histories[number]
     earlier = [c.first_after for c in watches[number].changes() if c.alarm < change.alarm]
@@ -171,7 +171,7 @@ def _verdict(shift: float, history: History) -> Verdict:
 
 
 def _moved_too(
-    canary: History, watch: Watch, history: History, change: Change, level_since: int
+    canary: History, watch: SeriesWatch, history: History, change: Change, level_since: int
 ) -> bool:
     """Whether the canary moved the same way: by a change of its own, or asked about those nights.
 

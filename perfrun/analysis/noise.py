@@ -50,7 +50,7 @@ class Before(NamedTuple):
     residuals: Floats  # of `former`, about the levels that they were at
 
 
-class Past(NamedTuple):
+class Baseline(NamedTuple):
     """For each end (exclusive) of the nights before: their level and noise."""
 
     level: Floats
@@ -91,7 +91,7 @@ def before(
     )
 
 
-def past_of(known: Before) -> Past:
+def past_of(known: Before) -> Baseline:
     """Level and noise of the nights before each end."""
     values, count, noise_count = known.values, known.nights, known.noise_nights
     ordered = values.copy()
@@ -132,7 +132,7 @@ def past_of(known: Before) -> Past:
     news = squares - first**2 - 2 * memory * pairs + memory**2 * (squares - bounded[:, -1] ** 2)
     fresh = news / np.maximum(squares, 1e-12) * noise_count / (noise_count - 1)
     far = _beyond(_FAR, scores, largest)
-    return Past(
+    return Baseline(
         level=level,
         scale=scale,
         spread=_spread(squares, far * reach**2, far, noise_count),

@@ -16,8 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from perfrun.analysis.metrics import Direction
-from perfrun.analysis.stats import Floats, Interval, numbers_of
+from perfrun.analysis.directions import Direction
+from perfrun.analysis.stats import ConfidenceInterval, Floats, numbers_of
 
 Verdict = Literal["faster", "slower", "equivalent", "undecided"]
 
@@ -39,7 +39,7 @@ _SPACING = 0.85
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class PairRule:
     """What is asked of the pairs of a method."""
 
     max_pairs: int = MAX_PAIRS
@@ -54,7 +54,7 @@ class Judgement:
     verdict: Verdict
     pairs: int
     ratio: float | None  # of Hodges and Lehmann; None without pairs
-    interval: Interval | None  # 95 % over all looks together; None with too few pairs
+    interval: ConfidenceInterval | None  # 95 % over all looks together; None with too few pairs
     p_value: float | None  # of the signed-rank test, not corrected for the looks
 
 
@@ -76,7 +76,7 @@ def level(max_pairs: int, methods: int = 1) -> float:
     return _level(len(looks(max_pairs))) / methods
 
 
-def can_decide(rule: Rule) -> bool:
+def can_decide(rule: PairRule) -> bool:
     """Whether all pairs in one direction would be rare enough at the last look."""
     return rank_depth(rule.max_pairs, level(rule.max_pairs, rule.methods)) > 0
 
@@ -90,7 +90,7 @@ def _level(count: int) -> float:
 def judge(
     log_ratios: Sequence[float] | Floats,
     direction: Direction,
-    rule: Rule,
+    rule: PairRule,
     level_of_look: float | None = None,
 ) -> Judgement:
     """Say what the pairs have shown so far. Ask at `looks`, and once when they end early.
@@ -107,7 +107,7 @@ def judge(
     interval = None
     if depth:
         low, high = math.exp(walsh[depth - 1]), math.exp(walsh[-depth])
-        interval = Interval(low=low, high=high, confidence=1 - FALSE_ALARMS)
+        interval = ConfidenceInterval(low=low, high=high, confidence=1 - FALSE_ALARMS)
     return Judgement(
         verdict=_verdict(interval, direction, rule.min_effect),
         pairs=len(numbers),
@@ -117,7 +117,9 @@ def judge(
     )
 
 
-def _verdict(interval: Interval | None, direction: Direction, min_effect: float) -> Verdict:
+def _verdict(
+    interval: ConfidenceInterval | None, direction: Direction, min_effect: float
+) -> Verdict:
     if interval is None:
         return "undecided"
     if 1 / (1 + min_effect) <= interval.low and interval.high <= 1 + min_effect:

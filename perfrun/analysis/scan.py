@@ -39,7 +39,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy import special
 
-from perfrun.analysis.noise import BEFORE, FLOOR, TO_SIGMA, Past, before, mean_variance, past_of
+from perfrun.analysis.noise import BEFORE, FLOOR, TO_SIGMA, Baseline, before, mean_variance, past_of
 
 Floats = NDArray[np.float64]
 
@@ -236,7 +236,7 @@ class Looks(NamedTuple):
         return Looks._make([column[begin:end] for column in self])
 
 
-class _Asked(NamedTuple):
+class _EnergyQuestions(NamedTuple):
     """What the energy statistic is asked: a row for each question."""
 
     nights: Integers
@@ -261,7 +261,7 @@ def look_at(stretches: Sequence[Stretch]) -> Looks:
     portions = list(_portions(stretches))
     begins = accumulate((sum(len(one.logs) for one in some) for some in portions), initial=0)
 
-    def look(some: Sequence[Stretch], begin: int) -> _Asked:
+    def look(some: Sequence[Stretch], begin: int) -> _EnergyQuestions:
         laid = _Laid(some)
         asked = _look(laid, looks.part(begin, begin + len(laid.logs)))
         return asked._replace(nights=asked.nights + begin)
@@ -292,7 +292,7 @@ def _keep_freed_memory() -> None:
     np.empty(_KEPT_BYTES, dtype=np.uint8)
 
 
-def scores_of(logs: Floats, past: Past, begins: Integers) -> Floats:
+def scores_of(logs: Floats, past: Baseline, begins: Integers) -> Floats:
     """How many standard errors 1, 2, ... `MOST_AFTER` nights from each begin lie from those before.
 
     A column for each begin. What would go beyond the last night is without meaning.
@@ -348,7 +348,7 @@ def _portions(stretches: Sequence[Stretch]) -> Iterator[Sequence[Stretch]]:
         yield stretches[begin:]
 
 
-def _look(laid: _Laid, looks: Looks) -> _Asked:
+def _look(laid: _Laid, looks: Looks) -> _EnergyQuestions:
     """Enter what score and separation say; return what to ask the energy statistic."""
     is_asked_about = laid.places >= laid.since
     _enter_separation(laid, looks, is_asked_about)
@@ -401,11 +401,11 @@ def _best(scores: Floats, ends: Integers, laid: _Laid) -> tuple[Floats, Integers
 
 def _questions(
     laid: _Laid, nights: Integers, splits: Integers, level: Floats, memory: Floats
-) -> _Asked:
+) -> _EnergyQuestions:
     places = splits[:, None] + np.arange(-BEFORE, MOST_AFTER)
     places = np.clip(places, 0, len(laid.logs) - 1)  # what is not there is not looked at
     own = places >= laid.start[nights][:, None]
-    return _Asked(
+    return _EnergyQuestions(
         nights=nights,
         values=laid.logs[places] - np.where(own, level[:, None], laid.levels[places]),
         before=np.minimum(splits - laid.first[nights], BEFORE),
@@ -414,11 +414,13 @@ def _questions(
     )
 
 
-def _ask_energy(questions: Sequence[_Asked], p_values: Floats) -> None:
+def _ask_energy(questions: Sequence[_EnergyQuestions], p_values: Floats) -> None:
     """Enter the answers. Questions about as many nights before and after are asked together."""
     if not questions:
         return
-    every = _Asked._make([np.concatenate(columns) for columns in zip(*questions, strict=True)])
+    every = _EnergyQuestions._make(
+        [np.concatenate(columns) for columns in zip(*questions, strict=True)]
+    )
     kinds, kind_of = np.unique(every.before * (MOST_AFTER + 1) + every.after, return_inverse=True)
     for number, kind in enumerate(kinds.tolist()):
         those = np.flatnonzero(kind_of == number)

@@ -31,7 +31,7 @@ FEWEST_FOR_ORDER_STATISTICS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interval:
+class ConfidenceInterval:
     """An interval and what it is of. `confidence` is what was asked for."""
 
     low: float
@@ -83,7 +83,7 @@ def relative_noise(values: Sequence[float] | Floats) -> float | None:
 
 def exact_median_interval(
     values: Sequence[float] | Floats, confidence: float = 0.95
-) -> Interval | None:
+) -> ConfidenceInterval | None:
     """The narrowest symmetric pair of order statistics that covers at least so often.
 
     Distribution-free and conservative: David and Nagaraja, Order Statistics, 3rd ed., 7.1. None
@@ -94,10 +94,12 @@ def exact_median_interval(
     if depth == 0:
         return None
     low, high = float(numbers[depth - 1]), float(numbers[-depth])
-    return Interval(low=low, high=high, confidence=confidence)
+    return ConfidenceInterval(low=low, high=high, confidence=confidence)
 
 
-def median_interval(values: Sequence[float] | Floats, confidence: float = 0.95) -> Interval | None:
+def median_interval(
+    values: Sequence[float] | Floats, confidence: float = 0.95
+) -> ConfidenceInterval | None:
     """Interval of the median that keeps its level from two values up; None for one.
 
     Five values and more: order statistics, interpolated between two depths so that coverage is the
@@ -115,7 +117,7 @@ def median_interval(values: Sequence[float] | Floats, confidence: float = 0.95) 
     # This form of interpolation gives equal values back as they are.
     low = numbers[depth - 1] + weight * (numbers[depth] - numbers[depth - 1])
     high = numbers[-depth] - weight * (numbers[-depth] - numbers[-depth - 1])
-    return Interval(low=float(low), high=float(high), confidence=confidence)
+    return ConfidenceInterval(low=float(low), high=float(high), confidence=confidence)
 
 
 @lru_cache(maxsize=4096)
@@ -142,14 +144,14 @@ def _depth_coverage(size: int, depth: int) -> float:
     return max(0.0, float(1 - 2 * special.bdtr(depth - 1, size, 0.5)))
 
 
-def _t_interval(numbers: Floats, confidence: float) -> Interval:
+def _t_interval(numbers: Floats, confidence: float) -> ConfidenceInterval:
     logs = np.log(numbers) if numbers[0] > 0 else numbers
     quantile = float(special.stdtrit(len(logs) - 1, 0.5 + confidence / 2))
     reach = quantile * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
     low, high = float(np.mean(logs)) - reach, float(np.mean(logs)) + reach
     if numbers[0] > 0:
         low, high = math.exp(low), math.exp(min(high, 700.0))
-    return Interval(low=low, high=high, confidence=confidence)
+    return ConfidenceInterval(low=low, high=high, confidence=confidence)
 
 
 def benjamini_hochberg(p_values: Sequence[float] | Floats) -> tuple[float, ...]:

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from perfrun.analysis.stats import FEWEST_FOR_ORDER_STATISTICS, Floats, Interval, median, numbers_of
+from perfrun.analysis.stats import (
+    FEWEST_FOR_ORDER_STATISTICS,
+    ConfidenceInterval,
+    Floats,
+    median,
+    numbers_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +31,7 @@ class Effect:
     """An estimate with its interval."""
 
     estimate: float
-    interval: Interval
+    interval: ConfidenceInterval
 
 
 def ratio_of_medians(
@@ -52,7 +58,7 @@ def ratio_of_medians(
     low, high = np.quantile(over / under, [tail, 1 - tail])
     return Effect(
         estimate=median(top) / median(bottom),
-        interval=Interval(low=float(low), high=float(high), confidence=confidence),
+        interval=ConfidenceInterval(low=float(low), high=float(high), confidence=confidence),
     )
 
 
@@ -116,11 +122,12 @@ def cliffs_delta(
     below = 1 - delta**2 + z**2 * variance
     if below == 0:  # every value of one side is larger: the sample holds no sign of doubt
         return Effect(
-            estimate=delta, interval=Interval(low=delta, high=delta, confidence=confidence)
+            estimate=delta,
+            interval=ConfidenceInterval(low=delta, high=delta, confidence=confidence),
         )
     reach = z * math.sqrt(variance) * math.sqrt((1 - delta**2) ** 2 + z**2 * variance)
     low, high = (delta - delta**3 - reach) / below, (delta - delta**3 + reach) / below
     return Effect(
         estimate=delta,
-        interval=Interval(low=max(-1.0, low), high=min(1.0, high), confidence=confidence),
+        interval=ConfidenceInterval(low=max(-1.0, low), high=min(1.0, high), confidence=confidence),
     )

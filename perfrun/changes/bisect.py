@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.analysis import bisecting
-from perfrun.analysis.bisecting import End, Rule
-from perfrun.analysis.metrics import Direction
+from perfrun.analysis.bisecting import End, SearchRule
+from perfrun.analysis.directions import Direction
 from perfrun.analysis.pairs import Judgement
-from perfrun.changes.report import report
-from perfrun.changes.search import Found, Revision, new_seed, search, shown_name
+from perfrun.changes.change_report import report
+from perfrun.changes.search import Revision, SearchState, new_seed, search, shown_name
 from perfrun.changes.search_log import SearchLog, begin, unfinished
 from perfrun.compare.command import difference_row
 from perfrun.compare.differences import Difference, differences
@@ -174,19 +174,19 @@ def parser() -> CommandParser:
     made.flag("--metric", "NAME", "what changed (default wall_time)")
     most = bisecting.MAX_PAIRS
     made.flag("--max_pairs", "N", f"most pairs of the search (default {most})", parse_whole, most)
-    made.add_pair_rules(bisecting.Rule.min_effect)
+    made.add_pair_rules(bisecting.SearchRule.min_effect)
     return made
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class BisectPlan:
     """The command line of `perfrun bisect`."""
 
     plan: RunPlan
     words: tuple[str, ...]  # of the run
     ends: Ends
     metric: str
-    rule: Rule
+    rule: SearchRule
     time_s: float | None
     seed: int | None
 
@@ -217,7 +217,7 @@ def bisect_command(argv: Sequence[str]) -> int:
     return 0 if found.end.status == "found" else 1
 
 
-def parse_bisect(argv: Sequence[str]) -> Asked:
+def parse_bisect(argv: Sequence[str]) -> BisectPlan:
     """Parse the command line. Raises UsageError; touches nothing."""
 
     own, after = split_at_dashes(argv)
@@ -232,18 +232,18 @@ def parse_bisect(argv: Sequence[str]) -> Asked:
         pythons=given.pythons or None,
         repo=given.repo or None,
     )
-    return Asked(
+    return BisectPlan(
         plan=parse_plan(words, ends),
         words=words,
         ends=ends,
         metric=given.metric or WALL_TIME,
-        rule=bisecting.Rule(min_effect=given.min_effect, max_pairs=given.max_pairs),
+        rule=bisecting.SearchRule(min_effect=given.min_effect, max_pairs=given.max_pairs),
         time_s=given.time_budget,
         seed=given.seed,
     )
 
 
-def _log(asked: Asked, revisions: Sequence[Revision], screen: Terminal) -> SearchLog:
+def _log(asked: BisectPlan, revisions: Sequence[Revision], screen: Terminal) -> SearchLog:
     """The search that goes on, or a new one."""
     names = [revision.name for revision in revisions]
     key = json.dumps([fingerprint(asked.plan), asked.metric, asked.rule.min_effect, names])
@@ -259,7 +259,7 @@ def _log(asked: Asked, revisions: Sequence[Revision], screen: Terminal) -> Searc
 
 
 def document(
-    asked: Asked, revisions: Sequence[Revision], log: SearchLog, found: Found, end: End
+    asked: BisectPlan, revisions: Sequence[Revision], log: SearchLog, found: SearchState, end: End
 ) -> dict[str, Any]:
     """What `--format=json` prints."""
     readings = _readings(log, end.after, end.last)
@@ -330,7 +330,7 @@ def _direction(judged: Judgement, direction: Direction) -> str | None:
     return "worse" if grew == (direction == "lower") else "better"
 
 
-def _stopped_by(found: Found, end: End, is_spent: bool) -> str:
+def _stopped_by(found: SearchState, end: End, is_spent: bool) -> str:
     if end.status != "undecided":
         return "decided"
     if found.out_of_time:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from perfrun.changes.budget import Budget
-from perfrun.changes.report import Row
+from perfrun.changes.change_report import ChangeRow
 from perfrun.compare.differences import differences
 from perfrun.compare.paired_runs import (
-    Limits,
     Name,
     NotTogether,
+    PairLimits,
     PairResult,
     comparisons,
     decider,
@@ -231,10 +231,10 @@ def _run(
     *,
     resume: bool,
 ) -> PairResult:
-    from perfrun.analysis.pairs import Rule
+    from perfrun.analysis.pairs import PairRule
 
-    limits = Limits(max_pairs=budget.max_pairs, time_s=budget.time_s)
-    rule = Rule(max_pairs=budget.max_pairs)
+    limits = PairLimits(max_pairs=budget.max_pairs, time_s=budget.time_s)
+    rule = PairRule(max_pairs=budget.max_pairs)
     asked = {name: replace(plan, resume=resume) for name, plan in plans.items()}
 
     def paired(sides: Mapping[Name, RunPlan]) -> PairResult:
@@ -255,9 +255,9 @@ def _run(
 def _judged(
     suspect: Suspect, recorded: Mapping[str, SummaryRecord], result: PairResult, budget: Budget
 ) -> Confirmation:
-    from perfrun.analysis.pairs import Rule
+    from perfrun.analysis.pairs import PairRule
 
-    found = comparisons(result, Rule(max_pairs=budget.max_pairs), suspect.metric)[0]
+    found = comparisons(result, PairRule(max_pairs=budget.max_pairs), suspect.metric)[0]
     pairs = [pair for own in result.pairs.values() for pair in own]
     again = {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]}
     otherwise = _otherwise(recorded, again)
@@ -315,14 +315,14 @@ _FRESH_S = 20 * 3600.0  # what was begun earlier does not go on: the machine is 
 
 
 def confirm_rows(
-    rows: Sequence[Row],
+    rows: Sequence[ChangeRow],
     workspace: Path,
     budget: Budget,
     screen: Screen,
     *,
     deadline: float | None = None,
     interruption: Interruption | None = None,
-) -> tuple[Row, ...]:
+) -> tuple[ChangeRow, ...]:
     """Run the A/B of each change; the rows with what came out, in their order.
 
     Changes for the worse come first, then the newest; those beyond `budget.most` are left out and
@@ -369,7 +369,7 @@ class _Work:
             self._decided = {}
             self._save()
 
-    def row(self, row: Row) -> Row:
+    def row(self, row: ChangeRow) -> ChangeRow:
         """Look into one change, unless there is a reason not to."""
         key = _key(row, self._budget)
         done = (self._decided or {}).get(key)
@@ -402,7 +402,7 @@ class _Work:
             why = TOO_LATE
         return Confirmation(status="candidate", reason=why) if why else None
 
-    def _confirm(self, row: Row) -> Confirmation:
+    def _confirm(self, row: ChangeRow) -> Confirmation:
         suspect = Suspect(
             method=row.method,
             metric=row.metric,
@@ -446,6 +446,6 @@ class _Work:
             self._screen.note(f"{self._path} could not be written: {error.strerror}")
 
 
-def _key(row: Row, budget: Budget) -> str:
+def _key(row: ChangeRow, budget: Budget) -> str:
     about = (row.method, row.metric, row.direction, row.before_summary, row.after_summary)
     return json.dumps([*about, budget.max_pairs])

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from perfrun.changes.budget import DEFAULT_CHANGES, Budget, parse_budget
-from perfrun.changes.report import Row, page, row_document
+from perfrun.changes.change_report import ChangeRow, page, row_document
 from perfrun.compare.differences import differences
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.values import CommandParser, parse_workspace
@@ -42,7 +42,7 @@ _NOON = timedelta(hours=12)
 _QUARTER_S = 900
 
 
-class Night(NamedTuple):
+class Observation(NamedTuple):
     """The trials of one run, or, where no run is known, of one night from noon to noon."""
 
     day: int  # ordinal of the date at whose noon it began, local time
@@ -52,7 +52,7 @@ class Night(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Calendar:
+class _TrialCalendar:
     """What follows from the trials alone, for each night that counts."""
 
     days: tuple[int, ...]
@@ -62,13 +62,15 @@ class _Calendar:
     single: Sequence[int]  # the same when that is one in every night; else empty
 
 
-_CALENDARS: WeakKeyDictionary[Origins, _Calendar] = WeakKeyDictionary()
+_CALENDARS: WeakKeyDictionary[Origins, _TrialCalendar] = WeakKeyDictionary()
 
 
-class Nights:
+class Observations:
     """The nights of a series, in columns: there may be a million, and few are looked at closer."""
 
-    def __init__(self, origins: Origins, figures: Sequence[float], calendar: _Calendar) -> None:
+    def __init__(
+        self, origins: Origins, figures: Sequence[float], calendar: _TrialCalendar
+    ) -> None:
         self._origins, self._figures, self._calendar = origins, figures, calendar
         if calendar.single == range(len(figures)):
             self.values = figures
@@ -85,21 +87,21 @@ class Nights:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, number: int) -> Night:
+    def __getitem__(self, number: int) -> Observation:
         value, figures = self.values[number], self._figures
         nearest = min(self._calendar.counted[number], key=lambda at: abs(figures[at] - value))
-        return Night(
+        return Observation(
             day=self._calendar.days[number],
             value=value,
             disturbed=self._calendar.disturbed[number],
             point=point_of(self._origins.rows[nearest], figures[nearest]),
         )
 
-    def __iter__(self) -> Iterator[Night]:
+    def __iter__(self) -> Iterator[Observation]:
         return (self[number] for number in range(len(self)))
 
 
-def nights_of(origins: Origins, values: Sequence[float]) -> Nights:
+def nights_of(origins: Origins, values: Sequence[float]) -> Observations:
     """The nights in the order of the trials.
 
     Disturbed trials of a night are left out, and disturbed nights of a series, unless they are the
@@ -108,10 +110,10 @@ def nights_of(origins: Origins, values: Sequence[float]) -> Nights:
     calendar = _CALENDARS.get(origins)
     if calendar is None:
         calendar = _CALENDARS[origins] = _calendar(origins.rows)
-    return Nights(origins, values, calendar)
+    return Observations(origins, values, calendar)
 
 
-def _calendar(rows: Sequence[Origin]) -> _Calendar:
+def _calendar(rows: Sequence[Origin]) -> _TrialCalendar:
     groups = _groups(rows)
     if len(groups) == len(rows):  # a trial a night is quickly judged
         nights = [
@@ -123,7 +125,7 @@ def _calendar(rows: Sequence[Origin]) -> _Calendar:
     kept = quiet if 2 * len(quiet) >= len(nights) else nights
     days = tuple([day for day, _, _ in kept])
     counted = tuple([places for _, _, places in kept])
-    return _Calendar(
+    return _TrialCalendar(
         days=days,
         not_falling=tuple(accumulate(days, max)),
         disturbed=tuple([disturbed for _, disturbed, _ in kept]),
@@ -196,7 +198,7 @@ def parser() -> CommandParser:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watched:
+class WatchedSeries:
     """A series that is looked at."""
 
     method: str
@@ -204,18 +206,18 @@ class Watched:
     environment: str
     hardware: str
     direction: Literal["lower", "higher"]
-    nights: Nights
+    nights: Observations
     is_canary: bool
     subject: SeriesKey  # without the metric
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class DetectResult:
     """All that came out."""
 
     series: int
     left_out: Mapping[str, int]  # why: short, no_direction, not_positive
-    rows: tuple[Row, ...]
+    rows: tuple[ChangeRow, ...]
 
 
 def detect_command(argv: Sequence[str]) -> int:
@@ -244,7 +246,7 @@ def detect_command(argv: Sequence[str]) -> int:
     return 1 if any(_alarms(row) for row in found.rows) else 0
 
 
-def _confirmed(found: Found, workspace: Path, budget: Budget) -> tuple[Found, bool]:
+def _confirmed(found: DetectResult, workspace: Path, budget: Budget) -> tuple[DetectResult, bool]:
     """Run the pairs of the changes; what came out, and whether that was interrupted."""
     # Here, because it takes all of the main job, and most days there is nothing to confirm.
     from perfrun.changes.confirm import INTERRUPTED, LEFT_OUT, confirm_rows
@@ -262,7 +264,7 @@ def _confirmed(found: Found, workspace: Path, budget: Budget) -> tuple[Found, bo
     return replace(found, rows=rows), INTERRUPTED in reasons
 
 
-def _alarms(row: Row) -> bool:
+def _alarms(row: ChangeRow) -> bool:
     if row.status != "candidate":
         return row.direction == "worse" and row.status == "confirmed"
     return row.direction == "worse" and not row.machine_suspect
@@ -295,10 +297,10 @@ def watch_series(
     method: str | None = None,
     canaries: Iterable[str] = (),
     index: str = "the index",
-) -> tuple[list[Watched], Counter[str]]:
+) -> tuple[list[WatchedSeries], Counter[str]]:
     """The series to look at, canaries in any case, and why others are left out."""
     patterns = tuple(canaries)
-    watched: list[Watched] = []
+    watched: list[WatchedSeries] = []
     left_out: Counter[str] = Counter()
     methods = set()
     for series in found:
@@ -318,7 +320,7 @@ def watch_series(
     return watched, left_out
 
 
-def _watched(series: Series, is_canary: bool) -> Watched | str:
+def _watched(series: Series, is_canary: bool) -> WatchedSeries | str:
     from perfrun.analysis.scan import FEWEST_NIGHTS
 
     direction = series.direction
@@ -329,7 +331,7 @@ def _watched(series: Series, is_canary: bool) -> Watched | str:
         return "not_positive"
     if len(nights) < FEWEST_NIGHTS:
         return "short"
-    return Watched(
+    return WatchedSeries(
         method=series.key.method,
         metric=series.key.metric,
         environment=series.key.environment,
@@ -343,13 +345,13 @@ def _watched(series: Series, is_canary: bool) -> Watched | str:
 
 @no_collection()
 def find_changes(
-    watched: Sequence[Watched],
+    watched: Sequence[WatchedSeries],
     left_out: Mapping[str, int],
     *,
     since: date | None = None,
     alarm_since: date | None = None,
     derived: Callable[..., Iterable[Series]] | None = None,
-) -> Found:
+) -> DetectResult:
     """Look at all series together.
 
     Rows are the changes that began on `since` or later, and whose alarm was on `alarm_since` or
@@ -366,8 +368,8 @@ def find_changes(
         )
         for one in watched
     ]
-    rows: list[Row] = []
-    owners: list[Watched] = []  # of each row
+    rows: list[ChangeRow] = []
+    owners: list[WatchedSeries] = []  # of each row
     first, first_alarm = (day.toordinal() if day else 0 for day in (since, alarm_since))
     for change in detect(histories, begun_since=first, alarm_since=first_alarm):
         one = watched[change.series]
@@ -377,7 +379,7 @@ def find_changes(
             continue
         owners.append(one)
         rows.append(
-            Row(
+            ChangeRow(
                 method=one.method,
                 metric=one.metric,
                 environment=one.environment,
@@ -406,12 +408,12 @@ def find_changes(
     if derived is not None and rows:
         methods = sorted({row.method for row in rows})
         rows = with_derived(rows, owners, derived(methods=methods))
-    return Found(series=len(watched), left_out=left_out, rows=tuple(rows))
+    return DetectResult(series=len(watched), left_out=left_out, rows=tuple(rows))
 
 
 def with_derived(
-    rows: Sequence[Row], owners: Sequence[Watched], derived: Iterable[Series]
-) -> list[Row]:
+    rows: Sequence[ChangeRow], owners: Sequence[WatchedSeries], derived: Iterable[Series]
+) -> list[ChangeRow]:
     """Say of each change how the metrics moved that are derived from the one that changed."""
     found: dict[tuple[SeriesKey, str], list[Series]] = {}
     for series in derived:
@@ -424,7 +426,7 @@ def with_derived(
     return shown
 
 
-def _shift(series: Series, row: Row) -> DerivedRatio | None:
+def _shift(series: Series, row: ChangeRow) -> DerivedRatio | None:
     """The median from the change to its alarm, over that of the nights just before the change."""
     nights = nights_of(series.origins, series.values)
     days = nights.not_falling
@@ -441,7 +443,7 @@ def _shift(series: Series, row: Row) -> DerivedRatio | None:
     )
 
 
-def _differences(before: Night, after: Night) -> tuple[str, ...] | None:
+def _differences(before: Observation, after: Observation) -> tuple[str, ...] | None:
     """What else differs, commits too; None where a summary is not there any more."""
     try:
         base, new = (read_record(Path(night.point.summary_path)) for night in (before, after))
@@ -450,7 +452,7 @@ def _differences(before: Night, after: Night) -> tuple[str, ...] | None:
     return tuple(difference.text for difference in differences([base], [new]))
 
 
-def document(found: Found) -> dict[str, Any]:
+def document(found: DetectResult) -> dict[str, Any]:
     """What `--format=json` prints."""
     return {
         "series": found.series,

@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfrun.analysis.bisecting import Ask, End, Rule, next_move
-from perfrun.analysis.culprits import Pair
+from perfrun.analysis.bisecting import Ask, End, SearchRule, next_move
+from perfrun.analysis.culprits import RevisionPair
 from perfrun.changes.search_log import Measured, SearchLog, held
 from perfrun.compare.paired_runs import SideScreen
 from perfrun.errors import Interrupted, PerfrunError, UsageError
@@ -123,7 +123,7 @@ class Revision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class SearchState:
     """Where a search stands."""
 
     end: End | None  # None: interrupted
@@ -133,11 +133,11 @@ class Found:
 def search(
     revisions: Sequence[Revision],
     metric: str,
-    rule: Rule,
+    rule: SearchRule,
     log: SearchLog,
     screen: Screen,
     time_s: float | None,
-) -> Found:
+) -> SearchState:
     """Search until there is an answer. All that is measured is in the log at once.
 
     Raises PerfrunError when good or bad cannot be run.
@@ -152,7 +152,7 @@ def search(
         try:
             found = work.run(time_s)
         except Interrupted:
-            found = Found(end=None)
+            found = SearchState(end=None)
         finally:
             work.leave()
     if found.end is not None:
@@ -173,7 +173,7 @@ class _Search:
         self,
         revisions: Sequence[Revision],
         metric: str,
-        rule: Rule,
+        rule: SearchRule,
         log: SearchLog,
         screen: Screen,
         interruption: Interruption,
@@ -187,13 +187,13 @@ class _Search:
         self._asked: tuple[int, int] | None = None
         self._begun_s = 0.0  # the last pair
 
-    def run(self, time_s: float | None) -> Found:
+    def run(self, time_s: float | None) -> SearchState:
         # What was spent before it was resumed counts.
         until_s = None if time_s is None else time.monotonic() + time_s - self._log.spent_s
 
         while True:
             pairs = [
-                Pair(a=m.a, b=m.b, log_ratio=math.log(m.values[1] / m.values[0]))
+                RevisionPair(a=m.a, b=m.b, log_ratio=math.log(m.values[1] / m.values[0]))
                 for m in self._log.pairs
             ]
             broken = self._log.broken.keys()
@@ -203,10 +203,10 @@ class _Search:
                 rule = replace(self._rule, max_pairs=0)
                 move = next_move(len(self._revisions), pairs, broken, rule)
             if not isinstance(move, Ask):
-                return Found(end=move, out_of_time=late)
+                return SearchState(end=move, out_of_time=late)
             try:
                 if not self._pair(move):
-                    return Found(end=None)
+                    return SearchState(end=None)
             except _Failed as failure:
                 self._note_failure(failure)
 

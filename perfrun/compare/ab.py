@@ -12,13 +12,13 @@ from typing import Any
 
 from perfrun.analysis import pairs as rules
 from perfrun.analysis.compare import Comparison
-from perfrun.analysis.pairs import Rule
+from perfrun.analysis.pairs import PairRule
 from perfrun.compare.command import comparison_row, difference_row
 from perfrun.compare.comparison_table import comparison_table, derived_lines, environment_line
 from perfrun.compare.differences import Difference, differences
 from perfrun.compare.paired_runs import (
-    Limits,
     Name,
+    PairLimits,
     PairResult,
     comparisons,
     decider,
@@ -66,19 +66,19 @@ def parser() -> CommandParser:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class AbPlan:
     """The command line of `perfrun ab`."""
 
     plans: dict[Name, RunPlan]
     workspace: Path
-    rule: Rule
-    limits: Limits
+    rule: PairRule
+    limits: PairLimits
     metric: str
     seed: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class AbAnswer:
     """What came out."""
 
     comparisons: tuple[Comparison, ...]
@@ -108,7 +108,7 @@ def ab_command(argv: Sequence[str]) -> int:
     return 1 if bad or "failed" in answer.result.stopped_by.values() else 0
 
 
-def parse_ab(argv: Sequence[str]) -> Asked:
+def parse_ab(argv: Sequence[str]) -> AbPlan:
     """Parse the command line. Raises UsageError; touches nothing."""
     words, after = split_at_dashes(argv)
     given, common = parser().parse_known_args(words)
@@ -127,17 +127,17 @@ def parse_ab(argv: Sequence[str]) -> Asked:
         plans[name] = side_plan(plan, name, plan.workspace, count)  # type: ignore[index,arg-type]
     if len(workspaces) > 1:
         raise UsageError("--workspace: is that of both sides; each gets a folder of its own there")
-    return Asked(
+    return AbPlan(
         plans=plans,
         workspace=workspaces.pop(),
-        rule=rules.Rule(max_pairs=count, min_effect=given.min_effect),
-        limits=Limits(max_pairs=count, time_s=given.time_budget),
+        rule=rules.PairRule(max_pairs=count, min_effect=given.min_effect),
+        limits=PairLimits(max_pairs=count, time_s=given.time_budget),
         metric=given.metric or WALL_TIME,
         seed=given.seed,
     )
 
 
-def compare_sides(asked: Asked, screen: Terminal) -> Answer:
+def compare_sides(asked: AbPlan, screen: Terminal) -> AbAnswer:
     """Run the pairs and judge them."""
     result = run_pairs(
         asked.plans,
@@ -149,7 +149,7 @@ def compare_sides(asked: Asked, screen: Terminal) -> Answer:
     )
     every = [pair for pairs in result.pairs.values() for pair in pairs]
     judged = comparisons(result, asked.rule, asked.metric)
-    return Answer(
+    return AbAnswer(
         comparisons=judged,
         derived={(c.method, c.metric): _derived(result, c.method, c.metric) for c in judged},
         differences=differences([p.a for p in every], [p.b for p in every]),
@@ -171,7 +171,7 @@ def _stopped_by(result: PairResult) -> str:
     return next((reason for reason in order if reason in reasons), "decided")
 
 
-def document(answer: Answer) -> dict[str, Any]:
+def document(answer: AbAnswer) -> dict[str, Any]:
     """What `--format=json` prints."""
     result = answer.result
     every = [pair for pairs in result.pairs.values() for pair in pairs]
@@ -196,7 +196,7 @@ def document(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _write(asked: Asked, answer: Answer, screen: Terminal) -> str | None:
+def _write(asked: AbPlan, answer: AbAnswer, screen: Terminal) -> str | None:
     """Keep the answer, and which trials were a pair, beside the workspaces of the sides."""
     pairs = [
         {
@@ -219,7 +219,7 @@ def _write(asked: Asked, answer: Answer, screen: Terminal) -> str | None:
     return str(path)
 
 
-def show(answer: Answer, record: str | None, screen: Terminal) -> None:
+def show(answer: AbAnswer, record: str | None, screen: Terminal) -> None:
     """Print the table, and below it what else there is to know."""
     screen.table(comparison_table(answer.comparisons))
     reasons = ", ".join(

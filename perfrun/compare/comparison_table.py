@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from perfrun.analysis.metrics import unit_of
+from perfrun.analysis.directions import unit_of
 from perfrun.compare.differences import Difference
 from perfrun.reports.run_table import percent
 from perfrun.reports.table import Column, Table, coloured

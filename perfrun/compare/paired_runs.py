@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from perfrun.analysis.metrics import Direction
+from perfrun.analysis.directions import Direction
 from perfrun.errors import UsageError
 from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
@@ -41,8 +41,8 @@ from perfrun.worker.procfs import adopt_orphans
 
 if TYPE_CHECKING:
     from perfrun.analysis.compare import Comparison
-    from perfrun.analysis.metrics import Direction
-    from perfrun.analysis.pairs import Rule
+    from perfrun.analysis.directions import Direction
+    from perfrun.analysis.pairs import PairRule
 
 
 Reason = Literal["decided", "max_pairs", "time_budget", "failed", "no_figure", "interrupted"]
@@ -192,7 +192,7 @@ Decider = Callable[[int], Decided]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class PairLimits:
     """When pairs end whatever they say."""
 
     max_pairs: int  # of each method
@@ -228,7 +228,7 @@ def run_pairs(
     plans: Mapping[Name, RunPlan],
     screen: Screen,
     decider: Decider,
-    limits: Limits,
+    limits: PairLimits,
     *,
     metric: str = WALL_TIME,
     seed: int | None = None,
@@ -261,7 +261,9 @@ def run_pairs(
         return _run(sides, decided, limits, metric)
 
 
-def _run(sides: Mapping[Name, Rounds], decided: Decided, limits: Limits, metric: str) -> PairResult:
+def _run(
+    sides: Mapping[Name, Rounds], decided: Decided, limits: PairLimits, metric: str
+) -> PairResult:
     seed = sides["a"].seed
     cases: dict[str, dict[str, Trial]] = {
         method: {name: partial(side.run_one, method) for name, side in sides.items()}
@@ -331,7 +333,7 @@ class SideScreen:
         self._screen.trial_finished(replace(result, name=f"{self._name}: {result.name}"))
 
 
-def decider(rule: Rule) -> Decider:
+def decider(rule: PairRule) -> Decider:
     """What `run_pairs` asks after each pair: answers at the rule's looks, which keeps its level."""
     from perfrun.analysis import pairs  # numpy
 
@@ -350,7 +352,7 @@ def decider(rule: Rule) -> Decider:
     return make
 
 
-def shared_rule(rule: Rule, methods: int) -> Rule:
+def shared_rule(rule: PairRule, methods: int) -> PairRule:
     """The rule of methods that are decided together. Raises UsageError for too few pairs."""
     from perfrun.analysis import pairs
 
@@ -368,7 +370,7 @@ def shared_rule(rule: Rule, methods: int) -> Rule:
     return shared
 
 
-def comparisons(result: PairResult, rule: Rule, metric: str) -> tuple[Comparison, ...]:
+def comparisons(result: PairResult, rule: PairRule, metric: str) -> tuple[Comparison, ...]:
     """Judge each primary metric of each method, and the one that decided, which comes first."""
     found = []
     rule = shared_rule(rule, len(result.pairs))
@@ -380,10 +382,10 @@ def comparisons(result: PairResult, rule: Rule, metric: str) -> tuple[Comparison
 
 
 def _comparison(
-    method: str, metric: str, pairs: Sequence[Pair], rule: Rule, stopped_by: str
+    method: str, metric: str, pairs: Sequence[Pair], rule: PairRule, stopped_by: str
 ) -> Comparison:
     from perfrun.analysis.compare import Comparison
-    from perfrun.analysis.metrics import direction_of
+    from perfrun.analysis.directions import direction_of
     from perfrun.analysis.pairs import judge
     from perfrun.analysis.stats import median
     from perfrun.analysis.two_samples import cliffs_delta

@@ -13,7 +13,7 @@ from enum import Enum
 
 from perfrun.dataclass import dataclass
 from perfrun.probes.sysfs import Sysfs
-from perfrun.reports.table import Cell, Column, Table, coloured
+from perfrun.reports.table import Column, Table, TableCell, coloured
 
 
 class Presence(str, Enum):
@@ -111,7 +111,7 @@ def checks_table(checks: Sequence[Check], needed: Collection[str]) -> Table:
     )
 
 
-def _state(check: Check, needed: Collection[str]) -> Cell:
+def _state(check: Check, needed: Collection[str]) -> TableCell:
     """Found, missing or cannot tell, and whether the run cannot do without."""
     words = check.presence.words
     if check.presence is Presence.MISSING and check.name in needed:

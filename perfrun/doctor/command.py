@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from perfrun.doctor import software
 from perfrun.doctor.check import Check, Presence, checks_table, mending
 from perfrun.doctor.containers import ask_docker, device_checks, engine_checks, image
+from perfrun.doctor.memory_and_disk import storage_checks
 from perfrun.doctor.processor import processor_checks
-from perfrun.doctor.storage import storage_checks
 from perfrun.doctor.system import system_checks
 from perfrun.errors import UsageError
 from perfrun.launchers.local import LocalLauncher

@@ -13,10 +13,10 @@ from perfrun.errors import PerfrunError
 from perfrun.image.build import BuildError, build_command, render_script, run_build
 from perfrun.image.engine import Engine, EngineError, describe_image, find_builder, find_engine
 from perfrun.image.env_file import write_settings
-from perfrun.image.flags import Request, parse_arguments
 from perfrun.image.gpus import GpuSupport, Vendor, read_gpu_support
 from perfrun.image.lock import differences
 from perfrun.image.saved import load_image, render_load
+from perfrun.image.setup_flags import Request, parse_arguments
 from perfrun.image.site_packages import copy_site_packages
 from perfrun.image.spec import ImageSpec
 from perfrun.text import redact

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfrun.changes.change_report import ChangeRow
 from perfrun.changes.confirm import INTERRUPTED
 from perfrun.changes.detect import find_changes, nights_of, watch_series
-from perfrun.changes.report import Row
 from perfrun.errors import Interrupted, PerfrunError
 from perfrun.nightly.night import RECENT_DAYS, Earlier
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
@@ -24,7 +24,7 @@ from perfrun.run.progress import Screen
 from perfrun.summary.derived import derived_rows
 
 if TYPE_CHECKING:
-    from perfrun.changes.report import Row
+    from perfrun.changes.change_report import ChangeRow
     from perfrun.store.index import Store
     from perfrun.store.series import Series
 
@@ -38,7 +38,7 @@ Key = tuple[str, str, str, str, str]
 class Recent:
     """The changes of the last nights, and how many series cannot show any yet."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ChangeRow, ...] = ()
     young: int = 0  # series of tonight with too few nights
     series: int = 0  # of tonight
 
@@ -83,7 +83,7 @@ def _is_young(series: Series) -> bool:
 
 
 def change_reports(
-    rows: Sequence[Row],
+    rows: Sequence[ChangeRow],
     methods: Sequence[MethodReport],
     night: str,
     known: Mapping[Key, Mapping[str, Any]],
@@ -118,12 +118,12 @@ def change_reports(
     return tuple(found)
 
 
-def is_new(row: Row, night: str, known: Mapping[Key, Mapping[str, Any]]) -> bool:
+def is_new(row: ChangeRow, night: str, known: Mapping[Key, Mapping[str, Any]]) -> bool:
     """Whether it took this night to make it sure, and nobody was told before."""
     return night in row.evidence and key_of(row) not in known
 
 
-def key_of(row: Row) -> Key:
+def key_of(row: ChangeRow) -> Key:
     return (row.method, row.metric, row.environment, row.direction, row.alarm_night)
 
 
@@ -174,11 +174,11 @@ def _recent(suite: Suite, report: NightReport) -> Recent:
 def _confirmed(
     suite: Suite,
     report: NightReport,
-    rows: Sequence[Row],
+    rows: Sequence[ChangeRow],
     known: Mapping[Key, Mapping[str, Any]],
     screen: Screen,
     interruption: Interruption,
-) -> tuple[Row, ...]:
+) -> tuple[ChangeRow, ...]:
     """Run the pairs of what this night has made sure; the deadline of the night ends them."""
     from perfrun.changes.confirm import TOO_LATE, confirm_rows
 

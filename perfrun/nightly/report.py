@@ -27,7 +27,7 @@ BAD: tuple[State, ...] = ("failed", "out_of_bounds", "not_run")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class NightFigure:
     """One metric of one method tonight."""
 
     metric: str
@@ -63,7 +63,7 @@ class MethodReport:
     asked: int | None  # trials; None where a precision decides
     trials: int
     disturbed: int
-    figures: tuple[Figure, ...]
+    figures: tuple[NightFigure, ...]
     failures: tuple[Failure, ...]
 
 
@@ -178,14 +178,14 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
 
-def _figures(readings: Sequence[SummaryRecord]) -> tuple[Figure, ...]:
+def _figures(readings: Sequence[SummaryRecord]) -> tuple[NightFigure, ...]:
     names = dict.fromkeys(name for reading in readings for name in reading.values)
     figures = []
     for name in names:
         known = [reading for reading in readings if name in reading.values]
         used = counted(known)
         figures.append(
-            Figure(
+            NightFigure(
                 metric=name,
                 median=median(reading.values[name] for reading in used),
                 unit=used[-1].metrics[name].unit,
@@ -212,7 +212,7 @@ def _failures(readings: Sequence[SummaryRecord], *, fail_on_bounds: bool) -> tup
     return tuple(failures)
 
 
-def _broken(bounds: Sequence[Bound], figures: Sequence[Figure]) -> list[str]:
+def _broken(bounds: Sequence[Bound], figures: Sequence[NightFigure]) -> list[str]:
     """The bounds that are missed; a metric that is not there misses its bound."""
     found = {figure.metric: figure.median for figure in figures}
     broken = []

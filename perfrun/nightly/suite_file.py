@@ -77,7 +77,7 @@ class _Rules(_Table, frozen=True, kw_only=True):
     timeout: Whole | float | None = None
 
 
-class _Method(_Rules, frozen=True, kw_only=True):
+class _MethodTable(_Rules, frozen=True, kw_only=True):
     name: Annotated[str, Meta(pattern=_METHOD_NAME, min_length=1)]
     owner: Text | None = None
     canary: bool = False
@@ -134,7 +134,7 @@ class _Confirm(_Table, frozen=True, kw_only=True):
 
 
 class _Suite(_Rules, frozen=True, kw_only=True):
-    methods: Annotated[list[_Method], Meta(min_length=1)]
+    methods: Annotated[list[_MethodTable], Meta(min_length=1)]
     environments: list[_Environment] = []
     repos: list[_Repo] = []
     name: Text = ""
@@ -247,7 +247,7 @@ class _Reader:
             found.append(method)
         return tuple(found)
 
-    def _rules(self, where: Where, table: _Method) -> Rules:
+    def _rules(self, where: Where, table: _MethodTable) -> Rules:
         """A method's own rules over those at the top of the file."""
         keys = _Rules.__struct_fields__
         own, flags = _flags(table, keys), _flags(self.top, keys)

@@ -25,7 +25,7 @@ from perfrun.probes.device_log import DeviceLog
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
+class SampledRange:
     """A sampled figure: smallest, mean, largest."""
 
     low: float
@@ -49,11 +49,11 @@ class RunningSpan:
         self._total += value
         self._count += 1
 
-    def span(self) -> Span | None:
+    def span(self) -> SampledRange | None:
         """Return the figures; None when no value was known."""
         if not self._count:
             return None
-        return Span(low=self._low, mean=self._total / self._count, high=self._high)
+        return SampledRange(low=self._low, mean=self._total / self._count, high=self._high)
 
 
 class RunningShares:
@@ -106,7 +106,7 @@ _HOST_PID_NAMESPACE = 0xEFFFFFFC  # inode of the first one (include/linux/proc_n
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class DeviceReading:
     """One device at one moment."""
 
     used_bytes: int | None = None  # by all processes, driver included
@@ -119,7 +119,7 @@ class Reading:
     throttle_reasons: tuple[str, ...] | None = None  # why clocks are lower than they could be
 
 
-_FIELDS = tuple(Reading.__annotations__)
+_FIELDS = tuple(DeviceReading.__annotations__)
 _FIGURES = attrgetter(*_FIELDS)
 
 
@@ -146,7 +146,7 @@ class Device(Protocol):
     def total_bytes(self) -> int | None:
         """Its memory; None where it shares the host's."""
 
-    def read(self) -> Reading:
+    def read(self) -> DeviceReading:
         """Return the state of this moment."""
 
     def processes(self) -> Mapping[int, int | None] | None:
@@ -170,12 +170,12 @@ class DeviceUsage:
     process_peak_bytes: int | None  # held by the trial's processes
     process_reason: str | None  # why that is unknown
     other_processes: Mapping[int, int | None] | None  # pid -> bytes, of those not the trial's
-    utilization_percent: Span | None
-    memory_utilization_percent: Span | None
-    sm_clock_mhz: Span | None
-    memory_clock_mhz: Span | None
-    power_w: Span | None
-    temperature_c: Span | None
+    utilization_percent: SampledRange | None
+    memory_utilization_percent: SampledRange | None
+    sm_clock_mhz: SampledRange | None
+    memory_clock_mhz: SampledRange | None
+    power_w: SampledRange | None
+    temperature_c: SampledRange | None
     throttle_reasons: Mapping[str, float] | None  # reason -> share of the readings, 0 to 1
     energy_j: float | None
     energy_source: str | None  # the device's counter, or its sampled power over time
@@ -214,7 +214,7 @@ class DeviceTrack:
         self._processes_known = False
         self._others: dict[int, int | None] = {}
 
-    def note(self, reading: Reading, at_s: float) -> None:
+    def note(self, reading: DeviceReading, at_s: float) -> None:
         """Take one reading and when it was made."""
         self.samples += 1
         if reading.used_bytes is not None:
@@ -351,9 +351,9 @@ class DeviceSampler(threading.Thread):
             track.note_processes(holders, set(self._pids()))
 
 
-def _columns(device: Device, reading: Reading | None) -> dict[str, float]:
+def _columns(device: Device, reading: DeviceReading | None) -> dict[str, float]:
     """Numbers only, always the same keys: a known consumer plots every one."""
-    reading = reading or Reading()
+    reading = reading or DeviceReading()
     begin = f"{device.vendor}{device.index}_"
     return {
         begin + "used": reading.used_bytes or 0,

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perfrun.probes.accelerators import Reading
+from perfrun.probes.accelerators import DeviceReading
 
 NO_DRIVER = "no AMD driver: there is no /dev/kfd"
 NO_LIBRARY = "amdsmi cannot be imported; it comes with ROCm (pip install /opt/rocm/share/amd_smi)"
@@ -26,13 +26,13 @@ class AmdDevice:
         self.uuid: str | None = self._asked(lambda: str(smi.amdsmi_get_gpu_device_uuid(handle)))
         self.total_bytes = _mebibytes(self._memory().get("vram_total"))
 
-    def read(self) -> Reading:
+    def read(self) -> DeviceReading:
         """Return the state of this moment."""
         smi, handle = self._smi, self._handle
         busy = self._asked(lambda: smi.amdsmi_get_gpu_activity(handle)) or {}
         power = self._asked(lambda: smi.amdsmi_get_power_info(handle)) or {}
         watts = (power.get("current_socket_power"), power.get("average_socket_power"))
-        return Reading(
+        return DeviceReading(
             used_bytes=_mebibytes(self._memory().get("vram_used")),
             utilization_percent=_number(busy.get("gfx_activity")),
             memory_utilization_percent=_number(busy.get("umc_activity")),

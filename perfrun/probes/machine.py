@@ -16,10 +16,16 @@ from functools import lru_cache
 from pathlib import Path
 
 from perfrun.dataclass import dataclass
-from perfrun.probes import sysfs as readings
 from perfrun.probes.counters import Snapshot, take_snapshot
 from perfrun.probes.nvidia import Accelerators, accelerators
-from perfrun.probes.sysfs import Sysfs, core_count
+from perfrun.probes.sysfs import (
+    Sysfs,
+    core_count,
+    frequency_khz,
+    governors,
+    smt_active,
+    top_frequencies_khz,
+)
 from perfrun.worker.cgroups import Cgroup, find_cgroup
 
 
@@ -195,15 +201,15 @@ def machine_state(
     return MachineState(
         snapshot=take_snapshot(cgroup or own_cgroup()),
         cpus=os.cpu_count() or 1,
-        cores=readings.core_count(tree),
-        smt=readings.smt_active(tree),
+        cores=core_count(tree),
+        smt=smt_active(tree),
         own_cpu_s=own.ru_utime + own.ru_stime,
         children_cpu_s=children.ru_utime + children.ru_stime,
         wall_offset_s=wall_offset_s,
         suspended_s=suspended_s,
-        governors=readings.governors(tree, _MOST),
-        frequency_khz=readings.frequency_khz(tree),
-        top_frequencies_khz=readings.top_frequencies_khz(tree, _MOST),
+        governors=governors(tree, _MOST),
+        frequency_khz=frequency_khz(tree),
+        top_frequencies_khz=top_frequencies_khz(tree, _MOST),
         memory_bytes=_available_memory_bytes(),
         free_disk_bytes=free_disk_bytes(folder),
     )

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from perfrun.dataclass import dataclass
-from perfrun.probes.accelerators import Reading
+from perfrun.probes.accelerators import DeviceReading
 
 NO_DRIVER = "no NVIDIA driver: libnvidia-ml.so.1 cannot be loaded"
 # Bits of the API by our names, which are the API's. The first two say that nothing holds the
@@ -48,13 +48,13 @@ class NvidiaDevice:
         memory = self._asked(lambda: nvml.nvmlDeviceGetMemoryInfo(self._handle))
         self.total_bytes: int | None = int(memory.total) if memory else None
 
-    def read(self) -> Reading:
+    def read(self) -> DeviceReading:
         """Return the state of this moment: about ten calls into the driver."""
         nvml, handle = self._nvml, self._handle
         memory = self._asked(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
         busy = self._asked(lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
         milliwatts = self._asked(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
-        return Reading(
+        return DeviceReading(
             used_bytes=int(memory.used) if memory else None,
             utilization_percent=float(busy.gpu) if busy else None,
             memory_utilization_percent=float(busy.memory) if busy else None,

@@ -80,7 +80,7 @@ class CpuTimes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Memory:
+class MemInfo:
     """Bytes, as /proc/meminfo has them."""
 
     total_bytes: int
@@ -122,14 +122,14 @@ def load_1min(sysfs: Sysfs) -> float | None:
         return None
 
 
-def memory(sysfs: Sysfs) -> Memory | None:
+def memory(sysfs: Sysfs) -> MemInfo | None:
     """What /proc/meminfo says."""
     table = sysfs.table("/proc/meminfo")
     total = _kilobytes(table, "MemTotal")
     if total is None:
         return None
     swap, free = _kilobytes(table, "SwapTotal"), _kilobytes(table, "SwapFree")
-    return Memory(
+    return MemInfo(
         total_bytes=total,
         available_bytes=_kilobytes(table, "MemAvailable"),
         swap_total_bytes=swap,

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfrun.analysis.metrics import unit_of
-from perfrun.reports.table import Cell, Column, Table, aligned
+from perfrun.analysis.directions import unit_of
+from perfrun.reports.table import Column, Table, TableCell, aligned
 from perfrun.summary.document import Status, TrialResult
 from perfrun.summary.estimates import MethodEstimate, observe, used_values
 from perfrun.summary.finding import Severity
@@ -52,9 +52,9 @@ def run_table(results: Sequence[TrialResult]) -> Table:
                 _outcomes(trials),
                 grades(trials),
                 wall_times(trials),
-                Cell(tuple(_shortened(metric_lines(trials)))),
-                Cell(tuple(peak_memory(trials))),
-                Cell(tuple(folder_lines(trials))),
+                TableCell(tuple(_shortened(metric_lines(trials)))),
+                TableCell(tuple(peak_memory(trials))),
+                TableCell(tuple(folder_lines(trials))),
             )
             for name, trials in _by_method(results).items()
         ),
@@ -68,9 +68,9 @@ def _by_method(results: Sequence[TrialResult]) -> dict[str, list[TrialResult]]:
     return methods
 
 
-def _outcomes(trials: Sequence[TrialResult]) -> Cell:
+def _outcomes(trials: Sequence[TrialResult]) -> TableCell:
     counts = Counter(trial.status for trial in trials)
-    return Cell(
+    return TableCell(
         tuple(s.value if len(counts) == 1 else f"{n} {s.value}" for s, n in counts.items()),
         tuple(_COLOURS.get(status, "red") for status in counts),
     )

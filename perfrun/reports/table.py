@@ -31,7 +31,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A cell of several lines, or in colours: `styles` are those of its lines, in rich's words."""
 
     lines: tuple[str, ...]
@@ -43,7 +43,7 @@ class Table:
     """Columns and rows. `narrow` are the headings of the tables into which it can be divided."""
 
     columns: tuple[Column, ...]
-    rows: tuple[tuple[str | Cell, ...], ...]
+    rows: tuple[tuple[str | TableCell, ...], ...]
     narrow: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -65,14 +65,14 @@ class Table:
         )
 
 
-def coloured(text: str, style: str) -> Cell:
+def coloured(text: str, style: str) -> TableCell:
     """A cell of one line."""
-    return Cell((text,), (style,))
+    return TableCell((text,), (style,))
 
 
-def as_cell(cell: str | Cell) -> Cell:
+def as_cell(cell: str | TableCell) -> TableCell:
     """The cell of a text."""
-    return cell if isinstance(cell, Cell) else Cell((cell,))
+    return cell if isinstance(cell, TableCell) else TableCell((cell,))
 
 
 def plain_text(table: Table) -> str:
@@ -111,6 +111,6 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
-def _lines(row: Sequence[str | Cell]) -> list[tuple[str, ...]]:
+def _lines(row: Sequence[str | TableCell]) -> list[tuple[str, ...]]:
     """The lines of a row: as many as its highest cell has."""
     return list(zip_longest(*(as_cell(cell).lines for cell in row), fillvalue=""))

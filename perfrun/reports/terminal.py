@@ -22,7 +22,7 @@ from perfrun.reports.run_table import (
     shown_path,
     statistics_lines,
 )
-from perfrun.reports.table import Cell, Table, as_cell, plain_text
+from perfrun.reports.table import Table, TableCell, as_cell, plain_text
 from perfrun.summary.document import TrialResult
 from perfrun.summary.estimates import MethodEstimate
 
@@ -217,7 +217,7 @@ def _drawn(table: Table) -> DrawnTable:
     return made
 
 
-def _drawn_cell(cell: Cell) -> Text:
+def _drawn_cell(cell: TableCell) -> Text:
     from rich.text import Text
 
     lines = zip_longest(cell.lines, cell.styles, fillvalue="")

@@ -27,7 +27,7 @@ Key = tuple[str, int]  # method, trial id
 
 
 @dataclass(frozen=True, kw_only=True)
-class Past:
+class UnfinishedRun:
     """What an unfinished run has done so far."""
 
     run_id: str
@@ -137,7 +137,7 @@ class Journal:
             self.broken = str(error)
 
 
-def unfinished(runs: Path, plan: RunPlan) -> Past | None:
+def unfinished(runs: Path, plan: RunPlan) -> UnfinishedRun | None:
     """Return the newest run of the same fingerprint that did not end and is not going on."""
     for path in _newest_first(runs, plan):
         events = _events(path)
@@ -250,7 +250,7 @@ def _each_event(path: Path) -> Iterator[dict[str, Any]]:
                     yield event
 
 
-def _past(path: Path, events: list[dict[str, Any]]) -> Past:
+def _past(path: Path, events: list[dict[str, Any]]) -> UnfinishedRun:
     started: dict[Key, Path] = {}
     finished: dict[Key, Path] = {}
     rounds: list[tuple[Step, ...]] = []
@@ -262,7 +262,7 @@ def _past(path: Path, events: list[dict[str, Any]]) -> Past:
             finished[key] = Path(event["summary"])
         elif event["event"] == "round":
             rounds.append(tuple(Step(**step) for step in event["steps"]))
-    return Past(
+    return UnfinishedRun(
         run_id=path.stem,
         path=path,
         pinned=events[0].get("pinned", {}),

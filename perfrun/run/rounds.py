@@ -16,11 +16,11 @@ from perfrun.dataclass import replace
 from perfrun.errors import Interrupted
 from perfrun.run import environment
 from perfrun.run.environment import Method
-from perfrun.run.journal import Journal, Key, Past
+from perfrun.run.journal import Journal, Key, UnfinishedRun
 from perfrun.run.progress import Screen
 from perfrun.run.schedule import Schedule, Step
 from perfrun.run.trial import Surroundings, TrialSpec, recover_trial, run_trial
-from perfrun.store.recorder import Recorder
+from perfrun.store.recorder import IndexRecorder
 from perfrun.summary.assemble import RunFacts
 from perfrun.summary.document import Order, Status, TrialResult, to_json
 from perfrun.summary.estimates import MethodEstimate, RunResult, estimates, observe, run_document
@@ -36,10 +36,10 @@ class Rounds:
         methods: tuple[Method, ...],
         around: Surroundings,
         journal: Journal,
-        past: Past | None,
+        past: UnfinishedRun | None,
         screen: Screen,
         seed: int,
-        recorder: Recorder | None = None,
+        recorder: IndexRecorder | None = None,
     ) -> None:
         self._facts, self._around = facts, around
         self._methods = _numbered(methods)

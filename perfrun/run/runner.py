@@ -17,14 +17,14 @@ from perfrun.options.plan import RunPlan
 from perfrun.run import environment
 from perfrun.run.environment import Paths, Service
 from perfrun.run.interruption import Interruption, taking_signals
-from perfrun.run.journal import Past
+from perfrun.run.journal import UnfinishedRun
 from perfrun.run.progress import Screen
 from perfrun.summary.estimates import RunResult
 from perfrun.summary.storage import Storage
 from perfrun.worker.procfs import adopt_orphans
 
 if TYPE_CHECKING:
-    from perfrun.run.journal import Past
+    from perfrun.run.journal import UnfinishedRun
     from perfrun.run.rounds import Rounds
     from perfrun.workspace.checkouts import Checkout
 
@@ -143,7 +143,7 @@ def _open(storage: Storage, plan: RunPlan, stack: ExitStack) -> None:
     stack.callback(storage.close)
 
 
-def _past(plan: RunPlan, screen: Screen) -> Past | None:
+def _past(plan: RunPlan, screen: Screen) -> UnfinishedRun | None:
     if not plan.resume:
         return None
     from perfrun.run.journal import unfinished
@@ -168,7 +168,7 @@ def _with_data(plan: RunPlan, screen: Screen) -> tuple[Mapping[str, Any], ...]:
 
 
 def _checkouts(
-    plan: RunPlan, past: Past | None, like: Rounds | None, screen: Screen
+    plan: RunPlan, past: UnfinishedRun | None, like: Rounds | None, screen: Screen
 ) -> AbstractContextManager[tuple[Checkout, ...]]:
     from perfrun.workspace.checkouts import (
         checked_out,  # most runs of one machine's own code need no git
@@ -187,7 +187,7 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
     return {key: str(v) if isinstance(v, Path) else v for key, v in values.items()}
 
 
-def _seed(plan: RunPlan, past: Past | None, proposed: int | None) -> int:
+def _seed(plan: RunPlan, past: UnfinishedRun | None, proposed: int | None) -> int:
     """The seed of the order: the one asked for, that of the run that goes on, or a random one."""
     if plan.repetition.seed is not None:
         return plan.repetition.seed

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from perfrun.dataclass import dataclass, field
 from perfrun.options.values import FEWEST_TRIALS, OVERRUN, Repetition
-from perfrun.summary.estimates import Observation, used_values
+from perfrun.summary.estimates import TrialObservation, used_values
 
 MOST_FAILURES = 3  # with a precision: a method that fails so often is not tried again
 
@@ -31,7 +31,7 @@ class Step:
 class _Method:
     """What is known of one method."""
 
-    seen: dict[int, Observation] = field(default_factory=dict)  # by trial id
+    seen: dict[int, TrialObservation] = field(default_factory=dict)  # by trial id
     reruns: int = 0
     planned: int = 0  # the largest trial id given out
     owed: list[int] = field(default_factory=list)  # disturbed trials to be run again
@@ -68,7 +68,7 @@ class Schedule:
             return None
         return sum(self._num_trials + m.reruns + len(m.owed) for m in self._methods.values())
 
-    def note(self, step: Step, seen: Observation) -> None:
+    def note(self, step: Step, seen: TrialObservation) -> None:
         """Take in what a trial said."""
         method = self._methods[step.method]
         method.seen[step.trial_id] = seen
@@ -168,25 +168,25 @@ class Schedule:
     def _steered(
         self, open_methods: Mapping[str, _Method], time_left_s: float | None
     ) -> Sequence[str]:
-        from perfrun.analysis import stopping  # numpy and scipy: not before the pilot is over
+        from perfrun.analysis import precision  # numpy and scipy: not before the pilot is over
 
         assert self._rules.precision is not None
-        target = stopping.Target(
+        target = precision.PrecisionTarget(
             precision=self._rules.precision,
             max_trials=self._rules.max_trials,
             min_trials=max(FEWEST_TRIALS, self._num_trials),
         )
         wanting = {}
         for name, method in open_methods.items():
-            progress = stopping.Progress(
+            progress = precision.MethodProgress(
                 values=used_values(tuple(method.seen.values())),
                 trials=method.own_trials,
                 cost_s=method.cost_s,
             )
-            method.stopped_by = stopping.verdict(progress, target)
+            method.stopped_by = precision.verdict(progress, target)
             if method.stopped_by is None:
                 wanting[name] = progress
-        chosen = stopping.next_round(wanting, target, time_left_s, OVERRUN)
+        chosen = precision.next_round(wanting, target, time_left_s, OVERRUN)
         if not chosen:
             for name in wanting:
                 self._methods[name].stopped_by = "time_budget"

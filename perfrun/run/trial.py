@@ -20,9 +20,9 @@ from perfrun.run.interruption import Interruption
 from perfrun.run.outcome import Leftovers, findings, judge, read_leftovers
 from perfrun.run.progress import Follower
 from perfrun.summary.assemble import RunFacts, TrialFacts, build_summary
-from perfrun.summary.cpu import Measured, bring_together
+from perfrun.summary.cpu import MeasuredSections, bring_together
 from perfrun.summary.document import Order, Outcome, Status, TrialResult, to_json
-from perfrun.summary.finding import Span, span_between
+from perfrun.summary.finding import MachineDelta, span_between
 from perfrun.summary.quality import judge_quality
 from perfrun.summary.storage import PROFILE_SUMMARY, SUMMARY, ResultFolder, Storage, full_disk
 from perfrun.worker.procfs import memory_marks
@@ -132,7 +132,7 @@ def _with_full_disk(outcome: Outcome, folder: Path) -> Outcome:
 
 def _run_worker(
     plan: RunPlan, spec: TrialSpec, around: Surroundings
-) -> tuple[Exit | None, Watched | None, Span | None, str]:
+) -> tuple[Exit | None, Watched | None, MachineDelta | None, str]:
     folder = spec.folder.path
     try:
         process = _start(plan, spec, around)
@@ -218,7 +218,7 @@ def _facts(
     spec: TrialSpec,
     left: Leftovers,
     outcome: Outcome,
-    measured: Measured,
+    measured: MeasuredSections,
     notes: tuple[str, ...],
 ) -> TrialFacts:
     record = left.record

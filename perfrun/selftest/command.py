@@ -20,7 +20,7 @@ from perfrun.options.command_line import parse
 from perfrun.options.plan import RunPlan
 from perfrun.reports.table import Column, Table, plain_text
 from perfrun.run.runner import run
-from perfrun.selftest.reference import Check, Documents, Row, checks, read_peak
+from perfrun.selftest.reference import Documents, ReferenceCheck, ReferenceRow, checks, read_peak
 from perfrun.summary.document import TrialResult
 from perfrun.text import with_unit
 
@@ -119,12 +119,12 @@ def _run(words: Sequence[str], names: Sequence[str], screen: _Screen) -> Documen
 
 
 def judged(
-    wanted: Sequence[Check],
+    wanted: Sequence[ReferenceCheck],
     run_workloads: Callable[[Sequence[str]], Documents],
     note: Callable[[str], None],
-) -> tuple[Row, ...]:
+) -> tuple[ReferenceRow, ...]:
     """Run what the checks need and judge; what is off is run again, and its best row counts."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, ReferenceRow] = {}
     left = list(wanted)
     for attempt in range(1, ATTEMPTS + 1):
         names = tuple(dict.fromkeys(name for check in left for name in check.workloads))
@@ -142,12 +142,12 @@ def judged(
     return tuple(rows[check.what] for check in wanted)
 
 
-def document(rows: Sequence[Row]) -> dict[str, Any]:
+def document(rows: Sequence[ReferenceRow]) -> dict[str, Any]:
     """What `--format=json` prints."""
     return {"rows": [asdict(row) for row in rows], "passed": all(r.verdict != "off" for r in rows)}
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[ReferenceRow]) -> str:
     """Aligned text: truth against measured, one row a check."""
     text = plain_text(Table(columns=_COLUMNS, rows=tuple(map(_cells, rows))))
     counts = {v: sum(row.verdict == v for row in rows) for v in ("ok", "off", "skipped")}
@@ -156,7 +156,7 @@ def table(rows: Sequence[Row]) -> str:
     )
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: ReferenceRow) -> tuple[str, ...]:
     verdict = f"{row.verdict}: {row.reason}" if row.reason else row.verdict
     return (
         row.what,

@@ -33,7 +33,7 @@ INFINITY = float("inf")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ReferenceRow:
     """One truth and what was measured.
 
     `error` is measured / truth - 1, and `allowed` its limits, both inclusive. They are None where
@@ -61,15 +61,15 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class ReferenceCheck:
     """A row to be, and the workloads that it needs."""
 
     what: str
     workloads: tuple[str, ...]
-    judge: Callable[[Check, Documents], Row]
+    judge: Callable[[ReferenceCheck, Documents], ReferenceRow]
     deaths: bool = False  # whether the workloads are to end otherwise than well
 
-    def row(self, documents: Documents) -> Row:
+    def row(self, documents: Documents) -> ReferenceRow:
         """Judge. A workload that did not end well, or without the figure, makes the row `off`."""
         for name in () if self.deaths else self.workloads:
             outcome = documents[name]["perfrun"]["outcome"]
@@ -80,22 +80,22 @@ class Check:
         except (KeyError, IndexError, TypeError, ZeroDivisionError) as error:
             return self._off(f"a figure is not there: {type(error).__name__}: {error}")
 
-    def _off(self, reason: str) -> Row:
+    def _off(self, reason: str) -> ReferenceRow:
         return _without_figures(self, "off", reason)
 
 
 def compare(
-    check: Check,
+    check: ReferenceCheck,
     truth: float,
     measured: float,
     unit: str,
     allowed: tuple[float, float],
     source: str,
-) -> Row:
+) -> ReferenceRow:
     """A row about a number."""
     error = measured / truth - 1
     is_ok = allowed[0] <= error <= allowed[1]
-    return Row(
+    return ReferenceRow(
         what=check.what,
         truth=truth,
         measured=measured,
@@ -108,13 +108,13 @@ def compare(
     )
 
 
-def skipped(check: Check, reason: str) -> Row:
+def skipped(check: ReferenceCheck, reason: str) -> ReferenceRow:
     """A row about something that this machine or environment does not have."""
     return _without_figures(check, "skipped", reason)
 
 
-def _without_figures(check: Check, verdict: str, reason: str) -> Row:
-    return Row(
+def _without_figures(check: ReferenceCheck, verdict: str, reason: str) -> ReferenceRow:
+    return ReferenceRow(
         what=check.what,
         truth=None,
         measured=None,
@@ -220,22 +220,22 @@ def _text(path: Path) -> str:
 WAKE_UP_S = 0.002  # a sleeper gets its processor back by then, on a machine with one to spare
 
 
-def _sleep(check: Check, documents: Documents) -> Row:
+def _sleep(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     latest = 0.01 + WAKE_UP_S / calibrated.SLEEP_S
     measured = report(documents["sleep"], "sleep")["wall_time"]
     source = "median of `measure`; a sleep never ends early"
     return compare(check, calibrated.SLEEP_S, measured, "s", (0.0, latest), source)
 
 
-def _phase(check: Check, documents: Documents) -> Row:
+def _phase(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     """The clock that the trial times its method with is another reading than the workload's."""
     truth = metric(documents["sleep"], "clocks", "perf_counter_s")
     measured = documents["sleep"]["perfrun"]["phases"]["method"]["wall_s"]
     return compare(check, truth, measured, "s", (0.0, 0.05), "phases.method; workload's own clock")
 
 
-def _clock(name: str) -> Callable[[Check, Documents], Row]:
-    def judge(check: Check, documents: Documents) -> Row:
+def _clock(name: str) -> Callable[[ReferenceCheck, Documents], ReferenceRow]:
+    def judge(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
         truth = metric(documents["sleep"], "clocks", "perf_counter_s")
         try:
             measured = metric(documents["sleep"], "clocks", f"{name}_s")
@@ -247,7 +247,7 @@ def _clock(name: str) -> Callable[[Check, Documents], Row]:
     return judge
 
 
-def _spin(check: Check, documents: Documents) -> Row:
+def _spin(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     small, large = (
         metric(documents["spin"], name, "latency_min_s") for name in ("spin_small", "spin_large")
     )
@@ -255,7 +255,7 @@ def _spin(check: Check, documents: Documents) -> Row:
     return compare(check, factor, large / small, "x", around(0.1), "ratio of shortest times")
 
 
-def _batch(check: Check, documents: Documents) -> Row:
+def _batch(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     one, two = (
         metric(documents["batch"], name, "latency_min_s") for name in ("batch", "double_batch")
     )
@@ -263,14 +263,14 @@ def _batch(check: Check, documents: Documents) -> Row:
     return compare(check, factor, two / one, "x", around(0.25), "ratio of shortest times")
 
 
-def _items(check: Check, documents: Documents) -> Row:
+def _items(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     found = report(documents["batch"], "batch")
     measured = found["wall_time"] * found["throughput"]
     source = "wall_time x throughput"
     return compare(check, float(calibrated.BATCH), measured, "items", around(0.001), source)
 
 
-def _cpu(check: Check, documents: Documents) -> Row:
+def _cpu(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     used = [_cpu_s(documents["busy"]), _cpu_s(documents["nothing"])]
     source = "process_info, less that of `nothing`"
     return compare(check, calibrated.BUSY_CPU_S, used[0] - used[1], "s", around(0.1), source)
@@ -281,24 +281,24 @@ def _cpu_s(document: Document) -> float:
     return float(info["user_cpu_time"] + info["system_cpu_time"])
 
 
-def _phase_cpu(check: Check, documents: Documents) -> Row:
+def _phase_cpu(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     measured = documents["busy"]["perfrun"]["phases"]["method"]["cpu_s"]
     return compare(check, calibrated.BUSY_CPU_S, measured, "s", (0.0, 0.02), "phases.method")
 
 
-def _allocation(check: Check, documents: Documents) -> Row:
+def _allocation(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     measured = _more(documents, "allocation", "nothing", "max_rss")
     source = "max_rss, less that of `nothing`"
     return compare(check, calibrated.ALLOCATED_BYTES, measured, "bytes", around(0.01), source)
 
 
-def _child(check: Check, documents: Documents) -> Row:
+def _child(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     measured = _more(documents, "holding_child", "empty_child", "max_tree_rss")
     source = "max_tree_rss, less that of `empty_child`"
     return compare(check, calibrated.CHILD_BYTES, measured, "bytes", around(0.03), source)
 
 
-def _shared(check: Check, documents: Documents) -> Row:
+def _shared(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     """Pages that a forked child shares count once: a sum of resident memory would be double."""
     found, base = (
         documents[name]["perfrun"]["memory"]["tree_pss"] for name in ("sharing_child", "nothing")
@@ -315,7 +315,7 @@ def _more(documents: Documents, one: str, other: str, key: str) -> float:
     return float(documents[one]["process_info"][key] - documents[other]["process_info"][key])
 
 
-def _device(check: Check, documents: Documents) -> Row:
+def _device(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     why = note(documents["device"], "device", "skipped")
     if why:
         return skipped(check, why)
@@ -324,7 +324,7 @@ def _device(check: Check, documents: Documents) -> Row:
     return compare(check, wall_s, device_s, "s", (-0.9, 0.01), source)
 
 
-def _product(peak: Peak, check: Check, documents: Documents) -> Row:
+def _product(peak: Peak, check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     why = note(documents["product"], "product", "skipped") or peak.why_unknown
     if why or not peak.flops_per_s:
         return skipped(check, why or "the machine's peak is not known")
@@ -336,15 +336,15 @@ def _product(peak: Peak, check: Check, documents: Documents) -> Row:
     return compare(check, peak.flops_per_s, measured, "FLOP/s", (least, 0.0), source)
 
 
-def _death(workload: str, truth: str) -> Check:
-    def judge(check: Check, documents: Documents) -> Row:
+def _death(workload: str, truth: str) -> ReferenceCheck:
+    def judge(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
         outcome = documents[workload]["perfrun"]["outcome"]
         detail = (outcome["exception"] or {}).get("type") or outcome["signal"]
         if detail is None and outcome["exit_code"]:
             detail = outcome["exit_code"]
         measured = outcome["status"] + ("" if detail is None else f" {detail}")
         is_ok = measured == truth
-        return Row(
+        return ReferenceRow(
             what=check.what,
             truth=truth,
             measured=measured,
@@ -355,12 +355,12 @@ def _death(workload: str, truth: str) -> Check:
         )
 
     what = f"outcome of a workload that {workload.replace('_', ' ')}"
-    return Check(what=what, workloads=(workload,), judge=judge, deaths=True)
+    return ReferenceCheck(what=what, workloads=(workload,), judge=judge, deaths=True)
 
 
-def checks(peak: Peak) -> tuple[Check, ...]:
+def checks(peak: Peak) -> tuple[ReferenceCheck, ...]:
     """All rows, in the order of the table."""
-    plain: tuple[tuple[str, Callable[[Check, Documents], Row], str], ...] = (
+    plain: tuple[tuple[str, Callable[[ReferenceCheck, Documents], ReferenceRow], str], ...] = (
         ("sleep of known length", _sleep, "sleep"),
         ("method phase of the same", _phase, "sleep"),
         ("real-time clock meanwhile", _clock("realtime"), "sleep"),
@@ -377,7 +377,7 @@ def checks(peak: Peak) -> tuple[Check, ...]:
         ("device time within wall time", _device, "device"),
     )
     numbers = (
-        Check(what=what, workloads=tuple(names.split()), judge=judge)
+        ReferenceCheck(what=what, workloads=tuple(names.split()), judge=judge)
         for what, judge, names in plain
     )
     return (

@@ -15,7 +15,7 @@ from perfrun.options.store_address import Address, parse_address
 RETRY_S = 60.0  # a server that is away costs a run no more than one try in so long
 
 
-class Recorder:
+class IndexRecorder:
     """Adds summaries to one index. Nothing it does raises."""
 
     def __init__(self, address: Address, notify: Callable[[str], None]) -> None:
@@ -56,9 +56,9 @@ class Recorder:
         self._waiting, self._failed_at_s = [], None
 
 
-def make_recorder(plan: RunPlan, notify: Callable[[str], None]) -> Recorder | None:
+def make_recorder(plan: RunPlan, notify: Callable[[str], None]) -> IndexRecorder | None:
     """The recorder of a run: for `--store`, else for the index that its workspace has."""
     address = parse_address(plan.store, plan.workspace)
     if plan.store or (address.file is not None and address.file.exists()):
-        return Recorder(address, notify)
+        return IndexRecorder(address, notify)
     return None

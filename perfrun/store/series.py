@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from perfrun.analysis.metrics import Direction
+from perfrun.analysis.directions import Direction
 
 
 @dataclass(frozen=True, kw_only=True)

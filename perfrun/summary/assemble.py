@@ -13,7 +13,7 @@ from perfrun import __version__
 from perfrun.dataclass import asdict, dataclass, field
 from perfrun.options.plan import RunPlan
 from perfrun.probes.machine import Machine
-from perfrun.summary.cpu import Measured, process_info
+from perfrun.summary.cpu import MeasuredSections, process_info
 from perfrun.summary.document import SCHEMA_VERSION, Environment, Metric, Order, Outcome, Report
 from perfrun.summary.quality import Quality
 from perfrun.text import redact
@@ -30,7 +30,7 @@ class TrialFacts:
     execution_id: str
     timestamp: float  # seconds since the epoch, just before the method began
     outcome: Outcome
-    measured: Measured
+    measured: MeasuredSections
     reports: tuple[Report, ...] = ()
     unsaved_reports: tuple[Mapping[str, Any], ...] = ()
     series: tuple[Mapping[str, Any], ...] = ()  # one for each `Benchmark.measure`

@@ -178,7 +178,7 @@ _NOT_WATCHED = "perfrun did not watch this trial"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredSections:
     """The sections `usage`, `memory`, `cpu`, `devices` and `energy` of a summary."""
 
     usage: Usage = field(default_factory=Usage)
@@ -194,7 +194,7 @@ def bring_together(
     watched: Watched | None,
     *,
     own_peak_rss_bytes: int,
-) -> Measured:
+) -> MeasuredSections:
     """Make the sections from what the worker said, how it ended, and what was watched.
 
     `end` and `watched` are None of a trial whose worker did not start, or whose harness was killed.
@@ -206,7 +206,7 @@ def bring_together(
         for seconds in (tree.observer_cpu_s if tree else None, devices.observer_cpu_s)
         if seconds is not None
     ]
-    return Measured(
+    return MeasuredSections(
         usage=Usage(
             elapsed_s=end.elapsed_s if end else None,
             samples=tree.samples if tree else 0,
@@ -221,7 +221,7 @@ def bring_together(
     )
 
 
-def process_info(measured: Measured) -> dict[str, float]:
+def process_info(measured: MeasuredSections) -> dict[str, float]:
     """PerfZero's three keys, then numbers only: a known consumer reads every value as one."""
     memory, cpu = measured.memory, measured.cpu
     allocated = [item.peak.bytes for item in memory.device if item.what == "allocated"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from perfrun.analysis.metrics import Direction
+from perfrun.analysis.directions import Direction
 from perfrun.summary.counted import counted
 from perfrun.summary.record import SummaryRecord
 

@@ -17,7 +17,7 @@ from perfrun.summary.document import Status, TrialResult
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observation:
+class TrialObservation:
     """One trial, as the statistics see it."""
 
     value: float | None  # seconds: the first report's wall time, when it is more than 0
@@ -44,13 +44,13 @@ class MethodEstimate:
     stopped_by: str | None  # why there were no more
 
 
-def observe(document: Mapping[str, Any]) -> Observation:
+def observe(document: Mapping[str, Any]) -> TrialObservation:
     """Take from a summary what the statistics need."""
     own = document["perfrun"]
     ran = Status(own["outcome"]["status"]).ran
     wall_time = document["benchmark_result"]["wall_time"]
     usable = ran and isinstance(wall_time, int | float) and 0 < wall_time < math.inf
-    return Observation(
+    return TrialObservation(
         value=float(wall_time) if usable else None,
         ran=ran,
         disturbed=bool((own.get("quality") or {}).get("disturbed")),
@@ -58,7 +58,7 @@ def observe(document: Mapping[str, Any]) -> Observation:
     )
 
 
-def used_values(observations: Sequence[Observation]) -> tuple[float, ...]:
+def used_values(observations: Sequence[TrialObservation]) -> tuple[float, ...]:
     """The values that count: of undisturbed trials, or of all when most were disturbed."""
     known = [seen for seen in observations if seen.value is not None]
     return tuple(seen.value for seen in counted(known) if seen.value is not None)
@@ -66,7 +66,7 @@ def used_values(observations: Sequence[Observation]) -> tuple[float, ...]:
 
 def estimate(
     name: str,
-    observations: Sequence[Observation],
+    observations: Sequence[TrialObservation],
     *,
     stopped_by: str | None,
     sequential: bool,
@@ -77,10 +77,10 @@ def estimate(
     if len(values) == 1:
         middle = values[0]
     elif values:
-        from perfrun.analysis import stats, stopping
+        from perfrun.analysis import precision, stats
 
         middle = stats.median(values)
-        found = (stopping.sequential_interval if sequential else stats.median_interval)(values)
+        found = (precision.sequential_interval if sequential else stats.median_interval)(values)
         assert found
         low, high = found.low, found.high
         noise = stats.relative_noise(values)

@@ -37,7 +37,7 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Thresholds:
     """From where on a value is worth a warning, and from where on it is a disturbance."""
 
     warning: float | None = None
@@ -59,7 +59,7 @@ class Limits:
 def beyond(
     code: str,
     value: float | None,
-    limits: Limits,
+    limits: Thresholds,
     *,
     text: str,
     unit: str,
@@ -84,7 +84,7 @@ TICKS_SLACK_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
+class MachineDelta:
     """The machine from just after a trial's start to just after its end."""
 
     before: MachineState
@@ -135,10 +135,10 @@ class Span:
         return found
 
 
-def span_between(before: MachineState, after: MachineState, end: Exit) -> Span:
+def span_between(before: MachineState, after: MachineState, end: Exit) -> MachineDelta:
     """Bring the two states together with what the launcher knows of the trial itself."""
     group = end.cgroup or {}
-    return Span(
+    return MachineDelta(
         before=before,
         after=after,
         trial_cpu_s=group.get("cpu_usage_s") or end.user_cpu_s + end.system_cpu_s,

@@ -21,7 +21,7 @@ _CONTAINER = "perfrun --image=NAME (each trial in a container has a control grou
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class PeakMemory:
     """One peak."""
 
     bytes: int | None = None
@@ -35,7 +35,7 @@ class Figure:
 class CgroupMemory:
     """Peak of the control group, and what it was made of."""
 
-    peak: Figure
+    peak: PeakMemory
     # At the highest use that was seen:
     anon_bytes: int | None = None
     file_bytes: int | None = None  # page cache, and shmem_bytes
@@ -50,19 +50,19 @@ class DeviceMemory:
 
     device: str  # as the source counts: cuda:0, gpu:0, nvidia0
     what: str  # allocated | reserved (by the framework's allocator) | process | device
-    peak: Figure
+    peak: PeakMemory
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
     """Peaks of a trial."""
 
-    process_rss: Figure
-    process_vms: Figure
-    import_rss: Figure  # imports and construction
-    method_rss: Figure  # what was resident when the method began, and what it added
-    tree_pss: Figure  # worker and descendants, shared pages once
-    tree_rss: Figure  # shared pages once for each process: an upper bound
+    process_rss: PeakMemory
+    process_vms: PeakMemory
+    import_rss: PeakMemory  # imports and construction
+    method_rss: PeakMemory  # what was resident when the method began, and what it added
+    tree_pss: PeakMemory  # worker and descendants, shared pages once
+    tree_rss: PeakMemory  # shared pages once for each process: an upper bound
     tree_processes: int | None  # most at the same time
     tree_pss_looks: int  # how often PSS was read
     cgroup: CgroupMemory
@@ -108,61 +108,63 @@ def _process_rss(
     end: Exit | None,
     tree: TreeUsage | None,
     own_peak_rss_bytes: int,
-) -> Figure:
+) -> PeakMemory:
     marks = [at_end.get("peak_rss_bytes"), before.get("peak_rss_bytes")]
     if at_end.get("peak_rss_bytes"):
         return _mark(_largest(*marks), "VmHWM at end")
     polled = _largest(*marks, tree.peak_rss_bytes if tree else None)
     if end and end.max_rss_bytes > max(polled or 0, own_peak_rss_bytes):
         alone = tree is not None and tree.most_processes == 1
-        return Figure(
+        return PeakMemory(
             bytes=end.max_rss_bytes,
             source="ru_maxrss",
             exactness=EXACT if alone else sampled(tree),
             reason=None if alone else "of the worker or of its largest child, whichever is more",
         )
     if polled is None:
-        return Figure(reason=_KILLED if tree else _NOT_WATCHED)
-    return Figure(bytes=polled, source="VmHWM polled", exactness=sampled(tree))
+        return PeakMemory(reason=_KILLED if tree else _NOT_WATCHED)
+    return PeakMemory(bytes=polled, source="VmHWM polled", exactness=sampled(tree))
 
 
-def _process_vms(at_end: Mapping[str, Any], tree: TreeUsage | None) -> Figure:
+def _process_vms(at_end: Mapping[str, Any], tree: TreeUsage | None) -> PeakMemory:
     if at_end.get("peak_vms_bytes"):
         return _mark(at_end["peak_vms_bytes"], "VmPeak at end")
     if tree and tree.peak_vms_bytes:
-        return Figure(bytes=tree.peak_vms_bytes, source="VmPeak polled", exactness=sampled(tree))
-    return Figure(reason=_KILLED if tree else _NOT_WATCHED)
+        return PeakMemory(
+            bytes=tree.peak_vms_bytes, source="VmPeak polled", exactness=sampled(tree)
+        )
+    return PeakMemory(reason=_KILLED if tree else _NOT_WATCHED)
 
 
-def _method_rss(said: Mapping[str, Any], at_end: Mapping[str, Any]) -> Figure:
+def _method_rss(said: Mapping[str, Any], at_end: Mapping[str, Any]) -> PeakMemory:
     if not at_end.get("peak_rss_bytes"):
-        return Figure(reason=_KILLED)
+        return PeakMemory(reason=_KILLED)
     if not said.get("reset"):
-        return Figure(
+        return PeakMemory(
             reason="the kernel did not let the worker reset its mark (/proc/self/clear_refs)"
         )
     return _mark(at_end["peak_rss_bytes"], "VmHWM at end, reset before the method")
 
 
-def _tree_pss(process: Figure, tree: TreeUsage | None) -> Figure:
+def _tree_pss(process: PeakMemory, tree: TreeUsage | None) -> PeakMemory:
     """The largest sum of PSS; never less than the worker alone, which is known better."""
     if tree is None or not tree.samples:
-        return Figure(reason=_NOT_WATCHED)
+        return PeakMemory(reason=_NOT_WATCHED)
     if tree.most_processes == 1:
-        return Figure(
+        return PeakMemory(
             bytes=process.bytes,
             source=f"{process.source}; no other process was seen",
             exactness=process.exactness,
         )
     summed = tree.tree_peak_pss_bytes
     if summed is None or summed < (process.bytes or 0):
-        return Figure(
+        return PeakMemory(
             bytes=process.bytes,
             source=f"{process.source}; with its children the tree never held more",
             exactness=sampled(tree),
         )
     unreadable = tree.tree_pss_unreadable
-    return Figure(
+    return PeakMemory(
         bytes=summed,
         source="sum of PSS (smaps_rollup), and anonymous memory added since",
         exactness=sampled(tree),
@@ -172,10 +174,10 @@ def _tree_pss(process: Figure, tree: TreeUsage | None) -> Figure:
     )
 
 
-def _tree_rss(process: Figure, tree: TreeUsage | None) -> Figure:
+def _tree_rss(process: PeakMemory, tree: TreeUsage | None) -> PeakMemory:
     if tree is None or not tree.samples:
-        return Figure(reason=_NOT_WATCHED)
-    return Figure(
+        return PeakMemory(reason=_NOT_WATCHED)
+    return PeakMemory(
         bytes=_largest(process.bytes, tree.tree_peak_rss_bytes),
         source="sum of RSS (statm): an upper bound",
         exactness=sampled(tree),
@@ -196,13 +198,13 @@ def _cgroup(end: Exit | None, tree: TreeUsage | None) -> CgroupMemory:
             if end and end.no_cgroup:
                 why, enable = "the engine gives a container no control group", end.no_cgroup
             return CgroupMemory(
-                peak=Figure(reason=why, enable=enable),
+                peak=PeakMemory(reason=why, enable=enable),
                 limit_bytes=figures.get("memory_limit_bytes"),
             )
-        figure = Figure(bytes=seen, source="cgroup usage", exactness=sampled(tree))
+        figure = PeakMemory(bytes=seen, source="cgroup usage", exactness=sampled(tree))
     else:
         name = "memory.max_usage_in_bytes" if figures.get("version") == 1 else "memory.peak"
-        figure = Figure(
+        figure = PeakMemory(
             bytes=peak, source=f"cgroup v{figures.get('version')} {name}", exactness=EXACT
         )
     split, seen = _split(figures, tree)
@@ -249,7 +251,7 @@ def _used(devices: DevicesUsage) -> Sequence[DeviceMemory]:
             ("process", device.process_peak_bytes, device.process_reason),
         ):
             known = size is not None
-            figure = Figure(
+            figure = PeakMemory(
                 bytes=size,
                 source="driver" if known else None,
                 exactness=exactness if known else None,
@@ -270,11 +272,11 @@ def sampled(tree: TreeUsage | None) -> str | None:
     return f"sampled@{tree.rate_hz:.1f}hz" if tree and tree.rate_hz else None
 
 
-def _mark(value: int | None, source: str) -> Figure:
+def _mark(value: int | None, source: str) -> PeakMemory:
     """A mark that the kernel (or an allocator) kept itself."""
     if not value and value != 0:
-        return Figure(reason=_KILLED)
-    return Figure(bytes=value, source=source, exactness=EXACT)
+        return PeakMemory(reason=_KILLED)
+    return PeakMemory(bytes=value, source=source, exactness=EXACT)
 
 
 def _largest(*values: int | None) -> int | None:

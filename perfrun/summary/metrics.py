@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from perfrun.analysis import metrics as directions
-from perfrun.analysis.metrics import Direction
+from perfrun.analysis import directions
+from perfrun.analysis.directions import Direction
 from perfrun.dataclass import dataclass
 from perfrun.summary.subject import is_number, rows, section, text
 

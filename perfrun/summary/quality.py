@@ -10,7 +10,7 @@ from typing import Any
 
 from perfrun.dataclass import dataclass
 from perfrun.probes.accelerators import DeviceUsage
-from perfrun.summary.finding import Finding, Severity, Span
+from perfrun.summary.finding import Finding, MachineDelta, Severity
 from perfrun.summary.quality_machine import machine_findings
 from perfrun.summary.quality_series import series_findings
 
@@ -75,7 +75,7 @@ class Quality:
 
 
 def judge_quality(
-    span: Span | None,
+    span: MachineDelta | None,
     *,
     series: Sequence[Mapping[str, Any]] = (),
     devices: Sequence[DeviceUsage] = (),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from perfrun.summary.finding import Finding, Limits, Severity, Span, beyond
+from perfrun.summary.finding import Finding, MachineDelta, Severity, Thresholds, beyond
 
 MEMORY_SHARE_LIMIT = 0.1  # of all memory; below it the kernel begins to reclaim what is cached
 DISK_LIMIT_BYTES = 1 << 30  # a framework's checkout, and room for logs and results
@@ -17,18 +17,20 @@ LOAD_LIMIT = 1.0  # tasks, however many CPUs there are: they share caches, memor
 # Of the machine's limit for other work (`load_limit`): below it nobody notices.
 OTHERS_WARNING_SHARE = 0.25
 # Of the CPU time wanted: half a per cent hides in the noise of most benchmarks, two do not.
-STEAL = Limits(warning=0.005, disturbed=0.02)
+STEAL = Thresholds(warning=0.005, disturbed=0.02)
 STEAL_SLACK_S = 0.02  # two steps of its counter: one is 4 % of a trial of 0.12 s on two CPUs
-THROTTLED = Limits(disturbed=0.01)  # of the quota's periods, which are 0.1 s as a rule
-JUMP = Limits(disturbed=0.01)  # s; steps of clocks, not their slow correction, which both share
-SWAPPED = Limits(disturbed=1 << 20)  # bytes; less is a page or two of somebody who woke up
-HARNESS = Limits(warning=0.02)  # of a core; four times what watching may take (docs/performance.md)
+THROTTLED = Thresholds(disturbed=0.01)  # of the quota's periods, which are 0.1 s as a rule
+JUMP = Thresholds(disturbed=0.01)  # s; steps of clocks, not their slow correction, which both share
+SWAPPED = Thresholds(disturbed=1 << 20)  # bytes; less is a page or two of somebody who woke up
+HARNESS = Thresholds(
+    warning=0.02
+)  # of a core; four times what watching may take (docs/performance.md)
 HARNESS_SLACK_S = 0.1  # starting and ending a trial costs this however short it is
 # Share of the trial in which some task of the machine waited (PSI "some"). A benchmark with more
 # threads than CPUs makes pressure of its own, so these are no disturbance by themselves.
-CPU_PRESSURE = Limits(warning=0.1)
-MEMORY_PRESSURE = Limits(warning=0.01)  # a healthy machine hardly ever waits for memory
-IO_PRESSURE = Limits(warning=0.1)
+CPU_PRESSURE = Thresholds(warning=0.1)
+MEMORY_PRESSURE = Thresholds(warning=0.01)  # a healthy machine hardly ever waits for memory
+IO_PRESSURE = Thresholds(warning=0.1)
 FREQUENCY_SHARE = 0.1  # a tenth faster or slower at the end than at the start
 LOAD_OWN_CPU_S = 1.0  # once perfrun's own trials ran longer than this, the load is theirs, too
 _LOAD_WINDOW_S = 60.0
@@ -40,7 +42,7 @@ def load_limit(cpus: int) -> float:
     return min(LOAD_LIMIT, LOAD_PER_CPU_LIMIT * cpus)
 
 
-def machine_findings(span: Span) -> Iterator[Finding]:
+def machine_findings(span: MachineDelta) -> Iterator[Finding]:
     """Yield all that is to be said about the machine, from counters and states."""
     if span.added.elapsed_s <= 0:
         return
@@ -53,13 +55,13 @@ def machine_findings(span: Span) -> Iterator[Finding]:
     yield from _unknown(span)
 
 
-def _other_work(span: Span) -> Iterator[Finding]:
+def _other_work(span: MachineDelta) -> Iterator[Finding]:
     cpus, elapsed = span.after.cpus, span.added.elapsed_s
     limit, cores = load_limit(cpus), span.others_cores
     yield from beyond(
         "machine_loaded",
         cores,
-        Limits(warning=limit * OTHERS_WARNING_SHARE, disturbed=limit),
+        Thresholds(warning=limit * OTHERS_WARNING_SHARE, disturbed=limit),
         text=f"others used {cores or 0:.2f} of {cpus} CPUs during the trial",
         unit="CPUs",
         mend="end or move other work: ps -eo pcpu,pid,user,args --sort=-pcpu | head",
@@ -70,7 +72,7 @@ def _other_work(span: Span) -> Iterator[Finding]:
     yield from beyond(
         "load_at_start",
         None if load is None or own > LOAD_OWN_CPU_S else load - own / _LOAD_WINDOW_S,
-        Limits(warning=limit),
+        Thresholds(warning=limit),
         text=f"the load was {load or 0:.1f} when the run began",
         unit="tasks",
         mend="wait until the machine is idle",
@@ -88,14 +90,14 @@ def _other_work(span: Span) -> Iterator[Finding]:
         yield from beyond(
             "cores_shared",
             busy / elapsed,
-            Limits(warning=float(cores_there)),
+            Thresholds(warning=float(cores_there)),
             text=f"{busy / elapsed:.1f} CPUs were busy on {cores_there} cores: threads shared them",
             unit="CPUs",
             mend="fewer threads, or SMT off",
         )
 
 
-def _held_back(span: Span) -> Iterator[Finding]:
+def _held_back(span: MachineDelta) -> Iterator[Finding]:
     added = span.added
     wanted = (added.busy_s or 0.0) + (added.steal_s or 0.0)
     stolen = None
@@ -121,14 +123,14 @@ def _held_back(span: Span) -> Iterator[Finding]:
     yield from beyond(
         "thermal_throttled",
         added.thermal_throttles,
-        Limits(disturbed=0),
+        Thresholds(disturbed=0),
         text=f"the processor slowed down for its heat {added.thermal_throttles} times",
         unit="times",
         mend="better cooling, turbo off, or pauses",
     )
 
 
-def _clocks(span: Span) -> Iterator[Finding]:
+def _clocks(span: MachineDelta) -> Iterator[Finding]:
     jump = _moved(span.before.wall_offset_s, span.after.wall_offset_s)
     slept = _moved(span.before.suspended_s, span.after.suspended_s)
     # The time of day goes on while the machine sleeps; that is no jump.
@@ -156,7 +158,7 @@ def _moved(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else after - before
 
 
-def _frequencies(span: Span) -> Iterator[Finding]:
+def _frequencies(span: MachineDelta) -> Iterator[Finding]:
     before, after = span.before, span.after
     slow = sorted({*before.governors, *after.governors} - {"performance"})
     if slow:
@@ -191,7 +193,7 @@ def _frequencies(span: Span) -> Iterator[Finding]:
             )
 
 
-def _memory(span: Span) -> Iterator[Finding]:
+def _memory(span: MachineDelta) -> Iterator[Finding]:
     added, after = span.added, span.after
     flows = (added.swapped_in_bytes, added.swapped_out_bytes)
     swapped = None if None in flows else sum(flow or 0 for flow in flows)
@@ -238,7 +240,7 @@ def _memory(span: Span) -> Iterator[Finding]:
         )
 
 
-def _pressures(span: Span) -> Iterable[Finding]:
+def _pressures(span: MachineDelta) -> Iterable[Finding]:
     added = span.added
     for name, seconds, limits, what in (
         ("cpu_pressure", added.cpu_pressure_s, CPU_PRESSURE, "a CPU"),
@@ -255,7 +257,7 @@ def _pressures(span: Span) -> Iterable[Finding]:
         )
 
 
-def _unknown(span: Span) -> Iterator[Finding]:
+def _unknown(span: MachineDelta) -> Iterator[Finding]:
     added = span.added
     figures = {
         "CPU use of others": span.others_cores,

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from perfrun.analysis.metrics import Direction
+from perfrun.analysis.directions import Direction
 from perfrun.errors import PerfrunError
 from perfrun.summary.document import SCHEMA_VERSION, Status
 from perfrun.summary.metrics import MetricValue, metrics_of

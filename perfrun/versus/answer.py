@@ -16,12 +16,12 @@ from perfrun.compare.differences import Difference, differences
 from perfrun.compare.paired_runs import Block, log_ratios
 from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.summary.record import SummaryRecord
-from perfrun.versus.options import Asked, Case, Contender
+from perfrun.versus.options import Case, Contender, VersusPlan
 from perfrun.versus.trials import JUDGED, Trials, pairs_of, rule_of
 
 if TYPE_CHECKING:
     from perfrun.analysis.costs import Figure
-    from perfrun.analysis.pairs import Rule
+    from perfrun.analysis.pairs import PairRule
 
 
 # Figure of the table -> names in a summary, the first that is there counts.
@@ -341,7 +341,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class VersusAnswer:
     """What came out."""
 
     platform_name: str
@@ -352,7 +352,7 @@ class Answer:
     notes: tuple[str, ...]
 
 
-def answer_of(asked: Asked, trials: Trials) -> Answer:
+def answer_of(asked: VersusPlan, trials: Trials) -> VersusAnswer:
     """Sum up and judge."""
     platform, machine = _platform(asked, trials)
     cells = []
@@ -370,7 +370,7 @@ def answer_of(asked: Asked, trials: Trials) -> Answer:
                 )
             )
     differing = _differences(asked.contenders, trials)
-    return Answer(
+    return VersusAnswer(
         platform_name=platform,
         machine=machine,
         cells=tuple(cells),
@@ -389,7 +389,7 @@ def readings_of(blocks: Sequence[Block], label: str) -> list[SummaryRecord]:
     return [block.readings[label] for block in blocks if label in block.readings]
 
 
-def _platform(asked: Asked, trials: Trials) -> tuple[str, dict[str, Any]]:
+def _platform(asked: VersusPlan, trials: Trials) -> tuple[str, dict[str, Any]]:
     """The platform's name (that of the host where none was given), and its machine."""
     for blocks in trials.blocks.values():
         for block in blocks:
@@ -410,7 +410,7 @@ def _platform_of(reading: SummaryRecord, name: str | None) -> tuple[str, dict[st
     return name or str(facts.get("hostname") or "this machine"), facts
 
 
-def _ratios(asked: Asked, trials: Trials, platform: str) -> list[Ratio]:
+def _ratios(asked: VersusPlan, trials: Trials, platform: str) -> list[Ratio]:
     rule = rule_of(asked, trials.blocks)
     base, *rivals = (contender.label for contender in asked.contenders)
     found = []
@@ -431,7 +431,7 @@ def _ratio(
     labels: tuple[str, str],
     name: str,
     blocks: Sequence[Block],
-    rule: Rule,
+    rule: PairRule,
     stopped_by: str,
 ) -> Ratio:
     from perfrun.analysis import pairs as rules
@@ -456,7 +456,7 @@ def _ratio(
     )
 
 
-def _reason(pairs: int, rule: Rule, stopped_by: str) -> str:
+def _reason(pairs: int, rule: PairRule, stopped_by: str) -> str:
     """Why nothing is decided, and what would decide it."""
     from perfrun.analysis import pairs as rules
 
@@ -472,7 +472,7 @@ def _reason(pairs: int, rule: Rule, stopped_by: str) -> str:
     }.get(stopped_by, "the interval leaves it open")
 
 
-def enough(rule: Rule) -> int:
+def enough(rule: PairRule) -> int:
     """The fewest rounds that can decide so many figures."""
     from dataclasses import replace
 

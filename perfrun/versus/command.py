@@ -12,8 +12,8 @@ from perfrun.errors import Interrupted
 from perfrun.reports.terminal import Terminal
 from perfrun.summary.document import to_json
 from perfrun.summary.storage import write_whole
-from perfrun.versus.answer import Answer, answer_of, machine_text
-from perfrun.versus.options import Asked, Combine, parse_versus
+from perfrun.versus.answer import VersusAnswer, answer_of, machine_text
+from perfrun.versus.options import Combine, VersusPlan, parse_versus
 from perfrun.versus.result_file import Combined, cell_row, combine, document, find_saved, ratio_row
 from perfrun.versus.trials import Trials, run_trials
 from perfrun.versus.versus_table import (
@@ -51,7 +51,9 @@ def versus_command(argv: Sequence[str]) -> int:
     return 1 if any(cell.failure for cell in answer.cells) else 0
 
 
-def _write(asked: Asked, trials: Trials, whole: dict[str, Any], screen: Terminal) -> str | None:
+def _write(
+    asked: VersusPlan, trials: Trials, whole: dict[str, Any], screen: Terminal
+) -> str | None:
     """Keep the answer beside the workspaces of the contenders."""
     first = next(run for runs in trials.run_ids.values() for run in runs.values())
     path = asked.workspace / "versus" / f"{first}.json"
@@ -63,7 +65,7 @@ def _write(asked: Asked, trials: Trials, whole: dict[str, Any], screen: Terminal
     return str(path)
 
 
-def _lines(asked: Asked, trials: Trials, answer: Answer) -> list[str]:
+def _lines(asked: VersusPlan, trials: Trials, answer: VersusAnswer) -> list[str]:
     """What stands below the table."""
     cases = "; ".join(
         f"{name}: {len(blocks)} ({_STOPPED.get(why := trials.stopped_by[name], why)})"
@@ -105,7 +107,9 @@ def _title(model: str | None) -> str:
     return f"perfrun versus: {model}" if model else "perfrun versus"
 
 
-def _show(title: str, found: Answer | Combined, lines: Sequence[str], output_format: str) -> None:
+def _show(
+    title: str, found: VersusAnswer | Combined, lines: Sequence[str], output_format: str
+) -> None:
     table = versus_table(found.cells, found.ratios)
     if output_format == "markdown":
         sys.stdout.write(page(title, table, lines))

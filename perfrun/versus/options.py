@@ -272,7 +272,7 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class VersusPlan:
     """What is to be run."""
 
     contenders: tuple[Contender, ...]  # the first one is the base
@@ -330,7 +330,7 @@ def parser() -> CommandParser:
     return made
 
 
-def parse_versus(argv: Sequence[str]) -> Asked | Combine:
+def parse_versus(argv: Sequence[str]) -> VersusPlan | Combine:
     """Parse the command line. Raises UsageError."""
     words, after = split_at_dashes(argv)
     given, common = parser().parse_known_args(words)
@@ -348,7 +348,7 @@ def parse_versus(argv: Sequence[str]) -> Asked | Combine:
     first = next(iter(plans.values()))
     named = (name for one in contenders for name in (one.label, one.framework))
     prices.refuse_unknown({*named, *([first.platform_name] if first.platform_name else ())})
-    return Asked(
+    return VersusPlan(
         contenders=contenders,
         cases=tuple(Case(phase=phase, batch_size=size) for phase in phases for size in batch_sizes),
         plans=plans,

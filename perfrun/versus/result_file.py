@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from perfrun import __version__
 from perfrun.compare.command import difference_row
 from perfrun.errors import UsageError
-from perfrun.versus.answer import Answer, Cell, Ratio, count_notes, machine_text
-from perfrun.versus.options import Asked, Case, Prices
+from perfrun.versus.answer import Cell, Ratio, VersusAnswer, count_notes, machine_text
+from perfrun.versus.options import Case, Prices, VersusPlan
 from perfrun.versus.trials import DECIDES, Trials
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ class Saved:
     notes: tuple[str, ...]
 
 
-def document(asked: Asked, trials: Trials, answer: Answer, begun: float) -> dict[str, Any]:
+def document(
+    asked: VersusPlan, trials: Trials, answer: VersusAnswer, begun: float
+) -> dict[str, Any]:
     """All that is known of a comparison."""
     return {
         "schema": SCHEMA,
@@ -70,7 +72,7 @@ def document(asked: Asked, trials: Trials, answer: Answer, begun: float) -> dict
     }
 
 
-def _contender_row(asked: Asked, trials: Trials, label: str) -> dict[str, Any]:
+def _contender_row(asked: VersusPlan, trials: Trials, label: str) -> dict[str, Any]:
     one = next(contender for contender in asked.contenders if contender.label == label)
     plans = {size: plan for (name, size), plan in asked.plans.items() if name == label}
     first = next(iter(plans.values()))
@@ -86,7 +88,7 @@ def _contender_row(asked: Asked, trials: Trials, label: str) -> dict[str, Any]:
     }
 
 
-def _block_rows(asked: Asked, trials: Trials) -> list[dict[str, Any]]:
+def _block_rows(asked: VersusPlan, trials: Trials) -> list[dict[str, Any]]:
     return [
         {
             "phase": case.phase,

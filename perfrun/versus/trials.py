@@ -18,11 +18,11 @@ from perfrun.run.rounds import Rounds
 from perfrun.run.runner import prepare
 from perfrun.summary.metrics import PEAK_RSS, WALL_TIME
 from perfrun.summary.record import SummaryRecord
-from perfrun.versus.options import FEWEST_FOR_INTERVAL, Asked
+from perfrun.versus.options import FEWEST_FOR_INTERVAL, VersusPlan
 from perfrun.worker.procfs import adopt_orphans
 
 if TYPE_CHECKING:
-    from perfrun.analysis.pairs import Rule
+    from perfrun.analysis.pairs import PairRule
 
 DECIDES = WALL_TIME  # the median latency of a step
 # What is judged of each ratio, each for itself, and its name in a summary. The throughput says what
@@ -47,7 +47,7 @@ class Trials:
     interrupted: bool
 
 
-def run_trials(asked: Asked, screen: Screen) -> Trials:
+def run_trials(asked: VersusPlan, screen: Screen) -> Trials:
     """Run blocks of all cases until each is decided, or the limits are reached.
 
     A contender that cannot be put in place is left out. Raises UsageError when that is all of
@@ -77,7 +77,7 @@ def run_trials(asked: Asked, screen: Screen) -> Trials:
         return _run(asked, prepared, not_run, seed)
 
 
-def _seed(asked: Asked) -> int:
+def _seed(asked: VersusPlan) -> int:
     """That of the comparison that goes on, the one asked for, or a random one."""
     if asked.seed is not None:
         return asked.seed
@@ -89,7 +89,7 @@ def _seed(asked: Asked) -> int:
 
 
 def _prepared(
-    asked: Asked,
+    asked: VersusPlan,
     label: str,
     screen: Screen,
     interruption: Interruption,
@@ -110,7 +110,10 @@ def _prepared(
 
 
 def _run(
-    asked: Asked, prepared: Mapping[str, Mapping[int, Rounds]], not_run: dict[str, str], seed: int
+    asked: VersusPlan,
+    prepared: Mapping[str, Mapping[int, Rounds]],
+    not_run: dict[str, str],
+    seed: int,
 ) -> Trials:
     phases = list(dict.fromkeys(case.phase for case in asked.cases))
     cases: dict[str, dict[str, Trial]] = {}
@@ -148,7 +151,7 @@ def _run(
     )
 
 
-def rule_of(asked: Asked, blocks: Mapping[str, Sequence[Block]]) -> Rule:
+def rule_of(asked: VersusPlan, blocks: Mapping[str, Sequence[Block]]) -> PairRule:
     """The rule of all that is judged, which shares the 5 %: in each case, of each rival, each
     figure of `JUDGED` that any pair has. What no pair has cannot raise a false alarm.
     """
@@ -156,10 +159,10 @@ def rule_of(asked: Asked, blocks: Mapping[str, Sequence[Block]]) -> Rule:
     return _rule(asked, sum(count_judged(own, base, rivals) for own in blocks.values()))
 
 
-def _rule(asked: Asked, judged: int) -> Rule:
-    from perfrun.analysis.pairs import Rule  # numpy: the first look is after some trials
+def _rule(asked: VersusPlan, judged: int) -> PairRule:
+    from perfrun.analysis.pairs import PairRule  # numpy: the first look is after some trials
 
-    return Rule(max_pairs=asked.rounds, min_effect=asked.min_effect, methods=max(1, judged))
+    return PairRule(max_pairs=asked.rounds, min_effect=asked.min_effect, methods=max(1, judged))
 
 
 def count_judged(blocks: Sequence[Block], base: str, rivals: Sequence[str]) -> int:
@@ -201,7 +204,7 @@ class Decision:
     base: str
     labels: tuple[str, ...]
     rounds: int
-    rule: Rule
+    rule: PairRule
     cases: tuple[str, ...] = ()
     judged: dict[str, int] = field(default_factory=dict)  # by case, as far as was asked
 
@@ -217,7 +220,7 @@ class Decision:
             return "failed" if lost and len(blocks) >= FEWEST_FOR_INTERVAL else None
         return "decided" if all(self._decided(blocks, one, rule) for one in rivals) else None
 
-    def _decided(self, blocks: Sequence[Block], rival: str, rule: Rule) -> bool:
+    def _decided(self, blocks: Sequence[Block], rival: str, rule: PairRule) -> bool:
         from perfrun.analysis import pairs as rules
 
         found = pairs_of(blocks, self.base, rival)

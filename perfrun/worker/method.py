@@ -135,7 +135,7 @@ _SIGQUIT, _SIGTERM = 3, 15  # the same everywhere; `signal` makes four enums of 
 LOG_FORMAT = "%(asctime)s %(levelname)s: %(message)s"
 
 
-class Trial:
+class TrialReport:
     """What becomes known of one trial, phase by phase."""
 
     def __init__(self, order: Dict[str, Any]) -> None:
@@ -285,14 +285,14 @@ def run_trial(order: Dict[str, Any]) -> int:
         # Lines must be on disk when the process dies, and seen when they are printed.
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     log_to_files(order)
-    trial = Trial(order)
+    trial = TrialReport(order)
     status = _outcome_of(trial)
     if os.getpid() == trial.outcome["pid"]:  # a child that the method forked does not speak for it
         trial.finish()
     return status
 
 
-def _outcome_of(trial: Trial) -> int:
+def _outcome_of(trial: TrialReport) -> int:
     try:
         trial.run()
         return 0

@@ -37,7 +37,7 @@ _HOPELESS = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class CachedCommit:
     """A commit that is in the cache, and how a checkout of it is to look."""
 
     git_hash: str
@@ -72,7 +72,7 @@ class GitCache:
         """Say whether a commit is here, files and all."""
         return self._commit_of(git_hash) is not None
 
-    def find(self, git_hash: str | None, branch: str | None) -> Target:
+    def find(self, git_hash: str | None, branch: str | None) -> CachedCommit:
         """Return the commit that was asked for, fetching it if need be.
 
         Raises:
@@ -91,7 +91,7 @@ class GitCache:
                     else self._expand(git_hash, branch)
                 )
                 on = local_branch(branch) if branch else self._default_branch()
-                return Target(
+                return CachedCommit(
                     git_hash=full,
                     branch=on,
                     any_branch=not branch and on is None,
@@ -150,7 +150,7 @@ class GitCache:
 
     # Tips
 
-    def _find_tip(self, branch: str | None) -> Target:
+    def _find_tip(self, branch: str | None) -> CachedCommit:
         if branch is None:
             name = self._ask_default_branch()
             ref, on = (f"refs/heads/{name}", name) if name else ("HEAD", None)
@@ -167,7 +167,7 @@ class GitCache:
             hint = "; a commit hash goes into the third field" if looks_hex(ref) else ""
             what = f"branch or tag {branch!r} is not there" if branch else "it has no commit"
             raise self._error(f"{what}{hint}")
-        return Target(git_hash=found, branch=on, fetched=True)
+        return CachedCommit(git_hash=found, branch=on, fetched=True)
 
     def _fetch_tip(self, ref: str, depth: int = 1) -> str | None:
         """Fetch one ref; None when the remote has no such ref."""

@@ -28,7 +28,7 @@ from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.options.plan import RepoSpec
 from perfrun.text import redact
-from perfrun.workspace.cache import GitCache, Target
+from perfrun.workspace.cache import CachedCommit, GitCache
 from perfrun.workspace.git import GitFailed, Repository, ask, checkout_at, command
 from perfrun.workspace.worktree import (
     Note,
@@ -82,7 +82,9 @@ def refuse_edits(folder: Path, state: State, *, use_cached: bool) -> None:
     )
 
 
-def make(folder: Path, cache: GitCache, target: Target, note: Note, keep_open: list[int]) -> None:
+def make(
+    folder: Path, cache: GitCache, target: CachedCommit, note: Note, keep_open: list[int]
+) -> None:
     """Make a checkout aside and rename it into place.
 
     To be called with the folder's lock held alone.
@@ -102,7 +104,7 @@ def make(folder: Path, cache: GitCache, target: Target, note: Note, keep_open: l
 def update(
     folder: Path,
     cache: GitCache,
-    target: Target,
+    target: CachedCommit,
     note: Note,
     state: State,
     keep_open: list[int],
@@ -134,7 +136,7 @@ def finish_update(folder: Path, note: Note, keep_open: list[int]) -> None:
             f"{shown(folder)}: an update was interrupted, and these files were edited since: "
             f"{_shown_paths(edited)}; move them away and run again"
         )
-    target = Target(git_hash=note.updating_to, branch=note.branch, fetched=False)
+    target = CachedCommit(git_hash=note.updating_to, branch=note.branch, fetched=False)
     _switch(folder, target, keep_open, force=True)
     _forget_bytecode(folder)
     write_note(folder, replace(note, git_hash=note.updating_to, updating_to=None))
@@ -211,7 +213,7 @@ def _refuse_if_git_runs_in(folder: Path) -> None:
             )
 
 
-def _switch(folder: Path, target: Target, keep_open: list[int], *, force: bool) -> None:
+def _switch(folder: Path, target: CachedCommit, keep_open: list[int], *, force: bool) -> None:
     on = ("-B", target.branch) if target.branch else ("--detach",)
     command(
         checkout_at(folder),
@@ -268,7 +270,7 @@ def _own_config(url: str) -> str:
     )
 
 
-def _object_format(target: Target) -> str:
+def _object_format(target: CachedCommit) -> str:
     return f"--object-format={'sha256' if len(target.git_hash) == 64 else 'sha1'}"
 
 
@@ -456,7 +458,7 @@ class _Place:
             # Between the two locks another run may have had its turn: hence the loop.
             self.lock.share(self._on_wait)
 
-    def _verify(self, target: Target) -> None:
+    def _verify(self, target: CachedCommit) -> None:
         """Ask git whether a change did what it was to do; the lock is held alone."""
         state = look(self.folder)
         if not _fits(state, target):
@@ -477,7 +479,7 @@ class _Place:
         self._refuse_edits(state)
         return state
 
-    def _change(self, target: Target) -> None:
+    def _change(self, target: CachedCommit) -> None:
         """Make or update the checkout; the lock is held alone."""
         keep_open = [self.lock.descriptor]
         note = Note(
@@ -535,8 +537,8 @@ class _Place:
             fetched=fetched,
         )
 
-    def _asked(self) -> _Asked:
-        return _Asked(
+    def _asked(self) -> _CheckoutRequest:
+        return _CheckoutRequest(
             directory=self.repo.directory,
             path=self.folder,
             asked_ref=self.repo.branch,
@@ -544,13 +546,13 @@ class _Place:
         )
 
 
-class _Asked(TypedDict):
+class _CheckoutRequest(TypedDict):
     directory: str
     path: Path
     asked_ref: str | None
     asked_hash: str | None
 
 
-def _fits(state: State, target: Target) -> bool:
+def _fits(state: State, target: CachedCommit) -> bool:
     fits = target.any_branch or state.branch == (target.branch or "HEAD")
     return fits and state.git_hash == target.git_hash

@@ -31,7 +31,7 @@ class Note:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class EditedPath:
     """One path that differs from HEAD."""
 
     path: str  # relative to the checkout; ends in / for an untracked repository
@@ -44,7 +44,7 @@ class State:
 
     git_hash: str  # empty before the first commit
     branch: str  # 'HEAD' if detached
-    changes: tuple[Change, ...]  # local edits and new files that are not ignored
+    changes: tuple[EditedPath, ...]  # local edits and new files that are not ignored
     seeming_changes: bool  # paths that git calls changed, but that are nobody's edits
 
 
@@ -76,7 +76,7 @@ def look(folder: Path, index: Path | None = None) -> State:
         index=index,
     )
     git_hash = branch = ""
-    changes: list[Change] = []
+    changes: list[EditedPath] = []
     seeming_changes = False
     for entry in filter(None, os.fsdecode(answer).split("\0")):
         kind, _, rest = entry.partition(" ")
@@ -98,18 +98,18 @@ def look(folder: Path, index: Path | None = None) -> State:
     )
 
 
-def _change(kind: str, rest: str) -> Change:
+def _change(kind: str, rest: str) -> EditedPath:
     """Parse one entry; see "Porcelain Format Version 2" in git-status(1)."""
     if kind == "1":
         fields = rest.split(" ", 7)
-        return Change(path=fields[7], head_object="" if set(fields[5]) == {"0"} else fields[5])
+        return EditedPath(path=fields[7], head_object="" if set(fields[5]) == {"0"} else fields[5])
     if kind == "u":
         fields = rest.split(" ", 9)
-        return Change(path=fields[9], head_object=fields[6])
-    return Change(path=rest, head_object="")
+        return EditedPath(path=fields[9], head_object=fields[6])
+    return EditedPath(path=rest, head_object="")
 
 
-def _is_as_in_head(folder: Path, kind: str, rest: str, change: Change) -> bool:
+def _is_as_in_head(folder: Path, kind: str, rest: str, change: EditedPath) -> bool:
     """Say whether a path that git calls modified has the very bytes and mode that HEAD has.
 
     Git does so when .gitattributes wants line ends that the committed file has not: right after
@@ -162,7 +162,7 @@ def harness_git_info(folder: Path) -> dict[str, str]:
     return {}
 
 
-def diff_digest(folder: Path, changes: tuple[Change, ...]) -> str | None:
+def diff_digest(folder: Path, changes: tuple[EditedPath, ...]) -> str | None:
     """Return a SHA-256 that two checkouts of one commit share if their edits are the same.
 
     Taken over what is on disk and not over the text of `git diff`, which depends on the version
@@ -184,7 +184,7 @@ def diff_digest(folder: Path, changes: tuple[Change, ...]) -> str | None:
 
 def folder_digest(folder: Path) -> str | None:
     """Return the digest of a folder that is no checkout, as if every file in it were new."""
-    return diff_digest(folder, (Change(path="", head_object=""),))
+    return diff_digest(folder, (EditedPath(path="", head_object=""),))
 
 
 def _files(folder: Path, path: str) -> Iterator[str]:

@@ -92,11 +92,11 @@ class Place:
 
 def alarm_night() -> int:
     """After how many nights at the new level the history's alarm is raised."""
-    from perfrun.analysis.changepoint import ALARM, Watch
+    from perfrun.analysis.changepoint import ALARM, SeriesWatch
 
     noise = [1 + 0.004 * (night * 7 % 5 - 2) for night in range(BEFORE + AFTER)]
     values = [x * (1.5 if night >= BEFORE else 1.0) for night, x in enumerate(noise)]
-    p_values = Watch(values).p_values
+    p_values = SeriesWatch(values).p_values
     return next(night for night in range(BEFORE, BEFORE + AFTER) if p_values[night] <= ALARM)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from worlds import ENTRY, ROOT, World
 
-from perfrun.probes import sysfs as readings
+from perfrun.probes import sysfs
 from perfrun.probes.sysfs import Sysfs
 
 THIRD_PARTY = ("rich", "git", "requests", "cpuinfo", "docker", "absl", "psutil", "pynvml", "numpy")
@@ -132,7 +132,7 @@ def test_libraries_that_a_plain_run_does_not_need_are_not_imported(world: World)
         f"\n    assert main({words!r}) == 0"
     )
     dear = {"docker", "requests", "absl", "git", "numpy", "scipy"}
-    if readings.core_count(Sysfs()):  # else psutil is asked
+    if sysfs.core_count(Sysfs()):  # else psutil is asked
         dear.add("psutil")
     assert imported(code) & dear == set()
 

@@ -25,7 +25,7 @@ from perfrun.worker.measure import series_files
 from perfrun.worker.measure.interference import MODES, Compilations, GarbageWatch, difference
 from perfrun.worker.measure.measurement import Measurement, derive, evaluate
 from perfrun.worker.measure.statistics import median
-from perfrun.worker.measure.stopping import FIRST, OVERHEAD_SHARE, TIMED, Limits, Progress
+from perfrun.worker.measure.stopping import FIRST, OVERHEAD_SHARE, TIMED, Limits, SeriesProgress
 from perfrun.worker.measure.synchronise import Given, Synchroniser, find
 from perfrun.worker.profilers.recording import observer
 
@@ -116,7 +116,7 @@ class Measuring:
         _take_turn(self._name)
         try:
             self._garbage = GarbageWatch(self._collector)
-            self._progress = Progress(self._limits)
+            self._progress = SeriesProgress(self._limits)
             self._writer = series_files.SeriesWriter(self._folder, self._header())
             self._look_for_devices()
             self._garbage.start()

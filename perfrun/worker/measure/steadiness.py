@@ -40,7 +40,7 @@ _NOISE_FLOOR = 5e-4  # relative; clocks and short series make noise look smaller
 _TO_SIGMA = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
 
 
-class Noise:
+class SeriesNoise:
     """Noise of a series that may have changes of level, from differences of neighbours.
 
     For noise in which each value remembers the share r of the one before, differences of
@@ -147,7 +147,7 @@ def without_bursts(values: List[float], cuts: List[int]) -> List[int]:
 
     The shortest goes first, because what it parted may be long enough for the next.
     """
-    sigma = Noise(values).sigma
+    sigma = SeriesNoise(values).sigma
     most = BURST_SHARE * len(values)
     cuts = list(cuts)
     while True:
@@ -221,12 +221,12 @@ def classify(times: Sequence[float]) -> Steadiness:
     calm = without_outliers(values)
     edges = _edges(len(calm))
     blocks = [median(calm[begin:end]) for begin, end in zip(edges, edges[1:])]
-    cuts = merge_equivalent(blocks, find_cuts(blocks, Noise(blocks).long_run ** 2))
+    cuts = merge_equivalent(blocks, find_cuts(blocks, SeriesNoise(blocks).long_run ** 2))
     if _is_cycle(calm, blocks, cuts):
         return Steadiness("cyclic", None, _segments(calm, [edges[number] for number in cuts]))
     cuts = without_bursts(blocks, cuts)
     segments = _segments(calm, [edges[number] for number in cuts])
-    return _judge(_split_slow_start(values, segments, Noise(calm).sigma), calm)
+    return _judge(_split_slow_start(values, segments, SeriesNoise(calm).sigma), calm)
 
 
 def _edges(count: int) -> List[int]:
@@ -302,7 +302,7 @@ def _direction(values: Sequence[float]) -> int:
     if not slopes:
         return 0
     slope = median(slopes)
-    error = Noise(points).long_run * math.sqrt(12.0 / count**3)
+    error = SeriesNoise(points).long_run * math.sqrt(12.0 / count**3)
     rise = slope * count
     if abs(slope) <= _SLOPE * error or abs(rise) <= TOLERANCE * abs(median(points)):
         return 0

@@ -81,7 +81,7 @@ def _check_whole(name: str, value: Any, least: int) -> None:
         raise ValueError("%s is %d; it must be at least %d" % (name, value, least))
 
 
-class Progress:
+class SeriesProgress:
     """Where a series stands. `add` each interval; `next_count` says how many steps come next."""
 
     def __init__(self, limits: Limits, overhead_ns: float = 0.0) -> None:

@@ -8,10 +8,10 @@ import platform
 import pstats
 from typing import Any, List
 
-from perfrun.worker.profilers.recording import TOP_ROWS, Recorder, Row
+from perfrun.worker.profilers.recording import TOP_ROWS, ProfileRecorder, Row
 
 
-class CallRecorder(Recorder):
+class CallRecorder(ProfileRecorder):
     """cProfile: exact counts; the times of short functions are overstated."""
 
     tool = "cProfile"

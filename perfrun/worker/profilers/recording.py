@@ -35,7 +35,7 @@ def imported(module: str, name: str) -> Any:
         raise UnavailableError(text) from None
 
 
-class Recorder:
+class ProfileRecorder:
     """One profiler. Sub-classes say what starting and stopping it are."""
 
     tool = ""

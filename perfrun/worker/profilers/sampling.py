@@ -14,7 +14,13 @@ import time
 from types import FrameType
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from perfrun.worker.profilers.recording import TOP_ROWS, Recorder, Row, UnavailableError, imported
+from perfrun.worker.profilers.recording import (
+    TOP_ROWS,
+    ProfileRecorder,
+    Row,
+    UnavailableError,
+    imported,
+)
 
 _INTERVAL_S = 0.002
 _SPY_RATE_HZ = 200
@@ -26,7 +32,7 @@ Frame = Tuple[str, str]  # function, file:line
 Stacks = Iterable[Tuple[Tuple[Frame, ...], float]]  # from the outermost function on, seconds
 
 
-def make_recorder(folder: str) -> Recorder:
+def make_recorder(folder: str) -> ProfileRecorder:
     """The best of what there is."""
     try:
         imported("pyinstrument", "pyinstrument")
@@ -53,7 +59,7 @@ def largest(stacks: Stacks) -> List[Row]:
     return sorted(rows, key=lambda row: -float(row["self_s"]))[:TOP_ROWS]
 
 
-class PyinstrumentRecorder(Recorder):
+class PyinstrumentRecorder(ProfileRecorder):
     """pyinstrument: an HTML page to look at, and a file for speedscope.app."""
 
     tool = "pyinstrument"
@@ -88,7 +94,7 @@ def _named(identifier: str) -> Frame:
     return name, "%s:%s" % (path, line) if path else ""
 
 
-class ThreadRecorder(Recorder):
+class ThreadRecorder(ProfileRecorder):
     """A thread that looks at the others' stacks; writes what flamegraph.pl and speedscope read.
 
     It sees a thread when that lets go of the interpreter: time in a call that does not let go
@@ -160,7 +166,7 @@ def _stack(frame: Optional[FrameType]) -> Tuple[Frame, ...]:
     return found[: own[0]] if own else found
 
 
-class SpyRecorder(Recorder):
+class SpyRecorder(ProfileRecorder):
     """py-spy, a process of its own that reads our memory; our own thread where it may not."""
 
     tool = "py-spy"

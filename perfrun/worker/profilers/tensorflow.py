@@ -13,7 +13,7 @@ import json
 import os
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
-from perfrun.worker.profilers.recording import TOP_ROWS, Recorder, Row, imported
+from perfrun.worker.profilers.recording import TOP_ROWS, ProfileRecorder, Row, imported
 
 MOST_EVENTS = 300_000  # in a trace: browsers become slow beyond
 # Where TensorFlow keeps the messages XSpace, XPlane, XLine, XEvent: since 2.12, and before.
@@ -158,7 +158,7 @@ class Trace:
 _LARGEST_BYTES = 64 * 2**20  # of a recording that is read here: about 20 s of our time
 
 
-class TensorflowRecorder(Recorder):
+class TensorflowRecorder(ProfileRecorder):
     """tf.profiler.experimental: what TensorFlow runs on the host and on its devices."""
 
     tool = "tf.profiler.experimental"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
-from perfrun.worker.profilers.recording import TOP_ROWS, Recorder, Row, imported
+from perfrun.worker.profilers.recording import TOP_ROWS, ProfileRecorder, Row, imported
 
 _US = 1e-6  # the profiler's times are in microseconds
 
 
-class TorchRecorder(Recorder):
+class TorchRecorder(ProfileRecorder):
     """torch.profiler: every operation of PyTorch with its input shapes, and kernels of a GPU."""
 
     tool = "torch.profiler"

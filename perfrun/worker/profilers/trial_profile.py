@@ -11,42 +11,42 @@ from typing import Any, Callable, Dict, List, Optional
 
 from perfrun.worker.measure.stopping import Limits
 from perfrun.worker.profilers import recording
-from perfrun.worker.profilers.recording import TRACED_STEPS, Recorder, files_below
+from perfrun.worker.profilers.recording import TRACED_STEPS, ProfileRecorder, files_below
 
 MOST_WINDOWS = 8  # measurements of one method that are traced
 
 
-def _calls(folder: str) -> Recorder:
+def _calls(folder: str) -> ProfileRecorder:
     from perfrun.worker.profilers.cprofile import CallRecorder
 
     return CallRecorder(folder)
 
 
-def _torch(folder: str) -> Recorder:
+def _torch(folder: str) -> ProfileRecorder:
     from perfrun.worker.profilers.torch import TorchRecorder
 
     return TorchRecorder(folder)
 
 
-def _tensorflow(folder: str) -> Recorder:
+def _tensorflow(folder: str) -> ProfileRecorder:
     from perfrun.worker.profilers.tensorflow import TensorflowRecorder
 
     return TensorflowRecorder(folder)
 
 
-def _memory(folder: str) -> Recorder:
-    from perfrun.worker.profilers.memory import make_recorder
+def _memory(folder: str) -> ProfileRecorder:
+    from perfrun.worker.profilers.allocations import make_recorder
 
     return make_recorder(folder)
 
 
-def _stacks(folder: str) -> Recorder:
+def _stacks(folder: str) -> ProfileRecorder:
     from perfrun.worker.profilers.sampling import make_recorder
 
     return make_recorder(folder)
 
 
-MAKERS: Dict[str, Callable[[str], Recorder]] = {
+MAKERS: Dict[str, Callable[[str], ProfileRecorder]] = {
     "cprofile": _calls,
     "torch": _torch,
     "tensorflow": _tensorflow,

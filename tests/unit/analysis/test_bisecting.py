@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from perfrun.analysis.bisecting import Ask, End, Rule, looks_with_levels, next_move
-from perfrun.analysis.culprits import Pair, believe
+from perfrun.analysis.bisecting import Ask, End, SearchRule, looks_with_levels, next_move
+from perfrun.analysis.culprits import RevisionPair, believe
 from perfrun.analysis.pairs import rank_depth
 from simulations import bisect_oracle
 from simulations.bisect import gaussian, outliers, row, simulate
@@ -21,20 +21,20 @@ def run(
     count: int,
     ratio: Ratio,
     broken: frozenset[int] = frozenset(),
-    rule: Rule | None = None,
-    measured: list[Pair] | None = None,
-) -> tuple[End, list[Pair]]:
+    rule: SearchRule | None = None,
+    measured: list[RevisionPair] | None = None,
+) -> tuple[End, list[RevisionPair]]:
     """Search among revisions of which some do not run."""
     pairs = [] if measured is None else measured
     known: set[int] = set()
     while True:
-        move = next_move(count, pairs, known, rule or Rule())
+        move = next_move(count, pairs, known, rule or SearchRule())
         if isinstance(move, End):
             return move, pairs
         fails = {move.a, move.b} & broken
         known |= fails
         if not fails:
-            pairs.append(Pair(a=move.a, b=move.b, log_ratio=ratio(move.a, move.b)))
+            pairs.append(RevisionPair(a=move.a, b=move.b, log_ratio=ratio(move.a, move.b)))
 
 
 def step(culprit: int, effect: float = 0.1, noise: float = 0.0, seed: int = 1) -> Ratio:
@@ -77,8 +77,8 @@ def test_good_and_bad_that_are_the_same_are_not_searched() -> None:
 
 
 def test_figures_of_few_values_without_any_effect_are_undecided() -> None:
-    told = [Pair(a=0, b=4, log_ratio=(0.01, 0.0, -0.01)[at % 3]) for at in range(60)]
-    end = next_move(5, told, frozenset(), Rule(min_effect=0.0))
+    told = [RevisionPair(a=0, b=4, log_ratio=(0.01, 0.0, -0.01)[at % 3]) for at in range(60)]
+    end = next_move(5, told, frozenset(), SearchRule(min_effect=0.0))
     assert isinstance(end, End)
     assert end.status != "found"
 
@@ -86,7 +86,7 @@ def test_figures_of_few_values_without_any_effect_are_undecided() -> None:
 def test_good_and_bad_that_noise_hides_are_undecided() -> None:
     end, pairs = run(31, step(9, effect=0.001, noise=0.5))
     assert (end.status, end.probability) == ("undecided", None)
-    assert (end.after, end.last, len(pairs)) == (0, 30, Rule().max_test_pairs)
+    assert (end.after, end.last, len(pairs)) == (0, 30, SearchRule().max_test_pairs)
 
 
 def test_a_culprit_beside_revisions_that_do_not_run_is_a_range() -> None:
@@ -103,7 +103,7 @@ def test_nothing_between_good_and_bad_runs() -> None:
 
 
 def test_short_of_pairs_the_range_holds_the_culprit() -> None:
-    end, pairs = run(101, step(33, noise=0.02), rule=Rule(max_pairs=12))
+    end, pairs = run(101, step(33, noise=0.02), rule=SearchRule(max_pairs=12))
     assert end.status == "undecided"
     assert end.after < 33 <= end.last
     assert end.last - end.after < 60
@@ -149,17 +149,19 @@ def test_a_pair_that_was_disturbed_costs_pairs_and_not_the_answer() -> None:
 
 
 def test_before_anything_else_is_measured_every_revision_is_as_likely() -> None:
-    pairs = [Pair(a=0, b=4, log_ratio=0.1 + i / 1000) for i in range(8)]
+    pairs = [RevisionPair(a=0, b=4, log_ratio=0.1 + i / 1000) for i in range(8)]
     assert list(believe([0, 1, 2, 3, 4], pairs).shares) == pytest.approx([0.25] * 4)
     assert list(believe([0, 3, 4], pairs).shares) == pytest.approx([0.75, 0.25])
-    move = next_move(5, pairs, frozenset(), Rule())
+    move = next_move(5, pairs, frozenset(), SearchRule())
     assert move == Ask(a=0, b=2, why="search")
 
 
 @pytest.mark.parametrize("count", [5, 13, 31, 101, 1001])
 def test_the_first_pair_of_the_search_halves_the_revisions(count: int) -> None:
-    pairs = [Pair(a=0, b=count - 1, log_ratio=0.1 + i / 1000) for i in range(8)]
-    assert next_move(count, pairs, frozenset(), Rule()) == Ask(a=0, b=count // 2, why="search")
+    pairs = [RevisionPair(a=0, b=count - 1, log_ratio=0.1 + i / 1000) for i in range(8)]
+    assert next_move(count, pairs, frozenset(), SearchRule()) == Ask(
+        a=0, b=count // 2, why="search"
+    )
 
 
 def test_a_test_that_60_pairs_leave_open_goes_on_when_more_may_decide_it() -> None:
@@ -167,14 +169,14 @@ def test_a_test_that_60_pairs_leave_open_goes_on_when_more_may_decide_it() -> No
     end, pairs = run(2, ratio)
     assert end.status == "found"
     assert 60 < len(pairs) <= 200
-    fewer = next_move(2, pairs[:60], frozenset(), Rule())
+    fewer = next_move(2, pairs[:60], frozenset(), SearchRule())
     assert fewer == Ask(a=0, b=1, why="verify")
 
 
 def test_identical_revisions_are_called_different_in_5_of_100_tests_at_most() -> None:
     values = np.random.default_rng(3).standard_normal((4000, 200))
     alarms = np.zeros(len(values), dtype=bool)
-    for look, nominal in looks_with_levels(Rule()):
+    for look, nominal in looks_with_levels(SearchRule()):
         seen = values[:, :look]
         ranks = np.argsort(np.argsort(np.abs(seen), axis=1), axis=1) + 1
         above = (ranks * (seen > 0)).sum(axis=1)
@@ -195,8 +197,8 @@ def test_a_good_revision_that_is_off_by_itself_does_not_mislead_the_search() -> 
 def test_one_revision_that_is_off_by_the_whole_effect_is_not_named(culprit: int) -> None:
     # The first pair of the search is of it: what follows leads to it, but not what is after it.
     calm = step(culprit, noise=0.005, seed=3)
-    seen = Pair(a=0, b=15, log_ratio=0.1)
-    verified = [Pair(a=0, b=30, log_ratio=calm(0, 30)) for _ in range(8)]
+    seen = RevisionPair(a=0, b=15, log_ratio=0.1)
+    verified = [RevisionPair(a=0, b=30, log_ratio=calm(0, 30)) for _ in range(8)]
     end, pairs = run(
         31,
         lambda a, b: calm(a, b) + 0.1 * ((b == 15) - (a == 15)),
@@ -207,11 +209,11 @@ def test_one_revision_that_is_off_by_the_whole_effect_is_not_named(culprit: int)
 
 
 def test_a_sure_culprit_is_named_when_no_pair_is_left_to_look_beside_it() -> None:
-    told = [Pair(a=0, b=30, log_ratio=0.1 + at / 1e4) for at in range(8)]
-    told += [Pair(a=14, b=15, log_ratio=0.1 + at / 1e4) for at in range(8)]
-    told += [Pair(a=0, b=15, log_ratio=0.1), Pair(a=0, b=14, log_ratio=0.0)]
-    assert next_move(31, told, frozenset(), Rule()) == Ask(a=14, b=16, why="confirm")
-    end = next_move(31, told, frozenset(), Rule(max_pairs=len(told)))
+    told = [RevisionPair(a=0, b=30, log_ratio=0.1 + at / 1e4) for at in range(8)]
+    told += [RevisionPair(a=14, b=15, log_ratio=0.1 + at / 1e4) for at in range(8)]
+    told += [RevisionPair(a=0, b=15, log_ratio=0.1), RevisionPair(a=0, b=14, log_ratio=0.0)]
+    assert next_move(31, told, frozenset(), SearchRule()) == Ask(a=14, b=16, why="confirm")
+    end = next_move(31, told, frozenset(), SearchRule(max_pairs=len(told)))
     assert isinstance(end, End)
     assert (end.status, end.after, end.last) == ("found", 14, 15)
     assert end.probability is not None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from perfrun.analysis.changepoint import ALARM, Change, Watch
+from perfrun.analysis.changepoint import ALARM, Change, SeriesWatch
 from perfrun.analysis.scan import FEWEST_BEFORE, MOST_AFTER
 from simulations.detect import KINDS, found, ours
 from simulations.detect import false_alarms as share_of_false_alarms
@@ -19,7 +19,7 @@ def quiet(count: int, seed: int = 1, spread: float = 0.01) -> np.ndarray:
 
 def changes(values: np.ndarray) -> tuple[Change, ...]:
     """Accept every alarm, as a suite of one series does."""
-    watch = Watch(values)
+    watch = SeriesWatch(values)
     night = 0
     while night < len(values):
         if watch.p_values[night] <= ALARM:
@@ -49,7 +49,7 @@ def test_five_percent_are_found_within_a_week(kind: str) -> None:
 def test_one_night_however_bad_is_no_change(night: int, factor: float, seed: int) -> None:
     values = quiet(80, seed=100 + seed)
     # One more night can tip a balance that others have brought about; alone it is nothing.
-    assume(Watch(values).p_values.min() > 0.1)
+    assume(SeriesWatch(values).p_values.min() > 0.1)
     values[night] *= factor
     assert changes(values) == ()
 
@@ -114,13 +114,13 @@ def test_a_short_series_has_no_verdict(count: int) -> None:
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
 def test_values_that_have_no_logarithm_are_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="positive, finite"):
-        Watch([1.0, bad, 2.0])
+        SeriesWatch([1.0, bad, 2.0])
 
 
 def test_a_single_question_needs_less_than_an_alarm() -> None:
     values = quiet(40)
     values[38:] *= 1.03
-    watch = Watch(values)
+    watch = SeriesWatch(values)
     assert min(watch.p_values) > ALARM
     shift, p_value = watch.moved(0, 38, 39)
     assert shift == pytest.approx(np.log(1.03), abs=0.015)

@@ -7,14 +7,14 @@ import pytest
 from scipy import stats
 
 from perfrun.analysis import culprits
-from perfrun.analysis.culprits import Pair, believe
+from perfrun.analysis.culprits import RevisionPair, believe
 from perfrun.analysis.pairs import walsh_averages
 
 EFFECT = 0.05
 
 
-def pairs_of(a: int, b: int, numbers: object) -> list[Pair]:
-    return [Pair(a=a, b=b, log_ratio=float(number)) for number in np.atleast_1d(numbers)]
+def pairs_of(a: int, b: int, numbers: object) -> list[RevisionPair]:
+    return [RevisionPair(a=a, b=b, log_ratio=float(number)) for number in np.atleast_1d(numbers)]
 
 
 def hodges_lehmann(numbers: list[float]) -> float:
@@ -31,7 +31,7 @@ def test_pairs_that_show_the_change_rule_out_the_revisions_after_them() -> None:
     assert shares[0] == pytest.approx(shares[1])
     assert shares[2] == pytest.approx(shares[3])
     assert shares[:2].sum() > 0.95
-    told[-1] = Pair(a=0, b=2, log_ratio=0.0)
+    told[-1] = RevisionPair(a=0, b=2, log_ratio=0.0)
     assert believe([0, 1, 2, 3, 4], told).shares[2:].sum() > 0.95
 
 
@@ -76,7 +76,10 @@ def test_the_belief_is_that_of_the_whole_model_written_out() -> None:
     # Every candidate, size of the deviations and stray revision by itself, as dense matrices.
     random = np.random.default_rng(4)
     ends = [(0, 6)] * 12 + [(0, 3)] * 3 + [(2, 3), (2, 5), (2, 5), (3, 6)]
-    told = [Pair(a=a, b=b, log_ratio=random.normal(EFFECT * (a < 4 <= b), 0.03)) for a, b in ends]
+    told = [
+        RevisionPair(a=a, b=b, log_ratio=random.normal(EFFECT * (a < 4 <= b), 0.03))
+        for a, b in ends
+    ]
     belief = believe([0, 1, 2, 3, 5, 6], told)
     effect = hodges_lehmann([pair.log_ratio for pair in told[:12]])
     law = stats.t(belief.noise.degrees, scale=belief.noise.scale)
@@ -134,7 +137,7 @@ def test_how_much_revisions_differ_without_a_cause_is_seen() -> None:
         own = random.normal(0, between, 12)
         own[8:] += EFFECT
         told = [
-            Pair(a=0, b=b, log_ratio=own[b] - own[0] + noise)
+            RevisionPair(a=0, b=b, log_ratio=own[b] - own[0] + noise)
             for b in range(1, 12)
             for noise in random.normal(0, 0.004, 6)
         ]

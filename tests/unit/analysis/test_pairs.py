@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfrun.analysis.metrics import Direction
+from perfrun.analysis.directions import Direction
 from perfrun.analysis.pairs import (
     FALSE_ALARMS,
-    Rule,
+    PairRule,
     judge,
     level,
     looks,
@@ -36,7 +36,7 @@ def test_the_textbooks_estimate_and_interval() -> None:
 @pytest.mark.parametrize("pairs", [6, 8, 13, 22, 30])
 def test_the_interval_holds_one_exactly_when_scipys_exact_test_sees_nothing(pairs: int) -> None:
     generator = np.random.default_rng(pairs)
-    rule = Rule(max_pairs=pairs, min_effect=0.0)
+    rule = PairRule(max_pairs=pairs, min_effect=0.0)
     for _ in range(60):
         logs = generator.standard_normal(pairs) + 0.6
         found = judge(logs, "lower", rule)
@@ -59,26 +59,26 @@ def test_the_direction_decides_what_more_means(
     direction: Direction, sign: int, verdict: str
 ) -> None:
     logs = [sign * (0.1 + at / 1000) for at in range(8)]
-    assert judge(logs, direction, Rule()).verdict == verdict
+    assert judge(logs, direction, PairRule()).verdict == verdict
 
 
 def test_what_is_surely_smaller_than_matters_is_equivalent_even_if_it_is_real() -> None:
     logs = [0.001 + at / 1e5 for at in range(8)]
-    assert judge(logs, "lower", Rule(min_effect=0.02)).verdict == "equivalent"
-    assert judge(logs, "lower", Rule(min_effect=0.0)).verdict == "slower"
+    assert judge(logs, "lower", PairRule(min_effect=0.02)).verdict == "equivalent"
+    assert judge(logs, "lower", PairRule(min_effect=0.0)).verdict == "slower"
 
 
 def test_too_few_pairs_decide_nothing() -> None:
     for count in range(8):
-        found = judge([1.0 + at for at in range(count)], "lower", Rule(max_pairs=30))
+        found = judge([1.0 + at for at in range(count)], "lower", PairRule(max_pairs=30))
         assert found.verdict == "undecided"
-    assert judge([], "lower", Rule()).ratio is None
-    six = judge([0.1, 0.11, 0.12, 0.13, 0.14, 0.15], "lower", Rule(max_pairs=6))
+    assert judge([], "lower", PairRule()).ratio is None
+    six = judge([0.1, 0.11, 0.12, 0.13, 0.14, 0.15], "lower", PairRule(max_pairs=6))
     assert six.verdict == "slower"
 
 
 def test_pairs_without_a_difference_are_no_evidence() -> None:
-    found = judge([0.0] * 10, "lower", Rule())
+    found = judge([0.0] * 10, "lower", PairRule())
     assert found.verdict == "equivalent"
     assert found.p_value == 1.0
     assert found.ratio == 1.0

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from perfrun.analysis import noise, scan
-from perfrun.analysis.changepoint import ALARM, Watch
+from perfrun.analysis.changepoint import ALARM, SeriesWatch
 from perfrun.analysis.noise import BEFORE, FLOOR, TO_SIGMA, mean_variance
 from perfrun.analysis.scan import (
     FEWEST_AFTER,
@@ -202,8 +202,8 @@ def test_series_that_are_watched_together_say_what_each_says_alone(
     monkeypatch.setattr(scan, "_TOGETHER", 150)
     generator = np.random.default_rng(7)
     several = [np.exp(noisy(generator, size)) for size in (0, 40, 90, 14, 200, 0, 61, 100, 3)]
-    together, p_values = Watch.all_of([values.tolist() for values in several])
-    alone = [Watch(values) for values in several]
+    together, p_values = SeriesWatch.all_of([values.tolist() for values in several])
+    alone = [SeriesWatch(values) for values in several]
     for watch, own in zip(together, alone, strict=True):
         for night in range(len(own)):
             if own.p_values[night] <= ALARM:
@@ -215,8 +215,8 @@ def test_series_that_are_watched_together_say_what_each_says_alone(
 
 
 def test_no_series_at_all_say_nothing() -> None:
-    assert Watch.all_of([])[0] == []
-    assert Watch.all_of([[], []])[1].tolist() == []
+    assert SeriesWatch.all_of([])[0] == []
+    assert SeriesWatch.all_of([[], []])[1].tolist() == []
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about how glibc keeps memory")

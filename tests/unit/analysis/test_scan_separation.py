@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfrun.analysis.changepoint import ALARM, Watch
+from perfrun.analysis.changepoint import ALARM, SeriesWatch
 from perfrun.analysis.detection import History, detect
 from perfrun.analysis.scan import (
     AFTER,
@@ -29,7 +29,7 @@ def young(before: int, after: int, seed: int = 1, *, step: float = 1.1) -> np.nd
 
 
 def first_alarm(values: np.ndarray) -> int:
-    return int(np.argmax(Watch(values).p_values <= ALARM))
+    return int(np.argmax(SeriesWatch(values).p_values <= ALARM))
 
 
 @pytest.mark.parametrize("before", [12, 13, 14, 16, 18, 21, 25, 40])
@@ -136,7 +136,7 @@ def test_after_a_change_twelve_nights_of_the_new_level_are_enough() -> None:
     values = np.exp(0.001 * generator.standard_normal(20 + BEFORE_SEPARATION + AFTER))
     values[20:] *= 1.5
     values[20 + BEFORE_SEPARATION :] *= 1.5
-    watch = Watch(values)
+    watch = SeriesWatch(values)
     watch.cut(20 + AFTER - 1)
     assert watch.separation[-1]
     assert not watch.separation[20 + AFTER : -1].any()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from perfrun.analysis.stats import Interval
+from perfrun.analysis.stats import ConfidenceInterval
 from perfrun.analysis.two_samples import cliffs_delta, mann_whitney, ratio_of_medians, wilcoxon
 from simulations.noises import NOISES
 
@@ -22,7 +22,7 @@ SPREAD = 0.02
 SAMPLE = st.lists(st.floats(0.01, 100), min_size=5, max_size=20)
 
 
-def holds(interval: Interval | None, truth: float) -> bool:
+def holds(interval: ConfidenceInterval | None, truth: float) -> bool:
     return interval is not None and interval.low <= truth <= interval.high
 
 

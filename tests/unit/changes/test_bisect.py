@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfrun.changes.bisect import parse_bisect, revisions_of
-from perfrun.changes.report import report
+from perfrun.changes.change_report import report
 from perfrun.errors import UsageError
 
 METHOD = "--method=pkg.mod.Class.method"

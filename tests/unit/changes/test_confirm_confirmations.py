@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from perfrun.changes.budget import Budget
+from perfrun.changes.change_report import ChangeRow
 from perfrun.changes.confirm import confirm_rows
-from perfrun.changes.report import Row
 from perfrun.errors import UsageError
 from perfrun.locks import FileLock
 from perfrun.reports.terminal import Terminal
@@ -23,9 +23,9 @@ from perfrun.run.interruption import Interruption
 BUDGET = Budget(max_pairs=8)
 
 
-def row(method: str, night: str, direction: str = "worse") -> Row:
+def row(method: str, night: str, direction: str = "worse") -> ChangeRow:
     """A change whose summaries are gone: to look into it is to say so."""
-    return Row(
+    return ChangeRow(
         method=method,
         metric="wall_time",
         environment="here",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from perfrun.changes import detect as module
-from perfrun.changes.detect import Night
+from perfrun.changes.detect import Observation
 from perfrun.store.series import Origin, Origins, Point
 
 
@@ -25,7 +25,7 @@ def point(value: float, when: str, *, run_id: str = "", disturbed: bool = False)
     )
 
 
-def nights_of(points: Sequence[Point]) -> tuple[Night, ...]:
+def nights_of(points: Sequence[Point]) -> tuple[Observation, ...]:
     origins = [Origin(*point[:3], *point[4:]) for point in points]
     return tuple(module.nights_of(Origins(origins), [point.value for point in points]))
 

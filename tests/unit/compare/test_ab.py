@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.analysis.pairs import Rule
+from perfrun.analysis.pairs import PairRule
 from perfrun.compare.ab import parse_ab
-from perfrun.compare.paired_runs import Limits, Pair, PairResult, comparisons, decider
+from perfrun.compare.paired_runs import Pair, PairLimits, PairResult, comparisons, decider
 from perfrun.errors import UsageError
 from perfrun.summary.record import SummaryRecord, record_of
 from tests.summaries import summary
@@ -37,7 +37,7 @@ def test_common_flags_are_for_both_and_those_of_a_side_come_last(tmp_path: Path)
     assert b.constructor_args == {"k": 2}
     assert (a.workspace, b.workspace) == (tmp_path / "ab" / "a", tmp_path / "ab" / "b")
     assert (a.execution_label, b.execution_label) == ("a", "b")
-    assert asked.limits == Limits(max_pairs=30, time_s=120)
+    assert asked.limits == PairLimits(max_pairs=30, time_s=120)
 
 
 def test_a_label_of_the_user_is_kept(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_each_metric_is_judged_in_its_own_direction() -> None:
         (reading(1.0 + at / 1000, images_per_second=9), reading(1.2, images_per_second=8 + at / 99))
         for at in range(8)
     ]
-    found = {c.metric: c for c in comparisons(pairs_of(*sides), Rule(), "wall_time")}
+    found = {c.metric: c for c in comparisons(pairs_of(*sides), PairRule(), "wall_time")}
     assert next(iter(found)) == "wall_time"
     assert found["wall_time"].verdict == "slower"
     assert found["images_per_second"].verdict == "slower"
@@ -106,7 +106,7 @@ def test_each_metric_is_judged_in_its_own_direction() -> None:
 
 def test_failures_are_the_reason_that_is_given() -> None:
     found = comparisons(
-        pairs_of(*[(reading(1.0), reading(1.0, status="oom_killed"))] * 3), Rule(), "wall_time"
+        pairs_of(*[(reading(1.0), reading(1.0, status="oom_killed"))] * 3), PairRule(), "wall_time"
     )
     assert found[0].verdict == "undecided"
     assert found[0].reason == "b oom_killed in 3 of 3 trials"
@@ -114,7 +114,7 @@ def test_failures_are_the_reason_that_is_given() -> None:
 
 
 def test_the_engine_is_told_to_stop_at_looks_only() -> None:
-    decided = decider(Rule(max_pairs=30))(1)
+    decided = decider(PairRule(max_pairs=30))(1)
     clear = [0.3 + at / 1000 for at in range(30)]
     answers = [count for count in range(1, 31) if decided(clear[:count], "lower")]
     assert answers == [8, 10, 13, 17, 22, 30]
@@ -123,7 +123,7 @@ def test_the_engine_is_told_to_stop_at_looks_only() -> None:
 
 def test_methods_that_are_decided_together_share_the_false_alarms() -> None:
     clear = [0.3 + at / 1000 for at in range(30)]
-    decided = decider(Rule(max_pairs=30))(50)
+    decided = decider(PairRule(max_pairs=30))(50)
     assert [count for count in range(1, 31) if decided(clear[:count], "lower")] == [17, 22, 30]
     with pytest.raises(UsageError, match="give 13 or more"):
-        decider(Rule(max_pairs=10))(50)
+        decider(PairRule(max_pairs=10))(50)

@@ -11,9 +11,9 @@ import pytest
 from machines import CPUS, LAPTOP, STAT, built
 
 from perfrun.doctor import check as distribution
-from perfrun.doctor import processor, storage, system
+from perfrun.doctor import memory_and_disk, processor, system
 from perfrun.doctor.check import Check, Presence
-from perfrun.probes import sysfs as readings
+from perfrun.probes import sysfs
 from perfrun.probes.sysfs import Sysfs
 
 FOUND, MISSING, UNKNOWN = Presence.FOUND, Presence.MISSING, Presence.UNKNOWN
@@ -76,24 +76,30 @@ Look = Callable[[Sysfs], Check]
             "Amazon EC2",
             None,
         ),
-        (storage.free_memory, {}, FOUND, "5,859 of 7,812 MiB", None),
+        (memory_and_disk.free_memory, {}, FOUND, "5,859 of 7,812 MiB", None),
         (
-            storage.free_memory,
+            memory_and_disk.free_memory,
             {"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 700000 kB\n"},
             MISSING,
             "684 of 7,812 MiB",
             "ps -eo rss",
         ),
-        (storage.free_memory, {"/proc/meminfo": "MemTotal: 8000 kB\n"}, UNKNOWN, None, None),
-        (storage.no_swap, {}, FOUND, "10 of 1,953 MiB used", None),
         (
-            storage.no_swap,
+            memory_and_disk.free_memory,
+            {"/proc/meminfo": "MemTotal: 8000 kB\n"},
+            UNKNOWN,
+            None,
+            None,
+        ),
+        (memory_and_disk.no_swap, {}, FOUND, "10 of 1,953 MiB used", None),
+        (
+            memory_and_disk.no_swap,
             {"/proc/meminfo": "MemTotal: 1 kB\nSwapTotal: 999999 kB\nSwapFree: 1 kB\n"},
             MISSING,
             "977 of 977 MiB used",
             "sudo swapoff -a",
         ),
-        (storage.huge_pages, {}, FOUND, "madvise", None),
+        (memory_and_disk.huge_pages, {}, FOUND, "madvise", None),
         (system.cgroups, {}, FOUND, "version 2", None),
         (
             system.cgroups,
@@ -174,7 +180,7 @@ def test_energy_counters_that_cannot_be_read_can_be_opened(tmp_path: Path) -> No
 def test_a_machine_without_any_file_makes_nothing_up(tmp_path: Path) -> None:
     tree = Sysfs(str(tmp_path / "nowhere"))
     checks = [*processor.processor_checks(tree), *system.system_checks(tree)]
-    checks += storage.storage_checks(tree, tmp_path)
+    checks += memory_and_disk.storage_checks(tree, tmp_path)
     told = {check.name for check in checks if check.presence is not UNKNOWN}
     # RAPL and containment are folders that are there or not; the rest does not come from files.
     assert told <= {"rapl", "in_container", "workspace", "disk", "clock_synchronised"}
@@ -185,31 +191,34 @@ def test_a_machine_without_any_file_makes_nothing_up(tmp_path: Path) -> None:
 
 def test_files_with_nonsense_are_not_known(tmp_path: Path) -> None:
     tree = built(tmp_path, dict.fromkeys(LAPTOP, "\0nonsense \xff\n\n: :\n"))
-    for check in [*processor.processor_checks(tree), *storage.storage_checks(tree, tmp_path)]:
+    for check in [
+        *processor.processor_checks(tree),
+        *memory_and_disk.storage_checks(tree, tmp_path),
+    ]:
         assert isinstance(check.presence, Presence)
-    assert readings.cpu_times(tree) is None
-    assert readings.memory(tree) is None
-    assert readings.load_1min(tree) is None
+    assert sysfs.cpu_times(tree) is None
+    assert sysfs.memory(tree) is None
+    assert sysfs.load_1min(tree) is None
 
 
 def test_cpu_times_of_a_sandbox_that_shows_zeros_are_unknown(tmp_path: Path) -> None:
     zeros = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n"
-    assert readings.cpu_times(built(tmp_path, {"/proc/stat": zeros})) is None
+    assert sysfs.cpu_times(built(tmp_path, {"/proc/stat": zeros})) is None
 
 
 def test_a_laptop_is_read_as_it_is(tmp_path: Path) -> None:
     tree = built(tmp_path, LAPTOP)
-    times = readings.cpu_times(tree)
+    times = sysfs.cpu_times(tree)
     assert times is not None
     assert (times.cpus, times.busy_s, times.interrupts_s, times.idle_s) == (2, 15.0, 0.5, 81.0)
-    assert readings.frequency_khz(tree) == 2_900_000
-    assert readings.top_frequencies_khz(tree) == (4_700_000, 4_700_000)
-    assert readings.core_count(tree) == 1
+    assert sysfs.frequency_khz(tree) == 2_900_000
+    assert sysfs.top_frequencies_khz(tree) == (4_700_000, 4_700_000)
+    assert sysfs.core_count(tree) == 1
 
 
 def test_this_machine_is_read_without_an_error() -> None:
     tree = Sysfs()
-    times, memory = readings.cpu_times(tree), readings.memory(tree)
+    times, memory = sysfs.cpu_times(tree), sysfs.memory(tree)
     assert times is not None
     assert memory is not None
     assert times.cpus == os.cpu_count()
@@ -233,12 +242,15 @@ def test_the_clock_discipline_is_the_one_that_the_system_reports() -> None:
 
 def test_a_workspace_that_is_not_there_yet_is_judged_by_the_folder_above(tmp_path: Path) -> None:
     workspace = tmp_path / "not" / "yet"
-    found = storage.writable(workspace)
+    found = memory_and_disk.writable(workspace)
     assert (found.presence, found.value) == (FOUND, f"{workspace} (to be made)")
     assert not (tmp_path / "not").exists()
     # Others may write to this disk meanwhile.
-    before, there = storage.free_disk_bytes(tmp_path), storage.free_disk_bytes(workspace)
-    after = storage.free_disk_bytes(tmp_path)
+    before, there = (
+        memory_and_disk.free_disk_bytes(tmp_path),
+        memory_and_disk.free_disk_bytes(workspace),
+    )
+    after = memory_and_disk.free_disk_bytes(tmp_path)
     assert before is not None
     assert there is not None
     assert after is not None
@@ -247,7 +259,7 @@ def test_a_workspace_that_is_not_there_yet_is_judged_by_the_folder_above(tmp_pat
 
 def test_a_file_in_the_place_of_the_workspace_is_missing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    found = storage.writable(tmp_path / "file" / "below")
+    found = memory_and_disk.writable(tmp_path / "file" / "below")
     assert found.presence is MISSING
     assert "--workspace" in (found.mend or "")
 

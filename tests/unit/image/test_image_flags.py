@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.image.flags import SETUPTOOLS_COMMANDS, TEXT_FLAGS, Request, parse_arguments
+from perfrun.image.setup_flags import SETUPTOOLS_COMMANDS, TEXT_FLAGS, Request, parse_arguments
 from perfrun.image.spec import CA_BUNDLE, ImageSpec, build_args
 
 CHECKOUT = Path(__file__).resolve().parents[3]

@@ -14,13 +14,13 @@ from perfrun.nightly.changes import change_reports, recent_changes
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.openmetrics import openmetrics
-from perfrun.nightly.report import ChangeReport, Figure, MethodReport, NightReport
+from perfrun.nightly.report import ChangeReport, MethodReport, NightFigure, NightReport
 from perfrun.options.store_address import parse_address
 from perfrun.store.index import open_store
 from tests.summaries import summary, write
 
 METHOD, CANARY = "pkg.cases.Cases.spin", "pkg.cases.Cases.still"
-FIGURE = Figure(metric="wall_time", median=1.0, unit="s", direction="lower", trials=1)
+FIGURE = NightFigure(metric="wall_time", median=1.0, unit="s", direction="lower", trials=1)
 BEGIN = datetime(2026, 6, 1, 23, 0).timestamp()
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfrun.nightly.report import Figure, MethodReport, NightReport, State, document, gaps
+from perfrun.nightly.report import MethodReport, NightFigure, NightReport, State, document, gaps
 
 HOUR_S = 3600.0
 
 
-def figure(metric: str) -> Figure:
-    return Figure(metric=metric, median=1.0, unit="s", direction="lower", trials=1)
+def figure(metric: str) -> NightFigure:
+    return NightFigure(metric=metric, median=1.0, unit="s", direction="lower", trials=1)
 
 
 def method(name: str, *metrics: str, state: State = "ok", unit: str = "here") -> MethodReport:

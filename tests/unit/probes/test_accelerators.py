@@ -19,7 +19,7 @@ import pytest
 from worlds import wait_until
 
 from perfrun.probes import accelerators
-from perfrun.probes.accelerators import DeviceSampler, DevicesUsage, Reading
+from perfrun.probes.accelerators import DeviceReading, DeviceSampler, DevicesUsage
 from perfrun.probes.amd import AmdDevice, amd_devices
 from perfrun.probes.nvidia import NO_DRIVER, NvidiaDevice, nvidia_devices, reason_bits
 
@@ -130,7 +130,7 @@ def test_a_reading_is_in_the_units_that_it_says() -> None:
     device = NvidiaDevice(RealNvml(), 3)
     assert (device.index, device.name, device.uuid) == (3, "NVIDIA H200", "GPU-7")
     assert device.total_bytes == 139 * GIB
-    assert device.read() == Reading(
+    assert device.read() == DeviceReading(
         used_bytes=3 * GIB,
         utilization_percent=87.0,
         memory_utilization_percent=40.0,
@@ -225,7 +225,7 @@ def test_readings_that_take_long_are_made_less_often() -> None:
     class Slow(NvidiaDevice):
         readings = 0
 
-        def read(self) -> Reading:
+        def read(self) -> DeviceReading:
             self.readings += 1
             end = time.thread_time() + 0.01
             while time.thread_time() < end:
@@ -279,7 +279,7 @@ def test_an_amd_device_is_told_in_the_same_units() -> None:
     device = AmdDevice(Smi(), 0, 0)
     assert (device.name, device.uuid) == ("AMD Instinct MI300X", "ab-cd")
     assert device.total_bytes == 196_592 * 2**20
-    assert device.read() == Reading(
+    assert device.read() == DeviceReading(
         used_bytes=285 * 2**20,
         utilization_percent=99.0,
         memory_utilization_percent=12.0,

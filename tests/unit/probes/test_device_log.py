@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from worlds import wait_until
 
-from perfrun.probes.accelerators import DeviceSampler, DeviceTrack, Reading
+from perfrun.probes.accelerators import DeviceReading, DeviceSampler, DeviceTrack
 from perfrun.probes.device_log import DeviceLog
 
 SPANS = (
@@ -35,11 +35,11 @@ class Scripted:
 
     vendor, index, name, uuid, total_bytes = "nvidia", 3, "made up", None, None
 
-    def __init__(self, readings: Sequence[Reading]) -> None:
+    def __init__(self, readings: Sequence[DeviceReading]) -> None:
         self.readings = readings
         self.count = 0
 
-    def read(self) -> Reading:
+    def read(self) -> DeviceReading:
         self.count += 1
         return self.readings[min(self.count, len(self.readings)) - 1]
 
@@ -50,13 +50,13 @@ class Scripted:
         return None
 
 
-def made_up(generator: random.Random, unknown: float) -> Reading:
+def made_up(generator: random.Random, unknown: float) -> DeviceReading:
     """A reading each of whose figures is unknown with that chance."""
 
     def or_none(value: Any) -> Any:
         return None if generator.random() < unknown else value
 
-    return Reading(
+    return DeviceReading(
         used_bytes=or_none(generator.randrange(2**37)),
         utilization_percent=or_none(float(generator.randrange(101))),
         memory_utilization_percent=or_none(float(generator.randrange(101))),
@@ -68,7 +68,7 @@ def made_up(generator: random.Random, unknown: float) -> Reading:
     )
 
 
-def kept_figures(readings: Sequence[Reading], times: Sequence[float]) -> dict[str, Any]:
+def kept_figures(readings: Sequence[DeviceReading], times: Sequence[float]) -> dict[str, Any]:
     """The same figures, from all readings at once: as perfrun did while it kept them."""
     found: dict[str, Any] = {}
     used = [r.used_bytes for r in readings if r.used_bytes is not None]
@@ -91,7 +91,7 @@ def kept_figures(readings: Sequence[Reading], times: Sequence[float]) -> dict[st
     return found
 
 
-def running_figures(readings: Sequence[Reading], times: Sequence[float]) -> dict[str, Any]:
+def running_figures(readings: Sequence[DeviceReading], times: Sequence[float]) -> dict[str, Any]:
     track = DeviceTrack(Scripted(readings))
     for reading, at_s in zip(readings, times, strict=True):
         track.note(reading, at_s)
@@ -217,7 +217,7 @@ def test_what_is_there_already_is_left_alone(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_folder_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
-    device = Scripted([Reading(power_w=350.5)])
+    device = Scripted([DeviceReading(power_w=350.5)])
     folder = tmp_path / "read only"
     folder.mkdir(mode=0o555)
     if os.access(folder, os.W_OK):  # root may: a file in place of the folder does the same
@@ -253,12 +253,14 @@ def test_every_reading_of_a_trial_is_on_disk(tmp_path: Path) -> None:
         assert list(map(read_back, own[:20])) == device.readings[: len(own)]
 
 
-def read_back(row: Mapping[str, str]) -> Reading:
+def read_back(row: Mapping[str, str]) -> DeviceReading:
     """The reading that a row was written from."""
     told = row["throttle_reasons"]
     reasons = {"": None, "none": ()}.get(told, tuple(told.split("+")))
     used, figures = row["used_bytes"], {n: float(row[n]) if row[n] else None for n in SPANS}
-    return Reading(used_bytes=int(used) if used else None, throttle_reasons=reasons, **figures)
+    return DeviceReading(
+        used_bytes=int(used) if used else None, throttle_reasons=reasons, **figures
+    )
 
 
 def test_the_limit_of_these_tests_is_felt(tmp_path: Path) -> None:

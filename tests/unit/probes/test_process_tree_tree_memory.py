@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perfrun.probes import process_tree as tree_memory
+from perfrun.probes import process_tree
 from perfrun.probes.process_tree import TreeSampler, TreeUsage
 from perfrun.probes.shared_memory import SharedMemory, Sizes, proportional_bytes
 from perfrun.worker import procfs
@@ -256,10 +256,10 @@ def test_processes_that_begin_all_the_time_do_not_make_looks_cost_more(
         return next(looks)
 
     clocks = SimpleNamespace(perf_counter=lambda: clock["wall"], thread_time=lambda: clock["cpu"])
-    monkeypatch.setattr(tree_memory, "time", clocks)
-    monkeypatch.setattr(tree_memory, "descendants", look)
-    monkeypatch.setattr(tree_memory, "_opened", lambda _: None)
-    tree = tree_memory.TreeMemory(os.getpid())
+    monkeypatch.setattr(process_tree, "time", clocks)
+    monkeypatch.setattr(process_tree, "descendants", look)
+    monkeypatch.setattr(process_tree, "_opened", lambda _: None)
+    tree = process_tree.TreeMemory(os.getpid())
     for sample in range(20_000):
         clock["wall"] = sample / 200
         tree.sample((MIB, 0), str(sample).encode())

@@ -6,12 +6,20 @@ import io
 
 from rich.console import Console
 
-from perfrun.reports.table import Cell, Column, Table, aligned, coloured, markdown_text, plain_text
+from perfrun.reports.table import (
+    Column,
+    Table,
+    TableCell,
+    aligned,
+    coloured,
+    markdown_text,
+    plain_text,
+)
 from perfrun.reports.terminal import drawn
 
 TABLE = Table(
     columns=(Column(heading="name"), Column(heading="figure", right=True)),
-    rows=(("a_b|c", Cell(("1 s", "20 ms"))), ("long [bold] name", coloured("3", "red"))),
+    rows=(("a_b|c", TableCell(("1 s", "20 ms"))), ("long [bold] name", coloured("3", "red"))),
     narrow=(("name",), ("figure",)),
 )
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from perfrun.options.values import Repetition
 from perfrun.run.schedule import MOST_FAILURES, Schedule, Step
-from perfrun.summary.estimates import Observation
+from perfrun.summary.estimates import TrialObservation
 
-Says = Callable[[Step], Observation]
+Says = Callable[[Step], TrialObservation]
 PRECISE = Repetition(precision=0.01, max_reruns=2)
 NAMES = ("m.C.a", "m.C.b", "m.C.c")
 JITTER = (0.0, 0.3, -0.4, 0.2, -0.1, 0.4, -0.3, 0.1, -0.2)
 
 
-def value(number: float, cost_s: float = 1.0, *, disturbed: bool = False) -> Observation:
-    return Observation(value=number, ran=True, cost_s=cost_s, disturbed=disturbed)
+def value(number: float, cost_s: float = 1.0, *, disturbed: bool = False) -> TrialObservation:
+    return TrialObservation(value=number, ran=True, cost_s=cost_s, disturbed=disturbed)
 
 
 def jittering(spread: float) -> Says:
@@ -92,7 +92,7 @@ def test_more_trials_than_the_pilot_may_be_the_least() -> None:
 
 def test_a_method_that_keeps_failing_is_not_tried_for_ever() -> None:
     schedule = Schedule(NAMES[:2], 1, PRECISE, seed=1)
-    failed = Observation(value=None, ran=False, cost_s=1.0)
+    failed = TrialObservation(value=None, ran=False, cost_s=1.0)
     steps = played(schedule, lambda s: failed if s.method == "m.C.a" else value(1.0))
     assert counts(steps) == {"m.C.a": MOST_FAILURES, "m.C.b": 6}
     assert schedule.stopped_by()["m.C.a"] == "failed"
@@ -100,7 +100,7 @@ def test_a_method_that_keeps_failing_is_not_tried_for_ever() -> None:
 
 def test_a_method_that_fails_once_still_gets_its_values() -> None:
     schedule = Schedule(NAMES[:1], 1, PRECISE, seed=1)
-    failed = Observation(value=None, ran=False, cost_s=1.0)
+    failed = TrialObservation(value=None, ran=False, cost_s=1.0)
     steps = played(schedule, lambda s: failed if s.trial_id == 2 else value(1.0))
     assert len(steps) == 7
     assert schedule.stopped_by() == {"m.C.a": "precision"}
@@ -109,14 +109,14 @@ def test_a_method_that_fails_once_still_gets_its_values() -> None:
 @pytest.mark.parametrize("num_trials", [1, 3])
 def test_without_a_wall_time_a_method_runs_the_fixed_number(num_trials: int) -> None:
     schedule = Schedule(NAMES[:1], num_trials, PRECISE, seed=1)
-    steps = played(schedule, lambda step: Observation(value=None, ran=True, cost_s=1.0))
+    steps = played(schedule, lambda step: TrialObservation(value=None, ran=True, cost_s=1.0))
     assert len(steps) == num_trials
     assert schedule.stopped_by() == {"m.C.a": "no_figure"}
 
 
 def test_a_fixed_number_is_run_whatever_fails() -> None:
     schedule = Schedule(NAMES[:1], 5, Repetition(), seed=1)
-    steps = played(schedule, lambda step: Observation(value=None, ran=False))
+    steps = played(schedule, lambda step: TrialObservation(value=None, ran=False))
     assert len(steps) == 5
 
 
@@ -144,7 +144,7 @@ def test_a_time_budget_is_overrun_by_little(budget_s: float, seed: int) -> None:
 def test_a_disturbed_trial_is_run_again_under_the_next_number() -> None:
     schedule = Schedule(NAMES[:2], 3, Repetition(max_reruns=2), seed=1)
 
-    def says(step: Step) -> Observation:
+    def says(step: Step) -> TrialObservation:
         return value(1.0, disturbed=(step.method, step.trial_id) == ("m.C.a", 2))
 
     steps = played(schedule, says)
@@ -172,7 +172,7 @@ def test_re_runs_do_not_count_as_trials_of_the_pilot() -> None:
 @settings(deadline=None)
 @given(st.integers(0, 60), st.integers(0, 3))
 def test_a_schedule_that_was_cut_short_goes_on_as_it_would_have(cut: int, seed: int) -> None:
-    def says(step: Step) -> Observation:
+    def says(step: Step) -> TrialObservation:
         disturbed = step.trial_id == 2 and step.method == "m.C.b"
         spread = {"m.C.a": 0.001, "m.C.b": 0.03, "m.C.c": 0.05}[step.method]
         seen = jittering(spread)(step)

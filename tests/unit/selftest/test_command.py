@@ -9,12 +9,12 @@ import pytest
 
 from perfrun.errors import UsageError
 from perfrun.selftest.command import ATTEMPTS, document, judged, selftest_command, table
-from perfrun.selftest.reference import Check, Documents, Row
+from perfrun.selftest.reference import Documents, ReferenceCheck, ReferenceRow
 
 
-def row(what: str, error: float) -> Row:
+def row(what: str, error: float) -> ReferenceRow:
     is_ok = abs(error) <= 0.1
-    return Row(
+    return ReferenceRow(
         what=what,
         truth=1.0,
         measured=1 + error,
@@ -27,12 +27,12 @@ def row(what: str, error: float) -> Row:
     )
 
 
-def scripted(what: str, *errors: float) -> Check:
+def scripted(what: str, *errors: float) -> ReferenceCheck:
     """A check whose attempts have these errors."""
     left = iter(errors)
     passed: dict[str, Any] = {"status": "passed"}
     assert passed
-    return Check(
+    return ReferenceCheck(
         what=what,
         workloads=(f"workload of {what}",),
         judge=lambda check, documents: row(check.what, next(left)),
@@ -40,7 +40,9 @@ def scripted(what: str, *errors: float) -> Check:
     )
 
 
-def attempt(*wanted: Check) -> tuple[tuple[Row, ...], list[Sequence[str]], list[str]]:
+def attempt(
+    *wanted: ReferenceCheck,
+) -> tuple[tuple[ReferenceRow, ...], list[Sequence[str]], list[str]]:
     asked: list[Sequence[str]] = []
     notes: list[str] = []
 
@@ -74,7 +76,7 @@ def test_what_stays_off_is_off_with_its_best_attempt() -> None:
 
 
 def test_the_table_says_truth_measured_error_limits_and_verdict() -> None:
-    missing = Row(
+    missing = ReferenceRow(
         what="three",
         truth=None,
         measured=None,
@@ -83,7 +85,7 @@ def test_the_table_says_truth_measured_error_limits_and_verdict() -> None:
         verdict="skipped",
         reason="no such thing here",
     )
-    size = Row(
+    size = ReferenceRow(
         what="four", truth=2.0**28, measured=2.0**28, unit="bytes", source="", error=0.0,
         allowed=(-0.01, 0.01),
     )  # fmt: skip

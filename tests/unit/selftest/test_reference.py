@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfrun.selftest.reference import Check, Peak, Row, checks
+from perfrun.selftest.reference import Peak, ReferenceCheck, ReferenceRow, checks
 from perfrun.worker import calibrated
 
 MIB = 2**20
@@ -93,7 +93,7 @@ def right() -> Documents:
     return documents
 
 
-def rows(documents: Documents, peak: Peak = PEAK) -> dict[str, Row]:
+def rows(documents: Documents, peak: Peak = PEAK) -> dict[str, ReferenceRow]:
     return {check.what: check.row(documents) for check in checks(peak)}
 
 
@@ -205,7 +205,7 @@ def test_every_row_has_a_document_that_makes_it_off() -> None:
 
 
 @pytest.mark.parametrize("check", checks(PEAK), ids=lambda check: check.what)
-def test_a_workload_that_did_not_end_as_it_should_makes_its_rows_off(check: Check) -> None:
+def test_a_workload_that_did_not_end_as_it_should_makes_its_rows_off(check: ReferenceCheck) -> None:
     documents = right()
     for name in check.workloads:
         outcome(name, status="timed_out", reason="not finished after 120 s")(documents)
@@ -217,7 +217,7 @@ def test_a_workload_that_did_not_end_as_it_should_makes_its_rows_off(check: Chec
 @pytest.mark.parametrize(
     "check", [check for check in checks(PEAK) if not check.deaths], ids=lambda check: check.what
 )
-def test_a_figure_that_is_not_there_makes_its_row_off(check: Check) -> None:
+def test_a_figure_that_is_not_there_makes_its_row_off(check: ReferenceCheck) -> None:
     documents = right()
     for name in check.workloads:
         documents[name]["perfrun"].update(reports=[], phases={}, memory={})

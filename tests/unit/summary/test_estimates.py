@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from perfrun.summary.estimates import MethodEstimate, Observation, estimate, observe, used_values
+from perfrun.summary.estimates import (
+    MethodEstimate,
+    TrialObservation,
+    estimate,
+    observe,
+    used_values,
+)
 
 VALUES = (1.0, 1.02, 0.99, 1.01, 1.03, 0.98, 1.0)
 
@@ -21,12 +27,12 @@ def document(
 
 
 def of(*values: float, sequential: bool = False) -> MethodEstimate:
-    seen = [Observation(value=value, ran=True) for value in values]
+    seen = [TrialObservation(value=value, ran=True) for value in values]
     return estimate("m.C.a", seen, stopped_by="trials", sequential=sequential)
 
 
 def test_a_trial_that_ran_is_seen_with_its_wall_time_and_cost() -> None:
-    assert observe(document()) == Observation(value=1.5, ran=True, cost_s=2.5)
+    assert observe(document()) == TrialObservation(value=1.5, ran=True, cost_s=2.5)
     assert observe(document(status="out_of_bounds")).value == 1.5
     assert observe(document(disturbed=True)).disturbed
     assert not observe(document(disturbed=False)).disturbed
@@ -44,16 +50,18 @@ def test_what_did_not_run_has_no_value(status: str) -> None:
 
 
 def test_disturbed_trials_count_only_when_most_were_disturbed() -> None:
-    quiet, loud = (Observation(value=v, ran=True, disturbed=d) for v, d in ((1, False), (2, True)))
+    quiet, loud = (
+        TrialObservation(value=v, ran=True, disturbed=d) for v, d in ((1, False), (2, True))
+    )
     assert used_values([quiet, loud]) == (1,)
     assert used_values([loud, quiet, loud]) == (2, 1, 2)
     assert used_values([loud, loud]) == (2, 2)
-    assert used_values([Observation(value=None, ran=True), loud]) == (2,)
+    assert used_values([TrialObservation(value=None, ran=True), loud]) == (2,)
     assert used_values([]) == ()
 
 
 def test_one_quiet_moment_on_a_busy_machine_does_not_throw_the_other_trials_away() -> None:
-    trials = [Observation(value=v, ran=True, disturbed=n > 0) for n, v in enumerate(VALUES)]
+    trials = [TrialObservation(value=v, ran=True, disturbed=n > 0) for n, v in enumerate(VALUES)]
     found = estimate("m.C.a", trials, stopped_by="max_trials", sequential=True)
     assert (found.used, found.disturbed) == (len(VALUES), len(VALUES) - 1)
     assert found.low_s is not None
@@ -68,7 +76,7 @@ def test_one_trial_has_a_median_and_nothing_that_takes_more() -> None:
 
 def test_no_values_have_nothing() -> None:
     found = estimate(
-        "m.C.a", [Observation(value=None, ran=False)], stopped_by="failed", sequential=True
+        "m.C.a", [TrialObservation(value=None, ran=False)], stopped_by="failed", sequential=True
     )
     assert (found.trials, found.used, found.failed, found.median_s) == (1, 0, 1, None)
 

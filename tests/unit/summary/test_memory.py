@@ -10,7 +10,7 @@ import pytest
 from perfrun.launchers.launcher import Exit
 from perfrun.probes.accelerators import DevicesUsage, DeviceUsage
 from perfrun.probes.process_tree import TreeUsage
-from perfrun.summary.memory import Figure, Memory, memory_section
+from perfrun.summary.memory import Memory, PeakMemory, memory_section
 
 MIB = 2**20
 ENDED = Exit(
@@ -57,7 +57,7 @@ def section(
     )
 
 
-def said(figure: Figure) -> tuple[int | None, str | None]:
+def said(figure: PeakMemory) -> tuple[int | None, str | None]:
     return (None if figure.bytes is None else figure.bytes // MIB, figure.exactness)
 
 

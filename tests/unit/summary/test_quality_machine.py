@@ -16,7 +16,7 @@ from perfrun.launchers.launcher import Exit
 from perfrun.probes.counters import Counters, Snapshot
 from perfrun.probes.machine import MachineState, machine_state
 from perfrun.summary import quality_machine
-from perfrun.summary.finding import Finding, Severity, Span, span_between
+from perfrun.summary.finding import Finding, MachineDelta, Severity, span_between
 from perfrun.summary.quality_machine import machine_findings
 
 SECONDS = 10.0
@@ -73,14 +73,14 @@ def trial(
     snapshot: dict[str, Any] | None = None,
     added: dict[str, Any] | None = None,
     **after: Any,
-) -> Span:
+) -> MachineDelta:
     """A trial that used half of one CPU, with what was changed about the state after it."""
     own = {"children_cpu_s": before.children_cpu_s + 5.0, **after}
     later = replace(before.snapshot, counters=counters(**(added or {})), **(snapshot or {}))
-    return Span(before=before, after=replace(before, snapshot=later, **own))
+    return MachineDelta(before=before, after=replace(before, snapshot=later, **own))
 
 
-def found(span: Span) -> dict[str, Finding]:
+def found(span: MachineDelta) -> dict[str, Finding]:
     findings = list(machine_findings(span))
     assert len({finding.code for finding in findings}) == len(findings)
     return {finding.code: finding for finding in findings}
@@ -148,7 +148,7 @@ def test_a_quiet_machine_gives_no_findings() -> None:
     ids=lambda value: value if isinstance(value, str) and "_" in value else "",
 )
 def test_a_disturbance_is_found_alone_with_its_figure(
-    span: Span, code: str, severity: str, value: float | None, says: str
+    span: MachineDelta, code: str, severity: str, value: float | None, says: str
 ) -> None:
     findings = found(span)
     assert list(findings) == [code]
@@ -193,7 +193,7 @@ def test_what_is_not_known_gives_no_finding_but_is_named() -> None:
         snapshot=Snapshot(counters=Counters(elapsed_s=1.0, wall_clock_s=1.0)), cpus=2
     )
     after = replace(nothing, snapshot=Snapshot(counters=Counters(elapsed_s=5.0, wall_clock_s=5.0)))
-    findings = found(Span(before=nothing, after=after))
+    findings = found(MachineDelta(before=nothing, after=after))
     assert list(findings) == ["cannot_tell"]
     assert findings["cannot_tell"].severity is Severity.INFO
     assert "CPU use of others, steal, swapping, pressure" in findings["cannot_tell"].text
@@ -221,7 +221,7 @@ def test_two_states_of_this_machine_differ_by_what_was_done_between_them(tmp_pat
     end_s = time.process_time()
     after = machine_state(tmp_path)
     last_s = time.process_time()
-    span = Span(before=before, after=after)
+    span = MachineDelta(before=before, after=after)
     assert end_s - begin_s - 0.01 <= span.harness_cpu_s <= last_s - first_s + 0.01
     assert span.added.busy_s is not None
     assert span.added.busy_s >= 0.2

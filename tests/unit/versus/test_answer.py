@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from perfrun.analysis.pairs import Rule
+from perfrun.analysis.pairs import PairRule
 from perfrun.compare.differences import Difference
 from perfrun.compare.paired_runs import Block
 from perfrun.errors import UsageError
@@ -20,7 +20,7 @@ from perfrun.reports.terminal import drawn
 from perfrun.summary.document import to_json
 from perfrun.summary.record import SummaryRecord, record_of
 from perfrun.versus.answer import answer_of, difference_texts, machine_text
-from perfrun.versus.options import Asked, parse_prices, parse_versus
+from perfrun.versus.options import VersusPlan, parse_prices, parse_versus
 from perfrun.versus.result_file import combine, document, find_saved, read_saved
 from perfrun.versus.trials import Decision, Trials
 from perfrun.versus.versus_table import failure_lines, page, undecided_lines, versus_table
@@ -60,13 +60,13 @@ def blocks_of(*sides: Mapping[str, SummaryRecord]) -> tuple[Block, ...]:
     )
 
 
-def asked(tmp_path: Path, *words: str) -> Asked:
+def asked(tmp_path: Path, *words: str) -> VersusPlan:
     names = () if any(word.startswith("--frameworks") for word in words) else LABELS
     frameworks = (f"--frameworks={','.join(names)}",) if names else ()
     found = parse_versus(
         [*frameworks, f"--workspace={tmp_path}", "--batch_sizes=8", "--model=net", *words]
     )
-    assert isinstance(found, Asked)
+    assert isinstance(found, VersusPlan)
     return found
 
 
@@ -145,7 +145,7 @@ def test_what_nothing_was_measured_of_costs_the_others_nothing(tmp_path: Path) -
 def test_a_case_ends_by_the_rule_that_judges_it_in_the_end(tmp_path: Path) -> None:
     names = ("one", "two", "three")
     for rounds in (8, 10, 12, 13, 30):
-        rule = Rule(max_pairs=rounds)
+        rule = PairRule(max_pairs=rounds)
         decides = Decision(LABELS[0], LABELS, rounds, rule, names)
         blocks = usual(rounds)
         ended: dict[str, int] = {}
@@ -289,7 +289,7 @@ def test_one_that_could_not_be_put_in_place_is_a_row_too(tmp_path: Path) -> None
 
 
 def decision(*labels: str, rounds: int = 30) -> Decision:
-    return Decision(labels[0], labels, rounds, Rule(max_pairs=rounds))
+    return Decision(labels[0], labels, rounds, PairRule(max_pairs=rounds))
 
 
 def test_a_case_ends_when_all_its_rivals_are_decided() -> None:

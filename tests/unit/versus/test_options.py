@@ -9,10 +9,10 @@ import pytest
 
 from perfrun.errors import UsageError
 from perfrun.versus.options import (
-    Asked,
     Case,
     Combine,
     Prices,
+    VersusPlan,
     parse_contenders,
     parse_prices,
     parse_versus,
@@ -22,9 +22,9 @@ from perfrun.versus.options import (
 PYTHON = f"--python={sys.executable}"
 
 
-def asked(*words: str) -> Asked:
+def asked(*words: str) -> VersusPlan:
     found = parse_versus(words)
-    assert isinstance(found, Asked)
+    assert isinstance(found, VersusPlan)
     return found
 
 

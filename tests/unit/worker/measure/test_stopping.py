@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfrun.worker.measure.stopping import FIRST, TIMED, WARMUP, Limits, Progress
+from perfrun.worker.measure.stopping import FIRST, TIMED, WARMUP, Limits, SeriesProgress
 
 Cost = Callable[[int], float]  # nanoseconds a step, in the interval that begins with the n-th call
 
 
-def drive(limits: Limits, cost: Cost, overhead_ns: float = 200.0) -> tuple[Progress, list[str]]:
+def drive(
+    limits: Limits, cost: Cost, overhead_ns: float = 200.0
+) -> tuple[SeriesProgress, list[str]]:
     """Run a series on a made-up clock; return it and the phase of each interval."""
-    progress = Progress(limits.checked(), overhead_ns)
+    progress = SeriesProgress(limits.checked(), overhead_ns)
     now, calls, phases = 0, 0, []
     count = progress.next_count()
     while count:
@@ -115,7 +117,7 @@ def test_a_slow_start_is_in_the_warm_up_and_not_in_the_times() -> None:
 
 
 def test_the_warm_up_goes_on_while_something_is_compiled() -> None:
-    progress = Progress(Limits(max_time_s=100, block_size=1), 200.0)
+    progress = SeriesProgress(Limits(max_time_s=100, block_size=1), 200.0)
     progress.add(1, 10**6, 0)
     for _ in range(50):
         progress.add(1, 10**6, 0, compiled=True)
@@ -128,7 +130,7 @@ def test_the_warm_up_goes_on_while_something_is_compiled() -> None:
 def test_the_precision_is_looked_at_rarely() -> None:
     looks = 0
 
-    class Counting(Progress):
+    class Counting(SeriesProgress):
         def _due(self, count: int, elapsed_s: float) -> bool:
             nonlocal looks
             due = super()._due(count, elapsed_s)
@@ -146,7 +148,7 @@ def test_the_precision_is_looked_at_rarely() -> None:
 
 
 def test_a_clock_that_stands_still_does_not_make_blocks_grow_for_ever() -> None:
-    progress = Progress(Limits(iterations=3, warmup=5), 1000.0)
+    progress = SeriesProgress(Limits(iterations=3, warmup=5), 1000.0)
     while count := progress.next_count():
         assert count <= 10**8
         progress.add(count, 0, 0)

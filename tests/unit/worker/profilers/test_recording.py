@@ -15,16 +15,15 @@ from typing import Any
 import pytest
 
 from perfrun.worker.measure.stopping import Limits
-from perfrun.worker.profilers import recording
-from perfrun.worker.profilers import tensorflow as xplane
-from perfrun.worker.profilers.memory import CudaHistory, SnapshotRecorder
-from perfrun.worker.profilers.recording import Recorder, UnavailableError, imported
+from perfrun.worker.profilers import recording, tensorflow
+from perfrun.worker.profilers.allocations import CudaHistory, SnapshotRecorder
+from perfrun.worker.profilers.recording import ProfileRecorder, UnavailableError, imported
 from perfrun.worker.profilers.sampling import SpyRecorder, ThreadRecorder, largest
 from perfrun.worker.profilers.trial_profile import MAKERS, Profile
 from perfrun.worker.profilers.windows import MainThreadCall
 
 
-class Fake(Recorder):
+class Fake(ProfileRecorder):
     """Records nothing, and notes when it is told to."""
 
     tool, version, scope = "fake", "1", "nothing"
@@ -246,9 +245,11 @@ def test_a_call_whose_turn_never_came_is_not_made_later() -> None:
     assert called == [2]
 
 
-def plane(name: str, *events: tuple[str, int, int]) -> xplane.Plane:
+def plane(name: str, *events: tuple[str, int, int]) -> tensorflow.Plane:
     """A recording of one plane with one line; events are name, begin and duration in ps."""
-    return xplane.Plane(name, [xplane.Line("thread", 7, 5_000, [xplane.Event(*e) for e in events])])
+    return tensorflow.Plane(
+        name, [tensorflow.Line("thread", 7, 5_000, [tensorflow.Event(*e) for e in events])]
+    )
 
 
 EVENTS = (("outer", 0, 100), ("inner", 10, 30), ("inner", 50, 20), ("outer", 200, 10))
@@ -256,19 +257,19 @@ EVENTS = (("outer", 0, 100), ("inner", 10, 30), ("inner", 50, 20), ("outer", 200
 
 def test_what_ran_inside_an_event_is_not_its_own_time() -> None:
     planes = [plane("/host:CPU", *EVENTS)]
-    assert xplane.self_times(planes) == {"outer": (2, 60), "inner": (2, 50)}
+    assert tensorflow.self_times(planes) == {"outer": (2, 60), "inner": (2, 50)}
 
 
 def test_devices_count_where_there_are_some() -> None:
     devices = [plane("/device:GPU:0", ("inner", 0, 9)), plane("/device:CPU:1")]
-    assert xplane.self_times([plane("/host:CPU", *EVENTS), *devices]) == {"inner": (1, 9)}
+    assert tensorflow.self_times([plane("/host:CPU", *EVENTS), *devices]) == {"inner": (1, 9)}
 
 
 def test_a_recording_becomes_a_trace_for_perfetto(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planes = [plane("/host:CPU", *EVENTS)]
-    trace = xplane.Trace()
+    trace = tensorflow.Trace()
     trace.add(planes)
     trace.write(str(tmp_path / "trace.json.gz"))
     with gzip.open(tmp_path / "trace.json.gz", "rt", encoding="utf-8") as file:
@@ -276,8 +277,8 @@ def test_a_recording_becomes_a_trace_for_perfetto(
     assert [e["args"]["name"] for e in events if e["ph"] == "M"] == ["/host:CPU", "thread"]
     shown = [e for e in events if e["ph"] == "X"]
     assert (shown[1]["name"], shown[1]["ts"], shown[1]["dur"]) == ("inner", 5.00001, 3e-5)
-    monkeypatch.setattr(xplane, "MOST_EVENTS", 4)
-    short = xplane.Trace()
+    monkeypatch.setattr(tensorflow, "MOST_EVENTS", 4)
+    short = tensorflow.Trace()
     short.add(planes)
     assert (len(short.events), short.left_out) == (4, 2)
 
@@ -310,7 +311,7 @@ print(json.dumps(said))
 def test_tensorflows_protobuf_reads_a_recording_and_refuses_one_that_is_cut_short(
     tensorflow_python: str,
 ) -> None:
-    root = Path(xplane.__file__).resolve().parent.parent.parent
+    root = Path(tensorflow.__file__).resolve().parent.parent.parent
     argv = [tensorflow_python, "-c", WRITTEN, str(root)]
     said = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
     events = [["outer", 0, 100], ["inner", 10, 30], ["inner", 50, 20], ["?", 200, 10]]
@@ -320,4 +321,4 @@ def test_tensorflows_protobuf_reads_a_recording_and_refuses_one_that_is_cut_shor
 
 def test_without_tensorflows_protobuf_the_text_says_what_is_missing() -> None:
     with pytest.raises(UnavailableError, match="TensorFlow's recordings"):
-        xplane.decode(b"")
+        tensorflow.decode(b"")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from perfrun.analysis.stats import Interval, median, median_interval
+from perfrun.analysis.stats import ConfidenceInterval, median, median_interval
 
 Verdict = Literal["precision", "noise", "max_trials"]
 
@@ -29,7 +29,7 @@ HOPELESS = 2.0  # ... and so many times the allowed trials would be needed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class PrecisionTarget:
     """What is asked of each method. `precision` is relative: 0.01 for 1 %."""
 
     precision: float
@@ -38,7 +38,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class MethodProgress:
     """What one method has shown so far."""
 
     values: tuple[float, ...]  # in the order they came, positive
@@ -46,10 +46,10 @@ class Progress:
     cost_s: float  # what one more is likely to take
 
 
-def sequential_interval(values: Sequence[float]) -> Interval | None:
+def sequential_interval(values: Sequence[float]) -> ConfidenceInterval | None:
     """The 95 % interval of the median of a series that may have been ended because of itself."""
     found = median_interval(values, SEQUENTIAL_CONFIDENCE)
-    return found and Interval(low=found.low, high=found.high, confidence=CONFIDENCE)
+    return found and ConfidenceInterval(low=found.low, high=found.high, confidence=CONFIDENCE)
 
 
 def relative_half_width(values: Sequence[float]) -> float | None:
@@ -64,7 +64,7 @@ def _width_of(values: tuple[float, ...]) -> float | None:
     return found.half_width / median(values) if found else None
 
 
-def verdict(progress: Progress, target: Target) -> Verdict | None:
+def verdict(progress: MethodProgress, target: PrecisionTarget) -> Verdict | None:
     """Why a method needs no further trial; None when it does."""
     enough = len(progress.values) >= PILOT and progress.trials >= target.min_trials
     if enough:
@@ -78,7 +78,7 @@ def verdict(progress: Progress, target: Target) -> Verdict | None:
     return None
 
 
-def _is_hopeless(values: Sequence[float], target: Target) -> bool:
+def _is_hopeless(values: Sequence[float], target: PrecisionTarget) -> bool:
     """The noise has settled, and at its level the target is far beyond the trials allowed."""
     first = len(values) - SETTLED_OVER + 1
     if first < PILOT:
@@ -95,8 +95,8 @@ def _is_hopeless(values: Sequence[float], target: Target) -> bool:
 
 
 def next_round(
-    methods: Mapping[str, Progress],
-    target: Target,
+    methods: Mapping[str, MethodProgress],
+    target: PrecisionTarget,
     time_left_s: float | None,
     overrun: float = 0.0,
 ) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def next_round(
     return (max(fitting, key=lambda name: worth(fitting[name], target)),)
 
 
-def worth(progress: Progress, target: Target) -> float:
+def worth(progress: MethodProgress, target: PrecisionTarget) -> float:
     """How much nearer to the target one more trial is likely to bring a method, a second.
 
     Half-widths fall with the root of the number of trials. What is narrower than the target is
@@ -134,7 +134,7 @@ def worth(progress: Progress, target: Target) -> float:
     return min(gain, max(0.0, width - target.precision)) / cost_s
 
 
-def trials_to_come(progress: Progress, target: Target) -> int:
+def trials_to_come(progress: MethodProgress, target: PrecisionTarget) -> int:
     """How many trials a method is likely to need still, by the width that it has now."""
     missing = max(PILOT - len(progress.values), target.min_trials - progress.trials, 0)
     allowed = max(target.max_trials - progress.trials, 0)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from perfrun.analysis.stopping import (
     PILOT,
-    Progress,
-    Target,
+    MethodProgress,
+    PrecisionTarget,
     next_round,
     relative_half_width,
     sequential_interval,
@@ -17,10 +16,11 @@ from perfrun.analysis.stopping import (
     verdict,
     worth,
 )
+
 from perfrun.options.values import FEWEST_TRIALS
 from simulations.stop_rule import allocation, stop_rule
 
-TARGET = Target(precision=0.01, max_trials=30)
+TARGET = PrecisionTarget(precision=0.01, max_trials=30)
 QUIET = (1.0, 1.001, 0.999, 1.0005, 0.9995, 1.0)
 NOISY = (1.0, 1.05, 0.95, 1.02, 0.98, 1.01)
 VALUES = st.lists(st.floats(0.5, 2.0), min_size=PILOT, max_size=30).map(tuple)
@@ -28,8 +28,10 @@ VALUES = st.lists(st.floats(0.5, 2.0), min_size=PILOT, max_size=30).map(tuple)
 
 def progress(
     values: tuple[float, ...], *, trials: int | None = None, cost_s: float = 1.0
-) -> Progress:
-    return Progress(values=values, trials=len(values) if trials is None else trials, cost_s=cost_s)
+) -> MethodProgress:
+    return MethodProgress(
+        values=values, trials=len(values) if trials is None else trials, cost_s=cost_s
+    )
 
 
 def test_the_pilot_is_as_long_as_the_flags_say() -> None:
@@ -43,20 +45,20 @@ def test_a_quiet_method_is_done_after_the_pilot_and_not_before() -> None:
 
 
 def test_more_trials_than_the_pilot_can_be_asked_for() -> None:
-    target = Target(precision=0.01, max_trials=30, min_trials=10)
+    target = PrecisionTarget(precision=0.01, max_trials=30, min_trials=10)
     assert verdict(progress(QUIET), target) is None
     assert verdict(progress(QUIET + QUIET), target) == "precision"
 
 
 def test_the_most_trials_end_a_method_whether_they_gave_values_or_not() -> None:
-    target = Target(precision=1e-6, max_trials=6)
+    target = PrecisionTarget(precision=1e-6, max_trials=6)
     assert verdict(progress(NOISY), target) == "max_trials"
     assert verdict(progress((1.0,), trials=6), target) == "max_trials"
     assert verdict(progress((), trials=5), target) is None
 
 
 def test_noise_that_has_settled_far_above_the_target_ends_a_method() -> None:
-    many = Target(precision=0.01, max_trials=100_000)
+    many = PrecisionTarget(precision=0.01, max_trials=100_000)
     stops = []
     for series in np.random.default_rng(8).normal(1, 0.1, (40, 29)).tolist():
         counts = range(1, len(series) + 1)
@@ -75,7 +77,7 @@ def test_a_method_stops_for_precision_only_when_it_has_it(
 ) -> None:
     width = relative_half_width(values)
     assert width is not None
-    why = verdict(progress(values), Target(precision=precision, max_trials=1000))
+    why = verdict(progress(values), PrecisionTarget(precision=precision, max_trials=1000))
     assert (why == "precision") is (width <= precision)
 
 
@@ -127,7 +129,7 @@ def test_a_trial_that_will_not_fit_is_not_begun() -> None:
 def test_what_a_trial_is_worth_falls_with_its_cost_and_is_nothing_at_the_target(
     values: tuple[float, ...], cost_s: float, precision: float
 ) -> None:
-    target = Target(precision=precision, max_trials=30)
+    target = PrecisionTarget(precision=precision, max_trials=30)
     cheap, dear = (worth(progress(values, cost_s=cost), target) for cost in (cost_s, 2 * cost_s))
     assert cheap >= dear >= 0
     width = relative_half_width(values)

@@ -23,7 +23,7 @@ _MOST_DIFFERENCES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ChangeRow:
     """One change of one series."""
 
     method: str
@@ -52,9 +52,9 @@ class Row:
     derived: tuple[DerivedRatio, ...] = ()  # metrics that say the same in other words
 
 
-def page(series: int, left_out: Mapping[str, int], rows: Sequence[Row]) -> str:
+def page(series: int, left_out: Mapping[str, int], rows: Sequence[ChangeRow]) -> str:
     """All changes, those of the same night and commits together, and what was looked at."""
-    groups: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, str], list[ChangeRow]] = {}
     for row in rows:
         groups.setdefault((row.night, _commits(row)), []).append(row)
     lines = []
@@ -78,7 +78,7 @@ def page(series: int, left_out: Mapping[str, int], rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def row_document(row: Row) -> dict[str, Any]:
+def row_document(row: ChangeRow) -> dict[str, Any]:
     """A change as `--format=json` prints it."""
     return {
         "method": row.method,
@@ -107,7 +107,7 @@ def row_document(row: Row) -> dict[str, Any]:
     }
 
 
-def _asked(rows: Sequence[Row]) -> str:
+def _asked(rows: Sequence[ChangeRow]) -> str:
     if all(row.confirmation is None for row in rows):
         return "Candidates: no paired run has confirmed them."
     names = {"confirmed": "confirmed", "not_reproduced": "not reproduced", "candidate": "open"}
@@ -115,7 +115,7 @@ def _asked(rows: Sequence[Row]) -> str:
     return "By paired runs: " + ", ".join(f"{counts[key]} {name}" for key, name in names.items())
 
 
-def _confirmations(rows: Sequence[Row]) -> list[str]:
+def _confirmations(rows: Sequence[ChangeRow]) -> list[str]:
     lines = []
     for row in rows:
         told = row.confirmation
@@ -130,7 +130,7 @@ def _confirmations(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _table(rows: Sequence[Row]) -> list[str]:
+def _table(rows: Sequence[ChangeRow]) -> list[str]:
     cells = [
         (
             row.direction + (", with the canary" if row.machine_suspect else ""),
@@ -147,7 +147,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-def _derived(rows: Sequence[Row]) -> list[str]:
+def _derived(rows: Sequence[ChangeRow]) -> list[str]:
     return [
         f"    with {row.metric} of {row.method}: {derived_text(row.derived)}"
         for row in rows
@@ -155,7 +155,7 @@ def _derived(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _commits(row: Row) -> str:
+def _commits(row: ChangeRow) -> str:
     """`models 1a2b3c4d5e -> 6f7a8b9c0d`; what did not change is not named."""
     names = sorted(row.commits_before.keys() | row.commits_after.keys())
     if not names:
@@ -169,7 +169,7 @@ def _commits(row: Row) -> str:
     return "; ".join(moved) or "no commit changed"
 
 
-def _environment(rows: Sequence[Row]) -> list[str]:
+def _environment(rows: Sequence[ChangeRow]) -> list[str]:
     found = {row.environment_differences for row in rows}
     if len(found) > 1 or None in found:
         return []

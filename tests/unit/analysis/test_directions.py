@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from perfrun.analysis.metrics import direction_of, unit_of
 
 

@@ -8,7 +8,13 @@ import threading
 import tracemalloc
 from typing import Any, Dict, List, Optional, Tuple
 
-from perfrun.worker.profilers.recording import TOP_ROWS, Recorder, Row, UnavailableError, imported
+from perfrun.worker.profilers.recording import (
+    TOP_ROWS,
+    ProfileRecorder,
+    Row,
+    UnavailableError,
+    imported,
+)
 
 _FRAMES = 10  # of a call stack that tracemalloc keeps
 _LOOK_EVERY_S = 0.02
@@ -17,7 +23,7 @@ _LEAST_BYTES = 2**20
 _CUDA_EVENTS = 100_000
 
 
-def make_recorder(folder: str) -> Recorder:
+def make_recorder(folder: str) -> ProfileRecorder:
     """The best of what there is."""
     try:
         imported("memray", "memray")
@@ -26,7 +32,7 @@ def make_recorder(folder: str) -> Recorder:
     return MemrayRecorder(folder)
 
 
-class MemrayRecorder(Recorder):
+class MemrayRecorder(ProfileRecorder):
     """memray: every allocation of the process, those of C and C++ code included."""
 
     tool = "memray"
@@ -66,7 +72,7 @@ class MemrayRecorder(Recorder):
         return _largest(found)
 
 
-class SnapshotRecorder(Recorder):
+class SnapshotRecorder(ProfileRecorder):
     """tracemalloc: what Python's allocators gave out when that was most.
 
     Memory of C and C++ libraries that do not tell Python of it is not seen.
