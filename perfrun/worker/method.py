@@ -22,13 +22,15 @@ from perfrun.worker import procfs
 from perfrun.worker.author import PREFIX_VARIABLE, SetupError
 from perfrun.worker.files import SERIES_VARIABLE, STACK, OutcomeFile
 from perfrun.worker.frameworks import allocator_peaks, loaded_frameworks, main_framework
-from perfrun.worker.profilers.recording import UnavailableError
-from perfrun.worker.profilers.windows import WindowedProfiler
+from perfrun.worker.profilers.profile_recorder import UnavailableError
+from perfrun.worker.profilers.profile_windows import ProfileWindows
 from perfrun.worker.reports import ReportKeeper
 
 TYPE_CHECKING = False  # `typing` takes 4 ms to import, a tenth of a no-op trial
 if TYPE_CHECKING:
     from typing import Any, Container, Dict, FrozenSet, Iterator, List, Optional, Sequence
+
+    from perfrun.worker.profilers.profile_trial import ProfileTrial
 
 _STDLIB: FrozenSet[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python >= 3.10
 _ARGUMENTS = "; --perfzero_constructor_args adds to what PerfZero gives a class"
@@ -175,7 +177,7 @@ class TrialReport:
     def run(self) -> None:
         """Run the phases; an exception of the benchmark passes through."""
         method = self.order["method"]
-        profile = self._profile()
+        profile = self._profile_trial()
         with self.phase("import"):
             module = importlib.import_module(method["module"])
         self._note_module(module)
@@ -188,7 +190,7 @@ class TrialReport:
         os.environ[SERIES_VARIABLE] = self.order["private_dir"]
         self.keeper.watch(type(instance))
         self._before_method()
-        windows = WindowedProfiler(
+        windows = ProfileWindows(
             self.order["profiler_windows"],
             os.path.join(self.order["output_dir"], "profiler_data"),
             (self.outcome["framework"] or {}).get("name"),
@@ -196,22 +198,25 @@ class TrialReport:
         windows.start()
         self.outcome["resources"]["before"] = procfs.own_counts()
         try:
-            with profile, self.phase("method"):
+            with profile or contextlib.nullcontext(), self.phase("method"):
                 returned = bound()
             refuse_unrun(returned)
         finally:
             self.outcome["resources"]["after"] = procfs.own_counts()
             windows.stop()
             self.outcome["notes"] += windows.notes
-            self.outcome["profiles"] += [one.facts() for one in (windows, profile) if one.is_used]
+            if windows.is_used:
+                self.outcome["profiles"].append(windows.facts())
+            if profile:
+                self.outcome["profiles"].append(profile.facts())
 
-    def _profile(self) -> Any:
-        """The profiler of a profile trial; one that does nothing in every other trial."""
+    def _profile_trial(self) -> Optional[ProfileTrial]:
+        """Return the recording of a trial of `--profile`; None in a trial that counts."""
         if not self.order.get("profile"):
-            return NoProfile()
-        from perfrun.worker.profilers.trial_profile import Profile
+            return None
+        from perfrun.worker.profilers.profile_trial import ProfileTrial
 
-        return Profile(self.order["profile"], self.order["output_dir"])
+        return ProfileTrial(self.order["profile"], self.order["output_dir"])
 
     def _note_module(self, module: Any) -> None:
         path = getattr(module, "__file__", None)
@@ -236,16 +241,6 @@ class TrialReport:
         self.outcome["memory"]["end"] = procfs.memory_marks()
         self.outcome["allocators"] = allocator_peaks()
         self.file.finish(self.outcome)
-
-
-class NoProfile(contextlib.ExitStack):
-    """Stands for the profiler of a trial that has none."""
-
-    is_used = False
-
-    def facts(self) -> Dict[str, Any]:
-        """There are none."""
-        return {}
 
 
 def refuse_unrun(returned: Any) -> None:

@@ -30,7 +30,7 @@ from perfrun.worker.measure.synchronise import (
     SynchronizeOption,
     find_synchroniser,
 )
-from perfrun.worker.profilers.recording import observer
+from perfrun.worker.profilers.profile_recorder import observer
 
 Step = Callable[[], Any]
 _clock = time.perf_counter_ns
