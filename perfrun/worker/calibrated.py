@@ -82,7 +82,10 @@ class Calibrated(Benchmark):
 
     def allocation(self) -> None:
         """Hold memory of known size."""
-        self._held(ALLOCATED_BYTES)
+        began = time.perf_counter()
+        held = bytearray(b"x") * ALLOCATED_BYTES
+        self.report_benchmark(iters=1, wall_time=time.perf_counter() - began)
+        del held
 
     def empty_child(self) -> None:
         """Start a child that holds nothing: the baseline of `holding_child`."""
@@ -139,7 +142,9 @@ class Calibrated(Benchmark):
 
     def aborts(self) -> None:
         """Die of SIGABRT, as a library's failed assertion does."""
-        _leave_no_core()
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         os.abort()
 
     def is_killed(self) -> None:
@@ -156,12 +161,6 @@ class Calibrated(Benchmark):
         """Time a step as every benchmark does; return the shortest time, in seconds."""
         return self.measure(step, name=name, items_per_step=items, max_time_s=1.0).min_s
 
-    def _held(self, size_bytes: int) -> None:
-        began = time.perf_counter()
-        held = bytearray(b"x") * size_bytes
-        self.report_benchmark(iters=1, wall_time=time.perf_counter() - began)
-        del held
-
     def _with_child(self, size_bytes: int) -> None:
         import subprocess
 
@@ -175,12 +174,6 @@ class Calibrated(Benchmark):
     ) -> None:
         listed: List[Dict[str, Any]] = [{"name": n, "value": v} for n, v in metrics.items()]
         self.report_benchmark(iters=1, name=name, metrics=listed, extras=notes)
-
-
-def _leave_no_core() -> None:
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def _spin(operations: int) -> None:

@@ -41,11 +41,6 @@ class Cgroup:
         """The folder that memory is read from, or else any other."""
         return self.memory or self.unified or self.cpu or self.cpuacct
 
-    @property
-    def is_root(self) -> bool:
-        """True when memory's group is the root, which is the whole machine."""
-        return _is_root(self.path or "", self.version)
-
     def read(self) -> Dict[str, Any]:
         """Return all figures: bytes, counts, and seconds since the group was made.
 

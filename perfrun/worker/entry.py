@@ -35,9 +35,9 @@ _adopt_perfrun()
 def main() -> int:
     """Carry out the order and return the exit status."""
     if sys.argv[1] == "--supervise":
-        from perfrun.worker.supervise import supervise
+        from perfrun.worker.supervise import Supervisor
 
-        return supervise(sys.argv[2])
+        return Supervisor(sys.argv[2]).run()
     with open(sys.argv[1], encoding="utf-8") as file:
         order = json.load(file)
     # Checkouts come before installed packages, so that the code checked out is what is measured.

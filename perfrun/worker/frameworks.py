@@ -110,13 +110,13 @@ def _torch(torch: Any) -> List[Dict[str, Any]]:
             if reserved:
                 allocated = backend.max_memory_allocated(index)
                 entries.append(_entry("%s:%d" % (kind, index), allocated, reserved))
-    return entries or [_none("torch used no CUDA, ROCm or XPU device")]
+    return entries or [{"reason": "torch used no CUDA, ROCm or XPU device"}]
 
 
 def _tensorflow(tensorflow: Any) -> List[Dict[str, Any]]:
     context = _tensorflow_context()
     if context is None:
-        return [_none("TensorFlow's runtime was not started")]
+        return [{"reason": "TensorFlow's runtime was not started"}]
     memory_info = tensorflow.config.experimental.get_memory_info
     entries = []
     for device in tensorflow.config.list_logical_devices():
@@ -124,7 +124,7 @@ def _tensorflow(tensorflow: Any) -> List[Dict[str, Any]]:
             continue  # the CPU's allocator keeps no peak
         name = device.name.replace("/device:", "")
         entries.append(_entry(name.lower(), memory_info(name)["peak"], None))
-    return entries or [_none("TensorFlow used no device but the CPU")]
+    return entries or [{"reason": "TensorFlow used no device but the CPU"}]
 
 
 def _tensorflow_context() -> Any:
@@ -137,14 +137,14 @@ def _tensorflow_context() -> Any:
 def _jax(jax: Any) -> List[Dict[str, Any]]:
     bridge = sys.modules.get("jax._src.xla_bridge")
     if not getattr(bridge, "_backends", None):
-        return [_none("JAX's runtime was not started")]
+        return [{"reason": "JAX's runtime was not started"}]
     entries = []
     for device in jax.local_devices():
         stats = device.memory_stats()
         if stats and "peak_bytes_in_use" in stats:
             name = "%s:%d" % (device.platform, device.id)
             entries.append(_entry(name, stats["peak_bytes_in_use"], stats.get("peak_pool_bytes")))
-    return entries or [_none("JAX used no device whose allocator keeps a peak")]
+    return entries or [{"reason": "JAX used no device whose allocator keeps a peak"}]
 
 
 def _entry(device: str, allocated: Any, reserved: Any) -> Dict[str, Any]:
@@ -153,7 +153,3 @@ def _entry(device: str, allocated: Any, reserved: Any) -> Dict[str, Any]:
         "peak_allocated_bytes": int(allocated),
         "peak_reserved_bytes": None if reserved is None else int(reserved),
     }
-
-
-def _none(reason: str) -> Dict[str, Optional[str]]:
-    return {"reason": reason}

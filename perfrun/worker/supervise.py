@@ -220,11 +220,6 @@ class Supervisor:
             pass
 
 
-def supervise(order_path: str) -> int:
-    """Carry out an order through a worker, and return the exit status."""
-    return Supervisor(order_path).run()
-
-
 def _require_own_container() -> None:
     """Exit outside a fresh container: the supervisor kills every process that it can see."""
     if os.getppid() != 1 or _others():

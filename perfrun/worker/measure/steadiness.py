@@ -257,15 +257,11 @@ def _classify_segments(segments: List[Segment], calm: List[float]) -> Steadiness
     is_long = end - begin >= STEADY_SHARE * len(calm)
     slope = _direction(calm[begin:end])
     steady_from = _steady_begin(calm, begin) if is_long else None
-    slower = [
-        old for _, _, old in segments[:-1] if old > level and relative_gap(old, level) > TOLERANCE
-    ]
-    faster = [
-        old for _, _, old in segments[:-1] if old < level and relative_gap(old, level) > TOLERANCE
-    ]
+    others = [old for _, _, old in segments[:-1] if relative_gap(old, level) > TOLERANCE]
+    slower, faster = any(old > level for old in others), any(old < level for old in others)
     if steady_from is None:
         # The slope decides for a single segment; the levels decide for several, unless it falls.
-        rising = slope > 0 if len(segments) == 1 else bool(faster) and not slower and slope >= 0
+        rising = slope > 0 if len(segments) == 1 else faster and not slower and slope >= 0
         return Steadiness("slowdown" if rising else "none", None, segments)
     if faster:
         return Steadiness("slowdown", steady_from, segments)
