@@ -1,1 +1,1 @@
-"""What runs inside the environment under test: standard library only, Python >= 3.8."""
+"""The program that runs inside the environment under test: standard library, Python >= 3.8."""

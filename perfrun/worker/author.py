@@ -26,10 +26,10 @@ PREFIX_VARIABLE = "TEST_REPORT_FILE_PREFIX"  # TensorFlow's name; PerfZero sets 
 
 
 class SetupError(ValueError):
-    """What a benchmark was given, or where it runs, does not let it run; the text says it all.
+    """Raised by a benchmark that cannot run with what it was given, or where it runs.
 
-    For a setting, a data set or a missing package that its user has to put right: perfrun shows the
-    message as one line, and keeps the traceback in the summary only.
+    Raise it for a setting, a data set or a missing package that the user has to put right: perfrun
+    shows the message as one line, and keeps the traceback in the summary only.
     """
 
     __module__ = "perfrun"  # as it is imported, and as a traceback elsewhere names it
@@ -39,7 +39,7 @@ class Benchmark:
     """Base class of benchmarks. A benchmark is a method without arguments that reports.
 
     `output_dir` is the trial's own folder, `root_data_dir` holds the data sets, `tpu` is there for
-    PerfZero's sake. Other keywords (`--perfzero_constructor_args`) are kept in `constructor_args`.
+    PerfZero's classes. `constructor_args` has all other keywords (`--perfzero_constructor_args`).
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class Benchmark:
 
         `extras` are notes: numbers stay numbers, everything else becomes text. `metrics` are dicts
         with `name`, `value` and, where a bound decides success, `min_value` and `max_value` (both
-        inclusive). `name` replaces the method's name. A method may report several times; the first
-        report is the one that PerfZero's readers see. Raises TypeError for anything else.
+        inclusive). `name` replaces the method's name. A method may report several times; readers
+        of PerfZero see the first report. Raises TypeError for anything else.
         """
         entry_name = "%s.%s" % (type(self).__name__, name or self._reporting_method())
         data = encode_entry(
@@ -83,7 +83,7 @@ class Benchmark:
         )
         prefix = os.environ.get(PREFIX_VARIABLE)
         if not prefix:
-            # Run outside any harness: say it where a person sees it.
+            # No harness runs this: print the report.
             sys.stdout.write("%s %s %s %s\n" % (entry_name, wall_time, metrics, extras))
             return
         # The whole name is in the file; a file's own name has 255 bytes, the prefix included.
@@ -92,7 +92,7 @@ class Benchmark:
     def measure(self, step: Callable[[], Any], **options: Any) -> "Measurement":
         """Time a callable to its steady state, report it, and return what was found.
 
-        Options, all by keyword; docs/benchmarks.md explains them:
+        All options are given by keyword; docs/benchmarks.md explains them:
 
         * `items_per_step`, `item`: throughput is items over the median; `item` names them.
         * `name`: of the series and its report; the method's by default.
@@ -123,7 +123,7 @@ class Benchmark:
         return measuring(self, self._reporting_method(), **options)
 
     def _reporting_method(self) -> str:
-        """Name of the outermost function whose `self` is a benchmark: helpers may report."""
+        """Return the name of the outermost function whose `self` is a benchmark: helpers report."""
         name = "report_benchmark"
         frame = sys._getframe(1)
         while frame is not None:
@@ -134,7 +134,7 @@ class Benchmark:
 
 
 def _number(what: str, value: Any) -> float:
-    """Return a number as a float, None as zero. Text is no number, also when it looks like one."""
+    """Return a number as a float, None as zero. A text is no number, even if it looks like one."""
     if isinstance(value, (str, bytes)):
         raise TypeError("%s must be a number, not %r" % (what, value))
     return 0.0 if value is None else float(value)
@@ -174,7 +174,7 @@ def _checked_metrics(metrics: Optional[Sequence[Mapping[str, Any]]]) -> List[Dic
 
 
 def _write_new(prefix: str, name: str, data: bytes) -> None:
-    """Write a file that was not there: a second report never takes the first one's place."""
+    """Write a new file: a second report never replaces the first."""
     for number in range(1, 1_000_000):
         path = prefix + name if number == 1 else "%s%d_%s" % (prefix, number, name)
         try:

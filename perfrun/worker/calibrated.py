@@ -1,8 +1,8 @@
-"""Workloads whose truth is known beforehand: what `perfrun selftest` runs.
+"""Workloads with known reference values, which `perfrun selftest` runs.
 
-Each method is run as any benchmark is, in a process of its own, in the environment under test. What
-must come out is in the constants, or reported by the workload from another source than the one that
-is under test. numpy and torch are used where the environment has them, and not needed.
+Each method runs as every benchmark does, in a process of its own, in the environment under test.
+The reference values are in the constants, or the workload reports them from a source other than the
+one under test. numpy and torch are used where the environment has them; neither is required.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from perfrun.worker.author import Benchmark
 MIB = 2**20
 SLEEP_S = 0.1
 SLEEPS = 10
-SPIN_OPERATIONS = (
-    20_000  # a fraction of a millisecond, which a busy machine leaves alone now and then
-)
+# A fraction of a millisecond: even a busy machine sometimes runs that long without interruption.
+SPIN_OPERATIONS = 20_000
 SPIN_FACTOR = 4  # how many times the operations of the small spin the large one has
 BATCH = 20
 BATCH_FACTOR = 2
 ALLOCATED_BYTES = 256 * MIB
 CHILD_BYTES = 256 * MIB
 SHARED_BYTES = 256 * MIB
-HELD_S = 1.2  # long enough for the slowest sampler, which looks once a second
+HELD_S = 1.2  # long enough for the slowest sampler, which samples once a second
 BUSY_CPU_S = 1.0
 EXIT_CODE = 3
 HARD_EXIT_CODE = 5
@@ -44,14 +43,14 @@ time.sleep(float(sys.argv[2]))
 
 
 class Calibrated(Benchmark):
-    """Known amounts of time, memory and work, and known deaths."""
+    """Known amounts of time, memory and work, and known ways to end."""
 
     def nothing(self) -> None:
-        """Do nothing: what remains is the worker's own cost."""
+        """Do nothing, which leaves the worker's own cost."""
         self.report_benchmark(iters=1, wall_time=0.0)
 
     def sleep(self) -> None:
-        """Sleep for a known time, and compare the clocks meanwhile."""
+        """Sleep for a known time, and compare the clocks over it."""
         before = _clocks()
         self.measure(
             lambda: time.sleep(SLEEP_S),
@@ -59,8 +58,8 @@ class Calibrated(Benchmark):
             warmup=0,
             iterations=SLEEPS,
         )
-        spans = {name: after - before[name] for name, after in _clocks().items()}
-        self._tell("clocks", {name + "_s": span for name, span in spans.items()})
+        elapsed = {name + "_s": after - before[name] for name, after in _clocks().items()}
+        self._report_metrics("clocks", elapsed)
 
     def spin(self) -> None:
         """Count to a known number, and to a multiple of it."""
@@ -83,10 +82,13 @@ class Calibrated(Benchmark):
 
     def allocation(self) -> None:
         """Hold memory of known size."""
-        self._held(ALLOCATED_BYTES)
+        began = time.perf_counter()
+        held = bytearray(b"x") * ALLOCATED_BYTES
+        self.report_benchmark(iters=1, wall_time=time.perf_counter() - began)
+        del held
 
     def empty_child(self) -> None:
-        """Start a child that holds nothing: what the one that holds something is compared with."""
+        """Start a child that holds nothing: the baseline of `holding_child`."""
         self._with_child(0)
 
     def holding_child(self) -> None:
@@ -108,38 +110,41 @@ class Calibrated(Benchmark):
         del held
 
     def product(self) -> None:
-        """Multiply matrices: more operations a second than the machine has cannot be."""
+        """Multiply matrices, whose rate must stay below the peak of the machine."""
         step, library = _product_step()
         if step is None:
-            return self._tell("product", {}, {"skipped": library})
+            return self._report_metrics("product", {}, {"skipped": library})
         found = self._measured("product", step)
         operations = 2.0 * PRODUCT_ROWS**3
-        self._tell("rate", {"flops_per_s": operations / found}, {"library": library})
+        self._report_metrics("rate", {"flops_per_s": operations / found}, {"library": library})
         return None
 
     def device(self) -> None:
-        """Work on an accelerator: by its own clock that takes no longer than by the processor's."""
+        """Work on an accelerator, timed by its own clock and by the processor's."""
         why = _why_no_device()
         if why:
-            return self._tell("device", {}, {"skipped": why})
+            return self._report_metrics("device", {}, {"skipped": why})
         device_s, wall_s, name = _device_times()
-        return self._tell("device", {"device_s": device_s, "wall_s": wall_s}, {"device": name})
+        times = {"device_s": device_s, "wall_s": wall_s}
+        return self._report_metrics("device", times, {"device": name})
 
     def raises(self) -> None:
         """Fail with an exception."""
         raise ArithmeticError("meant to fail")
 
     def exits(self) -> None:
-        """Leave by sys.exit."""
+        """End by sys.exit."""
         sys.exit(EXIT_CODE)
 
     def exits_hard(self) -> None:
-        """Leave by os._exit, without a word."""
+        """End by os._exit, without a report."""
         os._exit(HARD_EXIT_CODE)
 
     def aborts(self) -> None:
         """Die of SIGABRT, as a library's failed assertion does."""
-        _leave_no_core()
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         os.abort()
 
     def is_killed(self) -> None:
@@ -153,14 +158,8 @@ class Calibrated(Benchmark):
     def _measured(
         self, name: str, step: Callable[[], object], items: Optional[int] = None
     ) -> float:
-        """Time a step in the way of every benchmark; return the shortest time, in seconds."""
+        """Time a step as every benchmark does; return the shortest time, in seconds."""
         return self.measure(step, name=name, items_per_step=items, max_time_s=1.0).min_s
-
-    def _held(self, size_bytes: int) -> None:
-        began = time.perf_counter()
-        held = bytearray(b"x") * size_bytes
-        self.report_benchmark(iters=1, wall_time=time.perf_counter() - began)
-        del held
 
     def _with_child(self, size_bytes: int) -> None:
         import subprocess
@@ -170,17 +169,11 @@ class Calibrated(Benchmark):
         subprocess.run(argv, check=True)
         self.report_benchmark(iters=1, wall_time=time.perf_counter() - began)
 
-    def _tell(
+    def _report_metrics(
         self, name: str, metrics: Dict[str, float], notes: Optional[Dict[str, str]] = None
     ) -> None:
         listed: List[Dict[str, Any]] = [{"name": n, "value": v} for n, v in metrics.items()]
         self.report_benchmark(iters=1, name=name, metrics=listed, extras=notes)
-
-
-def _leave_no_core() -> None:
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def _spin(operations: int) -> None:
@@ -194,7 +187,7 @@ def _work(items: List[List[int]]) -> None:
 
 
 def _clocks() -> Dict[str, float]:
-    """The clocks that this system has, read one after the other, in seconds."""
+    """Read the clocks that this system has, one after the other, in seconds."""
     clocks = {"perf_counter": time.perf_counter(), "realtime": time.time()}
     if hasattr(time, "CLOCK_BOOTTIME"):
         clocks["boottime"] = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -202,7 +195,7 @@ def _clocks() -> Dict[str, float]:
 
 
 def _product_step() -> Tuple[Optional[Callable[[], object]], str]:
-    """A matrix product, and whose it is; or None, and why there is none."""
+    """Return a matrix product and the library that computes it, or None and the reason."""
     try:
         numpy: Any = importlib.import_module("numpy")
         matrix = numpy.ones((PRODUCT_ROWS, PRODUCT_ROWS), dtype=numpy.float32)
@@ -219,7 +212,7 @@ def _product_step() -> Tuple[Optional[Callable[[], object]], str]:
 
 
 def _why_no_device() -> str:
-    """Why no accelerator can be used; empty when one can. torch is imported only if one may."""
+    """Return why no accelerator can be used; empty when one can. Import torch only if one may."""
     if not any(map(os.path.exists, _DEVICE_FILES)):
         return "no accelerator is seen from here"
     try:
@@ -230,7 +223,7 @@ def _why_no_device() -> str:
 
 
 def _device_times() -> Tuple[float, float, str]:
-    """Seconds that ten products take by the device's events and by our clock; the device's name."""
+    """Return the seconds of ten products by the device's events and by our clock, and its name."""
     torch: Any = importlib.import_module("torch")
     matrix = torch.ones((DEVICE_ROWS, DEVICE_ROWS), device="cuda")
     torch.matmul(matrix, matrix)

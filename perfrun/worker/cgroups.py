@@ -1,8 +1,8 @@
 """The control group of a process: its memory peak, CPU throttling, pressure; cgroup v1 and v2.
 
-Read by the harness for processes of this host and by the supervisor inside a container, so: the
-standard library only. Sources: Documentation/admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst and
-accounting/psi.rst of the kernel. What a kernel, a version or a container does not show is None.
+The harness reads it for processes of this host, the supervisor inside a container. What a kernel, a
+version or a container does not show is None. Sources: Documentation/accounting/psi.rst,
+Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Cgroup:
         unified: Optional[str] = None,
     ) -> None:
         self.version = version
-        # The root's figures are those of the whole machine, so they are nobody's.
+        # The root's figures are those of the whole machine, not of a group.
         self.memory, self._memory_folder = memory, _unless_root(memory, version)
         self.cpu, self._cpu_folder = cpu, _unless_root(cpu, version)
         self.cpuacct, self._cpuacct_folder = cpuacct, _unless_root(cpuacct, version)
@@ -38,23 +38,17 @@ class Cgroup:
 
     @property
     def path(self) -> Optional[str]:
-        """The folder that memory is read from, or failing that any other."""
+        """The folder that memory is read from, or else any other."""
         return self.memory or self.unified or self.cpu or self.cpuacct
-
-    @property
-    def is_root(self) -> bool:
-        """True when memory's group is the root: that is the whole machine, and no group."""
-        return _is_root(self.path or "", self.version)
 
     def read(self) -> Dict[str, Any]:
         """Return all figures: bytes, counts, and seconds since the group was made.
 
-        `memory_peak_bytes` is the kernel's own mark over all processes the group ever had, page
-        cache and tmpfs included. All are None of the root, whose figures are those of the whole
-        machine. `file_bytes` includes `shmem_bytes`. The split into anonymous
-        memory and files is that of the moment of reading; for that of the peak see `PeakSplit`.
-        `*_pressure_s`: time in which at least one task waited (PSI "some"); `*_pressure_full_s`: in
-        which all did.
+        `memory_peak_bytes` is the kernel's own mark over all processes that the group ever had,
+        page cache and tmpfs included. All figures of the root are None. `file_bytes` includes
+        `shmem_bytes`. The split into anonymous memory and files is that of the moment of reading;
+        `PeakSplit` has that of the peak. In `*_pressure_s` at least one task waited (PSI "some"),
+        in `*_pressure_full_s` all tasks.
         """
         figures: Dict[str, Any] = {"version": self.version, "path": self.path}
         figures.update(self._memory())
@@ -66,14 +60,14 @@ class Cgroup:
         return figures
 
     def memory_now_bytes(self) -> Optional[int]:
-        """What is charged to the group at this moment: one small file, about 10 microseconds."""
+        """Return what is charged to the group now: one small file, about 10 microseconds."""
         name = "memory.usage_in_bytes" if self.version == 1 else "memory.current"
         return _number(self._memory_folder, name)
 
     def memory_split(self) -> Dict[str, Optional[int]]:
-        """Anonymous memory, files (shared memory and tmpfs included) and shared memory, in bytes.
+        """Return anonymous memory, files (shared memory and tmpfs included) and shared memory.
 
-        Descendant groups are counted.
+        All are in bytes and include descendant groups.
         """
         stat = _table(self._memory_folder, "memory.stat")
         if self.version == 1:
@@ -99,7 +93,7 @@ class Cgroup:
         }
 
     def _memory_limit(self) -> Optional[int]:
-        """The smallest limit on the way up to the root; None when there is none."""
+        """Return the smallest limit on the way up to the root; None when there is none."""
         if self.version == 1:
             limit = _table(self._memory_folder, "memory.stat").get("hierarchical_memory_limit")
             return limit if limit is not None and limit < _NO_LIMIT else None
@@ -128,10 +122,10 @@ class Cgroup:
 
 
 class PeakSplit:
-    """Keeps the split of a group's memory at the highest use that `look` has seen.
+    """The split of a group's memory at the highest use that `look` has seen.
 
-    The kernel keeps the height of the peak and not what it was made of, so somebody must look
-    while it lasts: call `look` a few times a second (10 microseconds when nothing has grown).
+    The kernel keeps the height of the peak and not what it was made of: call `look` a few times a
+    second (10 microseconds when nothing has grown).
     """
 
     def __init__(self, cgroup: Cgroup) -> None:
@@ -161,7 +155,7 @@ def find_cgroup(pid: str = "self") -> Optional[Cgroup]:
 
 
 def locate(groups: str, mounts: str) -> Optional[Cgroup]:
-    """Find the folders, from the texts of /proc/PID/cgroup and /proc/self/mountinfo."""
+    """Find the group's folders from the texts of /proc/PID/cgroup and /proc/self/mountinfo."""
     places = list(_mounts(mounts))
     folders: Dict[str, Optional[str]] = {}
     for line in groups.splitlines():
@@ -184,7 +178,7 @@ def locate(groups: str, mounts: str) -> Optional[Cgroup]:
 
 
 def read_pressure(path: str) -> Tuple[Optional[float], Optional[float]]:
-    """Return the seconds of "some" and of "full" of a PSI file; None for what it has not."""
+    """Return the seconds of "some" and of "full" in a PSI file; None for what the file lacks."""
     totals: Dict[str, float] = {}
     for line in _text(path).splitlines():
         kind, _, rest = line.partition(" ")
@@ -195,7 +189,7 @@ def read_pressure(path: str) -> Tuple[Optional[float], Optional[float]]:
 
 
 def _is_root(folder: str, version: int) -> bool:
-    """True of the root of a hierarchy, which alone has (v1) or lacks (v2) a certain file."""
+    """Return True for the root of a hierarchy: it alone has (v1) or lacks (v2) a certain file."""
     if version == 1:
         return os.path.exists(os.path.join(folder, "release_agent"))
     return not os.path.exists(os.path.join(folder, "cgroup.events"))
@@ -215,7 +209,7 @@ def _mounts(text: str) -> Iterator[Tuple[str, str, str, List[str]]]:
 
 
 def _folder(controller: str, path: str, places: List[Any]) -> Optional[str]:
-    """The folder of a controller's group, where one of the mounts shows it."""
+    """Return the folder of a controller's group, if one of the mounts shows it."""
     for kind, root, place, options in places:
         if (kind == "cgroup2") != (controller == "") or (controller and controller not in options):
             continue
@@ -232,14 +226,14 @@ def _folder(controller: str, path: str, places: List[Any]) -> Optional[str]:
 
 
 def _plain(path: str) -> str:
-    """mountinfo writes blanks, tabs, newlines and backslashes in octal."""
+    """Return a path of mountinfo, which writes blanks, tabs, newlines and backslashes in octal."""
     for octal, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         path = path.replace(octal, character)
     return path
 
 
 def _upwards(folder: Optional[str]) -> Iterator[str]:
-    """The folder and its parents, as long as they are groups."""
+    """Yield the folder and its parents, as long as they are groups."""
     while folder and os.path.exists(os.path.join(folder, "cgroup.procs")):
         yield folder
         folder = os.path.dirname(folder)
@@ -259,7 +253,7 @@ def _number(folder: Optional[str], name: str) -> Optional[int]:
 
 
 def _table(folder: Optional[str], name: str) -> Dict[str, int]:
-    """A file of lines `key number`."""
+    """Read a file of lines `key number`."""
     lines = _text(os.path.join(folder, name)).splitlines() if folder else []
     pairs = (line.split() for line in lines)
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}

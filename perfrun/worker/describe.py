@@ -1,4 +1,4 @@
-"""What is installed in this environment. Asked before every run, so it imports next to nothing."""
+"""Description of the environment under test. It runs before every run, so it imports little."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 IMAGE_INFO = "/opt/perfrun/image.json"  # written by the Dockerfile
 
 
-def describe(order: Dict[str, Any]) -> int:
-    """Answer with the interpreter and the distributions installed in its environment."""
+def describe_environment(order: Dict[str, Any]) -> int:
+    """Write down the interpreter and the distributions installed in its environment."""
     distributions, commits = installed_distributions()
     answer = {
         "python": {
@@ -35,7 +35,7 @@ def describe(order: Dict[str, Any]) -> int:
 
 
 def image_info() -> Dict[str, Any]:
-    """What the builder of this image wrote down; empty outside of perfrun's images."""
+    """Return what the builder of this image wrote down; empty outside of perfrun's images."""
     try:
         with open(os.environ.get("PERFRUN_IMAGE_INFO") or IMAGE_INFO, encoding="utf-8") as file:
             info = json.load(file)
@@ -47,9 +47,9 @@ def image_info() -> Dict[str, Any]:
 def installed_distributions() -> Tuple[Dict[str, str], Dict[str, str]]:
     """Return versions by name, and the commit of those that pip installed from a repository.
 
-    Reads the names of the metadata folders instead of the metadata: a hundred times cheaper. The
-    first on the path wins, as it does for the import. Source: the "Recording installed projects"
-    and "direct_url.json" specifications of packaging.python.org.
+    It reads the names of the metadata folders instead of the metadata, which is a hundred times
+    cheaper. The first on the path wins, as it does for an import. Source: the "Recording installed
+    projects" and "direct_url.json" specifications of packaging.python.org.
     """
     versions: Dict[str, str] = {}
     commits: Dict[str, str] = {}
@@ -62,7 +62,7 @@ def installed_distributions() -> Tuple[Dict[str, str], Dict[str, str]]:
             if not entry.endswith((".dist-info", ".egg-info")):
                 continue
             name, _, rest = entry.rpartition(".")[0].partition("-")
-            version = rest.partition("-")[0]  # an egg's name goes on with the Python version
+            version = rest.partition("-")[0]  # an egg's name has the Python version after it
             name = re.sub(r"[-_.]+", "-", name).lower()
             if not version or name in versions:
                 continue

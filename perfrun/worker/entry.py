@@ -1,7 +1,7 @@
 """The program of the worker: `python entry.py ORDER`, in the interpreter under test.
 
-In a container, `python -I entry.py --supervise ORDER` does so through a process of its own.
-ORDER is a JSON file that says what to do; `perfrun.launchers` and `perfrun.environment` write it.
+In a container, `python -I entry.py --supervise ORDER` starts the worker as a process of its own.
+ORDER is a JSON file that says what to do; `perfrun.launchers` and `perfrun.run` write it.
 """
 
 import json
@@ -13,7 +13,7 @@ def _adopt_perfrun() -> None:
     """Make `import perfrun` work without putting the folder that perfrun lies in on the path.
 
     That folder may be the harness's own site-packages, whose libraries the benchmark must not see.
-    Runs at import, so that children made by multiprocessing's `spawn` have it too.
+    It runs at import, so that children of multiprocessing's `spawn` have it, too.
     """
     worker = os.path.dirname(os.path.abspath(__file__))
     package = os.path.dirname(worker)
@@ -21,7 +21,7 @@ def _adopt_perfrun() -> None:
         del sys.path[0]
     if "perfrun" in sys.modules:
         return
-    # That folder is on the path for this one import, which imports nothing else.
+    # The folder is on the path for this one import, which imports nothing else.
     sys.path.insert(0, os.path.dirname(package))
     try:
         import perfrun  # noqa: F401
@@ -35,25 +35,25 @@ _adopt_perfrun()
 def main() -> int:
     """Carry out the order and return the exit status."""
     if sys.argv[1] == "--supervise":
-        from perfrun.worker.supervise import supervise
+        from perfrun.worker.supervise import Supervisor
 
-        return supervise(sys.argv[2])
+        return Supervisor(sys.argv[2]).run()
     with open(sys.argv[1], encoding="utf-8") as file:
         order = json.load(file)
-    # Checkouts come before installed packages, so that what was checked out is what is measured.
+    # Checkouts come before installed packages, so that the code checked out is what is measured.
     sys.path[0:0] = order.get("first_paths", [])
     sys.path.extend(order.get("last_paths", []))
     sys.argv = [sys.argv[0]]
-    if order["action"] != "describe":  # that ends at once
+    if order["action"] != "describe":  # a description ends at once
         from perfrun.worker.procfs import die_with_parent
 
         die_with_parent()
-    # In a container all ends with its first process: no parent is named. Asked after the kernel
-    # was asked to tell of the parent's end, which otherwise could go unnoticed.
+    # No parent is named in a container, whose processes all end with its first one. The check comes
+    # after `die_with_parent`, because the parent may have ended before that.
     if order.get("parent_pid") not in (None, os.getppid()):
-        from perfrun.worker.lifeline import hold_on
+        from perfrun.worker.lifeline import end_with_harness
 
-        why_not = hold_on(order.get("lifeline"))
+        why_not = end_with_harness(order.get("lifeline"))
         if why_not:
             sys.stderr.write("perfrun: the worker does not start: %s\n" % why_not)
             return 1
@@ -62,9 +62,9 @@ def main() -> int:
 
         return run_trial(order)
     if order["action"] == "describe":
-        from perfrun.worker.describe import describe
+        from perfrun.worker.describe import describe_environment
 
-        return describe(order)
+        return describe_environment(order)
     from perfrun.worker.services import SERVICES
 
     return SERVICES[order["action"]](order)

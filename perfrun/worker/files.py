@@ -1,7 +1,7 @@
-"""The outcome file: what the worker tells the harness, kept whatever happens to the disk.
+"""The outcome file, by which the worker tells the harness how its trial went.
 
-The file's blocks are taken before the benchmark starts, so a full disk cannot swallow the outcome;
-and it stays open, so neither can a folder that has become read-only. It is written aside as
+The file takes its blocks before the benchmark starts, so a full disk does not lose the outcome. It
+stays open, so a folder that becomes read-only does not lose it, either. It is written as
 `outcome.next` and renamed to `outcome.json`; where the rename fails, the harness reads the former.
 """
 
@@ -19,29 +19,29 @@ RESERVED_BYTES = 128 * 1024
 OUTCOME = "outcome.json"
 ASIDE = "outcome.next"
 STACK = "stack.txt"  # where faulthandler writes
-SERIES = "series_"  # begin of the names of what `Benchmark.measure` leaves behind
+SERIES = "series_"  # begins the names of the files of `Benchmark.measure`
 SERIES_VARIABLE = "PERFRUN_SERIES_DIR"  # set by the worker; children that measure inherit it
 REMOVED = "the benchmark removed its output folder; the reports and logs in it are lost"
 
 
 class OutcomeFile:
-    """Holds the outcome while the trial runs; `save` may be called at every phase."""
+    """The open file of the outcome; `save` may be called at every phase."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._aside = os.path.join(folder, ASIDE)
         self._path = os.path.join(folder, OUTCOME)
         self._open()
-        with contextlib.suppress(OSError):  # a disk that is full already: what fits is there
+        with contextlib.suppress(OSError):  # the disk may be full already; what fits is written
             os.pwrite(self._file, b" " * RESERVED_BYTES, 0)
 
     def _open(self) -> None:
-        # A bare descriptor: an object would close its number even after it became another file's.
+        # A bare descriptor: a file object would close the number even if another file has it now.
         self._file = os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._identity = _identity(os.fstat(self._file))
 
     def save(self, outcome: Dict[str, Any]) -> None:
-        """Write what is known so far. Blanks after the JSON keep the reserved blocks taken."""
+        """Write the outcome so far. Blanks after the JSON keep the reserved blocks."""
         data = _fitting(outcome)
         if not self._is_open():
             self._open()
@@ -49,7 +49,7 @@ class OutcomeFile:
         os.ftruncate(self._file, max(len(data), RESERVED_BYTES))
 
     def finish(self, outcome: Dict[str, Any]) -> None:
-        """Write the last word and give the file its name."""
+        """Write the final outcome and give the file its name."""
         if self._was_removed():
             outcome["notes"].append(REMOVED)
             with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ class OutcomeFile:
             os.replace(self._aside, self._path)
 
     def _is_open(self) -> bool:
-        """False when the benchmark has closed our descriptor, or the number is another file's."""
+        """Return False when the benchmark closed our descriptor, or another file has its number."""
         try:
             return _identity(os.fstat(self._file)) == self._identity
         except OSError:
@@ -78,11 +78,11 @@ def _identity(info: os.stat_result) -> Tuple[int, int]:
 
 
 def _fitting(outcome: Dict[str, Any]) -> bytes:
-    """The outcome as JSON, its error cut so far that all of it fits what was reserved."""
+    """Return the outcome as JSON, with its error cut so that all fits the reserved blocks."""
     limit = RESERVED_BYTES // 8
     while True:
         data = json.dumps(_trimmed(outcome, limit)).encode("ascii")
-        # JSON takes one to twelve bytes a character, so what fits is seen only afterwards.
+        # JSON takes one to twelve bytes a character, so the size is known only afterwards.
         if len(data) <= RESERVED_BYTES or limit < 1024:
             return data
         limit //= 2

@@ -1,10 +1,8 @@
-"""Which ML framework a finished (or failed) benchmark has loaded: name, version, build.
+"""The ML frameworks that a benchmark has loaded, and the memory peaks of their allocators.
 
-Peaks that a framework's own allocators kept, on the devices it used.
-
-Exact, and told by nobody else: the device's driver sees only what an allocator took from it. Asked
-of frameworks that the benchmark has loaded, as the worker's last act; nothing is imported, and no
-device is started by asking.
+An allocator's peak is exact, and known only to its framework: the device's driver sees only what an
+allocator took from it. Frameworks are asked as the worker's last act; this imports nothing and
+starts no device.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ NAMES = ("tensorflow", "torch", "jax")
 
 
 def loaded_frameworks() -> List[Dict[str, Optional[str]]]:
-    """Describe every framework in this process; nothing is imported to find out."""
+    """Describe every framework in this process, without importing anything."""
     found = []
     for name in NAMES:
         module = sys.modules.get(name)
@@ -35,8 +33,8 @@ def loaded_frameworks() -> List[Dict[str, Optional[str]]]:
 def main_framework(benchmark_class: Any) -> Optional[Dict[str, Optional[str]]]:
     """Return the framework the benchmark is about, when several are loaded.
 
-    A class derived from TensorFlow's is TensorFlow's. Otherwise the one its module names, and
-    failing that the first one loaded.
+    A class derived from TensorFlow's belongs to TensorFlow. For other classes it is the framework
+    that the class's module names, or else the first in `NAMES`.
     """
     found = loaded_frameworks()
     if len(found) < 2 or benchmark_class is None:
@@ -52,11 +50,11 @@ def main_framework(benchmark_class: Any) -> Optional[Dict[str, Optional[str]]]:
 
 
 def _origin(value: Any) -> Optional[str]:
-    """The top-level package that a global name of a module was imported from."""
+    """Return the top-level package that a global name of a module was imported from."""
     try:
         name = value.__name__ if isinstance(value, ModuleType) else value.__module__
         return str(name).partition(".")[0]
-    except Exception:  # noqa: BLE001 - proxies raise what they like when they are asked
+    except Exception:  # noqa: BLE001 - a proxy may raise anything
         return None
 
 
@@ -69,7 +67,7 @@ def _build_version(name: str, module: Any) -> Optional[str]:
 
 
 def _plain(version: Any) -> Optional[str]:
-    """TensorFlow's git version may be the text of a bytes literal; PerfZero strips that."""
+    """Return a version without the `b'...'` that TensorFlow's may have; PerfZero strips it, too."""
     if version is None:
         return None
     text = str(version)
@@ -77,11 +75,11 @@ def _plain(version: Any) -> Optional[str]:
 
 
 def allocator_peaks() -> List[Dict[str, Any]]:
-    """Return one entry for each framework and device that it used; or one with a `reason`.
+    """Return one entry for each framework and device that it used, or one with a `reason`.
 
-    `peak_allocated_bytes`: in use by tensors; `peak_reserved_bytes`: taken from the device, cache
-    included (None where the framework does not say). Since the process began, or since the
-    benchmark itself reset the framework's statistics.
+    `peak_allocated_bytes` were in use by tensors; `peak_reserved_bytes` were taken from the device,
+    cache included (None where the framework does not say). Both count since the process began, or
+    since the benchmark itself reset the framework's statistics.
     """
     found: List[Dict[str, Any]] = []
     readers: Dict[str, Callable[[Any], List[Dict[str, Any]]]] = {
@@ -95,7 +93,7 @@ def allocator_peaks() -> List[Dict[str, Any]]:
             continue
         try:
             entries = read(module)
-        except Exception as error:  # noqa: BLE001 - versions differ, and no number is worth a trial
+        except Exception as error:  # noqa: BLE001 - a peak must not fail a trial
             entries = [{"reason": "%s does not say: %s: %s" % (name, type(error).__name__, error)}]
         found += [dict(entry, framework=name) for entry in entries]
     return found
@@ -112,13 +110,13 @@ def _torch(torch: Any) -> List[Dict[str, Any]]:
             if reserved:
                 allocated = backend.max_memory_allocated(index)
                 entries.append(_entry("%s:%d" % (kind, index), allocated, reserved))
-    return entries or [_none("torch used no CUDA, ROCm or XPU device")]
+    return entries or [{"reason": "torch used no CUDA, ROCm or XPU device"}]
 
 
 def _tensorflow(tensorflow: Any) -> List[Dict[str, Any]]:
     context = _tensorflow_context()
     if context is None:
-        return [_none("TensorFlow's runtime was not started")]
+        return [{"reason": "TensorFlow's runtime was not started"}]
     memory_info = tensorflow.config.experimental.get_memory_info
     entries = []
     for device in tensorflow.config.list_logical_devices():
@@ -126,11 +124,11 @@ def _tensorflow(tensorflow: Any) -> List[Dict[str, Any]]:
             continue  # the CPU's allocator keeps no peak
         name = device.name.replace("/device:", "")
         entries.append(_entry(name.lower(), memory_info(name)["peak"], None))
-    return entries or [_none("TensorFlow used no device but the CPU")]
+    return entries or [{"reason": "TensorFlow used no device but the CPU"}]
 
 
 def _tensorflow_context() -> Any:
-    """The eager runtime if it was started: asking for devices would start it."""
+    """Return the eager runtime if it was started: listing devices would start it."""
     module = sys.modules.get("tensorflow.python.eager.context")
     context = module.context_safe() if module else None
     return context if getattr(context, "_initialized", False) else None
@@ -139,14 +137,14 @@ def _tensorflow_context() -> Any:
 def _jax(jax: Any) -> List[Dict[str, Any]]:
     bridge = sys.modules.get("jax._src.xla_bridge")
     if not getattr(bridge, "_backends", None):
-        return [_none("JAX's runtime was not started")]
+        return [{"reason": "JAX's runtime was not started"}]
     entries = []
     for device in jax.local_devices():
         stats = device.memory_stats()
         if stats and "peak_bytes_in_use" in stats:
             name = "%s:%d" % (device.platform, device.id)
             entries.append(_entry(name, stats["peak_bytes_in_use"], stats.get("peak_pool_bytes")))
-    return entries or [_none("JAX used no device whose allocator keeps a peak")]
+    return entries or [{"reason": "JAX used no device whose allocator keeps a peak"}]
 
 
 def _entry(device: str, allocated: Any, reserved: Any) -> Dict[str, Any]:
@@ -155,7 +153,3 @@ def _entry(device: str, allocated: Any, reserved: Any) -> Dict[str, Any]:
         "peak_allocated_bytes": int(allocated),
         "peak_reserved_bytes": None if reserved is None else int(reserved),
     }
-
-
-def _none(reason: str) -> Dict[str, Optional[str]]:
-    return {"reason": reason}

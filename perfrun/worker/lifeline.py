@@ -1,9 +1,10 @@
-"""End with the harness, also where another process stands between it and the worker.
+"""The pipe that ends a worker with its harness when a wrapper script stands between them.
 
 An interpreter may be a script that starts the real one and waits for it. Then the harness is not
-the parent whose end the kernel tells of. The harness holds the writing end of a pipe in its folder
-open for as long as it lives, and never writes; the worker has the kernel send SIGKILL to all of its
-process group, the script included, when that end is closed. See fcntl(2), F_SETSIG, and fifo(7).
+the worker's parent, and the kernel does not tell the worker of its end. So the harness holds the
+writing end of a pipe in its folder open for as long as it lives, and never writes. When that end is
+closed, the kernel sends SIGKILL to the worker's process group, which includes the script. See
+fcntl(2), F_SETSIG, and fifo(7).
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ PID = "worker.pid"  # written by a worker that is not the harness's child
 _held: List[int] = []  # open for as long as this process lives
 
 
-def hold_on(folder: Optional[str]) -> Optional[str]:
-    """End with the harness from here on, and tell it our pid; return why that cannot be, if so.
+def end_with_harness(folder: Optional[str]) -> Optional[str]:
+    """Make this process end with the harness, and write its pid; return why not, or None.
 
-    `folder` has the pipe; None where the harness could make none, or expected no wrapper.
+    `folder` has the pipe; it is None where the harness could make none, or expected no wrapper.
     """
     if not folder:
         return (
@@ -32,8 +33,8 @@ def hold_on(folder: Optional[str]) -> Optional[str]:
 
         pipe = os.open(os.path.join(folder, PIPE), os.O_RDONLY | os.O_NONBLOCK)
         _held.append(pipe)
-        if hasattr(fcntl, "F_SETSIG"):  # Linux; elsewhere nobody tells, of a parent neither
-            # Where the group's leader is in another pid namespace, the group has no number here.
+        if hasattr(fcntl, "F_SETSIG"):  # Linux; other systems do not tell of a parent's end, either
+            # The group has no number here when its leader is in another pid namespace.
             fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpgrp() or os.getpid())
             fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_RDONLY | os.O_NONBLOCK | os.O_ASYNC)

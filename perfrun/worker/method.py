@@ -1,12 +1,9 @@
-"""One trial: import the module, make the object, call the method, say how it went.
+"""One trial: import the module, make the object, call the method, write down the outcome.
 
-Find the class and the method that a user has named; a wrong name is one line.
-
-What was checked out is what is measured: refuse a module that came from somewhere else.
-
-Checkouts come first on the path, and still Python may take an installed copy: a folder without
-`__init__.py` loses to a package further down the path, and a module that was loaded at the
-interpreter's start (by a `.pth` file) is not looked for again.
+The code that was checked out is what is measured, so a module from elsewhere is refused. Checkouts
+come first on the path, and still Python may take an installed copy: a folder without `__init__.py`
+loses to a package further down the path, and Python does not look again for a module that a `.pth`
+file loaded at the interpreter's start.
 """
 
 from __future__ import annotations
@@ -25,31 +22,42 @@ from perfrun.worker import procfs
 from perfrun.worker.author import PREFIX_VARIABLE, SetupError
 from perfrun.worker.files import SERIES_VARIABLE, STACK, OutcomeFile
 from perfrun.worker.frameworks import allocator_peaks, loaded_frameworks, main_framework
-from perfrun.worker.profilers.recording import UnavailableError
-from perfrun.worker.profilers.windows import WindowedProfiler
+from perfrun.worker.profilers.profile_recorder import UnavailableError
+from perfrun.worker.profilers.profile_windows import ProfileWindows
 from perfrun.worker.reports import ReportKeeper
 
 TYPE_CHECKING = False  # `typing` takes 4 ms to import, a tenth of a no-op trial
 if TYPE_CHECKING:
     from typing import Any, Container, Dict, FrozenSet, Iterator, List, Optional, Sequence
 
+    from perfrun.worker.profilers.profile_trial import ProfileTrial
+
+_STDLIB: FrozenSet[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python >= 3.10
+_ARGUMENTS = "; --perfzero_constructor_args adds to what PerfZero gives a class"
+_SIGQUIT, _SIGTERM = 3, 15  # the same everywhere; `signal` makes four enums of its numbers
+LOG_FORMAT = "%(asctime)s %(levelname)s: %(message)s"
+
 
 class WrongNameError(AttributeError):
-    """The module has no such class, or the class no such method; the text says what it has."""
+    """Raised when a module has no such class, or a class no such method."""
+
+
+class ResolutionError(ImportError):
+    """Raised when a module did not come from the checkout that holds it."""
 
 
 def find_class(module: Any, name: str) -> Any:
-    """The class of a module. Raises WrongNameError."""
+    """Return a class of a module. Raises WrongNameError."""
     try:
         return getattr(module, name)
     except AttributeError as error:
         known = [n for n in dir(module) if isinstance(vars(module).get(n), type)]
         text = _no_such("class", name, module.__name__, known)
-        raise WrongNameError(text + authors_words(vars(module), error)) from error
+        raise WrongNameError(text + getattr_hint(vars(module), error)) from error
 
 
 def find_method(instance: Any, name: str, module: str) -> Any:
-    """The bound method. Raises WrongNameError; what a property of that name raises goes through."""
+    """Return the bound method. Raises WrongNameError, or what a property of that name raises."""
     try:
         return getattr(instance, name)
     except AttributeError as error:
@@ -58,18 +66,18 @@ def find_method(instance: Any, name: str, module: str) -> Any:
             raise
         known = [n for n in dir(its_class) if callable(getattr(its_class, n, None))]
         text = _no_such("method", name, "%s.%s" % (module, its_class.__name__), known)
-        raise WrongNameError(text + authors_words(dir(its_class), error)) from error
+        raise WrongNameError(text + getattr_hint(dir(its_class), error)) from error
 
 
-def authors_words(names: Container[str], error: AttributeError) -> str:
-    """What a `__getattr__` among these names has said, to be added: it may know why, or a way."""
+def getattr_hint(names: Container[str], error: AttributeError) -> str:
+    """Return the message of a `__getattr__` among these names, which may say what to do."""
     if "__getattr__" not in names:
         return ""
     return " (its __getattr__ says: %s)" % " ".join(str(error).split())
 
 
 def is_wrong_module(error: BaseException, module: str) -> bool:
-    """Whether it is the benchmark's own module that is not there, or a package that it is in."""
+    """Return True when the benchmark's own module, or a package that holds it, was not found."""
     name = getattr(error, "name", None)
     is_its = bool(name) and (module + ".").startswith("%s." % name)
     return isinstance(error, ModuleNotFoundError) and is_its
@@ -84,17 +92,10 @@ def _no_such(kind: str, name: str, holder: str, known: List[str]) -> str:
     return "%s has no %s %r; %s" % (holder, kind, name, hint)
 
 
-_STDLIB: FrozenSet[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python >= 3.10
-
-
-class ResolutionError(ImportError):
-    """A module did not come from the checkout that holds it."""
-
-
 def check_module(module: str, path: Optional[str], checkouts: Sequence[str]) -> None:
     """Raise when a checkout holds `module` but it was imported from elsewhere (`path`).
 
-    Of several checkouts that hold it, the first on the path is meant.
+    If several checkouts hold the module, the first on the path counts.
     """
     relative = os.path.join(*module.split("."))
     for checkout in checkouts:
@@ -114,9 +115,9 @@ def check_module(module: str, path: Optional[str], checkouts: Sequence[str]) -> 
 
 
 def check_loaded(checkouts: Sequence[str]) -> None:
-    """Do the same for every other package that has been loaded, by its top-level name.
+    """Check every other package that has been loaded in the same way, by its top-level name.
 
-    The standard library is left out: a checkout's `types.py` is no rival of Python's own.
+    The standard library is left out: a checkout's `types.py` does not replace Python's own.
     """
     if not checkouts:
         return
@@ -130,13 +131,8 @@ def check_loaded(checkouts: Sequence[str]) -> None:
         check_module(name, path, checkouts)
 
 
-_ARGUMENTS = "; --perfzero_constructor_args adds to what PerfZero gives a class"
-_SIGQUIT, _SIGTERM = 3, 15  # the same everywhere; `signal` makes four enums of its numbers
-LOG_FORMAT = "%(asctime)s %(levelname)s: %(message)s"
-
-
 class TrialReport:
-    """What becomes known of one trial, phase by phase."""
+    """The outcome of one trial, filled in phase by phase."""
 
     def __init__(self, order: Dict[str, Any]) -> None:
         self.order = order
@@ -163,9 +159,9 @@ class TrialReport:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time one phase: seconds of wall clock and of CPU (all threads).
+        """Time one phase in seconds of wall clock and of CPU (all threads).
 
-        What is known is saved first, so that a phase which kills the process leaves it behind.
+        The outcome so far is saved first, in case the phase kills the process.
         """
         self.outcome["phase"] = name
         self.file.save(self.outcome)
@@ -179,9 +175,9 @@ class TrialReport:
             }
 
     def run(self) -> None:
-        """Go through the phases; whatever the benchmark raises goes through."""
+        """Run the phases; an exception of the benchmark passes through."""
         method = self.order["method"]
-        profile = self._profile()
+        profile = self._profile_trial()
         with self.phase("import"):
             module = importlib.import_module(method["module"])
         self._note_module(module)
@@ -194,7 +190,7 @@ class TrialReport:
         os.environ[SERIES_VARIABLE] = self.order["private_dir"]
         self.keeper.watch(type(instance))
         self._before_method()
-        windows = WindowedProfiler(
+        windows = ProfileWindows(
             self.order["profiler_windows"],
             os.path.join(self.order["output_dir"], "profiler_data"),
             (self.outcome["framework"] or {}).get("name"),
@@ -202,22 +198,25 @@ class TrialReport:
         windows.start()
         self.outcome["resources"]["before"] = procfs.own_counts()
         try:
-            with profile, self.phase("method"):
+            with profile or contextlib.nullcontext(), self.phase("method"):
                 returned = bound()
             refuse_unrun(returned)
         finally:
             self.outcome["resources"]["after"] = procfs.own_counts()
             windows.stop()
             self.outcome["notes"] += windows.notes
-            self.outcome["profiles"] += [one.facts() for one in (windows, profile) if one.is_used]
+            if windows.is_used:
+                self.outcome["profiles"].append(windows.facts())
+            if profile:
+                self.outcome["profiles"].append(profile.facts())
 
-    def _profile(self) -> Any:
-        """The profiler of a profile trial; one that does nothing in every other trial."""
+    def _profile_trial(self) -> Optional[ProfileTrial]:
+        """Return the recording of a trial of `--profile`; None in a trial that counts."""
         if not self.order.get("profile"):
-            return NoProfile()
-        from perfrun.worker.profilers.trial_profile import Profile
+            return None
+        from perfrun.worker.profilers.profile_trial import ProfileTrial
 
-        return Profile(self.order["profile"], self.order["output_dir"])
+        return ProfileTrial(self.order["profile"], self.order["output_dir"])
 
     def _note_module(self, module: Any) -> None:
         path = getattr(module, "__file__", None)
@@ -226,7 +225,7 @@ class TrialReport:
         check_loaded(self.order["first_paths"])
 
     def _before_method(self) -> None:
-        """Note what the method starts from."""
+        """Record the state in which the method starts."""
         self.outcome["memory"]["before_method"] = procfs.memory_marks()
         self.outcome["memory"]["reset"] = procfs.reset_peak()
         self.outcome["frameworks"] = loaded_frameworks()
@@ -234,7 +233,7 @@ class TrialReport:
         self.outcome["timestamp"] = time.time()
 
     def finish(self) -> None:
-        """Write the last word. The memory marks are read as late as can be."""
+        """Write the final outcome. The memory marks are read as late as possible."""
         self.outcome["frameworks"] = loaded_frameworks()
         self.outcome["framework"] = main_framework(self.benchmark_class)
         self.outcome["unsaved_reports"] = self.keeper.unsaved
@@ -242,16 +241,6 @@ class TrialReport:
         self.outcome["memory"]["end"] = procfs.memory_marks()
         self.outcome["allocators"] = allocator_peaks()
         self.file.finish(self.outcome)
-
-
-class NoProfile(contextlib.ExitStack):
-    """Stands for the profiler of a trial that has none."""
-
-    is_used = False
-
-    def facts(self) -> Dict[str, Any]:
-        """There are none."""
-        return {}
 
 
 def refuse_unrun(returned: Any) -> None:
@@ -286,13 +275,14 @@ def run_trial(order: Dict[str, Any]) -> int:
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     log_to_files(order)
     trial = TrialReport(order)
-    status = _outcome_of(trial)
-    if os.getpid() == trial.outcome["pid"]:  # a child that the method forked does not speak for it
+    status = _run_and_record(trial)
+    if os.getpid() == trial.outcome["pid"]:  # not in a child that the method forked
         trial.finish()
     return status
 
 
-def _outcome_of(trial: TrialReport) -> int:
+def _run_and_record(trial: TrialReport) -> int:
+    """Run the trial, put its error into the outcome, and return the exit status."""
     try:
         trial.run()
         return 0
@@ -302,9 +292,7 @@ def _outcome_of(trial: TrialReport) -> int:
         return code & 0xFF
     except BaseException as error:  # noqa: BLE001 - a benchmark may raise anything
         text = traceback.format_exc()
-        if isinstance(
-            error, (SetupError, UnavailableError, WrongNameError)
-        ):  # the user's to put right
+        if isinstance(error, (SetupError, UnavailableError, WrongNameError)):  # the user's mistake
             logging.getLogger().error("%s", error)
         elif is_wrong_module(error, trial.order["method"]["module"]):
             logging.getLogger().error(
@@ -331,7 +319,7 @@ def _outcome_of(trial: TrialReport) -> int:
 
 
 def is_refused_call(error: BaseException) -> bool:
-    """Whether arguments did not fit, so that no line of the benchmark has run."""
+    """Return True when the arguments did not fit, so that no line of the benchmark has run."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -340,7 +328,7 @@ def is_refused_call(error: BaseException) -> bool:
 
 
 def is_not_installed(error: BaseException) -> bool:
-    """Whether a module could not be imported because a whole package is absent."""
+    """Return True when an import failed because a whole package is absent."""
     if not isinstance(error, ModuleNotFoundError) or not error.name or "." in error.name:
         return False
     from importlib.util import find_spec  # for an error only
@@ -356,7 +344,7 @@ def _text(error: BaseException) -> str:
 
 
 def log_to_files(order: Dict[str, Any]) -> None:
-    """Give the root logger what PerfZero gives it: stderr, and `perfzero.log` of the trial."""
+    """Make the root logger write to stderr and to the trial's `perfzero.log`, as PerfZero does."""
     level = logging.DEBUG if order.get("debug") else logging.INFO
     handlers: Any = [logging.StreamHandler()]
     try:

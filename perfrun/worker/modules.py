@@ -1,4 +1,4 @@
-"""Find the modules of a folder that could hold benchmarks, without importing them (worker side)."""
+"""Search for the modules of a folder that could hold benchmarks, without importing them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from typing import Dict, Iterator, List, Sequence, Set, Tuple
 
-# A module that neither says this nor derives a class from one that does is not imported at all.
+# A module is not imported when neither it nor a module that it derives a class from has this.
 _MENTIONS = re.compile(rb"\b\w*Benchmark\b|report_benchmark")
 _CLASS = re.compile(rb"^[ \t]*class[ \t]+\w+[ \t]*\(([^)]*)\)", re.MULTILINE)
 _FROM = re.compile(
@@ -35,20 +35,20 @@ def modules_in(folder: str, package: Sequence[str]) -> List[str]:
 
 
 class _Sources:
-    """The source files below a folder that modules are imported from."""
+    """The source files below a folder on the import path, and which could hold benchmarks."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._known: Dict[str, bool] = {}
 
     def could_hold(self, path: str) -> bool:
-        """Say whether a file names a benchmark class, or derives one from a file that could."""
+        """Return True when a file names a benchmark class, or has a base class from such a file."""
         if path not in self._known:
-            self._known[path] = False  # two that import each other
-            self._known[path] = self._look(path)
+            self._known[path] = False  # ends the search when two files import each other
+            self._known[path] = self._mentions_benchmark(path)
         return self._known[path]
 
-    def _look(self, path: str) -> bool:
+    def _mentions_benchmark(self, path: str) -> bool:
         try:
             with open(path, "rb") as file:
                 text = file.read()
@@ -86,7 +86,7 @@ class _Sources:
 
 
 def _imports(text: bytes) -> Iterator[Tuple[str, List[Tuple[str, str]]]]:
-    """Yield each imported module, and what of it under which name; no name: the module itself."""
+    """Yield each imported module with pairs of name and local name; "" is the module itself."""
     for module, names in _FROM.findall(text):
         pairs = _AS.findall(names.decode("utf-8", "replace"))
         yield module.decode("utf-8", "replace"), [(name, other or name) for name, other in pairs]

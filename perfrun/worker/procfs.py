@@ -1,6 +1,7 @@
-"""Facts about a process that only the Linux kernel knows. Absent elsewhere: None, never zero.
+"""Facts about a process that only the Linux kernel knows.
 
-Source: Documentation/filesystems/proc.rst of the kernel.
+A fact that a system does not show is None or left out, never zero. Source:
+Documentation/filesystems/proc.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
 
-CHILD_GRACE_S = 0.5  # for children that end by themselves when the worker has
-HELPER_GRACE_S = 5.0  # for multiprocessing's own, which end when all that used them has
+CHILD_GRACE_S = 0.5  # for children that end by themselves after the worker
+HELPER_GRACE_S = 5.0  # for multiprocessing's helpers, which end after all processes that use them
 _EXITING, _NOT_EXECUTED = 0x4, 0x40  # PF_EXITING and PF_FORKNOEXEC of the kernel's sched.h
 # Commands of multiprocessing's own processes.
 _HELPERS = tuple(
@@ -24,8 +25,8 @@ _HELPERS = tuple(
 def memory_marks(pid: str = "self") -> Dict[str, Optional[int]]:
     """Return the kernel's high-water marks of a live process, in bytes.
 
-    `peak_rss_bytes` is VmHWM (since exec, or since `reset_peak`), `peak_vms_bytes` VmPeak. Both
-    are gone once the process is a zombie, so a process reads its own as its last act.
+    `peak_rss_bytes` is VmHWM (since exec, or since `reset_peak`), `peak_vms_bytes` is VmPeak. The
+    kernel drops both when the process becomes a zombie, so a process reads its own as its last act.
     """
     marks: Dict[str, Optional[int]] = {"peak_rss_bytes": None, "peak_vms_bytes": None}
     wanted = {b"VmHWM:": "peak_rss_bytes", b"VmPeak:": "peak_vms_bytes"}
@@ -45,16 +46,16 @@ def memory_marks(pid: str = "self") -> Dict[str, Optional[int]]:
 def io_counts(pid: str = "self") -> Dict[str, int]:
     """Return the bytes that a process and its waited-for children moved; empty where not shown.
 
-    `read_bytes` came from storage, `written_bytes` will go there but for `cancelled_bytes`;
-    `*_call_bytes` went through read(2), write(2) and the like, from and to wherever.
+    `read_bytes` came from storage; `written_bytes` go to storage, except for `cancelled_bytes`;
+    `*_call_bytes` passed through read(2), write(2) and similar calls, whatever the file was.
     """
     return last_io_counts(pid)()
 
 
 def last_io_counts(pid: str) -> Callable[[], Dict[str, int]]:
-    """Return a function that reads them once, also when the process has ended and is a zombie.
+    """Return a function that reads `io_counts` once, even if the process is a zombie by then.
 
-    It must be called while the process lives: of a zombie only root may open the file.
+    Call `last_io_counts` while the process lives: only root may open the file of a zombie.
     """
     try:
         file = open("/proc/%s/io" % pid, "rb", buffering=0)
@@ -84,7 +85,7 @@ def _io_counts(text: bytes) -> Dict[str, int]:
 
 
 def usage_counts(usage: Any) -> Dict[str, Any]:
-    """The fields of a getrusage(2) or wait4(2) result that are used, by our names."""
+    """Return the fields of a getrusage(2) or wait4(2) result that perfrun uses, by its names."""
     return {
         "user_s": usage.ru_utime,
         "system_s": usage.ru_stime,
@@ -96,7 +97,7 @@ def usage_counts(usage: Any) -> Dict[str, Any]:
 
 
 def own_counts() -> Dict[str, Any]:
-    """What the kernel counted of this process and its waited-for children so far."""
+    """Return what the kernel has counted of this process and its waited-for children."""
     try:
         import resource
     except ImportError:  # not a Unix
@@ -109,7 +110,7 @@ def own_counts() -> Dict[str, Any]:
 
 
 def reset_peak() -> bool:
-    """Set this process's VmHWM to what is resident now; say whether the kernel did it."""
+    """Set this process's VmHWM to what is resident now; return True when the kernel did it."""
     try:
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")
@@ -121,7 +122,7 @@ def reset_peak() -> bool:
 def die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent dies, so that nothing is left running.
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL); see prctl(2). A system without it just does without.
+    This is prctl(PR_SET_PDEATHSIG, SIGKILL); see prctl(2). Systems without it ignore the request.
     """
     _prctl(1, 9)
 
@@ -132,24 +133,25 @@ def adopt_orphans() -> bool:
 
 
 def is_pythons_own(pid: int) -> bool:
-    """Whether a process is a helper of multiprocessing: it ends by itself after its programs.
+    """Return True when a process is a helper of multiprocessing, which ends by itself.
 
-    One that is just ending is taken for one; a zombie is not, for it ends when its parent wants.
-    What a fork server has forked has its command, but has not executed it.
+    A process that is just ending counts as a helper. A zombie does not: it waits for its parent.
+    Neither does a process that a fork server has forked, which has the server's command line
+    without having executed it.
     """
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
             command = file.read()
     except OSError:
         return False
-    state, flags = state_and_flags(pid)  # after the command, which one that is ending has lost
+    state, flags = state_and_flags(pid)  # read last: a process that ends loses its command first
     if state in ("Z", "X", "") or flags & _EXITING:
         return state not in ("Z", "X", "")
     return not flags & _NOT_EXECUTED and any(helper in command for helper in _HELPERS)
 
 
 def state_and_flags(pid: int) -> Tuple[str, int]:
-    """Return a process's state (R, S, Z, ...) and the kernel's flags of it; "" where it is gone."""
+    """Return a process's state (R, S, Z, ...) and its kernel flags; ("", 0) when it is gone."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -159,9 +161,9 @@ def state_and_flags(pid: int) -> Tuple[str, int]:
 
 
 def is_sent_sigkill(pid: int) -> bool:
-    """Return whether SIGKILL waits for a process: it was killed, and cannot end yet.
+    """Return True when SIGKILL is pending for a process: it was killed, and cannot end yet.
 
-    That is how one looks that waits in the kernel for a driver or a file server.
+    This is the state of a killed process that waits in the kernel for a driver or a file server.
     """
     pending = 0
     try:
@@ -177,7 +179,7 @@ def is_sent_sigkill(pid: int) -> bool:
 def counts_of(pid: int) -> Dict[str, Any]:
     """Return what the kernel has counted of a process until now; empty where it is not shown.
 
-    By names of `usage_counts`, waited-for children included. Source: proc(5).
+    The names are those of `usage_counts`; waited-for children are included. Source: proc(5).
     """
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
@@ -223,7 +225,7 @@ def descendants(pid: int) -> List[int]:
 
 
 def _children(path: str) -> List[int]:
-    """The numbers in a file. Most are empty; a file object would make seven calls of three."""
+    """Return the numbers in a file: by three system calls, where a file object makes seven."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         text = b""

@@ -1,4 +1,4 @@
-"""Keep every report of a method, where TensorFlow by itself refuses all but the first."""
+"""Reports of a method: all are kept, where TensorFlow refuses all but the first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ARGUMENTS = ("iters", "cpu_time", "wall_time", "throughput", "extras", "name", 
 
 
 class ReportKeeper:
-    """Gives each report of a benchmark a file of its own, numbered in the order they are made.
+    """Gives each report of a benchmark a file of its own, numbered in the order of the reports.
 
     TensorFlow writes `<prefix><Class>.<method>` and raises when the file is there, so before the
     second report the prefix gets a number.
@@ -28,15 +28,15 @@ class ReportKeeper:
         self.unsaved: List[Dict[str, Any]] = []
 
     def watch(self, benchmark_class: type) -> None:
-        """Wrap the `report_benchmark` that really writes: the most basic class's."""
+        """Wrap the `report_benchmark` that writes the file: that of the most basic class."""
         owners = [base for base in benchmark_class.__mro__ if "report_benchmark" in vars(base)]
         if not owners:
             return
         owner: Any = owners[-1]
         original = owner.report_benchmark
 
-        # The benchmark itself travels in `args`: TensorFlow takes the outermost frame whose local
-        # `self` is a benchmark for the method's own, and that must stay the user's.
+        # The benchmark is passed in `args`, not as `self`: TensorFlow names the report after the
+        # outermost frame whose local `self` is a benchmark, which must be the user's method.
         @functools.wraps(original)
         def report_benchmark(*args: Any, **kwargs: Any) -> Any:
             self._count += 1
@@ -56,23 +56,23 @@ class ReportKeeper:
 
 
 def tell_inspect_where_modules_are() -> None:
-    """Fill `inspect`'s cache from file names to modules with what Python knows already.
+    """Fill `inspect`'s cache of the modules of files with what Python knows already.
 
     To name the method, TensorFlow's `report_benchmark` calls `inspect.stack()`, whose first call
     otherwise resolves the path of every loaded module: 85 ms with TensorFlow, inside the method.
     """
     cache = getattr(sys.modules.get("inspect"), "modulesbyfile", None)
     if not isinstance(cache, dict):
-        return  # nobody has imported it, or it has changed: then it looks by itself
+        return  # `inspect` is not loaded, or has changed: it finds modules by itself
     for name, module in list(sys.modules.items()):
-        # Not getattr: TensorFlow's lazy modules would import what they stand for.
+        # getattr would make TensorFlow's lazy modules import what they stand for.
         path = getattr(module, "__dict__", {}).get("__file__")
         if isinstance(path, str):
             cache.setdefault(path, name)
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can hold, as faithful as can be."""
+    """Return the nearest value that JSON can hold."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, dict):

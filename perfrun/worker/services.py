@@ -1,7 +1,4 @@
-"""What a throw-away worker does with benchmark code: discover, check flags, upload.
-
-Find the benchmark methods of a class or module that has been imported (worker side).
-"""
+"""Services of a short-lived worker: discover benchmark methods, check flags, upload results."""
 
 from __future__ import annotations
 
@@ -14,19 +11,21 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional
 
 from perfrun.worker.files import write_json
-from perfrun.worker.method import authors_words, parse_flags
+from perfrun.worker.method import getattr_hint, parse_flags
 from perfrun.worker.modules import modules_in
 
-# unittest's, from which tf.test.Benchmark's neighbours derive, and the base classes' own.
+Answer = Dict[str, Any]
+
+# Methods of unittest and of the base classes of benchmarks.
 _NOT_METHODS = {"setUp", "tearDown", "setUpClass", "tearDownClass", "report_benchmark"}
 
 
 def class_methods(cls: Any, pattern: Optional[str] = None) -> List[Dict[str, str]]:
     """Return the methods of `cls` that could be run, in alphabetical order, with their docs.
 
-    With a pattern: those whose name it matches from the start (`re.match`, as in PerfZero). The
-    class is not instantiated. Left out are private names, what takes arguments, and what the
-    framework's own base class defines; PerfZero's `filter:.*` would run `__class__`.
+    A pattern keeps those whose name it matches from the start (`re.match`, as in PerfZero). The
+    class is not instantiated. Private names, methods that take arguments, and methods of the
+    framework's own base class are left out; PerfZero's `filter:.*` would run `__class__`.
     """
     found = []
     for name in dir(cls):
@@ -45,8 +44,8 @@ def class_methods(cls: Any, pattern: Optional[str] = None) -> List[Dict[str, str
 def module_methods(module: Any) -> List[Dict[str, str]]:
     """Return the methods of the benchmark classes that `module` itself defines.
 
-    Left out are classes that are only a base: abstract ones, those derived from `abc.ABC` directly,
-    and those that declare a `ClassVar` and leave its value to others.
+    Classes that are only a base are left out: abstract ones, those derived from `abc.ABC` directly,
+    and those that declare a `ClassVar` without a value.
     """
     found = []
     for _, cls in inspect.getmembers(module, inspect.isclass):
@@ -79,7 +78,7 @@ def _owner_is_framework(cls: Any, name: str) -> bool:
 
 
 def _is_runnable(cls: Any, name: str) -> bool:
-    """Say whether `instance.name()` would be a call without arguments."""
+    """Return True when `instance.name` can be called without arguments."""
     raw = inspect.getattr_static(cls, name)
     function = getattr(cls, name)
     if inspect.isclass(function) or not callable(function):
@@ -87,7 +86,7 @@ def _is_runnable(cls: Any, name: str) -> bool:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return True  # callable, but it does not say how
+        return True  # callable, with a signature that Python cannot tell
     if not isinstance(raw, (staticmethod, classmethod)) and parameters:
         parameters = parameters[1:]
     return all(
@@ -100,14 +99,11 @@ def _first_line(function: Any) -> str:
     return lines[0] if lines else ""
 
 
-Answer = Dict[str, Any]
-
-
 def discover(order: Dict[str, Any]) -> int:
-    """Answer, for each target, with its methods or with why they cannot be had.
+    """Write, for each target, its methods or why they cannot be found.
 
     A target is a class (with or without a pattern) or a module. The answers are written one by
-    one, so that a module which kills the process does not take the others' answers along.
+    one, so that a module which kills the process does not lose the answers before it.
     """
     with open(order["answer"], "a", encoding="utf-8") as file:
         for target in order["targets"]:
@@ -120,17 +116,17 @@ def _discover_one(target: Dict[str, Any]) -> Answer:
     try:
         module = importlib.import_module(target["module"])
         if target.get("class_name"):
-            words = ""
+            hint = ""
             try:
                 cls = getattr(module, target["class_name"])
             except AttributeError as error:
-                cls, words = None, authors_words(vars(module), error)
+                cls, hint = None, getattr_hint(vars(module), error)
             if not isinstance(cls, type):
-                text = _no_class(module, target) + words
+                text = _no_class(module, target) + hint
                 return {"target": target, "error": text, "is_missing": True}
             return {"target": target, "methods": class_methods(cls, target.get("pattern"))}
         answer = {"target": target, "methods": module_methods(module)}
-        if target.get("is_named"):  # a package that is installed, which only this side can see
+        if target.get("is_named"):  # an installed package, which only the worker can see
             package = target["module"].split(".")
             folders = list(getattr(module, "__path__", ()))
             answer["inside"] = [name for path in folders for name in modules_in(path, package)]
@@ -146,7 +142,7 @@ def _no_class(module: Any, target: Dict[str, Any]) -> str:
 
 
 def check_flags(order: Dict[str, Any]) -> int:
-    """Parse the benchmark's flags against what its modules define; answer with what is wrong."""
+    """Parse the benchmark's flags against those that its modules define; write what is wrong."""
     answer: Answer = {"error": None}
     for module in order["modules"]:
         try:
@@ -166,7 +162,7 @@ def check_flags(order: Dict[str, Any]) -> int:
 
 
 def upload(order: Dict[str, Any]) -> int:
-    """Call the functions of `--result_upload_methods` with the summary; answer with failures."""
+    """Call the functions of `--result_upload_methods` with the summary; write their failures."""
     with open(order["summary"], encoding="utf-8") as file:
         summary = json.load(file)
     results: List[Answer] = []

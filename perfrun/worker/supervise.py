@@ -1,13 +1,13 @@
-"""The first program of a trial's container: starts the worker, watches it, ends it.
+"""The first program of a trial's container: it starts the worker, watches it and ends it.
 
-Runs as `python -I entry.py --supervise ORDER` under the engine's init. It talks with the harness by
-its own standard streams, which the engine carries: out go lines of JSON (`{"worker": pid}`,
-`{"ended": pid}` when that has, `{"exit": {...}}` when nothing of it is left), in come single
-letters (T, Q: signal the worker; K: kill all). When its input ends, the harness is gone, and so is
-everything in this container.
+It runs as `python -I entry.py --supervise ORDER` under the engine's init. It talks with the harness
+through its standard streams, which the engine carries. It writes lines of JSON: `{"worker": pid}`;
+`{"ended": pid}` when the worker has ended; `{"exit": {...}}` when none of its processes is left. It
+reads single letters: T and Q signal the worker, K kills all. When its input ends, the harness is
+gone, and the supervisor kills every process of the container.
 
-Nothing here is needed that has to be begun after the benchmark was: no thread, no process, no
-import. A benchmark may have used up all of these.
+After the benchmark has begun, the supervisor starts no thread and no process, and imports nothing:
+a benchmark may have used up the means for these.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from perfrun.worker.procfs import (
 )
 
 TERM_GRACE_S = 2.0  # for the worker when the container is stopped from outside
-_ENDED = ("Z", "X", "")  # states of a process that is no more, or only waits to be reaped
+_ENDED = ("Z", "X", "")  # states of a process that is gone, or only waits to be reaped
 MOST_NAMED = 20  # of the processes left behind; a fork bomb leaves thousands
 
 
 class Supervisor:
-    """One worker and what has become of it."""
+    """The supervisor of one worker, from its start to the report on its end."""
 
     def __init__(self, order_path: str) -> None:
         self.order_path = order_path
@@ -51,8 +51,8 @@ class Supervisor:
         self.listens = True
 
     def run(self) -> int:
-        """Start the worker, wait for its end, say how it was."""
-        _refuse_company()
+        """Start the worker, wait for its end, and report it."""
+        _require_own_container()
         adopt_orphans()
         wake = _wake_on_signals()
         home = os.environ.get("HOME", "/")
@@ -62,23 +62,23 @@ class Supervisor:
             pass
         cgroup = find_cgroup()
         if self.settings.get("cpus"):
-            os.sched_setaffinity(0, self.settings["cpus"])  # where no cgroup can hold it to them
+            os.sched_setaffinity(0, self.settings["cpus"])  # where no cgroup can limit it to these
         begin = time.perf_counter()
         self.pid = self._start()
         self.last_io_counts = last_io_counts(str(self.pid))
         _say({"worker": self.pid})
         self._watch(wake, begin)
-        _say({"ended": self.pid})  # in time, whatever it has left behind
-        strays = self._end_strays()
+        _say({"ended": self.pid})  # before the processes that it left behind are waited for
+        left_behind = self._end_left_behind()
         assert self.ended is not None
-        report = self._report(self.ended, strays)
+        report = self._report(self.ended, left_behind)
         report["cgroup"] = cgroup.read() if cgroup else None
         self._write(report)
         _say({"exit": report})
         return 0
 
     def _start(self) -> int:
-        """Fork and execute the worker. `subprocess` would cost its import in every trial."""
+        """Fork and execute the worker; importing `subprocess` would cost every trial its time."""
         entry = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry.py")
         out = os.open(self.settings["stdout"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         err = out
@@ -102,7 +102,7 @@ class Supervisor:
         return pid
 
     def _watch(self, wake: int, begin: float) -> None:
-        """Wait for the worker's end; obey the harness meanwhile."""
+        """Obey the harness until the worker has ended."""
         kill_at: Optional[float] = None
         while self.ended is None:
             sources = [wake, 0] if self.listens else [wake]
@@ -130,20 +130,20 @@ class Supervisor:
             if letter == ord("K"):
                 _kill_all()
             elif self.ended is not None:
-                continue  # too late: its pid may be another's
+                continue  # too late: another process may have its pid
             elif letter == ord("T"):
                 self._signal_worker(signal.SIGTERM)
             elif letter == ord("Q"):
                 _signal(os.kill, self.pid, signal.SIGQUIT)
 
     def _signal_worker(self, number: int) -> None:
-        """To the worker's whole group, as a terminal would."""
+        """Send a signal to the worker's whole process group, as a terminal does."""
         _signal(os.killpg, self.pid, number)
 
     def _reap(self, begin: float) -> None:
-        """Take in what has ended: the worker, and orphans that came to us."""
+        """Reap the processes that have ended: the worker, and orphans that this process adopted."""
         if self.ended is None and _is_zombie(self.pid):
-            self.moved = self.last_io_counts()  # a zombie still has them, and nothing after it
+            self.moved = self.last_io_counts()  # gone once the zombie is reaped
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -154,11 +154,11 @@ class Supervisor:
             if pid == self.pid:
                 self.ended = (status, usage, time.perf_counter() - begin)
 
-    def _end_strays(self) -> List[str]:
-        """Kill what the worker left behind, and return what it was.
+    def _end_left_behind(self) -> List[str]:
+        """Kill the processes that the worker left behind, and return their commands.
 
-        Python's helpers last: one ends when nobody holds its pipe any more, and frees what is
-        shared. What was forked from the worker holds it, too.
+        multiprocessing's helpers come last: a helper ends and frees shared memory when no process
+        holds its pipe any more, and the processes that the worker has forked hold it, too.
         """
         begin = time.perf_counter()
         while _others() and time.perf_counter() - begin < CHILD_GRACE_S:
@@ -188,12 +188,12 @@ class Supervisor:
         return names
 
     def _pause(self) -> None:
-        """Let some time go by; obey the harness meanwhile."""
+        """Obey the harness for a moment."""
         if select.select([0] if self.listens else [], [], [], 0.01)[0]:
             self._obey(_read_stdin())
         self._reap(0.0)
 
-    def _report(self, ended: Tuple[int, Any, float], strays: List[str]) -> Dict[str, Any]:
+    def _report(self, ended: Tuple[int, Any, float], left_behind: List[str]) -> Dict[str, Any]:
         status, usage, elapsed_s = ended
         exited = os.WIFEXITED(status)
         return {
@@ -204,13 +204,13 @@ class Supervisor:
             "system_cpu_s": usage.ru_stime,
             "max_rss_bytes": usage.ru_maxrss * 1024,
             "resources": dict(usage_counts(usage), **self.moved),
-            "strays": strays,
+            "strays": left_behind,
             "told_from_outside": self.told_from_outside,
             "harness_is_gone": self.harness_is_gone,
         }
 
     def _write(self, report: Dict[str, Any]) -> None:
-        """Also on disk: the engine, which carries what we say, may have gone."""
+        """Write the report to disk, too: the engine, which carries our output, may have ended."""
         path = self.settings["exit"]
         try:
             with open(path + ".next", "w", encoding="utf-8") as file:
@@ -220,19 +220,14 @@ class Supervisor:
             pass
 
 
-def supervise(order_path: str) -> int:
-    """Carry out an order through a worker of its own."""
-    return Supervisor(order_path).run()
-
-
-def _refuse_company() -> None:
-    """Go no further outside a fresh container: in the end every process in sight is killed."""
+def _require_own_container() -> None:
+    """Exit outside a fresh container: the supervisor kills every process that it can see."""
     if os.getppid() != 1 or _others():
         sys.exit("perfrun's supervisor runs in a container of its own, under the engine's init")
 
 
 def _wake_on_signals() -> int:
-    """Return a descriptor that can be read when a child has ended or we were told to end."""
+    """Return a descriptor that becomes readable on the end of a child or on SIGTERM."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
@@ -252,7 +247,7 @@ def _say(message: Dict[str, Any]) -> None:
     try:
         os.write(1, json.dumps(message).encode("ascii") + b"\n")
     except OSError:
-        pass  # nobody listens any more
+        pass  # the harness has ended
 
 
 def _read_stdin() -> bytes:
@@ -270,21 +265,21 @@ def _signal(send: Any, pid: int, number: int) -> None:
 
 
 def _kill_all() -> None:
-    """Every process of this container but its init and us: one call, so nothing can fork away."""
+    """Kill all processes but init and this one: in one call, so that none escapes by forking."""
     _signal(os.kill, -1, signal.SIGKILL)
 
 
 def _others() -> Set[int]:
-    """The living processes besides init and us. Zombies are not counted: they do nothing."""
+    """Return the living processes besides init and this one. Zombies do not count."""
     found = {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1, os.getpid()}
     return {pid for pid in found if state_and_flags(pid)[0] not in _ENDED}
 
 
 def _name(pids: Set[int], found: Dict[int, str]) -> None:
-    """Enter the commands of processes, of the first ones at least."""
+    """Add the commands of processes to `found`; the first `MOST_NAMED` suffice."""
     for pid in sorted(pids - set(found)):
         command = _command(pid) if len(found) < MOST_NAMED else ""
-        if state_and_flags(pid)[0] not in _ENDED:  # by itself, meanwhile
+        if state_and_flags(pid)[0] not in _ENDED:  # else it has ended by itself
             found[pid] = command
 
 

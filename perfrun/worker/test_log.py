@@ -1,8 +1,8 @@
-"""The `test_log` protobuf file through which a benchmark reports, without protobuf.
+"""Writer and reader of the `test_log` protobuf file through which a benchmark reports.
 
 Wire format: https://protobuf.dev/programming-guides/encoding/. Messages and field numbers are those
 of TensorFlow's test_log.proto (BenchmarkEntries, BenchmarkEntry, EntryValue, MetricEntry). Writing
-it by hand keeps the worker free of any dependency; TensorFlow's own protobuf reads the same bytes
+them by hand keeps the worker free of dependencies; TensorFlow's own protobuf reads the same bytes
 (tests/integration checks both directions).
 """
 
@@ -20,7 +20,7 @@ _VARINT, _I64, _LEN, _I32 = 0, 1, 2, 5
 
 
 class TestLogError(ValueError):
-    """The bytes are not a whole test_log file."""
+    """Raised for bytes that are not a whole test_log file."""
 
     __test__ = False  # pytest: not a test class
 
@@ -34,7 +34,7 @@ def encode_entry(
     extras: Optional[Mapping[str, Union[float, str]]] = None,
     metrics: Sequence[Mapping[str, Any]] = (),
 ) -> bytes:
-    """Return a BenchmarkEntries file with this one entry. Times in seconds."""
+    """Return a BenchmarkEntries file with this one entry. Times are in seconds."""
     entry = _text(1, name)
     if iters:
         # int64: a negative number is its two's complement in 64 bits.
@@ -81,7 +81,7 @@ def _text(number: int, text: str) -> bytes:
 
 
 def _double(number: int, value: Number) -> bytes:
-    """A proto3 scalar: zero is not written."""
+    """Return a proto3 double field; proto3 does not write a zero."""
     return _key(number, _I64) + struct.pack("<d", value) if value != 0 else b""
 
 
@@ -89,8 +89,8 @@ def decode_entries(data: bytes) -> List[Dict[str, Any]]:
     """Return the entries of a BenchmarkEntries file.
 
     Each is `{name, iters, cpu_time, wall_time, throughput, extras, metrics}`. A metric has only
-    the keys that were on the wire (`name`, `value`, `min_value`, `max_value`), in wire order:
-    PerfZero's key order depends on which were.
+    the keys that were on the wire (`name`, `value`, `min_value`, `max_value`), in wire order,
+    because PerfZero's key order depends on it.
     """
     return [_entry(_bytes(value)) for number, value in _fields(data) if number == 1]
 

@@ -1,14 +1,12 @@
-"""What Python's garbage collector did while something was timed.
+"""Garbage collections and compilations, which disturb a series from inside its process.
 
-Collections are counted by the interpreter itself, for nothing. How long they took must be asked of
-a callback, which costs about half a microsecond a collection, and a program that makes many objects
-collects the young ones all the time. So the callback stays for the timed part only where the
-warm-up shows that it costs next to nothing; else the time is the warm-up's mean times the count.
+The interpreter itself counts collections, at no cost. Their time must be taken in a callback, which
+costs about half a microsecond a collection, and a program that makes many objects collects the
+young ones all the time. So the callback stays for the timed part only if the warm-up shows that it
+takes a negligible share; else the time is the warm-up's mean times the count.
 
-Whether a framework compiled something: its own counters, read before and after.
-
-Frameworks are found in `sys.modules` and never imported. A counter that has gone away in some
-version is left out, so an absent key is unknown, not zero.
+Compilations are counted by the frameworks. They are found in `sys.modules` and never imported. A
+counter that some version lacks is left out, so an absent key is unknown, not zero.
 """
 
 from __future__ import annotations
@@ -19,15 +17,15 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-MODES = ("on", "off", "between")
+GC_MODES = ("on", "off", "between")
 _CALLBACK_NS = 500
 _MOST_OF_TIME = 0.0002  # share of the timed part that the callback may take
 
 
 class GarbageWatch:
-    """Counts collections; for mode `off` or `between`, keeps them out of the timed intervals.
+    """Counts collections; in mode `off` or `between` it keeps them out of the timed intervals.
 
-    `on` leaves the collector as the benchmark has it. `between` runs what is due between intervals.
+    `on` leaves the collector as it is. `between` runs due collections between the intervals.
     """
 
     def __init__(self, mode: str = "on") -> None:
@@ -44,18 +42,18 @@ class GarbageWatch:
         self._callbacks: List[Any] = getattr(gc, "callbacks", [])
 
     def start(self) -> None:
-        """Begin to watch; the warm-up tells what watching costs."""
+        """Begin to count; the warm-up shows what the callback costs."""
         if self._mode != "on":
             gc.disable()
-        self._callbacks.append(self._notice)
+        self._callbacks.append(self._on_collection)
 
     def start_timed(self, warmup_ns: int) -> None:
-        """Begin to count for the timed part. `warmup_ns`: how long the warm-up took."""
+        """Begin to count for the timed part. `warmup_ns` is the length of the warm-up."""
         costs_ns = self._seen * _CALLBACK_NS
         if self._seen:
             self._mean_ns = self._spent_ns / self._seen
         if costs_ns > _MOST_OF_TIME * warmup_ns:
-            self._forget()
+            self._remove_callback()
             self._source = "warm-up's mean times the count"
         else:
             self._source = "callbacks" if hasattr(gc, "callbacks") else None
@@ -64,7 +62,7 @@ class GarbageWatch:
         self._own = [0, 0, 0]
 
     def between(self) -> None:
-        """Run the collections that are due, in mode `between`."""
+        """Run the collections that are due, if the mode is `between`."""
         if self._mode != "between":
             return
         due = [g for g, (n, most) in enumerate(zip(gc.get_count(), gc.get_threshold())) if n > most]
@@ -74,14 +72,14 @@ class GarbageWatch:
             self._own[generation] += 1
 
     def stop(self) -> None:
-        """End the counting, and leave the collector as it was."""
+        """End the counting, and restore the collector."""
         self._after = _collections()
-        self._forget()
+        self._remove_callback()
         if self._was_enabled:
             gc.enable()
 
     def facts(self, timed_ns: int) -> Dict[str, Any]:
-        """What happened in the timed part, which took `timed_ns`; to be asked after `stop`."""
+        """Return the collections of the timed part, which took `timed_ns`. Call `stop` first."""
         after, before = self._after, self._before
         if after is None or before is None:
             counts = None
@@ -103,20 +101,20 @@ class GarbageWatch:
             "share": None if spent_ns is None or not timed_ns else spent_ns / timed_ns,
         }
 
-    def _notice(self, phase: str, _info: Any) -> None:
+    def _on_collection(self, phase: str, _info: Any) -> None:
         if phase == "start":
             self._began_ns = time.perf_counter_ns()
         else:
             self._spent_ns += time.perf_counter_ns() - self._began_ns
             self._seen += 1
 
-    def _forget(self) -> None:
-        if self._notice in self._callbacks:
-            self._callbacks.remove(self._notice)
+    def _remove_callback(self) -> None:
+        if self._on_collection in self._callbacks:
+            self._callbacks.remove(self._on_collection)
 
 
 def _collections() -> Optional[List[int]]:
-    """Collections so far, by generation; None where the interpreter does not count so (PyPy)."""
+    """Return the collections so far, by generation; None if the interpreter lacks them (PyPy)."""
     try:
         return [generation["collections"] for generation in gc.get_stats()]
     except (AttributeError, TypeError, KeyError):
@@ -126,15 +124,15 @@ def _collections() -> Optional[List[int]]:
 _jax_compilations: Optional[List[int]] = None  # one listener for the life of the process
 
 
-class Compilations:
-    """Counts compilations in this process.
+class CompilationCounters:
+    """The counters of compilations in this process.
 
-    * `torch_dynamo_graphs`, `torch_dynamo_frames`: what TorchDynamo compiled (torch.compile).
-    * `tf_function_traces`: of the tf.functions that the step names (public tracing count).
-    * `tf_graph_building_us`: time TensorFlow spent building graphs, whosever tf.function it was.
-    * `jax_compilations`: what XLA compiled for JAX.
+    * `torch_dynamo_graphs`, `torch_dynamo_frames`: compiled by TorchDynamo (torch.compile).
+    * `tf_function_traces`: traces of the tf.functions that the step names (public tracing count).
+    * `tf_graph_building_us`: time in which TensorFlow built graphs, of all tf.functions.
+    * `jax_compilations`: programs that XLA compiled for JAX.
 
-    TensorFlow does not tell Python what XLA compiles for it; each such program is a trace too,
+    TensorFlow does not tell Python what XLA compiles for it. Each such program is also a trace,
     unless only a shape inside one graph changed.
     """
 
@@ -142,7 +140,7 @@ class Compilations:
         self._step = step
 
     def read(self) -> Dict[str, int]:
-        """Return the counters that can be had, as they are now."""
+        """Return the present values of the counters that exist."""
         found: Dict[str, Optional[int]] = {}
         if "torch" in sys.modules:
             found["torch_dynamo_graphs"] = _dynamo("stats", "unique_graphs")
@@ -162,10 +160,10 @@ class Compilations:
             return None
 
 
-def difference(before: Dict[str, int], after: Dict[str, int]) -> Dict[str, Optional[int]]:
-    """Return what each counter rose by; None when it fell, because somebody has reset it.
+def counter_rises(before: Dict[str, int], after: Dict[str, int]) -> Dict[str, Optional[int]]:
+    """Return the rise of each counter; None for one that fell, because it was reset.
 
-    A counter that appears in between began at zero: its framework was loaded since.
+    A counter that is new began at zero: its framework was loaded in between.
     """
     rises = {name: count - before.get(name, 0) for name, count in after.items()}
     return {name: rise if rise >= 0 else None for name, rise in rises.items()}
@@ -174,7 +172,7 @@ def difference(before: Dict[str, int], after: Dict[str, int]) -> Dict[str, Optio
 def _dynamo(group: str, name: str) -> Optional[int]:
     utils = sys.modules.get("torch._dynamo.utils")
     if utils is None:
-        return 0  # nobody has called torch.compile
+        return 0  # torch.compile has not been called
     try:
         return int(utils.counters[group][name])
     except Exception:  # noqa: BLE001 - as above
@@ -206,7 +204,7 @@ def _jax() -> Optional[int]:
 
 
 def _functions(step: Any) -> Iterator[Any]:
-    """The tf.functions that a step is, wraps, closes over, names, or finds in its `self`."""
+    """Yield the tf.functions that a step is, wraps, closes over, names, or finds in its `self`."""
     for value in _reachable(step):
         if hasattr(type(value), "experimental_get_tracing_count"):
             yield value

@@ -1,13 +1,7 @@
-"""Time a step to its steady state: the loop behind `Benchmark.measure`.
+"""The loop behind `Benchmark.measure`, which times a step to its steady state.
 
-Inside a timed interval there are two readings of the clock, the steps, and the wait for the device;
-everything else (CPU time, the raw store, the decision to go on) lies between the intervals.
-
-One timed interval: two readings of the clock, the steps, and the wait for the device.
-
-A measurement inside a profile trial: it tells the profiler where its timed part is.
-
-What `Benchmark.measure` is given: options with their defaults, and what is refused.
+A timed interval holds two readings of the clock, the steps, and the wait for the device. All else
+(CPU time, the raw store, the decision to go on) lies between the intervals.
 """
 
 from __future__ import annotations
@@ -22,17 +16,34 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from perfrun.worker.files import SERIES_VARIABLE
 from perfrun.worker.measure import series_files
-from perfrun.worker.measure.interference import MODES, Compilations, GarbageWatch, difference
+from perfrun.worker.measure.interference import (
+    GC_MODES,
+    CompilationCounters,
+    GarbageWatch,
+    counter_rises,
+)
 from perfrun.worker.measure.measurement import Measurement, derive, evaluate
 from perfrun.worker.measure.statistics import median
 from perfrun.worker.measure.stopping import FIRST, OVERHEAD_SHARE, TIMED, Limits, SeriesProgress
-from perfrun.worker.measure.synchronise import Given, Synchroniser, find
-from perfrun.worker.profilers.recording import observer
+from perfrun.worker.measure.synchronise import (
+    Synchroniser,
+    SynchronizeOption,
+    find_synchroniser,
+)
+from perfrun.worker.profilers.profile_recorder import observer
 
 Step = Callable[[], Any]
 _clock = time.perf_counter_ns
 _cpu_clock = time.process_time_ns
 _EMPTY_INTERVALS = 51
+_LATE_SHARE = 0.05  # of a block: work found after the last one that the wait did not wait for
+_NAMES = "_perfrun_series_names"  # attribute of a benchmark: the names that are taken
+# Functions whose body does not run when they are called, by their flag (inspect.CO_*).
+_LAZY = {"a generator": 0x20, "a coroutine": 0x80, "an asynchronous generator": 0x200}
+
+# One measurement at a time in a process: two would measure each other.
+_turn = threading.Lock()
+_running: List[Tuple[int, str]] = []  # pid and name; a forked child inherits them, and may measure
 
 
 def run_block(step: Step, count: int, sync: Synchroniser) -> Tuple[int, int, int]:
@@ -58,7 +69,7 @@ def run_block(step: Step, count: int, sync: Synchroniser) -> Tuple[int, int, int
 
 
 def overhead_ns(sync: Synchroniser) -> float:
-    """What an interval without a step takes: the timer, and the wait for an idle device."""
+    """Return the time of an interval without a step: the timer, and the wait for an idle device."""
     empty = [run_block(_nothing, 0, sync)[0] for _ in range(_EMPTY_INTERVALS)]
     return median([float(wall_ns) for wall_ns in empty])
 
@@ -67,15 +78,8 @@ def _nothing() -> None:
     """An empty step."""
 
 
-_LATE_SHARE = 0.05  # of a block: work found after the last one that the wait did not wait for
-
-# One measurement at a time in a process: two would measure each other.
-_turn = threading.Lock()
-_running: List[Tuple[int, str]] = []  # pid and name; a forked child inherits, and may measure
-
-
 class Measuring:
-    """One series from its first call to its report; what `with benchmark.measuring()` gives.
+    """One series from its first call to its report, as `with benchmark.measuring()` gives it.
 
     `for _ in timer:` runs the loop's body as the step. After the `with`, `timer.measurement` holds
     the result.
@@ -88,15 +92,15 @@ class Measuring:
         limits: Limits,
         folder: Optional[str],
         facts: Mapping[str, Any],
-        synchronize: Given,
+        synchronize: SynchronizeOption,
         collector: str,
         devices: Optional[int],
         report: Callable[[Measurement], None],
     ) -> None:
         self._name = name
         self._limits = limits.checked()
-        if collector not in MODES:
-            raise ValueError("gc is %r; it must be one of %s" % (collector, ", ".join(MODES)))
+        if collector not in GC_MODES:
+            raise ValueError("gc is %r; it must be one of %s" % (collector, ", ".join(GC_MODES)))
         if synchronize is True or not (synchronize in (None, False) or callable(synchronize)):
             raise TypeError("synchronize must be a function, None or False, not %r" % synchronize)
         self._folder = folder
@@ -109,7 +113,6 @@ class Measuring:
         self._step: Optional[Step] = None
         self._began = False
         self._overhead_ns = 0.0
-        self._compiled: Dict[str, Optional[int]] = {}
         self.measurement: Optional[Measurement] = None
 
     def __enter__(self) -> "Measuring":
@@ -118,7 +121,7 @@ class Measuring:
             self._garbage = GarbageWatch(self._collector)
             self._progress = SeriesProgress(self._limits)
             self._writer = series_files.SeriesWriter(self._folder, self._header())
-            self._look_for_devices()
+            self._find_devices()
             self._garbage.start()
         except BaseException:
             _end_turn()
@@ -142,16 +145,16 @@ class Measuring:
             self._report(self.measurement)
 
     def run(self, step: Step) -> None:
-        """Time a callable; what it returns is made concrete where its framework needs that."""
+        """Time a callable; its result is made concrete where its framework needs that."""
         self._step = step
         self._begin()
         count = self._progress.next_count()
         while count:
             wall_ns, cpu_ns, device_ns = run_block(step, count, self._sync)
             if self._progress.phase is FIRST and not self._sync.is_current():
-                # The first step has loaded a framework or woken a device: wait for that, too.
+                # The first step has loaded a framework or started a device: wait for that, too.
                 began_ns = _clock()
-                self._look_for_devices()
+                self._find_devices()
                 self._sync.finish(None)
                 wall_ns += _clock() - began_ns
             self._record(count, wall_ns, cpu_ns, device_ns)
@@ -170,7 +173,7 @@ class Measuring:
                 yield
             sync.finish(None)
             if self._progress.phase is FIRST and not sync.is_current():
-                self._look_for_devices()
+                self._find_devices()
                 self._sync.finish(None)
             wall_ns = _clock() - began_ns
             cpu_ns = _cpu_clock() - cpu_ns
@@ -183,12 +186,12 @@ class Measuring:
         if not hasattr(self, "_writer"):
             raise RuntimeError("write `with self.measuring() as timer:` around the loop")
         self._began = True
-        self._compilations = Compilations(self._step)
+        self._compilations = CompilationCounters(self._step)
         self._counters = self._compilations.read()
-        self._sync.finish(None)  # work queued before is not ours
+        self._sync.finish(None)  # work queued before the series does not count
 
     def _record(self, count: int, wall_ns: int, cpu_ns: int, device_ns: int) -> None:
-        """Everything between two intervals."""
+        """Do the work between two intervals: store the row, and decide on the next one."""
         progress = self._progress
         if progress.phase is TIMED:
             self._writer.rows.append(wall_ns, cpu_ns, device_ns, count)
@@ -197,10 +200,10 @@ class Measuring:
             return
         self._writer.rows.append(wall_ns, cpu_ns, device_ns, -count)
         counters = self._compilations.read()
-        compiled = any(difference(self._counters, counters).values())
+        compiled = any(counter_rises(self._counters, counters).values())
         self._counters = counters
         if progress.phase is FIRST or not self._sync.is_current():
-            self._look_for_devices()
+            self._find_devices()
             self._overhead_ns = overhead_ns(self._sync)
             progress.set_overhead(self._overhead_ns)
         progress.add(count, wall_ns, _clock(), compiled)
@@ -212,11 +215,11 @@ class Measuring:
         self._writer.update(self._described())
         self._garbage.start_timed(sum(self._writer.rows.read().wall_ns[1:]))
 
-    def _look_for_devices(self) -> None:
-        self._sync = find(self._synchronize)
+    def _find_devices(self) -> None:
+        self._sync = find_synchroniser(self._synchronize)
 
     def _header(self) -> Dict[str, Any]:
-        """What is known before anything is timed."""
+        """Return the facts that are known before anything is timed."""
         clock = time.get_clock_info("perf_counter")
         return {
             **self._facts,
@@ -234,7 +237,7 @@ class Measuring:
         }
 
     def _described(self) -> Dict[str, Any]:
-        """What the warm-up has shown."""
+        """Return the facts that the warm-up has shown."""
         sync = self._sync
         return {
             "block_size": self._progress.block_size,
@@ -246,11 +249,9 @@ class Measuring:
         }
 
     def _finish(self, error: Optional[BaseException], whole: bool) -> Dict[str, Any]:
-        """Bring all facts together and write them down."""
+        """Put all facts together and write them down."""
         progress = self._progress
-        recompilations = (
-            difference(self._counters, self._compilations.read()) if self._began else {}
-        )
+        rises = counter_rises(self._counters, self._compilations.read()) if self._began else {}
         in_timed_part = progress.phase is TIMED
         facts = {**self._header(), **self._described()}
         facts["stopped_by"] = progress.stopped_by if error is None else "exception"
@@ -258,8 +259,8 @@ class Measuring:
             facts["stopped_by"] = "left"  # the loop was left by `break`
         facts["complete"] = whole
         if error is not None:
-            facts["report"] = None  # there is none of a series that failed
-        facts["recompilations"] = recompilations if in_timed_part else None
+            facts["report"] = None  # a series that failed is not reported
+        facts["recompilations"] = rises if in_timed_part else None
         facts["gc"] = self._garbage.facts(progress.timed_ns) if in_timed_part else None
         facts.update(evaluate(self._writer.rows.read()))
         if progress.times:
@@ -283,10 +284,10 @@ class Measuring:
             )
 
     def _note_late_work(self, block_ns: float) -> None:
-        """Whether work was still queued when the last interval ended: then all were too short."""
+        """Note when work was still queued after the last interval: then all times are too short."""
         if self._synchronize is not False and self._sync.is_current():
             return
-        whole = find(None)
+        whole = find_synchroniser(None)
         began_ns = _clock()
         whole.finish(None)
         late_ns = _clock() - began_ns
@@ -315,7 +316,7 @@ def _end_turn() -> None:
 
 
 def _cudnn_autotune() -> Optional[bool]:
-    """PyTorch's flag: kernels chosen by trying, so that the first calls are slow. None: no CUDA."""
+    """Return PyTorch's flag to choose kernels by trying, which slows first calls; None: no CUDA."""
     torch = sys.modules.get("torch")
     try:
         if torch is None or not torch.cuda.is_initialized():
@@ -325,14 +326,17 @@ def _cudnn_autotune() -> Optional[bool]:
         return None
 
 
-class ProfiledMeasuring(Measuring):
-    """As `Measuring`; its times hold the profiler's own work and count for nothing."""
+class ObservedMeasuring(Measuring):
+    """A measurement in a profile trial, which tells the recorder where its timed part is.
+
+    Its times include the profiler's own work and do not count.
+    """
 
     def __init__(self, observer: Any, **options: Any) -> None:
         super().__init__(**{**options, "limits": observer.limits(options["limits"].checked())})
         self._observer = observer
 
-    def __enter__(self) -> "ProfiledMeasuring":
+    def __enter__(self) -> "ObservedMeasuring":
         self._observer.measurement_begins()
         super().__enter__()
         return self
@@ -344,11 +348,6 @@ class ProfiledMeasuring(Measuring):
     def _start_timed(self) -> None:
         super()._start_timed()
         self._observer.timed_part_begins(self._name)
-
-
-_NAMES = "_perfrun_series_names"  # attribute of a benchmark: the names that are taken
-# Functions whose body does not run when they are called, by their flag (inspect.CO_*).
-_LAZY = {"a generator": 0x20, "a coroutine": 0x80, "an asynchronous generator": 0x200}
 
 
 def measuring(
@@ -366,14 +365,14 @@ def measuring(
     max_time_s: float = Limits().max_time_s,
     warmup: Optional[int] = None,
     block_size: Optional[int] = None,
-    synchronize: Given = None,
+    synchronize: SynchronizeOption = None,
     devices: Optional[int] = None,
     gc: str = "on",
     report: bool = True,
     extras: Optional[Mapping[str, Any]] = None,
     metrics: Sequence[Mapping[str, Any]] = (),
 ) -> Measuring:
-    """Make the measurement that these options describe. `method` names it if nothing else does."""
+    """Make the measurement that these options describe. Without `name`, `method` names it."""
     _check_number("items_per_step", items_per_step)
     if devices is not None and (isinstance(devices, bool) or not isinstance(devices, int)):
         raise TypeError("devices is %r; it must be a whole number" % (devices,))
@@ -416,13 +415,11 @@ def measuring(
     watching = observer()
     if watching is None:
         return Measuring(**chosen)
-    # only in a profile trial
-
-    return ProfiledMeasuring(watching, **chosen)
+    return ObservedMeasuring(watching, **chosen)
 
 
 def check_step(step: Any) -> None:
-    """Refuse what does no work when it is called: its time would look splendid."""
+    """Refuse a step that does no work when it is called: its time would be far too good."""
     if not callable(step):
         raise TypeError("the step is %r; it must be a function to call" % (step,))
     flags = getattr(getattr(step, "__code__", None), "co_flags", 0)
@@ -435,7 +432,7 @@ def check_step(step: Any) -> None:
 
 
 def _free(name: str, taken: Any) -> str:
-    """The name, with a number where a series of this benchmark has it already."""
+    """Return the name, with a number if a series of this benchmark has it already."""
     number, free = 1, name
     while free in taken:
         number += 1

@@ -1,6 +1,7 @@
-"""What a series says, as the benchmark gets it and as it is written down. Pure.
+"""The figures of a series, computed from its raw rows: for the benchmark and for the summary.
 
-The same function reads a whole series in the worker and, in the harness, one whose worker died.
+The worker evaluates a whole series; the harness evaluates, by the same function, a series whose
+worker has died.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ LOWER, HIGHER = "lower", "higher"
 
 
 def evaluate(rows: Columns) -> Dict[str, Any]:
-    """Derive from raw rows everything that needs nothing else. Times are seconds per step."""
+    """Compute all figures that raw rows give by themselves. Times are seconds per step."""
     warm, timed = _parts(rows)
     warmup = warm.part(1)
     warm_kept, warm_every = thinned(_times(warmup), KEPT_WARMUP_TIMES)
@@ -46,7 +47,7 @@ def evaluate(rows: Columns) -> Dict[str, Any]:
 
 
 def kept_times(rows: Columns) -> Dict[str, Any]:
-    """The times of a summary: all of them, or every k-th of a very long series."""
+    """Return the times of a summary: all of them, or every k-th of a very long series."""
     return _kept(_times(_parts(rows)[1]))
 
 
@@ -56,7 +57,7 @@ def _kept(times: List[float]) -> Dict[str, Any]:
 
 
 def _parts(rows: Columns) -> Tuple[Columns, Columns]:
-    """What came before the timed part, and the timed part."""
+    """Split rows into those before the timed part, and the timed part."""
     count = len(rows.steps)
     begin = next((number for number, steps in enumerate(rows.steps) if steps > 0), count)
     return rows.part(0, begin), rows.part(begin)
@@ -100,14 +101,14 @@ def _statistics(found: Distribution, begin: Optional[int]) -> Dict[str, Any]:
 
 
 def _rounded(times: Sequence[float]) -> List[float]:
-    """To a picosecond: clocks have no more, and a summary need not spell out the noise."""
+    """Round times to a picosecond, which is finer than any clock."""
     return [round(time, 12) for time in times]
 
 
 class Measurement:
-    """What one call of `measure` found. Times are in seconds per step; None is unknown.
+    """The result of one call of `measure`. Times are in seconds per step; None is unknown.
 
-    `facts` is all of it, as it stands in the summary's `perfrun.series` (docs/results.md).
+    `facts` has all figures, as they stand in the summary's `perfrun.series` (docs/results.md).
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
@@ -145,7 +146,7 @@ class Measurement:
         extras: Optional[Mapping[str, Any]] = None,
         metrics: Sequence[Mapping[str, Any]] = (),
     ) -> Dict[str, Any]:
-        """Return arguments for `report_benchmark`; what is given here comes after our own."""
+        """Return arguments for `report_benchmark`: our metrics and extras, then the given ones."""
         own = [
             {"name": name, "value": metric["value"]}
             for name, metric in self.facts["metrics"].items()
@@ -178,7 +179,7 @@ class Measurement:
 
 
 def derive(facts: Dict[str, Any]) -> Dict[str, Any]:
-    """Add what follows from an evaluated series: throughput, verdict on steadiness, metrics."""
+    """Add the throughput, the verdict on steadiness and the metrics to an evaluated series."""
     statistics = facts["statistics"]
     facts["throughput_per_s"] = facts["throughput_per_device_per_s"] = None
     facts["metrics"] = {}
@@ -194,7 +195,7 @@ def derive(facts: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _is_steady(steadiness: Mapping[str, Any], recompilations: Mapping[str, Any]) -> Optional[bool]:
-    """None when the series is too short to say. What compiles while it is timed is not steady."""
+    """Return True for a steady series, in which nothing was compiled; None for one too short."""
     if any(recompilations.values()):
         return False
     if steadiness["kind"] == "too_few":
@@ -203,7 +204,7 @@ def _is_steady(steadiness: Mapping[str, Any], recompilations: Mapping[str, Any])
 
 
 def _metrics(facts: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
-    """What goes into the report: value, unit, and which direction is better."""
+    """Return the metrics of the report: value, unit, and the better direction."""
     statistics = facts["statistics"]
     seconds = {
         "latency_median_s": statistics["median_s"],

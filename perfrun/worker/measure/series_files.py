@@ -1,18 +1,17 @@
-"""Raw times of a series, on disk as they are measured, whatever kills the process.
+"""The files of a series in a trial's private folder, which survive whatever kills the process.
 
-A file of rows, each four signed 64-bit integers, little-endian:
+`series_<n>.rows` has one row for each interval: four signed 64-bit integers, little-endian:
 
     wall_ns, cpu_ns, device_ns, steps
 
-`steps` is how many steps the interval held; negative before the timed part (the very first row is
-the first call, the other negative ones the warm-up). `device_ns` is -1 where no device was asked.
-The file is mapped into memory, so a row is with the kernel as soon as it is written; `steps` is
-written last, so a row without it is no row. `numpy.fromfile(path, "<i8").reshape(-1, 4)` reads it.
+`steps` counts the steps of the interval. It is negative before the timed part: the very first row
+is the first call, the other negative ones are the warm-up. `device_ns` is -1 where no device was
+asked. The file is mapped into memory, so the kernel has a row as soon as it is written. `steps` is
+written last, so a row without it is incomplete. `numpy.fromfile(path, "<i8").reshape(-1, 4)` reads
+the file.
 
-The files of one series in the private folder of a trial: `series_<n>.json` and `.rows`.
-
-The JSON is written before anything is timed, again when the warm-up has ended, and for the last
-time with all figures; so a worker that is killed leaves behind what its raw times mean.
+`series_<n>.json` says what the rows mean. It is written before anything is timed, again when the
+warm-up has ended, and at last with all figures, so a worker that is killed leaves it behind.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ SUFFIX = ".rows"
 
 
 class Columns(NamedTuple):
-    """All intervals, column by column: a list of rows would take ten times the memory."""
+    """All intervals, by column: a list of rows would take ten times the memory."""
 
     wall_ns: Sequence[int]
     cpu_ns: Sequence[int]
@@ -41,12 +40,12 @@ class Columns(NamedTuple):
     steps: Sequence[int]
 
     def part(self, begin: int, end: Optional[int] = None) -> "Columns":
-        """Some of the intervals."""
+        """Return the intervals from `begin` to `end`."""
         return Columns(*[column[begin:end] for column in self])
 
 
 class Rows:
-    """Takes rows and keeps them, in a file if `path` is given and the disk takes it."""
+    """The rows of a series: in a file if there is a `path` and room on the disk, else in memory."""
 
     def __init__(self, path: Optional[str] = None) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
@@ -57,7 +56,7 @@ class Rows:
         self._grow()
 
     def append(self, wall_ns: int, cpu_ns: int, device_ns: int, steps: int) -> None:
-        """Add a row: about a microsecond, once for each timed interval and outside of it."""
+        """Add a row. This takes about a microsecond, between two timed intervals."""
         end = self._size + _ROW.size
         if end > len(self._buffer):
             self._grow()
@@ -65,11 +64,11 @@ class Rows:
         self._size = end
 
     def read(self) -> Columns:
-        """All rows so far."""
+        """Return all rows so far."""
         return _parsed(bytes(self._buffer[: self._size]))
 
     def close(self) -> None:
-        """Cut the file to what is in it. The rows can no longer be read from here."""
+        """Cut the file to the rows in it. After this, `read` no longer works."""
         if self._file is None:
             return
         if isinstance(self._buffer, mmap.mmap):  # not when the disk was full from the start
@@ -90,7 +89,7 @@ class Rows:
         self._buffer = bytearray(self._buffer).ljust(size, b"\0")
 
     def _map(self, size: int) -> None:
-        # Blocks first: writing to a mapped page that the disk has no place for is a SIGBUS.
+        # Take the blocks first: writing to a mapped page without room on the disk is a SIGBUS.
         assert self._file is not None
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(self._file, 0, size)
@@ -102,7 +101,7 @@ class Rows:
         self._buffer = larger
 
     def _leave_file(self, why: str) -> None:
-        """Go on in memory; what is in the file stays there."""
+        """Continue in memory; the rows in the file stay there."""
         self.trouble = why
         kept = bytes(self._buffer[: self._size])
         self.close()
@@ -110,7 +109,7 @@ class Rows:
 
 
 def read_rows(path: str) -> Columns:
-    """Read a file of rows, also one whose writer was killed. Raises OSError."""
+    """Read a file of rows, even if its writer was killed. Raises OSError."""
     with open(path, "rb") as file:
         return _parsed(file.read())
 
@@ -123,7 +122,7 @@ def _parsed(data: bytes) -> Columns:
     view = memoryview(values)  # its slices copy nothing
     columns = Columns(*[view[number::4] for number in range(4)])
     rows = len(columns.steps)
-    while rows and not columns.steps[rows - 1]:  # blocks that were taken and not yet used
+    while rows and not columns.steps[rows - 1]:  # blocks that were taken and not used
         rows -= 1
     return columns.part(0, rows)
 
@@ -132,7 +131,7 @@ _LEFT_OUT = ("times_s",)  # they are in the rows
 
 
 class SeriesWriter:
-    """Keeps a series on disk, or in memory where there is no folder or the disk fails."""
+    """Writer of a series: to disk, or in memory where there is no folder or the disk fails."""
 
     def __init__(self, folder: Optional[str], header: Dict[str, Any]) -> None:
         self._facts = header
@@ -145,7 +144,7 @@ class SeriesWriter:
         self.update({})
 
     def update(self, facts: Dict[str, Any]) -> None:
-        """Write down what has become known."""
+        """Add facts and write all of them down."""
         self._facts.update(facts)
         if self._path is None:
             return
@@ -155,7 +154,7 @@ class SeriesWriter:
             self.rows.trouble = self.rows.trouble or str(error)
 
     def finish(self, facts: Dict[str, Any]) -> None:
-        """Write the last word."""
+        """Write the final facts."""
         self.update({key: value for key, value in facts.items() if key not in _LEFT_OUT})
 
     def close(self) -> None:
@@ -164,7 +163,7 @@ class SeriesWriter:
 
 
 def _open(folder: Optional[str]) -> Tuple[Rows, Optional[str], Optional[str]]:
-    """Take the first free number."""
+    """Open the rows under the first free number; return them, the base path, and any error."""
     number = 1
     while folder:
         base = os.path.join(folder, "%s%d" % (SERIES, number))

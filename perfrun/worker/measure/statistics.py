@@ -1,10 +1,10 @@
-"""What a series of times says: its quantiles, and how well its median is known. Pure.
+"""Quantiles of a series of times, and the confidence interval of its median.
 
-The interval of the median is that of order statistics: exact for independent values whatever their
+The interval of the median is that of order statistics, which is exact for independent values of any
 distribution (the ranks come from the binomial distribution; David & Nagaraja, Order Statistics,
 3rd ed., 7.1). Times of one process are not independent: a slow moment makes its neighbours slow.
-So the ranks are moved apart by the square root of the series' correlation time, which is taken from
-the signs about the median (what the median depends on) and summed as in Geyer, Practical Markov
+So the ranks are moved apart by the square root of the series' correlation time. It is computed from
+the signs about the median, on which the median depends, and summed as in Geyer, Practical Markov
 Chain Monte Carlo (Statistical Science 7, 1992): as long as pairs of neighbouring lags are positive.
 """
 
@@ -14,9 +14,9 @@ import math
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 _TAIL = 0.025  # on each side of a 95 % interval
-_PAIRS_PER_STRIDE = 32  # lags looked at one by one before the stride doubles
-# From so many independent values on, the q-quantile lies between the smallest and the largest with
-# 95 %: 1 - q**n - (1-q)**n (David & Nagaraja, 7.1). Of fewer, it is a guess.
+_PAIRS_PER_STRIDE = 32  # pairs of lags that are summed before the stride doubles
+# The least number n of independent values whose smallest and largest hold the q-quantile between
+# them with 95 %: 1 - q**n - (1-q)**n (David & Nagaraja, 7.1). Of fewer values, it is a guess.
 NEEDED = {"p90": 29, "p99": 299}
 
 
@@ -38,12 +38,12 @@ class Distribution(NamedTuple):
     p99: Optional[float]
     maximum: float
     interval: Optional[Interval]
-    correlation: float  # values per independent one; 1 when neighbours know nothing of each other
+    correlation: float  # values per independent one; 1 when neighbours are independent
     absent: Dict[str, str]
 
     @property
     def precision(self) -> Optional[float]:
-        """Half the interval's width as a share of the median."""
+        """Half the width of the interval, as a share of the median."""
         if self.interval is None or self.median <= 0:
             return None
         return (self.interval.high - self.interval.low) / 2.0 / self.median
@@ -61,13 +61,8 @@ def describe(values: Sequence[float]) -> Distribution:
         if count < needed
     }
     if interval is None:
-        absent["interval"] = (
-            "too few independent values: %d, each %.1f times like its neighbours"
-            % (
-                count,
-                correlation,
-            )
-        )
+        text = "too few independent values: %d, each %.1f times like its neighbours"
+        absent["interval"] = text % (count, correlation)
     return Distribution(
         size=count,
         minimum=ordered[0],
@@ -83,12 +78,12 @@ def describe(values: Sequence[float]) -> Distribution:
 
 
 def median_of(ordered: Sequence[float]) -> float:
-    """The middle value, or the mean of the middle two."""
+    """Return the middle of sorted values, or the mean of the middle two."""
     return quantile(ordered, 0.5)
 
 
 def median(values: Sequence[float]) -> float:
-    """The same of values in any order."""
+    """Return the median of values in any order."""
     return median_of(sorted(values))
 
 
@@ -97,12 +92,12 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     position = share * (len(ordered) - 1)
     below = math.floor(position)
     low, high = ordered[below], ordered[math.ceil(position)]
-    # Not past `high`, which rounding could do.
+    # Rounding must not carry it past `high`.
     return min(high, low + (high - low) * (position - below))
 
 
 def median_interval(ordered: Sequence[float], correlation: float = 1.0) -> Optional[Interval]:
-    """Return a 95 % interval of the median, or None where the values are too few for one."""
+    """Return a 95 % confidence interval of the median, or None for too few values."""
     count = len(ordered)
     rank = _rank(count)
     if rank is None:
@@ -115,7 +110,7 @@ def median_interval(ordered: Sequence[float], correlation: float = 1.0) -> Optio
 
 
 def _rank(count: int) -> Optional[int]:
-    """Largest rank j (from 0) such that P(X <= j) <= 2.5 % for X of B(count, 1/2)."""
+    """Return the largest rank j (from 0) such that P(X <= j) <= 2.5 % for X of B(count, 1/2)."""
     if count < 1:
         return None
     below = (count - 1) // 2
@@ -136,7 +131,7 @@ def _rank(count: int) -> Optional[int]:
 
 
 def correlation_time(values: Sequence[float], median: float) -> float:
-    """Return how many values carry the information of one independent value; at least 1.
+    """Return the number of values that carry the information of one independent value; at least 1.
 
     The signs about the median are the bits of one large integer, so that a lag costs a shift and
     a count of bits instead of a loop over the values.
@@ -175,13 +170,13 @@ def _ones(number: int) -> int:
 
 
 def thinned(values: Sequence[float], limit: int) -> Tuple[List[float], int]:
-    """Return every k-th value such that no more than `limit` are left, and k."""
+    """Return every k-th value, for the least k that leaves at most `limit` values, and k."""
     every = max(1, -(-len(values) // limit))
     return list(values[::every]), every
 
 
 def grouped(values: Sequence[float], limit: int) -> Tuple[List[float], int]:
-    """Return medians of k neighbours such that no more than `limit` are left, and k."""
+    """Return medians of k neighbours, for the least k that leaves at most `limit`, and k."""
     size = max(1, -(-len(values) // limit))
     if size == 1:
         return list(values), 1

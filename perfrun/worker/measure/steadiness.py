@@ -1,24 +1,21 @@
-"""Whether a series of iteration times came to a steady state, and from where on.
+"""Classification of a series of times: it is steady from some value on, or it is not.
 
-The question and the words are those of Barrett et al., "Virtual Machine Warmup Blows Hot and
-Cold" (OOPSLA 2017, arXiv 1602.00602): cut the series into segments of constant level, call
-segments equivalent whose levels hardly differ, and see whether the last level was kept for long
-enough. The ways are other ones, because a benchmark's noise has outliers and a memory, either of
-which makes a plain least-squares segmentation find changes that are not there:
+The question and the terms are those of Barrett et al., "Virtual Machine Warmup Blows Hot and Cold"
+(OOPSLA 2017, arXiv 1602.00602): cut the series into segments of constant level, call segments
+equivalent whose levels hardly differ, and see whether the last level was kept for long enough. The
+methods differ, because a benchmark's noise has outliers and autocorrelation, either of which makes
+a plain least-squares segmentation find changes that are not there:
 
-* a value far from its neighbours gives way to their median (Hampel's filter);
-* long series are taken as medians of equal blocks;
-* the penalty for a change grows with the noise's long-run variance, which counts autocorrelation;
-* a tenth of the values between two equal levels is a disturbance, not a change of level.
+* a value far from its neighbours is replaced by their median (Hampel, "The Influence Curve and its
+  Role in Robust Estimation", 1974);
+* a long series is reduced to medians of equal blocks;
+* the cuts are those of Jackson et al., "An Algorithm for Optimal Partitioning of Data on an
+  Interval" (2005), and Killick et al., "Optimal Detection of Changepoints With a Linear
+  Computational Cost" (2012, PELT); the penalty for a change is our own: it grows with the noise's
+  long-run variance, which counts autocorrelation;
+* up to a tenth of the values between two equal levels is a disturbance, not a change of level.
 
 The constants are chosen by `simulations/steadiness.py`; docs/measurement.md has its table.
-
-Cut a series of times into parts of constant level, whatever noise lies on it.
-
-Sources: Hampel, "The Influence Curve and its Role in Robust Estimation" (1974), for outliers;
-Jackson et al., "An Algorithm for Optimal Partitioning of Data on an Interval" (2005), and Killick
-et al., "Optimal Detection of Changepoints With a Linear Computational Cost" (2012, PELT), for the
-cuts. What is our own is the penalty: it counts the noise's memory.
 """
 
 from __future__ import annotations
@@ -33,19 +30,26 @@ TOLERANCE = 0.01  # relative; levels that differ by less are the same
 BURST_SHARE = 0.1  # of all samples, at most, in a disturbance between two equal levels
 _MIN_SEGMENT = 3  # blocks
 _PENALTY = 4.5  # per change, times log(blocks) and the long-run variance
-_MAX_CORRELATION = 0.7  # of neighbours; what looks like more is taken for a change of level
+_MAX_CORRELATION = 0.7  # of neighbours; a higher one is taken for a change of level
 _OUTLIER = 3.0  # standard deviations from the running median
 _WINDOW = 7  # values in the running median
 _NOISE_FLOOR = 5e-4  # relative; clocks and short series make noise look smaller than it is
 _TO_SIGMA = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
+MIN_SAMPLES = 10  # fewer cannot be classified
+STEADY_SHARE = 0.4  # of all samples, at least, in the last segment
+_MAX_BLOCKS = 200
+_HEAD = 5.0  # standard deviations by which a slow start stands out
+_SLOPE = 4.0  # standard errors above which a slope is no accident
+_CYCLE = 4.0  # the same for the autocorrelation of a cycle
+_SHORT_CYCLE = 40  # longest cycle that is sought in the single values
 
 
 class SeriesNoise:
     """Noise of a series that may have changes of level, from differences of neighbours.
 
-    For noise in which each value remembers the share r of the one before, differences of
-    neighbours have variance 2 s^2 (1 - r) and those over two steps 2 s^2 (1 - r^2), so their ratio
-    is 1 + r. The variance of a mean of k values then is s^2 / k times (1 + r) / (1 - r).
+    For AR(1) noise with correlation r, differences of neighbours have variance 2 s^2 (1 - r) and
+    those over two steps 2 s^2 (1 - r^2), so their ratio is 1 + r. The variance of a mean of k
+    values then is s^2 / k times (1 + r) / (1 - r).
     """
 
     def __init__(self, values: Sequence[float]) -> None:
@@ -62,9 +66,9 @@ def _floor(values: Sequence[float]) -> float:
 
 
 def _spread_over(values: Sequence[float], lag: int) -> float:
-    """Standard deviation of the differences over `lag` steps, steps of level not counted in full.
+    """Return the standard deviation of the differences over `lag` values; large ones are cut.
 
-    The median deviation is robust but coarse; it only says from where on to pull steps in.
+    The median deviation is robust but coarse, so it only sets the limit at which they are cut.
     """
     steps = [after - before for before, after in zip(values, values[lag:])]
     limit = _OUTLIER * _TO_SIGMA * median([abs(step) for step in steps])
@@ -73,7 +77,7 @@ def _spread_over(values: Sequence[float], lag: int) -> float:
 
 
 def without_outliers(values: List[float]) -> List[float]:
-    """Put the median of its neighbours in the place of each value that is far from it."""
+    """Replace each value that is far from the median of its neighbours by that median."""
     steps = [abs(after - before) for before, after in zip(values, values[1:])]
     reach = _OUTLIER * max(_TO_SIGMA * median(steps) / math.sqrt(2), _floor(values))
     half = _WINDOW // 2
@@ -87,10 +91,10 @@ def without_outliers(values: List[float]) -> List[float]:
 
 
 def find_cuts(values: List[float], variance: float) -> List[int]:
-    """Return where levels begin and end, first and last included.
+    """Return the indices at which levels begin and end, first and last included.
 
-    Optimal partitioning (Jackson et al. 2005) of squared errors, with the pruning of PELT (Killick
-    et al. 2012): the least sum of squares plus a penalty for each change.
+    This is optimal partitioning (Jackson et al. 2005) of squared errors with the pruning of PELT
+    (Killick et al. 2012): the least sum of squares plus a penalty for each change.
     """
     count = len(values)
     centre = median(values)
@@ -122,7 +126,7 @@ def find_cuts(values: List[float], variance: float) -> List[int]:
 
 
 def merge_equivalent(values: List[float], cuts: List[int]) -> List[int]:
-    """Take out the cuts between neighbours whose levels are the same, the most alike first."""
+    """Remove the cuts between neighbours with equal levels, the most similar ones first."""
     cuts = list(cuts)
     while len(cuts) > 2:
         levels = [median(values[begin:end]) for begin, end in zip(cuts, cuts[1:])]
@@ -135,7 +139,7 @@ def merge_equivalent(values: List[float], cuts: List[int]) -> List[int]:
 
 
 def relative_gap(one: float, other: float) -> float:
-    """Relative difference of two levels."""
+    """Return the relative difference of two levels."""
     smaller = min(abs(one), abs(other))
     if one == other:
         return 0.0
@@ -143,9 +147,9 @@ def relative_gap(one: float, other: float) -> float:
 
 
 def without_bursts(values: List[float], cuts: List[int]) -> List[int]:
-    """Drop the cuts around what lies between two equal levels, or at the very end, and is short.
+    """Remove the cuts around short segments between two equal levels, or at the very end.
 
-    The shortest goes first, because what it parted may be long enough for the next.
+    The shortest goes first, because it may have divided a segment that is long enough.
     """
     sigma = SeriesNoise(values).sigma
     most = BURST_SHARE * len(values)
@@ -168,25 +172,17 @@ def without_bursts(values: List[float], cuts: List[int]) -> List[int]:
 
 
 def _same(levels: List[float], one: int, other: int, sigma: float) -> bool:
-    """Whether two levels differ by no more than the tolerance, or than single values do."""
+    """Return True when two levels differ by no more than the tolerance or the noise."""
     is_within_noise = abs(levels[one] - levels[other]) <= sigma
     return is_within_noise or relative_gap(levels[one], levels[other]) <= TOLERANCE
 
-
-MIN_SAMPLES = 10  # fewer say nothing
-STEADY_SHARE = 0.4  # of all samples, at least, in the last segment
-_MAX_BLOCKS = 200
-_HEAD = 5.0  # standard deviations by which a slow start stands out
-_SLOPE = 4.0  # standard errors from which a slope is no accident
-_CYCLE = 4.0  # the same for the autocorrelation of a cycle
-_SHORT_CYCLE = 40  # longest cycle looked for in the single values
 
 Segment = Tuple[int, int, float]
 """Begin, end (exclusive) and median."""
 
 
 class Steadiness(NamedTuple):
-    """What kind of series it was.
+    """The kind of a series, the index from which on it is steady, and its segments.
 
     `kind` is one of
 
@@ -198,8 +194,8 @@ class Steadiness(NamedTuple):
       is still falling;
     * `too_few`: fewer than `MIN_SAMPLES` values.
 
-    `steady_from` is the index from which on the series is steady, None when it is nowhere.
-    `segments` are the parts of constant level, in units of the values given.
+    `steady_from` is None when the series is nowhere steady. `segments` are the parts of constant
+    level, in units of the values given.
     """
 
     kind: str
@@ -208,9 +204,9 @@ class Steadiness(NamedTuple):
 
 
 def classify(times: Sequence[float]) -> Steadiness:
-    """Say what kind of series `times` is. Any unit; all values must be finite (ValueError).
+    """Classify a series of times in any unit; all must be finite (ValueError).
 
-    Takes less than 0.1 s for 10,000 values.
+    10,000 values take less than 0.1 s.
     """
     values = [float(time) for time in times]
     if not all(map(math.isfinite, values)):
@@ -226,11 +222,11 @@ def classify(times: Sequence[float]) -> Steadiness:
         return Steadiness("cyclic", None, _segments(calm, [edges[number] for number in cuts]))
     cuts = without_bursts(blocks, cuts)
     segments = _segments(calm, [edges[number] for number in cuts])
-    return _judge(_split_slow_start(values, segments, SeriesNoise(calm).sigma), calm)
+    return _classify_segments(_split_slow_start(values, segments, SeriesNoise(calm).sigma), calm)
 
 
 def _edges(count: int) -> List[int]:
-    """Where blocks begin and end: as many blocks as values, but not more than `_MAX_BLOCKS`."""
+    """Return the edges of blocks: as many blocks as values, but at most `_MAX_BLOCKS`."""
     blocks = min(count, _MAX_BLOCKS)
     return [number * count // blocks for number in range(blocks + 1)]
 
@@ -242,9 +238,9 @@ def _segments(values: Sequence[float], cuts: Sequence[int]) -> List[Segment]:
 def _split_slow_start(
     values: Sequence[float], segments: List[Segment], sigma: float
 ) -> List[Segment]:
-    """Give slow first values a segment of their own, if they are too few to be seen as blocks.
+    """Give slow first values a segment of their own, if they are too few to show as blocks.
 
-    One value is not enough: that may be any outlier.
+    One value is not enough: it may be an outlier.
     """
     begin, end, level = segments[0]
     limit = max(level + _HEAD * sigma, level * (1 + TOLERANCE))
@@ -256,20 +252,16 @@ def _split_slow_start(
     return _segments(values, [begin, first, end]) + segments[1:]
 
 
-def _judge(segments: List[Segment], calm: List[float]) -> Steadiness:
+def _classify_segments(segments: List[Segment], calm: List[float]) -> Steadiness:
     begin, end, level = segments[-1]
     is_long = end - begin >= STEADY_SHARE * len(calm)
     slope = _direction(calm[begin:end])
     steady_from = _steady_begin(calm, begin) if is_long else None
-    slower = [
-        old for _, _, old in segments[:-1] if old > level and relative_gap(old, level) > TOLERANCE
-    ]
-    faster = [
-        old for _, _, old in segments[:-1] if old < level and relative_gap(old, level) > TOLERANCE
-    ]
+    others = [old for _, _, old in segments[:-1] if relative_gap(old, level) > TOLERANCE]
+    slower, faster = any(old > level for old in others), any(old < level for old in others)
     if steady_from is None:
-        # A slope of the last segment counts as the way it goes on; without, the levels do.
-        rising = slope > 0 if len(segments) == 1 else bool(faster) and not slower and slope >= 0
+        # The slope decides for a single segment; the levels decide for several, unless it falls.
+        rising = slope > 0 if len(segments) == 1 else faster and not slower and slope >= 0
         return Steadiness("slowdown" if rising else "none", None, segments)
     if faster:
         return Steadiness("slowdown", steady_from, segments)
@@ -277,7 +269,7 @@ def _judge(segments: List[Segment], calm: List[float]) -> Steadiness:
 
 
 def _steady_begin(calm: List[float], begin: int) -> Optional[int]:
-    """Where the last segment has no slope any more: at its begin, or after its first quarters."""
+    """Return the index after which the last segment has no slope: its begin or a quarter of it."""
     least = STEADY_SHARE * len(calm)
     for quarters in range(3):
         start = begin + quarters * (len(calm) - begin) // 4
@@ -289,7 +281,7 @@ def _steady_begin(calm: List[float], begin: int) -> Optional[int]:
 def _direction(values: Sequence[float]) -> int:
     """Return 1 or -1 for a series that clearly rises or falls, by more than the tolerance; else 0.
 
-    The slope is Theil and Sen's: the median of the slopes of all pairs, here of up to 60 medians.
+    The slope is that of Theil and Sen: the median slope of all pairs, here of up to 60 medians.
     """
     count = min(len(values), 60)
     edges = [number * len(values) // count for number in range(count + 1)]
@@ -310,7 +302,7 @@ def _direction(values: Sequence[float]) -> int:
 
 
 def _is_cycle(calm: List[float], blocks: List[float], cuts: List[int]) -> bool:
-    """Whether values repeat after a fixed number of steps, or levels go up and down by turns."""
+    """Return True when values repeat after a fixed number of steps, or levels alternate."""
     if _repeats(calm, _SHORT_CYCLE):
         return True
     if len(blocks) < len(calm) and _repeats(blocks, len(blocks) // 3):
@@ -320,7 +312,7 @@ def _is_cycle(calm: List[float], blocks: List[float], cuts: List[int]) -> bool:
 
 
 def _alternates(values: List[float], cuts: List[int]) -> bool:
-    """Whether at least five segments go up and down between two sets of levels."""
+    """Return True when at least five segments alternate between two sets of levels."""
     levels = [median(values[begin:end]) for begin, end in zip(cuts, cuts[1:])]
     if len(levels) < 5:
         return False
@@ -329,16 +321,17 @@ def _alternates(values: List[float], cuts: List[int]) -> bool:
 
 
 def _repeats(values: Sequence[float], longest: int) -> bool:
-    """Whether the autocorrelation falls and then rises clearly again within `longest` steps."""
+    """Return True when the autocorrelation falls and then clearly rises within `longest` steps."""
     count = len(values)
     ordered = sorted(values)
-    low, high = ordered[count // 20], ordered[-1 - count // 20]  # two bursts are no cycle
+    # The extremes are cut: two bursts are not a cycle.
+    low, high = ordered[count // 20], ordered[-1 - count // 20]
     inner = [min(max(value, low), high) for value in values]
     middle = sum(inner) / count
     parts = [value - middle for value in inner]
     power = sum(map(mul, parts, parts))
     if not power or math.sqrt(power / count) < TOLERANCE / 2 * abs(middle):
-        return False  # what may repeat is below the tolerance
+        return False  # any cycle is below the tolerance
     lowest = 1.0
     limit = _CYCLE / math.sqrt(count)
     for lag in range(1, min(longest, count // 3) + 1):

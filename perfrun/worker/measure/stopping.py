@@ -1,9 +1,9 @@
-"""When to stop: how many steps the next interval holds, and whether there is a next one. Pure.
+"""The rule that sizes the intervals of a series and ends it.
 
-A series begins with the first call, alone; then the warm-up, in which the block size grows until
-reading the clock is less than a thousandth of a block; then the timed intervals. They end when the
-median is known to the precision asked for, but not before a minimum of intervals and time, and in
-any case at a maximum of either.
+A series begins with the first call, alone. Then comes the warm-up, in which the block size grows
+until reading the clock takes less than a thousandth of a block, and then the timed intervals. They
+end when the median has the precision asked for, but not before a minimum of intervals and time, and
+in any case at a maximum of either.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from perfrun.worker.measure.steadiness import classify
 
 OVERHEAD_SHARE = 0.001  # of a block, at most, that may be the timer's
 _LARGEST_BLOCK = 10**8  # steps; an empty loop of so many takes a second
-_GROWTH = 10  # a block is at most this many times the last one: first calls say little
+_GROWTH = 10  # a block has at most this many times the steps of the last: first calls are slow
 _MARGIN = 1.25  # blocks differ: aim above the least
-_NEXT_CHECK = 1.2  # the precision is looked at again when there are so many times more intervals
+_NEXT_CHECK = 1.2  # the precision is checked again when there are so many times more intervals
 _WINDOW = 5  # intervals whose medians are compared to end the warm-up
 _SETTLED = 0.02  # relative difference of those medians
 _WARMUP_SHARE = 0.2  # of the maximum time, at most
-_HELD_UP = 2.0  # times the first call: an interval that took so long a step is looked at again
+_HELD_UP = 2.0  # times the first call: an interval with such long steps is taken again
 _CLASSIFIED = 10_000  # longer series are classified by medians of neighbours
-_MANY = 10_000  # intervals that are plenty: blocks are so long that the time allowed holds no more
+_MANY = 10_000  # intervals at most: blocks are so long that the time allowed holds no more
 
 FIRST, WARMUP, TIMED = "first call", "warm-up", "timed"
 
 
 class Limits(NamedTuple):
-    """What was asked for; `checked` refuses what makes no sense.
+    """The limits that an author asks for; `checked` refuses those that make no sense.
 
     An iteration is one timed interval: one step, or a block of them where a step is short.
     """
@@ -45,7 +45,7 @@ class Limits(NamedTuple):
     block_size: Optional[int] = None  # steps in an iteration; None: found in the warm-up
 
     def checked(self) -> "Limits":
-        """Return these limits; ValueError or TypeError names the one that is wrong."""
+        """Return these limits. Raises ValueError or TypeError for one that is wrong."""
         for name, least in (("iterations", 1), ("warmup", 0), ("block_size", 1)):
             if getattr(self, name) is not None:
                 _check_whole(name, getattr(self, name), least)
@@ -82,7 +82,7 @@ def _check_whole(name: str, value: Any, least: int) -> None:
 
 
 class SeriesProgress:
-    """Where a series stands. `add` each interval; `next_count` says how many steps come next."""
+    """The progress of a series. `add` each interval; `next_count` returns the steps of the next."""
 
     def __init__(self, limits: Limits, overhead_ns: float = 0.0) -> None:
         self._limits = limits
@@ -103,19 +103,19 @@ class SeriesProgress:
         self._settling = limits.block_size is None
 
     def set_overhead(self, overhead_ns: float) -> None:
-        """Say what timing an interval costs on this device, before the warm-up has ended."""
+        """Set the time that timing an interval takes on this device, before the warm-up ends."""
         self._least_block_ns = overhead_ns / OVERHEAD_SHARE
         if self._limits.iterations is None and self._limits.max_iterations >= _MANY:
             self._least_block_ns = max(self._least_block_ns, self._limits.max_time_s * 1e9 / _MANY)
 
     def next_count(self) -> int:
-        """Steps in the next interval; 0 when there is none."""
+        """Return the steps of the next interval; 0 when there is none."""
         if self.stopped_by:
             return 0
         return 1 if self.phase is FIRST else self.block_size
 
     def add(self, steps: int, wall_ns: int, now_ns: int, compiled: bool = False) -> None:
-        """Take note of an interval. `compiled`: a framework compiled something in it."""
+        """Add an interval. `compiled` is true if a framework compiled something in it."""
         if self.phase is FIRST:
             self._first_ns = wall_ns
             self.phase = TIMED if self._limits.warmup == 0 else WARMUP
@@ -132,7 +132,7 @@ class SeriesProgress:
         if self._settling and not compiled:
             self._resize(steps, wall_ns)
         if self._limits.warmup is not None:
-            # Intervals that only looked for the block size are not counted.
+            # Intervals that only served to find the block size do not count.
             ended = len(self._warm) >= self._limits.warmup
         else:
             ended = self._warm_ns >= _WARMUP_SHARE * self._limits.max_time_s * 1e9 or (
@@ -143,10 +143,10 @@ class SeriesProgress:
             self.phase = TIMED
 
     def _is_held_up(self, step_ns: float) -> bool:
-        """Whether the first interval of its size has to be taken again; once in a series.
+        """Return True when the first interval of its size must be taken again; once in a series.
 
-        The first call is the slowest as a rule. An interval far slower than that was held up by the
-        machine, and would end the search for a block size, or the warm-up, before its time.
+        The first call is the slowest as a rule. The machine held up an interval that is far slower,
+        and it would end the search for a block size, or the warm-up, too early.
         """
         if self._warm or self._was_held_up or step_ns <= _HELD_UP * self._first_ns:
             return False
@@ -154,14 +154,14 @@ class SeriesProgress:
         return True
 
     def _grow_to_fastest(self) -> None:
-        """A block that was long enough in a disturbed moment may not be so in a quiet one."""
+        """Enlarge a block that is too short at the fastest speed, which a disturbance hid."""
         if self._limits.block_size is None and self._warm:
             fastest_ns = max(0.1, min(self._warm))
             least = math.ceil(self._least_block_ns / fastest_ns)
             self.block_size = max(self.block_size, min(least, _LARGEST_BLOCK))
 
     def _resize(self, steps: int, wall_ns: int) -> None:
-        """Let the block grow until it is long enough."""
+        """Enlarge the block until it is long enough."""
         if wall_ns >= self._least_block_ns or steps >= _LARGEST_BLOCK:
             self._settling = False
             return
@@ -171,7 +171,7 @@ class SeriesProgress:
         self._warm = []
 
     def _settled(self) -> bool:
-        """Two windows of intervals, one after the other, with nearly the same median."""
+        """Return True when two successive windows of intervals have nearly the same median."""
         if len(self._warm) < 2 * _WINDOW:
             return False
         before = median_of(sorted(self._warm[-2 * _WINDOW : -_WINDOW]))
@@ -187,15 +187,15 @@ class SeriesProgress:
         count, elapsed_s = len(self.times), (now_ns - self._began_ns) / 1e9
         if limits.iterations is not None:
             self.stopped_by = "iterations" if count >= limits.iterations else None
-        elif self._due(count, elapsed_s) and is_precise(self.times, limits):
+        elif self._check_is_due(count, elapsed_s) and is_precise(self.times, limits):
             self.stopped_by = "precision"
         elif count >= limits.max_iterations:
             self.stopped_by = "max_iterations"
         elif elapsed_s >= limits.max_time_s:
             self.stopped_by = "max_time"
 
-    def _due(self, count: int, elapsed_s: float) -> bool:
-        """Whether to look at the precision: rarely enough that looking stays linear."""
+    def _check_is_due(self, count: int, elapsed_s: float) -> bool:
+        """Return True when the precision is to be checked, so rarely that the cost stays linear."""
         if self._limits.precision is None or elapsed_s < self._min_time_s:
             return False
         if count < self._check_at:
@@ -205,9 +205,9 @@ class SeriesProgress:
 
 
 def is_precise(times: List[float], limits: Limits) -> bool:
-    """Whether the median of the steady part is known well enough.
+    """Return True when the median of the steady part has the precision asked for.
 
-    A series that is not steady is not precise, however narrow its interval: it goes on.
+    A series that is not steady is not precise, however narrow its interval, and goes on.
     """
     precision = describe(times).precision
     assert limits.precision is not None
@@ -223,7 +223,7 @@ def is_precise(times: List[float], limits: Limits) -> bool:
 
 
 class SteadyPart(NamedTuple):
-    """Kind of a series (see `steadiness`), and from which value on it is steady, if anywhere."""
+    """The kind of a series (see `steadiness`), and the index from which on it is steady, if any."""
 
     kind: str
     begin: Optional[int]

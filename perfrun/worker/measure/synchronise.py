@@ -1,7 +1,7 @@
-"""Wait until the work of a step is really done, on whatever device the frameworks in use put it.
+"""The wait until the work of a step is done, on all devices of the frameworks in use.
 
-Frameworks are found in `sys.modules` and never imported, and a device that nobody has used yet is
-not woken up: asking CUDA anything before the benchmark does would change what it measures.
+Frameworks are found in `sys.modules` and never imported. A device that has not been used yet is not
+started: asking CUDA anything before the benchmark does would change what is measured.
 """
 
 from __future__ import annotations
@@ -10,44 +10,44 @@ import sys
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple, Union
 
 Wait = Callable[[Any], object]  # takes what the step returned
-Given = Union[None, bool, Callable[[], object]]  # None: automatic; False: none at all
+SynchronizeOption = Union[None, bool, Callable[[], object]]  # None: automatic; False: no wait
 NO_DEVICE = -1
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 
 
 class Synchroniser(NamedTuple):
-    """How to wait, once for each timed interval."""
+    """The waits at the end of each timed interval."""
 
-    names: Tuple[str, ...]  # what is waited for
+    names: Tuple[str, ...]  # of the functions that wait
     waits: Tuple[Wait, ...]
     events: Optional["CudaEvents"]
-    device: Optional[str]  # where the work runs, as far as its framework tells
+    device: Optional[str]  # the device of the work, as far as its framework tells
     device_count: int
-    frameworks: Tuple[str, ...]  # that were loaded when this was found out
+    frameworks: Tuple[str, ...]  # in use when this was made
 
     def finish(self, returned: Any) -> None:
-        """Return when all work of the interval is done."""
+        """Wait until all work of the interval is done."""
         if self.events is not None:
             self.events.end()
         for wait in self.waits:
             wait(returned)
 
     def begin(self) -> None:
-        """Mark the interval's begin on the device."""
+        """Mark the begin of the interval on the device."""
         if self.events is not None:
             self.events.begin()
 
     def device_ns(self) -> int:
-        """The device's own time for the interval that has just been finished."""
+        """Return the device's own time for the interval that has just ended."""
         return NO_DEVICE if self.events is None else self.events.elapsed_ns()
 
     def is_current(self) -> bool:
-        """False when the step has loaded a framework, or woken a device, since."""
+        """Return False when the step has since loaded a framework, or started a device."""
         return self.frameworks == _in_use()
 
 
-def find(synchronize: Given = None) -> Synchroniser:
-    """Find out what must be waited for now. A given callable is called besides the rest."""
+def find_synchroniser(synchronize: SynchronizeOption = None) -> Synchroniser:
+    """Return the waits for all devices in use now. A callable given is called besides these."""
     found: List[Tuple[str, Wait]] = []
     events = None
     device, count = "cpu", 1
@@ -81,7 +81,7 @@ def find(synchronize: Given = None) -> Synchroniser:
 
 
 def _module(name: str) -> Any:
-    """A framework that is imported to its end; one that is being imported has no version yet."""
+    """Return a framework whose import has ended; during its import it has no version yet."""
     module = sys.modules.get(name)
     return module if isinstance(getattr(module, "__version__", None), str) else None
 
@@ -96,12 +96,12 @@ def _in_use() -> Tuple[str, ...]:
 
 
 def _tensorflow_awake() -> bool:
-    """False when TensorFlow has set up no device yet; it takes all their memory when it does."""
+    """Return True if TensorFlow has set up its devices, all of whose memory it then takes."""
     context = sys.modules.get("tensorflow.python.eager.context")
     try:
         existing = context.context_safe()  # type: ignore[union-attr]
         return existing is not None and bool(existing._initialized)
-    except Exception:  # noqa: BLE001 - another version: better wait than not
+    except Exception:  # noqa: BLE001 - in another version, wait to be sure
         return True
 
 
@@ -113,7 +113,7 @@ def _cuda_awake(torch: Any) -> bool:
 
 
 def _torch(torch: Any) -> Tuple[Optional[Tuple[str, Wait]], str, int]:
-    """How to wait for PyTorch's accelerator, what it is, and on how many of them work lies."""
+    """Return the wait for PyTorch's accelerator, its name, and the number of them in use."""
     kind = _torch_kind(torch)
     if kind == "cuda":
         if not _cuda_awake(torch):
@@ -138,9 +138,9 @@ def _torch_kind(torch: Any) -> Optional[str]:
 
 
 def _cuda(torch: Any) -> Tuple[Tuple[str, Wait], str, int]:
-    """All devices on which this process has memory, and the current one.
+    """Return the wait for the current device and all on which this process has memory.
 
-    Not all there are: synchronising one that is not in use would make a context on it.
+    Other devices are left out: synchronising one that is not in use would make a context on it.
     """
     current = torch.cuda.current_device()
     count = torch.cuda.device_count()
@@ -157,9 +157,9 @@ def _cuda(torch: Any) -> Tuple[Tuple[str, Wait], str, int]:
 
 
 class CudaEvents:
-    """Time between two events on PyTorch's current CUDA stream: the device's clock, not ours.
+    """The time between two events on PyTorch's current CUDA stream, by the device's clock.
 
-    The span holds the device's idle moments too; work on other streams is not in it.
+    It includes moments in which the device is idle, and excludes work on other streams.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -167,20 +167,20 @@ class CudaEvents:
         self._end = torch.cuda.Event(enable_timing=True)
 
     def begin(self) -> None:
-        """To be called inside the timed interval, so that the span cannot be the longer one."""
+        """Record the first event. Call it inside the timed interval, which is to be longer."""
         self._begin.record()
 
     def end(self) -> None:
-        """To be called before the device is waited for."""
+        """Record the second event. Call it before the wait for the device."""
         self._end.record()
 
     def elapsed_ns(self) -> int:
-        """Nanoseconds between the events; to be called after the device was waited for."""
+        """Return the nanoseconds between the events. Call it after the wait for the device."""
         return int(self._begin.elapsed_time(self._end) * 1e6)
 
 
 def _tensorflow(tensorflow: Any) -> Tuple[str, Wait]:
-    """TensorFlow's own barrier over all devices and its queues (2.9 or newer); else the results.
+    """Return the wait by TensorFlow's barrier over all devices (2.9 or newer), or by the results.
 
     Inside a graph there is no barrier, and a session's results are concrete when it returns.
     """
@@ -191,7 +191,7 @@ def _tensorflow(tensorflow: Any) -> Tuple[str, Wait]:
 
 
 def make_concrete(returned: Any) -> None:
-    """Call `numpy()` on everything in a structure that has it: the value must then be there."""
+    """Call `numpy()` on every value of a structure that has it, which waits for the value."""
     if isinstance(returned, dict):
         returned = list(returned.values())
     if isinstance(returned, (list, tuple)):
@@ -203,7 +203,7 @@ def make_concrete(returned: Any) -> None:
 
 def _tensorflow_device(tensorflow: Any) -> str:
     try:
-        # Not `list_physical_devices` alone: only what TensorFlow has set up is in use.
+        # Logical devices, because only those that TensorFlow has set up are in use.
         devices = tensorflow.config.list_logical_devices("GPU")
         return "gpu (%d)" % len(devices) if devices else "cpu"
     except Exception:  # noqa: BLE001 - a name for a device must not fail a benchmark
@@ -211,7 +211,7 @@ def _tensorflow_device(tensorflow: Any) -> str:
 
 
 def _jax_wait(jax: Any) -> Wait:
-    """Wait for the arrays the step returned; if it returned none, for all that are alive."""
+    """Return the wait for the arrays that the step returned, or else for all that are alive."""
 
     def wait(returned: Any) -> None:
         leaves = [leaf for leaf in jax.tree_util.tree_leaves(returned) if _is_jax(jax, leaf)]

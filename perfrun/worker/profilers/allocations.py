@@ -1,4 +1,4 @@
-"""Who allocates memory: memray where the environment has it, else Python's tracemalloc."""
+"""Recorders of allocations: memray if the environment has it, else Python's tracemalloc."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import tracemalloc
 from typing import Any, Dict, List, Optional, Tuple
 
-from perfrun.worker.profilers.recording import (
+from perfrun.worker.profilers.profile_recorder import (
     TOP_ROWS,
     ProfileRecorder,
     Row,
@@ -17,14 +17,14 @@ from perfrun.worker.profilers.recording import (
 )
 
 _FRAMES = 10  # of a call stack that tracemalloc keeps
-_LOOK_EVERY_S = 0.02
+_CHECK_EVERY_S = 0.02
 _GROWTH = 1.1  # a new snapshot is worth its time when so much more is allocated
 _LEAST_BYTES = 2**20
 _CUDA_EVENTS = 100_000
 
 
-def make_recorder(folder: str) -> ProfileRecorder:
-    """The best of what there is."""
+def allocation_recorder(folder: str) -> ProfileRecorder:
+    """Return the best recorder that the environment has."""
     try:
         imported("memray", "memray")
     except UnavailableError:
@@ -33,7 +33,7 @@ def make_recorder(folder: str) -> ProfileRecorder:
 
 
 class MemrayRecorder(ProfileRecorder):
-    """memray: every allocation of the process, those of C and C++ code included."""
+    """memray: every allocation of the process, including those of C and C++ code."""
 
     tool = "memray"
     scope = "allocations of all threads, native ones included; rows are those alive at the peak"
@@ -47,7 +47,7 @@ class MemrayRecorder(ProfileRecorder):
         self._cuda = CudaHistory(folder)
 
     def start(self) -> None:
-        # Aggregated: the file grows with the number of places that allocate, not with time.
+        # An aggregated file grows with the number of places that allocate, not with time.
         self._tracker = self._memray.Tracker(
             self._file, file_format=self._memray.FileFormat.AGGREGATED_ALLOCATIONS
         )
@@ -73,9 +73,9 @@ class MemrayRecorder(ProfileRecorder):
 
 
 class SnapshotRecorder(ProfileRecorder):
-    """tracemalloc: what Python's allocators gave out when that was most.
+    """tracemalloc: the memory of Python's allocators at its peak.
 
-    Memory of C and C++ libraries that do not tell Python of it is not seen.
+    It does not see memory of C and C++ libraries that do not tell Python of it.
     """
 
     tool = "tracemalloc"
@@ -102,7 +102,7 @@ class SnapshotRecorder(ProfileRecorder):
         self._ended.set()
         if self._thread:
             self._thread.join()
-        self._look()
+        self._keep_if_larger()
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         if not keep or self._snapshot is None:
@@ -118,11 +118,11 @@ class SnapshotRecorder(ProfileRecorder):
                 file.write("%s\n" % statistic)
 
     def _watch(self) -> None:
-        while not self._ended.wait(_LOOK_EVERY_S):
-            self._look()
+        while not self._ended.wait(_CHECK_EVERY_S):
+            self._keep_if_larger()
 
-    def _look(self) -> None:
-        """Keep what is allocated now, if that is clearly more than what was kept before."""
+    def _keep_if_larger(self) -> None:
+        """Take a snapshot if clearly more is allocated now than in the one that is kept."""
         now = tracemalloc.get_traced_memory()[0]
         if now > max(_GROWTH * self._seen_bytes, self._seen_bytes + _LEAST_BYTES) or (
             self._snapshot is None and self._ended.is_set()
@@ -144,14 +144,14 @@ class SnapshotRecorder(ProfileRecorder):
 
 
 class CudaHistory:
-    """PyTorch's own record of its CUDA allocations: a file for pytorch.org/memory_viz."""
+    """PyTorch's own history of its CUDA allocations: a file for pytorch.org/memory_viz."""
 
     def __init__(self, folder: str) -> None:
         self._file = os.path.join(folder, "cuda_memory.pickle")
         self._memory: Any = None
 
     def start(self) -> None:
-        """Begin to record, where the benchmark uses PyTorch and there is a CUDA device."""
+        """Begin to record, if the benchmark uses PyTorch and there is a CUDA device."""
         torch: Any = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_available():
             self._memory = torch.cuda.memory

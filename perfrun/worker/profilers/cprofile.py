@@ -1,4 +1,4 @@
-"""Count and time every call of the main thread: cProfile, for pstats and snakeviz."""
+"""Recorder of every call of the main thread: cProfile, for pstats and snakeviz."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 import pstats
 from typing import Any, List
 
-from perfrun.worker.profilers.recording import TOP_ROWS, ProfileRecorder, Row
+from perfrun.worker.profilers.profile_recorder import TOP_ROWS, ProfileRecorder, Row
 
 
 class CallRecorder(ProfileRecorder):

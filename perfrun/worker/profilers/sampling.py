@@ -1,4 +1,4 @@
-"""Look at the call stack many times a second: pyinstrument, else py-spy, else a thread of ours."""
+"""Recorders that sample call stacks: pyinstrument, else py-spy, else a thread of perfrun."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import time
 from types import FrameType
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from perfrun.worker.profilers.recording import (
+from perfrun.worker.profilers.profile_recorder import (
     TOP_ROWS,
     ProfileRecorder,
     Row,
@@ -26,14 +26,14 @@ _INTERVAL_S = 0.002
 _SPY_RATE_HZ = 200
 _SPY_BEGINS_S = 15.0  # it reads the symbols of every library first
 _SPY_ENDS_S = 60.0
-_PR_SET_PTRACER = 0x59616D61  # Linux: let this process, not an ancestor, look at us
+_PR_SET_PTRACER = 0x59616D61  # Linux: let this process, which is no ancestor, read our memory
 
 Frame = Tuple[str, str]  # function, file:line
 Stacks = Iterable[Tuple[Tuple[Frame, ...], float]]  # from the outermost function on, seconds
 
 
-def make_recorder(folder: str) -> ProfileRecorder:
-    """The best of what there is."""
+def sampling_recorder(folder: str) -> ProfileRecorder:
+    """Return the best recorder that the environment has."""
     try:
         imported("pyinstrument", "pyinstrument")
     except UnavailableError:
@@ -43,7 +43,7 @@ def make_recorder(folder: str) -> ProfileRecorder:
 
 
 def largest(stacks: Stacks) -> List[Row]:
-    """The functions in which most time went by."""
+    """Return the functions in which most time was spent."""
     own: Dict[Frame, float] = {}
     total: Dict[Frame, float] = {}
     for frames, seconds in stacks:
@@ -89,16 +89,16 @@ class PyinstrumentRecorder(ProfileRecorder):
 
 
 def _named(identifier: str) -> Frame:
-    """pyinstrument's text for a frame: name, file and line between zero bytes, then attributes."""
+    """Parse pyinstrument's frame: name, file and line between zero bytes, then attributes."""
     name, path, line = (*identifier.partition("\x01")[0].split("\0"), "", "")[:3]
     return name, "%s:%s" % (path, line) if path else ""
 
 
 class ThreadRecorder(ProfileRecorder):
-    """A thread that looks at the others' stacks; writes what flamegraph.pl and speedscope read.
+    """A thread that samples the others' stacks, for flamegraph.pl and speedscope.
 
-    It sees a thread when that lets go of the interpreter: time in a call that does not let go
-    counts for the function that made the call.
+    It sees a thread when that releases the interpreter lock: time in a call that does not release
+    it counts for the function that made the call.
     """
 
     tool = "perfrun's sampler"
@@ -113,7 +113,7 @@ class ThreadRecorder(ProfileRecorder):
 
     def start(self) -> None:
         self._ended.clear()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
 
     def stop(self, keep: bool) -> None:
@@ -128,7 +128,7 @@ class ThreadRecorder(ProfileRecorder):
         for (thread, frames), seconds in sorted(self._stacks.items()):
             labels = ["%s (%s)" % frame for frame in frames]
             words = [thread, *labels] if several else labels
-            # Microseconds, not counts: the thread cannot look at exactly regular times.
+            # Microseconds, not counts: the thread cannot sample at exactly regular times.
             lines.append("%s %d\n" % (";".join(w.replace(";", ":") for w in words), seconds * 1e6))
         _write(os.path.join(self.folder, "stacks.folded"), "".join(lines))
 
@@ -140,7 +140,7 @@ class ThreadRecorder(ProfileRecorder):
             if thread == main
         )
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         before = time.perf_counter()
         while not self._ended.wait(_INTERVAL_S):
             now = time.perf_counter()
@@ -157,17 +157,17 @@ def _stack(frame: Optional[FrameType]) -> Tuple[Frame, ...]:
     frames = []
     while frame is not None:
         code = frame.f_code
-        # The line of the `def`: a function is one row, wherever in it a look found it.
+        # The line of the `def`, so that a function is one row, whatever line a sample found.
         frames.append((code.co_name, "%s:%d" % (code.co_filename, code.co_firstlineno)))
         frame = frame.f_back
     found = tuple(reversed(frames))
-    # A look at a thread that is just ending the recording is time of what it did before.
+    # A sample of the thread that ends the recording counts for the caller of the recorder.
     own = [at for at, (_, where) in enumerate(found) if where.rpartition(":")[0] == __file__]
     return found[: own[0]] if own else found
 
 
 class SpyRecorder(ProfileRecorder):
-    """py-spy, a process of its own that reads our memory; our own thread where it may not."""
+    """py-spy, a process of its own that reads our memory; our own thread if it must not."""
 
     tool = "py-spy"
     scope = "wall clock of threads that run"
@@ -234,7 +234,7 @@ class SpyRecorder(ProfileRecorder):
 
 
 def _may_be_read_by(pid: int) -> None:
-    """Where Yama allows only ancestors to look at a process, allow our child."""
+    """Allow our child to read our memory, where Yama allows only ancestors."""
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)
     except (OSError, AttributeError):

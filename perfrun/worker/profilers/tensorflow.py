@@ -1,8 +1,7 @@
-"""TensorFlow's own profiler: a folder for TensorBoard, and a trace for Perfetto made of it.
+"""Recorder of TensorFlow's own profiler: a folder for TensorBoard, and a trace for Perfetto.
 
-Read what TensorFlow's profiler writes (`*.xplane.pb`), by TensorFlow's own protobuf.
-
-Trace format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+TensorFlow's own protobuf reads the recordings (`*.xplane.pb`), of which the trace is made. Trace
+format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import json
 import os
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
-from perfrun.worker.profilers.recording import TOP_ROWS, ProfileRecorder, Row, imported
+from perfrun.worker.profilers.profile_recorder import TOP_ROWS, ProfileRecorder, Row, imported
 
 MOST_EVENTS = 300_000  # in a trace: browsers become slow beyond
 # Where TensorFlow keeps the messages XSpace, XPlane, XLine, XEvent: since 2.12, and before.
@@ -24,7 +23,7 @@ _MODULES = (
 
 
 class Event(NamedTuple):
-    """One thing that was done on a line."""
+    """One piece of work on a line."""
 
     name: str
     begin_ps: int  # since the line's own beginning
@@ -47,8 +46,8 @@ class Plane(NamedTuple):
     lines: List[Line]
 
 
-def decode(data: bytes) -> List[Plane]:
-    """Return the planes of a recording. Raises what protobuf raises for one that is cut short."""
+def decode_planes(data: bytes) -> List[Plane]:
+    """Return the planes of a recording. Raises protobuf's error for one that is cut short."""
     space = _messages().XSpace.FromString(data)
     return [_plane(plane) for plane in space.planes]
 
@@ -81,9 +80,9 @@ def _plane(plane: Any) -> Plane:
 
 
 def self_times(planes: List[Plane]) -> Dict[str, Tuple[int, int]]:
-    """Count and picoseconds of each event's name, less what the events inside of it took.
+    """Return count and own picoseconds of each event's name, without the events inside of it.
 
-    Of the devices, where there are some; else of the host.
+    The events are those of the devices, if there are any; else of the host.
     """
     devices = [plane for plane in planes if plane.name.startswith("/device:")]
     busy = [plane for plane in devices if any(line.events for line in plane.lines)]
@@ -97,7 +96,7 @@ def self_times(planes: List[Plane]) -> Dict[str, Tuple[int, int]]:
 
 
 def _own(events: List[Event]) -> Iterator[Tuple[str, int]]:
-    """Each event with the time that is its own: events of a line are nested, or apart."""
+    """Yield each event with its own time: events of a line are nested, or do not overlap."""
     stack: List[List[Any]] = []  # name, end, own time
     for event in sorted(events, key=lambda one: (one.begin_ps, -one.duration_ps)):
         while stack and stack[-1][1] <= event.begin_ps:
@@ -119,7 +118,7 @@ class Trace:
         self._processes = 0
 
     def add(self, planes: List[Plane]) -> None:
-        """Take over all events of a recording, as far as there is room."""
+        """Add all events of a recording, as far as there is room."""
         for plane in planes:
             if not any(line.events for line in plane.lines):
                 continue
@@ -173,7 +172,7 @@ class TensorflowRecorder(ProfileRecorder):
         self._kept, self._apart = 0, apart
 
     def start(self) -> None:
-        # TensorFlow names a recording by the second: those of one second would be one.
+        # TensorFlow names a recording by the second, so two of one second would be one.
         own = "window_%d" % (self._kept + 1)
         apart = self._apart and self._kept
         self._profiler.start(os.path.join(self.folder, own) if apart else self.folder)
@@ -193,7 +192,7 @@ class TensorflowRecorder(ProfileRecorder):
                 self.notes.append("%s is too large to be read here" % os.path.basename(path))
                 continue
             with open(path, "rb") as file:
-                planes = decode(file.read())
+                planes = decode_planes(file.read())
             traced.add(planes)
             for name, (calls, self_ps) in self_times(planes).items():
                 row = rows.setdefault(name, {"name": name, "calls": 0, "self_s": 0.0})

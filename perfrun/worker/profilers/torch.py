@@ -1,7 +1,7 @@
-"""PyTorch's own profiler: a trace for Perfetto, Chrome and TensorBoard.
+"""Recorder of PyTorch's own profiler: a trace for Perfetto, Chrome and TensorBoard.
 
-https://docs.pytorch.org/docs/stable/profiler.html. It records the thread that starts it and those
-that autograd runs for it, so it has to be started in the thread that does the work.
+It records the thread that starts it and those that autograd runs for it, so it must be started in
+the thread that does the work. Source: https://docs.pytorch.org/docs/stable/profiler.html.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
-from perfrun.worker.profilers.recording import TOP_ROWS, ProfileRecorder, Row, imported
+from perfrun.worker.profilers.profile_recorder import TOP_ROWS, ProfileRecorder, Row, imported
 
 _US = 1e-6  # the profiler's times are in microseconds
 
@@ -70,7 +70,7 @@ class TorchRecorder(ProfileRecorder):
 
 
 def _device_us(event: Any) -> float:
-    """The name of the attribute changed with PyTorch 2.4."""
+    """Return the device's own time of an event; the attribute's name changed with PyTorch 2.4."""
     for name in ("self_device_time_total", "self_cuda_time_total"):
         value: Optional[float] = getattr(event, name, None)
         if value is not None:

@@ -34,7 +34,7 @@ def test_it_does_not_run_among_other_peoples_processes(tmp_path: Path) -> None:
 
 
 class Processes:
-    """What is in the container: a stray, and a helper that lives as long as that does."""
+    """Stands in for the container: processes left behind, and a helper that lives as long."""
 
     def __init__(self, strays: set[int], helpers: set[int]) -> None:
         self.strays, self.helpers = strays, helpers
@@ -75,7 +75,7 @@ def test_what_keeps_a_helper_alive_is_killed_and_named_and_the_helper_is_not(
 ) -> None:
     supervisor.listens = False
     put(monkeypatch, Processes({7, 8}, {5}))
-    assert supervisor._end_strays() == ["command 7", "command 8"]
+    assert supervisor._end_left_behind() == ["command 7", "command 8"]
 
 
 def test_a_helper_that_does_not_end_is_named_after_all(
@@ -84,7 +84,7 @@ def test_a_helper_that_does_not_end_is_named_after_all(
     supervisor.listens = False
     monkeypatch.setattr(supervise, "HELPER_GRACE_S", 0.05)
     put(monkeypatch, Processes({100}, {99}))
-    assert set(supervisor._end_strays()) == {"command 99", "command 100"}
+    assert set(supervisor._end_left_behind()) == {"command 99", "command 100"}
     assert not supervise._others()
 
 
@@ -92,7 +92,7 @@ def test_of_thousands_left_behind_the_first_are_named_and_the_others_counted(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(monkeypatch, Processes(set(range(1000, 4000)), set()))
-    names = supervisor._end_strays()
+    names = supervisor._end_left_behind()
     assert names[0] == "command 1000"
     assert names[supervise.MOST_NAMED :] == [f"{3000 - supervise.MOST_NAMED} more"]
 
@@ -108,7 +108,7 @@ def test_the_harness_is_heard_while_helpers_are_waited_for(
     try:
         os.write(write, letters)
         os.close(write)
-        assert supervisor._end_strays() == []
+        assert supervisor._end_left_behind() == []
     finally:
         os.dup2(own, 0)
         os.close(own)

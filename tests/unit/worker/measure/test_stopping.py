@@ -131,9 +131,9 @@ def test_the_precision_is_looked_at_rarely() -> None:
     looks = 0
 
     class Counting(SeriesProgress):
-        def _due(self, count: int, elapsed_s: float) -> bool:
+        def _check_is_due(self, count: int, elapsed_s: float) -> bool:
             nonlocal looks
-            due = super()._due(count, elapsed_s)
+            due = super()._check_is_due(count, elapsed_s)
             looks += due
             return due
 

@@ -10,8 +10,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from perfrun.worker.profilers import windows as module
-from perfrun.worker.profilers.windows import WindowedProfiler
+from perfrun.worker.profilers import profile_windows as module
+from perfrun.worker.profilers.profile_windows import ProfileWindows
 
 
 class Clock:
@@ -83,7 +83,7 @@ def install(monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> Recorder:
 
 def test_without_windows_there_is_no_thread() -> None:
     before = set(threading.enumerate())  # some may be just about to end
-    profiler = WindowedProfiler([], "/nowhere")
+    profiler = ProfileWindows([], "/nowhere")
     profiler.start()
     assert set(threading.enumerate()) <= before
     profiler.stop()
@@ -91,7 +91,7 @@ def test_without_windows_there_is_no_thread() -> None:
 
 def test_windows_are_recorded_at_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = install(monkeypatch, Recorder())
-    profiler = WindowedProfiler([[0.1, 0.2], [0.4, 500]], "/folder")
+    profiler = ProfileWindows([[0.1, 0.2], [0.4, 500]], "/folder")
     profiler.start()
     wait_for(lambda: len(recorder.calls) == 3)
     profiler.stop()
@@ -106,7 +106,7 @@ def test_a_slow_start_does_not_shift_the_windows_after_it(monkeypatch: pytest.Mo
     clock = Clock()
     recorder = install(monkeypatch, Recorder(clock=clock))
     monkeypatch.setattr(module, "time", clock)
-    profiler = WindowedProfiler([[0, 0.9], [1.25, 500]], "/folder")
+    profiler = ProfileWindows([[0, 0.9], [1.25, 500]], "/folder")
     profiler._stopped = Ended(clock)
     profiler.start()
     wait_for(lambda: len(recorder.calls) == 3)
@@ -117,7 +117,7 @@ def test_a_slow_start_does_not_shift_the_windows_after_it(monkeypatch: pytest.Mo
 
 def test_a_method_that_ends_early_closes_the_open_window(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = install(monkeypatch, Recorder())
-    profiler = WindowedProfiler([[0, 365 * 24 * 3600]], "/folder")
+    profiler = ProfileWindows([[0, 365 * 24 * 3600]], "/folder")
     profiler.start()
     wait_for(lambda: recorder.calls)
     profiler.stop()
@@ -128,7 +128,7 @@ def test_a_window_from_the_start_is_there_however_short_the_method(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recorder = install(monkeypatch, Recorder())
-    profiler = WindowedProfiler([[0, 1], [2, 3]], "/folder")
+    profiler = ProfileWindows([[0, 1], [2, 3]], "/folder")
     profiler._stopped.set()  # the method is over before the thread is given the processor
     profiler.start()
     profiler.stop()
@@ -160,7 +160,7 @@ def test_pytorchs_window_from_the_start_is_there_before_the_method_and_however_s
 ) -> None:
     recorder = Switches()
     torch_stands_by(monkeypatch, recorder)
-    profiler = WindowedProfiler([[0, 1], [2, 3]], "/folder", "torch")
+    profiler = ProfileWindows([[0, 1], [2, 3]], "/folder", "torch")
     profiler._stopped.set()  # the method is over before the thread is given the processor
     profiler.start()
     assert [name for name, _ in recorder.calls[:3]] == ["start", "drop", "start"]  # warmed up first
@@ -175,7 +175,7 @@ def test_a_pytorch_that_the_method_itself_imports_and_is_over_too_soon_is_a_note
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recorder = Switches()
-    profiler = WindowedProfiler([[0, 1]], "/folder", "torch")
+    profiler = ProfileWindows([[0, 1]], "/folder", "torch")
     torch = sys.modules.pop("torch", None)
     assert torch is None
     go = threading.Event()
@@ -195,7 +195,7 @@ def test_a_pytorch_that_the_method_itself_imports_and_is_over_too_soon_is_a_note
 
 def test_a_window_to_come_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = install(monkeypatch, Recorder())
-    profiler = WindowedProfiler([[500, 10**15]], "/folder")
+    profiler = ProfileWindows([[500, 10**15]], "/folder")
     profiler.start()
     profiler.stop()
     assert recorder.calls == []
@@ -206,7 +206,7 @@ def test_a_profiler_that_fails_is_a_note(
     monkeypatch: pytest.MonkeyPatch, fails: str, said: str
 ) -> None:
     recorder = install(monkeypatch, Recorder(fails=fails))
-    profiler = WindowedProfiler([[0, 100]], "/folder")
+    profiler = ProfileWindows([[0, 100]], "/folder")
     profiler.start()
     wait_for(lambda: recorder.calls)
     profiler.stop()
@@ -218,7 +218,7 @@ def test_an_end_beyond_what_a_clock_can_count_still_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recorder = install(monkeypatch, Recorder())
-    profiler = WindowedProfiler([[0, 10**15]], "/folder")
+    profiler = ProfileWindows([[0, 10**15]], "/folder")
     profiler.start()
     wait_for(lambda: recorder.calls)
     time.sleep(0.05)
@@ -228,7 +228,7 @@ def test_an_end_beyond_what_a_clock_can_count_still_records(
 
 def test_without_tensorflow_it_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
-    profiler = WindowedProfiler([[0, 100]], "/folder")
+    profiler = ProfileWindows([[0, 100]], "/folder")
     profiler.start()
     wait_for(lambda: profiler.notes)
     profiler.stop()

@@ -1,16 +1,14 @@
-"""Record the framework's profile during given windows of a method (`--profiler_enabled_time`).
+"""Profile windows: the framework's profiler runs in given seconds of a method that counts.
 
-Let the main thread do something between two of its own instructions.
-
-A profiler that records the thread which starts it (PyTorch's) can only be switched on in the middle
-of a method this way. Signals would do, too, but they belong to the benchmark.
+They are those of `--profiler_enabled_time`. PyTorch's profiler records the thread that starts it,
+so the main thread must start it in the middle of the method, between two of its own instructions.
+Signals could do that, too, but they belong to the benchmark.
 Source: https://docs.python.org/3/c-api/init.html (Py_AddPendingCall).
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 import threading
 import time
@@ -19,15 +17,15 @@ TYPE_CHECKING = False  # `typing` takes 4 ms to import, a tenth of a no-op trial
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence
 
-
+FRAMEWORKS = ("tensorflow", "torch")
 _TRIES_EVERY_S = 0.02
 
-# For ever: the interpreter may still hold a call that nobody waits for any more.
+# Kept for ever: the interpreter may still hold a call that no thread waits for any more.
 _kept: List[Any] = []
 
 
 class MainThreadCall:
-    """One call of a function in the main thread, as soon as that runs Python code."""
+    """One call of a function in the main thread, as soon as that thread runs Python code."""
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._function = function
@@ -37,7 +35,7 @@ class MainThreadCall:
         self.error: Optional[BaseException] = None
 
     def run(self, ended: threading.Event) -> bool:
-        """Wait until the function has run; False when `ended` was set before its turn came."""
+        """Wait until the function has run; return False if `ended` was set before its turn."""
         kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
         callback = kind(self._call)
         _kept.append(callback)
@@ -64,19 +62,16 @@ class MainThreadCall:
         return 0
 
     def _cancel(self) -> bool:
-        """Forget the call, unless it is running or has run."""
+        """Cancel the call, unless it is running or has run; return True when it is cancelled."""
         with self._lock:
             self._is_cancelled = not self._done.is_set()
             return self._is_cancelled
 
 
-FRAMEWORKS = ("tensorflow", "torch")
-
-
-class WindowedProfiler:
+class ProfileWindows:
     """Starts and stops the framework's profiler from a thread, at seconds after the method's start.
 
-    `framework` is the one that the benchmark is about, where several are loaded. A profiler that
+    `framework` is the one that the benchmark is about, if several are loaded. A profiler that
     cannot be started is a note, not a failure.
     """
 
@@ -97,91 +92,77 @@ class WindowedProfiler:
 
     @property
     def is_used(self) -> bool:
-        """Whether there is something to be said of a profile."""
+        """True when a window was recorded."""
         return bool(self._recorded)
 
     def start(self) -> None:
-        """Begin to count the seconds. To be called in the main thread, just before the method."""
+        """Begin to count the seconds. Call it in the main thread, just before the method."""
         if not self._windows:
             return
         at_once = self._kind() == "torch" and self._find_recorder()
         if at_once:
-            self._wake()
-        self._method_began_s = time.monotonic()  # setting a profiler up takes seconds: from here
+            self._warm_up()
+        self._method_began_s = time.monotonic()  # after the warm-up, which takes seconds
         if at_once and self._windows[0][0] <= 0:
-            self._begin_window()  # this is the thread that it is to record
+            self._begin_window()  # in this thread, which it is to record
         self._thread.start()
 
-    def _wake(self) -> None:
-        """Let PyTorch's profiler set itself up: the first start takes seconds of the method's."""
+    def _warm_up(self) -> None:
+        """Start PyTorch's profiler once: its first start would take seconds of the method."""
         try:
             self._recorder.start()
             self._recorder.stop(False)
-        except Exception as error:  # noqa: BLE001 - it is tried again at the first window
+        except Exception as error:  # noqa: BLE001 - the first window tries again
             self.notes.append("the profiler did not start: %s" % error)
 
     def stop(self) -> None:
-        """End a window that is still open, and forget those to come. In the main thread."""
+        """End a window that is still open, and drop those to come. Call it in the main thread."""
         if self._windows:
             self._stopped.set()
             self._thread.join()
-            self._end_window()  # where the main thread had to do it, and had no time for it
+            self._end_window()  # if the main thread had to end it, and did not come to that
             if self._recorder and self._windows[0][0] <= 0 and not self._has_begun:
                 self.notes.append(
                     "--profiler_enabled_time: the method was over before PyTorch's profiler began"
                 )
 
     def facts(self) -> Dict[str, Any]:
-        """What the summary says; paths are relative to the trial's folder.
+        """Return what the summary says of the windows, without the rows of the profile.
 
-        Nothing is read of the files: their reading would count as the benchmark's memory.
+        Reading the files for the rows would count as the benchmark's memory.
         """
-        from perfrun.worker.profilers.recording import files_below
+        from perfrun.worker.profilers.profile_recorder import profile_facts
 
-        base = os.path.basename(self._folder)
-        return {
-            "kind": self._kind(),
-            "tool": self._recorder.tool,
-            "version": self._recorder.version,
-            "scope": self._recorder.scope,
-            "windows": self._recorded,
-            "top": [],
-            "files": [
-                {**one, "path": "%s/%s" % (base, one["path"])} for one in files_below(self._folder)
-            ],
-            "notes": [],
-            "error": None,
-        }
+        return profile_facts(self._kind(), self._recorder, self._folder, self._recorded)
 
     def _record(self) -> None:
         for number, (begin, end) in enumerate(self._windows):
-            # One from the start needs not wait: TensorFlow's is there even if the method is over.
+            # A window from 0 on does not wait: TensorFlow's is recorded even if the method is over.
             if begin > 0 and self._stopped_by(self._method_began_s + begin):
                 return
             if not self._find_recorder():
                 return
             if number > 0 or not self._has_begun:
-                self._in_its_thread(self._begin_window)
+                self._call_in_right_thread(self._begin_window)
             stopped = self._stopped_by(self._method_began_s + end)
-            self._in_its_thread(self._end_window)
+            self._call_in_right_thread(self._end_window)
             if stopped:
                 return
 
     def _stopped_by(self, moment: float) -> bool:
-        """Wait for that moment; say whether the method has ended by then."""
+        """Wait until that moment; return True if the method has ended by then."""
         wait_s = max(0.0, moment - time.monotonic())
         return self._stopped.wait(min(wait_s, threading.TIMEOUT_MAX))
 
-    def _in_its_thread(self, function: Any) -> None:
-        """TensorFlow's profiler looks at all threads, PyTorch's at the one that starts it."""
-        if self._kind() != "torch":
+    def _call_in_right_thread(self, function: Callable[[], object]) -> None:
+        """Call in the main thread for PyTorch, whose profiler records the thread that starts it."""
+        if self._kind() == "torch":
+            MainThreadCall(function).run(self._stopped)
+        else:
             function()
-            return
-
-        MainThreadCall(function).run(self._stopped)
 
     def _kind(self) -> Optional[str]:
-        """The framework whose profiler is used: the benchmark's own, else the first loaded."""
+        """Return the framework whose profiler is used: the benchmark's, else the first loaded."""
         named = [self._framework] if self._framework in FRAMEWORKS else []
         for name in (*named, *FRAMEWORKS):
             if name in sys.modules:

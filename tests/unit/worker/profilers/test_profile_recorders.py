@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from perfrun.worker.measure.stopping import Limits
-from perfrun.worker.profilers import recording, tensorflow
+from perfrun.worker.profilers import profile_recorder, profile_trial, tensorflow
 from perfrun.worker.profilers.allocations import CudaHistory, SnapshotRecorder
-from perfrun.worker.profilers.recording import ProfileRecorder, UnavailableError, imported
+from perfrun.worker.profilers.profile_recorder import ProfileRecorder, UnavailableError, imported
+from perfrun.worker.profilers.profile_trial import ProfileTrial
+from perfrun.worker.profilers.profile_windows import MainThreadCall
 from perfrun.worker.profilers.sampling import SpyRecorder, ThreadRecorder, largest
-from perfrun.worker.profilers.trial_profile import MAKERS, Profile
-from perfrun.worker.profilers.windows import MainThreadCall
 
 
 class Fake(ProfileRecorder):
@@ -50,15 +50,17 @@ class Fake(ProfileRecorder):
         return [{"name": "f"}]
 
 
-def faked(monkeypatch: pytest.MonkeyPatch, folder: Path, fails: str = "") -> tuple[Profile, Fake]:
+def faked(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, fails: str = ""
+) -> tuple[ProfileTrial, Fake]:
     made: list[Fake] = []
 
-    def make(place: str) -> Fake:
+    def make(_kind: str, place: str) -> Fake:
         made.append(Fake(place, fails))
         return made[0]
 
-    monkeypatch.setitem(MAKERS, "torch", make)
-    return Profile("torch", str(folder)), made[0]
+    monkeypatch.setattr(profile_trial, "make_recorder", make)
+    return ProfileTrial("torch", str(folder)), made[0]
 
 
 def test_a_method_that_does_not_measure_is_recorded_whole(
@@ -66,8 +68,8 @@ def test_a_method_that_does_not_measure_is_recorded_whole(
 ) -> None:
     profile, recorder = faked(monkeypatch, tmp_path)
     with profile:
-        assert recording.observer() is profile
-    assert recording.observer() is None
+        assert profile_recorder.observer() is profile
+    assert profile_recorder.observer() is None
     facts = profile.facts()
     assert recorder.calls == ["start", "stop keep", "top"]
     [window] = facts["windows"]
@@ -287,7 +289,7 @@ WRITTEN = """
 import json, sys
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 sys.path.insert(0, sys.argv[1])
-from perfrun.worker import xplane
+from perfrun.worker.profilers import tensorflow
 space = xplane_pb2.XSpace()
 plane = space.planes.add(name="/host:CPU")
 plane.event_metadata[1].name = "outer"
@@ -297,10 +299,10 @@ line = plane.lines.add(id=7, name="thread", timestamp_ns=5_000)
 for number, begin, duration in ((1, 0, 100), (2, 10, 30), (2, 50, 20), (3, 200, 10)):
     line.events.add(metadata_id=number, offset_ps=begin, duration_ps=duration)
 data = space.SerializeToString()
-said = {"planes": xplane.decode(data), "refused": 0}
+said = {"planes": tensorflow.decode_planes(data), "refused": 0}
 for cut in (data[:-9], b"\\x0a\\x05ab", b"\\x0b"):
     try:
-        xplane.decode(cut)
+        tensorflow.decode_planes(cut)
     except Exception:
         said["refused"] += 1
 print(json.dumps(said))
@@ -311,7 +313,7 @@ print(json.dumps(said))
 def test_tensorflows_protobuf_reads_a_recording_and_refuses_one_that_is_cut_short(
     tensorflow_python: str,
 ) -> None:
-    root = Path(tensorflow.__file__).resolve().parent.parent.parent
+    root = Path(tensorflow.__file__).resolve().parents[3]
     argv = [tensorflow_python, "-c", WRITTEN, str(root)]
     said = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
     events = [["outer", 0, 100], ["inner", 10, 30], ["inner", 50, 20], ["?", 200, 10]]
@@ -321,4 +323,4 @@ def test_tensorflows_protobuf_reads_a_recording_and_refuses_one_that_is_cut_shor
 
 def test_without_tensorflows_protobuf_the_text_says_what_is_missing() -> None:
     with pytest.raises(UnavailableError, match="TensorFlow's recordings"):
-        tensorflow.decode(b"")
+        tensorflow.decode_planes(b"")
