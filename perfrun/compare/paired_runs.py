@@ -210,6 +210,11 @@ class PairResult:
     interrupted: bool
 
 
+def new_seed() -> int:
+    """Return a random seed."""
+    return int.from_bytes(os.urandom(4), "big")
+
+
 def side_plan(plan: RunPlan, name: Name, workspace: Path, max_pairs: int) -> RunPlan:
     """Make a plan one side of pairs: a workspace of its own, its name as label, a trial a pair."""
     if plan.profiles:
@@ -241,7 +246,7 @@ def run_pairs(
     `interruption` is that of a caller that has taken over the signals for more than these pairs.
     """
     adopt_orphans()
-    proposed = int.from_bytes(os.urandom(4), "big") if seed is None else seed
+    proposed = new_seed() if seed is None else seed
     with taking_signals(interruption) as ours, ExitStack() as stack:
         with ours.allowed():
             sides: dict[Name, Rounds] = {}

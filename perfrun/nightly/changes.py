@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrun.changes.change_report import ChangeRow
 from perfrun.changes.confirm import INTERRUPTED
-from perfrun.changes.detect import find_changes, nights_of, watch_series
+from perfrun.changes.detect import find_changes, observations_of, watch_series
 from perfrun.errors import Interrupted, PerfrunError
 from perfrun.nightly.night import RECENT_DAYS, Earlier
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
@@ -78,7 +78,8 @@ def _is_young(series: Series) -> bool:
     from perfrun.analysis.scan import FEWEST_NIGHTS  # numpy
 
     return (
-        series.direction != "none" and len(nights_of(series.origins, series.values)) < FEWEST_NIGHTS
+        series.direction != "none"
+        and len(observations_of(series.origins, series.values)) < FEWEST_NIGHTS
     )
 
 

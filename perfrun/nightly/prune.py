@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfrun.changes.detect import find_changes, watch_series
-from perfrun.changes.search_log import NAME, has_ended
-from perfrun.changes.search_log import NAME as SEARCH
+from perfrun.changes.search_log import LOCK_NAME, LOG_NAME, has_ended
 from perfrun.errors import UsageError
 from perfrun.locks import FileLock
 from perfrun.nightly.night import Nights
@@ -116,7 +115,7 @@ def _interrupted(
 
 def _searches(searches: Path) -> Iterator[PairSet]:
     """Searches go as a whole: each has checkouts of its own."""
-    for log in sorted(searches.glob(f"*/{NAME}")):
+    for log in sorted(searches.glob(f"*/{LOG_NAME}")):
         folder = log.parent
         trials = [trial for side in "ab" for trial in _trials_below(folder / side / "output")]
         ended = has_ended(log)
@@ -284,8 +283,8 @@ def _is_idle(record: Path, locks: _Locks) -> bool:
     if not locks.room:
         return False
     locks.room -= 1
-    if record.name == SEARCH:
-        return locks.enter_context(FileLock(record.parent / "lock")).try_own()
+    if record.name == LOG_NAME:
+        return locks.enter_context(FileLock(record.parent / LOCK_NAME)).try_own()
     return locks.enter_context(Journal(record).held())
 
 
@@ -299,7 +298,7 @@ def _end_pairs(pairs: Sequence[PairSet], removed: Collection[Path]) -> None:
     """Searches are gone with their records."""
     gone = set(removed)
     for one in pairs:
-        if one.unfinished and one.unfinished.name != SEARCH and not gone.isdisjoint(one.folders):
+        if one.unfinished and one.unfinished.name != LOG_NAME and not gone.isdisjoint(one.folders):
             Journal(one.unfinished).end()
 
 
