@@ -17,14 +17,14 @@ from perfrun.changes.budget import Budget
 from perfrun.changes.change_report import ChangeRow
 from perfrun.compare.differences import differences
 from perfrun.compare.paired_runs import (
-    Name,
+    ArmName,
     NotTogether,
     PairLimits,
     PairResult,
+    arm_plan,
     comparisons,
     decider,
     run_pairs,
-    side_plan,
 )
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.locks import FileLock
@@ -192,7 +192,7 @@ def confirm(
 
 def _plans(
     suspect: Suspect, recorded: Mapping[str, SummaryRecord], workspace: Path, budget: Budget
-) -> dict[Name, RunPlan]:
+) -> dict[ArmName, RunPlan]:
     made = {name: reconstruct(record.document) for name, record in recorded.items()}
     lost = [
         f"{'before' if name == 'a' else 'after'}: {what}"
@@ -206,20 +206,20 @@ def _plans(
             "the summaries before and after record the same code, image, interpreter and flags: "
             "what changed was changed in place"
         )
-    plans: dict[Name, RunPlan] = {}
-    for name, side in made.items():
+    plans: dict[ArmName, RunPlan] = {}
+    for name, trial in made.items():
         common = (f"--workspace={workspace}", f"--benchmark_methods={suspect.method}")
         label = "--execution_label=confirm"
-        after = ["--", *side.benchmark_flags] if side.benchmark_flags else []
-        plan = parse([*side.words, *common, label, *after])
-        side_name: Name = "a" if name == "a" else "b"
-        plans[side_name] = side_plan(plan, side_name, workspace, budget.max_pairs)
+        after = ["--", *trial.benchmark_flags] if trial.benchmark_flags else []
+        plan = parse([*trial.words, *common, label, *after])
+        arm: ArmName = "a" if name == "a" else "b"
+        plans[arm] = arm_plan(plan, arm, workspace, budget.max_pairs)
     return plans
 
 
 def _run(
     suspect: Suspect,
-    plans: Mapping[Name, RunPlan],
+    plans: Mapping[ArmName, RunPlan],
     budget: Budget,
     screen: Screen,
     interruption: Interruption | None,
@@ -232,15 +232,15 @@ def _run(
     rule = PairRule(max_pairs=budget.max_pairs)
     asked = {name: replace(plan, resume=resume) for name, plan in plans.items()}
 
-    def paired(sides: Mapping[Name, RunPlan]) -> PairResult:
+    def paired(arms: Mapping[ArmName, RunPlan]) -> PairResult:
         metric = suspect.metric
         return run_pairs(
-            sides, screen, decider(rule), limits, metric=metric, interruption=interruption
+            arms, screen, decider(rule), limits, metric=metric, interruption=interruption
         )
 
     try:
         result = paired(asked)
-    except NotTogether:  # another call has left one of the sides
+    except NotTogether:  # another call has left one of the arms
         result = paired(plans)
     if result.interrupted:
         raise Interrupted("interrupted")

@@ -16,7 +16,7 @@ from pathlib import Path
 from perfrun.analysis.bisecting import Ask, End, SearchRule, next_move
 from perfrun.analysis.culprits import RevisionPair
 from perfrun.changes.search_log import MeasuredPair, SearchLog, search_lock
-from perfrun.compare.paired_runs import SideScreen
+from perfrun.compare.paired_runs import ArmScreen
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
@@ -42,7 +42,7 @@ class Arm:
         self, workspace: Path, name: str, screen: Screen, interruption: Interruption, seed: int
     ) -> None:
         self._workspace = workspace / name
-        self._screen = SideScreen(name, screen)
+        self._screen = ArmScreen(name, screen)
         self._interruption, self._seed = interruption, seed
         self._plan: RunPlan | None = None
         self._rounds: Rounds | None = None
