@@ -155,7 +155,7 @@ def test_what_cannot_be_meant_is_refused_in_one_line(
 
 
 def put_pairs(workspace: Path, run_id: str, timestamp: float, *, ended: bool = True) -> None:
-    """Both sides of pairs, as `perfrun ab` leaves them."""
+    """Write both arms of pairs, as `perfrun ab` leaves them."""
     for side in ("a", "b"):
         made = [
             summary(name=f"{run_id}-{n}", run_id=f"{run_id}-{side}", timestamp=timestamp + n)
@@ -238,7 +238,7 @@ def test_what_was_interrupted_is_not_the_newest_of_its_method(
 def test_what_cannot_be_locked_now_is_left_to_the_next_prune(
     workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning._Locks, "room", 2)  # a set of pairs has one for each side
+    monkeypatch.setattr(pruning._Locks, "room", 2)  # a set of pairs has one for each arm
     workspace.mkdir()
     put_pairs(workspace, "first", BEGIN, ended=False)
     put_pairs(workspace, "second", BEGIN, ended=False)
