@@ -61,7 +61,7 @@ def parse_plan(words: Sequence[str], ends: Ends) -> RunPlan:
                 f"{flag}: {text!r} is not a commit hash (4 to 64 hex digits); "
                 "`git rev-parse` says what a branch or tag stands for"
             )
-    first = [f"--{kind[:-1]}={names[0]}" for kind, names in _listed(ends)]
+    first = [flag for _, flag in _listed(ends)[:1]]
     plan = parse([*first, *words])
     if plan.repetition.precision is not None or plan.num_trials != 1:
         raise UsageError(
@@ -79,10 +79,10 @@ def revisions_of(
     plan: RunPlan, words: Sequence[str], ends: Ends, notify: Callable[[str], None]
 ) -> tuple[Revision, ...]:
     """Return all revisions, good first. Raises PerfrunError when they cannot be read."""
-    for kind, names in _listed(ends):
+    if listed := _listed(ends):
         return tuple(
-            Revision(name=name, plan=_labelled(parse([f"--{kind[:-1]}={name}", *words]), name))
-            for name in names
+            Revision(name=name, plan=_labelled(parse([flag, *words]), name))
+            for name, flag in listed
         )
     from perfrun.workspace.commits import commits_between
 
@@ -102,18 +102,17 @@ def revisions_of(
     )
 
 
-def _listed(ends: Ends) -> list[tuple[str, list[str]]]:
-    """Return `images` or `pythons` with its names, if one of them is given. Raises UsageError."""
-    found = []
-    for kind in ("images", "pythons"):
-        names = split_items(getattr(ends, kind))
-        if names and len(names) < 2:
-            raise UsageError(f"--{kind}: name two or more, oldest first")
-        if len(set(names)) < len(names):
-            raise UsageError(f"--{kind}: one of them is named twice")
-        if names:
-            found.append((kind, names))
-    return found
+def _listed(ends: Ends) -> list[tuple[str, str]]:
+    """Return the images or interpreters to search, each with its flag. Raises UsageError."""
+    for kind, text in (("image", ends.images), ("python", ends.pythons)):
+        if text:
+            names = split_items(text)
+            if len(names) < 2:
+                raise UsageError(f"--{kind}s: name two or more, oldest first")
+            if len(set(names)) < len(names):
+                raise UsageError(f"--{kind}s: one of them is named twice")
+            return [(name, f"--{kind}={name}") for name in names]
+    return []
 
 
 def _searched(plan: RunPlan, name: str | None) -> RepoSpec:

@@ -126,6 +126,7 @@ ChangeStatus = Literal["candidate", "confirmed", "not_reproduced"]
 # These kinds of difference do not change what is measured.
 _IGNORED_KINDS = ("flag", "perfrun")
 INTERRUPTED = "interrupted"
+Recorded = Mapping[ArmName, SummaryRecord]  # the summaries before (a) and after (b)
 Known = tuple[str, Path, Path]  # method and both summaries, whose pairs have been run
 
 
@@ -171,7 +172,7 @@ def confirm(
     """
     of = (suspect.method, suspect.before, suspect.after)
     try:
-        recorded = {"a": read_record(suspect.before), "b": read_record(suspect.after)}
+        recorded: Recorded = {"a": read_record(suspect.before), "b": read_record(suspect.after)}
     except (OSError, ValueError) as error:
         return Confirmation(status="candidate", reason=f"a summary cannot be read: {error}")
     try:
@@ -191,7 +192,7 @@ def confirm(
 
 
 def _plans(
-    suspect: Suspect, recorded: Mapping[str, SummaryRecord], workspace: Path, budget: Budget
+    suspect: Suspect, recorded: Recorded, workspace: Path, budget: Budget
 ) -> dict[ArmName, RunPlan]:
     made = {name: reconstruct(record.document) for name, record in recorded.items()}
     lost = [
@@ -212,8 +213,7 @@ def _plans(
         label = "--execution_label=confirm"
         after = ["--", *trial.benchmark_flags] if trial.benchmark_flags else []
         plan = parse([*trial.words, *common, label, *after])
-        arm: ArmName = "a" if name == "a" else "b"
-        plans[arm] = arm_plan(plan, arm, workspace, budget.max_pairs)
+        plans[name] = arm_plan(plan, name, workspace, budget.max_pairs)
     return plans
 
 
@@ -248,14 +248,15 @@ def _run(
 
 
 def _judged(
-    suspect: Suspect, recorded: Mapping[str, SummaryRecord], result: PairResult, budget: Budget
+    suspect: Suspect, recorded: Recorded, result: PairResult, budget: Budget
 ) -> Confirmation:
     from perfrun.analysis.pairs import PairRule
 
     found = comparisons(result, PairRule(max_pairs=budget.max_pairs), suspect.metric)[0]
     pairs = [pair for own in result.pairs.values() for pair in own]
-    again = {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]}
-    new_differences = _new_differences(recorded, again)
+    new_differences = _new_differences(
+        recorded, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]}
+    )
     status, reason = _status(suspect, found.verdict, found.reason, new_differences)
     return Confirmation(
         status=status,
@@ -281,7 +282,7 @@ def _status(
 
 
 def _new_differences(
-    recorded: Mapping[str, SummaryRecord], again: Mapping[str, Sequence[SummaryRecord]]
+    recorded: Recorded, again: Mapping[ArmName, Sequence[SummaryRecord]]
 ) -> tuple[str, ...]:
     """Return the differences between the recorded trials and the reconstructed ones."""
     lines: dict[str, None] = {}
@@ -330,10 +331,10 @@ def confirm_rows(
             raise UsageError(f"another perfrun is confirming changes in {workspace}: let it end")
         with taking_signals(interruption) as ours:
             work = _Confirmations(workspace, budget, screen, deadline, ours)
-            told = {at: work.row(rows[at]) for at in order}
+            found = {at: work.row(rows[at]) for at in order}
         # A caller that a signal ends after this call repeats it, and gets what was decided.
         work.end(keep=interruption is not None and interruption.signalled)
-    return tuple(told[at] for at in range(len(rows)))
+    return tuple(found[at] for at in range(len(rows)))
 
 
 class _Confirmations:
@@ -368,13 +369,13 @@ class _Confirmations:
         if done is not None:
             return replace(row, status=done["status"], confirmation=done["confirmation"])
         found = self._reason() or self._confirm(row)
-        told = replace(row, status=found.status, confirmation=confirmation_row(found))
+        result = replace(row, status=found.status, confirmation=confirmation_row(found))
         if found.reason == INTERRUPTED:
             self._interrupted = True
         elif found.reason != TOO_LATE:
-            self._decided[key] = {"status": told.status, "confirmation": told.confirmation}
+            self._decided[key] = {"status": result.status, "confirmation": result.confirmation}
             self._save()
-        return told
+        return result
 
     def end(self, *, keep: bool) -> None:
         """Forget the results, unless the same call is to be continued."""
@@ -420,11 +421,11 @@ class _Confirmations:
     def _before(self) -> dict[str, dict[str, Any]] | None:
         """Return the results of an interrupted call; None without one."""
         try:
-            told = json.loads(self._path.read_text(encoding="utf-8"))
-            if self._begun - float(told["begun"]) > _FRESH_S:
+            saved = json.loads(self._path.read_text(encoding="utf-8"))
+            if self._begun - float(saved["begun"]) > _FRESH_S:
                 return None
-            self._begun = float(told["begun"])
-            found: dict[str, dict[str, Any]] = told["decided"]
+            self._begun = float(saved["begun"])
+            found: dict[str, dict[str, Any]] = saved["decided"]
             return found if isinstance(found, dict) else None
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -200,7 +200,7 @@ def _finish(
 def _prune(suite: Suite, screen: Terminal, interruption: Interruption) -> None:
     """Remove what the suite's retention lets go. A failure is only shown: the night is over.
 
-    Raises Interrupted, before or after the removal of a folder, never within one.
+    Raises Interrupted; even then each folder is removed whole or not at all.
     """
     if suite.retention.is_empty:
         return

@@ -191,18 +191,11 @@ def _figures(records: Sequence[SummaryRecord]) -> tuple[NightFigure, ...]:
 
 
 def _failures(records: Sequence[SummaryRecord], *, fail_on_bounds: bool) -> tuple[Failure, ...]:
-    failures = []
-    for record in records:
-        status = record.status.value
-        if not record.ran or (fail_on_bounds and status == "out_of_bounds"):
-            failures.append(
-                Failure(
-                    status=status,
-                    reason=record.reason,
-                    summary=str(record.path),
-                )
-            )
-    return tuple(failures)
+    return tuple(
+        Failure(status=record.status.value, reason=record.reason, summary=str(record.path))
+        for record in records
+        if not record.ran or (fail_on_bounds and record.status.value == "out_of_bounds")
+    )
 
 
 def _broken(bounds: Sequence[Bound], figures: Sequence[NightFigure]) -> list[str]:

@@ -100,6 +100,13 @@ def test_images_are_plans_with_containers() -> None:
     assert asked.rule.max_pairs == 9
 
 
+@pytest.mark.parametrize("text", [",", "x:1", "x:1,"])
+@pytest.mark.parametrize("flag", ["--images", "--pythons"])
+def test_a_list_of_fewer_than_two_is_refused(flag: str, text: str) -> None:
+    with pytest.raises(UsageError, match=f"^{flag}: name two or more, oldest first$"):
+        parse_bisect([METHOD, f"{flag}={text}"])
+
+
 @pytest.mark.parametrize("flag", ["--max_pairs", "--seed"])
 @pytest.mark.parametrize("text", ["-1", "x", "9" * 5000])
 def test_what_is_no_number_of_pairs_or_seed_is_refused(flag: str, text: str) -> None:
