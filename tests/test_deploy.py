@@ -1,4 +1,4 @@
-"""The schedules in deploy/: what reads them takes them."""
+"""The schedules in deploy/ are valid for the programs that read them."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-"""`perfrun bisect`: which commit, image or interpreter changed a figure, by pairs of trials.
-
-The ordered list that `perfrun bisect` searches: commits, images or interpreters, as plans.
-"""
+"""`perfrun bisect`: find the commit, image or interpreter that changed a metric."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +15,12 @@ from perfrun.analysis import bisecting
 from perfrun.analysis.bisecting import End, SearchRule
 from perfrun.analysis.directions import Direction
 from perfrun.analysis.pairs import Judgement
-from perfrun.changes.change_report import report
-from perfrun.changes.search import Revision, SearchState, new_seed, search, shown_name
-from perfrun.changes.search_log import SearchLog, begin, unfinished
+from perfrun.changes.change_report import bisect_report
+from perfrun.changes.search import Revision, SearchState, search, shown_name
+from perfrun.changes.search_log import SearchLog, begin_search, unfinished_search
 from perfrun.compare.command import difference_row
-from perfrun.compare.differences import Difference, differences
+from perfrun.compare.differences import differences
+from perfrun.compare.paired_runs import new_seed
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
 from perfrun.options.plan import RepoSpec, RunPlan, split_items
@@ -36,17 +35,17 @@ from perfrun.summary.storage import write_whole
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """What is to be searched, as given."""
+    """The flags that say what is searched."""
 
     good: str | None
     bad: str | None
     images: str | None
     pythons: str | None
-    repo: str | None  # which of several repositories
+    repo: str | None  # the one to search, of several repositories
 
 
 def parse_plan(words: Sequence[str], ends: Ends) -> RunPlan:
-    """Parse the flags of the run, with the first image or interpreter in its place."""
+    """Parse the flags of the run, with the first image or interpreter of the list."""
     given = [name for name in ("images", "pythons") if getattr(ends, name)]
     if len(given) + bool(ends.good or ends.bad) != 1:
         raise UsageError(
@@ -57,33 +56,33 @@ def parse_plan(words: Sequence[str], ends: Ends) -> RunPlan:
         raise UsageError("perfrun bisect: --good and --bad are both needed")
     for flag, text in (("--good", ends.good), ("--bad", ends.bad)):
         if text and not may_be_hash(text):
-            # Names of branches move, and then --resume would go on with another search.
+            # A branch moves, and --resume would then continue another search.
             raise UsageError(
                 f"{flag}: {text!r} is not a commit hash (4 to 64 hex digits); "
                 "`git rev-parse` says what a branch or tag stands for"
             )
-    first = [f"--{kind[:-1]}={names[0]}" for kind, names in _listed(ends)]
+    first = [flag for _, flag in _listed(ends)[:1]]
     plan = parse([*first, *words])
     if plan.repetition.precision is not None or plan.num_trials != 1:
         raise UsageError(
-            "perfrun bisect: pairs are run until it is decided; --max_pairs and --time_budget are "
-            "the limits, not --benchmark_num_trials or --precision"
+            "perfrun bisect: pairs run until the search is decided; limit them by --max_pairs and "
+            "--time_budget, not by --benchmark_num_trials or --precision"
         )
     if plan.repetition.max_reruns or plan.execution_id or plan.profiles:
         raise UsageError("perfrun bisect: takes no --max_reruns, --execution_id or --profile")
     if ends.good:
-        _searched(plan, ends.repo)  # raises
+        _searched(plan, ends.repo)  # only for its error
     return plan
 
 
 def revisions_of(
     plan: RunPlan, words: Sequence[str], ends: Ends, notify: Callable[[str], None]
 ) -> tuple[Revision, ...]:
-    """Return all revisions, good first. Raises PerfrunError when they cannot be had."""
-    for kind, names in _listed(ends):
+    """Return all revisions, good first. Raises PerfrunError when they cannot be read."""
+    if listed := _listed(ends):
         return tuple(
-            Revision(name=name, plan=_labelled(parse([f"--{kind[:-1]}={name}", *words]), name))
-            for name in names
+            Revision(name=name, plan=_labelled(parse([flag, *words]), name))
+            for name, flag in listed
         )
     from perfrun.workspace.commits import commits_between
 
@@ -103,21 +102,21 @@ def revisions_of(
     )
 
 
-def _listed(ends: Ends) -> list[tuple[str, list[str]]]:
-    found = []
-    for kind in ("images", "pythons"):
-        names = split_items(getattr(ends, kind))
-        if names and len(names) < 2:
-            raise UsageError(f"--{kind}: name two or more, oldest first")
-        if len(set(names)) < len(names):
-            raise UsageError(f"--{kind}: one of them is named twice")
-        if names:
-            found.append((kind, names))
-    return found
+def _listed(ends: Ends) -> list[tuple[str, str]]:
+    """Return the images or interpreters to search, each with its flag. Raises UsageError."""
+    for kind, text in (("image", ends.images), ("python", ends.pythons)):
+        if text:
+            names = split_items(text)
+            if len(names) < 2:
+                raise UsageError(f"--{kind}s: name two or more, oldest first")
+            if len(set(names)) < len(names):
+                raise UsageError(f"--{kind}s: one of them is named twice")
+            return [(name, f"--{kind}={name}") for name in names]
+    return []
 
 
 def _searched(plan: RunPlan, name: str | None) -> RepoSpec:
-    """The repository whose commits are searched."""
+    """Return the repository whose commits are searched. Raises UsageError."""
     open_ = [r for r in plan.repos if (r.directory == name if name else r.git_hash is None)]
     if len(open_) != 1:
         there = ", ".join(repo.directory for repo in plan.repos) or "none"
@@ -155,23 +154,21 @@ All of it is in docs/bisecting.md.
 
 
 def parser() -> CommandParser:
-    """The flags of `perfrun bisect` that are not a run's."""
-    from perfrun.analysis import bisecting  # numpy
-
+    """Return the parser of the flags that a run does not have."""
     made = CommandParser(
         "perfrun bisect",
-        "Find the revision that changed a figure, with pairs of trials as oracle.",
+        "Find the revision that changed a metric: pairs of trials decide each step.",
         _EPILOG,
         "perfrun bisect (--good=HASH --bad=HASH | --images=A,B,... | --pythons=A,B,...) "
         "[flags of a run] [-- flags of the benchmark]",
     )
     made.flag("--good", "HASH", "commit from before the change")
     made.flag("--bad", "HASH", "commit that has it")
-    made.flag("--repo", "NAME", "whose commits, if --git_repos pins several")
+    made.flag("--repo", "NAME", "search its commits, if --git_repos pins several")
     made.flag("--images", "A,B,...", "images, the good one first")
     made.flag("--pythons", "A,B,...", "interpreters, the good one first")
     made.flag("--method", "METHOD", "the same as --benchmark_methods")
-    made.flag("--metric", "NAME", "what changed (default wall_time)")
+    made.flag("--metric", "NAME", "the metric that changed (default wall_time)")
     most = bisecting.MAX_PAIRS
     made.flag("--max_pairs", "N", f"most pairs of the search (default {most})", parse_whole, most)
     made.add_pair_rules(bisecting.SearchRule.min_effect)
@@ -183,7 +180,7 @@ class BisectPlan:
     """The command line of `perfrun bisect`."""
 
     plan: RunPlan
-    words: tuple[str, ...]  # of the run
+    words: tuple[str, ...]  # the flags of the run
     ends: Ends
     metric: str
     rule: SearchRule
@@ -204,7 +201,7 @@ def bisect_command(argv: Sequence[str]) -> int:
     if found.end is None:
         sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
         return Interrupted.exit_code
-    answer = document(asked, revisions, log, found, found.end)
+    answer = _document(asked, revisions, log, found, found.end)
     record = log.folder / "answer.json"
     try:
         write_whole(record, to_json(answer))
@@ -213,13 +210,12 @@ def bisect_command(argv: Sequence[str]) -> int:
     if as_json:
         sys.stdout.write(json.dumps(answer) + "\n")
     else:
-        sys.stdout.write("\n".join(report(answer)) + "\n")
+        sys.stdout.write("\n".join(bisect_report(answer)) + "\n")
     return 0 if found.end.status == "found" else 1
 
 
 def parse_bisect(argv: Sequence[str]) -> BisectPlan:
-    """Parse the command line. Raises UsageError; touches nothing."""
-
+    """Parse the command line, without touching a file. Raises UsageError."""
     own, after = split_at_dashes(argv)
     given, common = parser().parse_known_args(own)
     if given.method:
@@ -244,33 +240,30 @@ def parse_bisect(argv: Sequence[str]) -> BisectPlan:
 
 
 def _log(asked: BisectPlan, revisions: Sequence[Revision], screen: Terminal) -> SearchLog:
-    """The search that goes on, or a new one."""
+    """Return the log of the search to continue, or of a new one."""
     names = [revision.name for revision in revisions]
     key = json.dumps([fingerprint(asked.plan), asked.metric, asked.rule.min_effect, names])
     mark = hashlib.sha256(key.encode()).hexdigest()
     searches = asked.plan.workspace / "bisect"
     if asked.plan.resume:
-        log = unfinished(searches, mark)
+        log = unfinished_search(searches, mark)
         if log is not None:
             screen.note(f"--resume: going on after {len(log.pairs)} pairs")
             return log
         screen.note("--resume: no unfinished search like this one in the workspace; starting anew")
-    return begin(searches, mark, names, new_seed() if asked.seed is None else asked.seed)
+    return begin_search(searches, mark, names, new_seed() if asked.seed is None else asked.seed)
 
 
-def document(
+def _document(
     asked: BisectPlan, revisions: Sequence[Revision], log: SearchLog, found: SearchState, end: End
 ) -> dict[str, Any]:
-    """What `--format=json` prints."""
-    readings = _readings(log, end.after, end.last)
-    directions = [r.directions[asked.metric] for side in readings for r in side]
+    """Return the document that `--format=json` prints."""
+    records = _records(log, end.after, end.last)
+    directions = [r.directions[asked.metric] for side in records for r in side]
     direction: Direction = directions[-1] if directions else "none"
     judged = end.change or end.verified
     culprit = _row(revisions[end.last]) if end.status == "found" else None
-    of_log: dict[int, int] = {}
-    for pair in log.pairs:
-        for index in (pair.a, pair.b):
-            of_log[index] = of_log.get(index, 0) + 1
+    trials = Counter(index for pair in log.pairs for index in (pair.a, pair.b))
     return {
         "status": end.status,
         "method": asked.plan.selectors[0].text,
@@ -284,7 +277,7 @@ def document(
         "good_against_bad": _judged(end.verified),
         "revisions": len(revisions),
         "tested": [
-            {"name": revisions[index].name, "trials": of_log[index]} for index in sorted(of_log)
+            {"name": revisions[index].name, "trials": trials[index]} for index in sorted(trials)
         ],
         "skipped": [
             {"name": revisions[index].name, "reason": log.broken[index]}
@@ -293,7 +286,9 @@ def document(
         "pairs_run": len(log.pairs),
         "trials_run": log.trials,
         "stopped_by": _stopped_by(found, end, len(log.pairs) >= asked.rule.max_pairs),
-        "environment_differences": [difference_row(d) for d in _differences(*readings)],
+        "environment_differences": [
+            difference_row(found) for found in (differences(*records) if all(records) else ())
+        ],
         "seed": log.seed,
         "folder": str(log.folder),
     }
@@ -309,7 +304,7 @@ def _row(revision: Revision) -> dict[str, Any]:
 
 
 def _judged(judged: Judgement | None) -> dict[str, Any]:
-    """The same keys as a comparison's; all null where the two were not paired."""
+    """Return the keys of a comparison; all are null where the two were not paired."""
     interval = judged.interval if judged else None
     return {
         "ratio": judged.ratio if judged else None,
@@ -321,12 +316,12 @@ def _judged(judged: Judgement | None) -> dict[str, Any]:
 
 
 def _direction(judged: Judgement, direction: Direction) -> str | None:
-    """`worse` or `better`; `changed` where nobody knows which of them it is."""
+    """Return `worse` or `better`, or `changed` for a metric without a direction."""
     if judged.verdict not in ("faster", "slower"):
         return None
     if direction == "none":
         return "changed"
-    grew = judged.verdict == "slower"  # the search takes every metric for one of which less is good
+    grew = judged.verdict == "slower"  # the search takes lower as better for every metric
     return "worse" if grew == (direction == "lower") else "better"
 
 
@@ -338,7 +333,8 @@ def _stopped_by(found: SearchState, end: End, is_spent: bool) -> str:
     return "max_pairs" if is_spent else "noise"
 
 
-def _readings(log: SearchLog, a: int, b: int) -> tuple[list[SummaryRecord], list[SummaryRecord]]:
+def _records(log: SearchLog, a: int, b: int) -> tuple[list[SummaryRecord], list[SummaryRecord]]:
+    """Read the summaries of two revisions from all pairs that have one of them."""
     sides: tuple[list[SummaryRecord], list[SummaryRecord]] = ([], [])
     for pair in log.pairs:
         for side, index in zip(sides, (a, b), strict=True):
@@ -349,7 +345,3 @@ def _readings(log: SearchLog, a: int, b: int) -> tuple[list[SummaryRecord], list
                     except (OSError, ValueError):
                         continue  # removed since
     return sides
-
-
-def _differences(a: Sequence[SummaryRecord], b: Sequence[SummaryRecord]) -> tuple[Difference, ...]:
-    return differences(a, b) if a and b else ()

@@ -1,4 +1,4 @@
-"""How much confirming changes may cost: `--max_pairs`, `--time_budget`, `--max_changes`. Pure."""
+"""The limits of confirming changes: `--max_pairs`, `--time_budget`, `--max_changes`. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from perfrun.options.values import parse_duration, parse_whole
 
-DEFAULT_PAIRS, FEWEST_PAIRS = 30, 8  # with fewer nothing can be decided
+DEFAULT_PAIRS, FEWEST_PAIRS = 30, 8  # fewer pairs cannot decide anything
 DEFAULT_CHANGES = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """How much each change may cost, and how many are looked into."""
+    """The limits of each change, and the number of changes that are confirmed."""
 
     max_pairs: int = DEFAULT_PAIRS
     time_s: float | None = None
-    most: int | None = None  # changes; None: all
+    most: int | None = None  # changes; None means all
 
 
 def parse_budget(

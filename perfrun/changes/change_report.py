@@ -1,7 +1,4 @@
-"""The page of `perfrun detect`: changes by night and commits. Values in, text out.
-
-The answer of `perfrun bisect` for people. Values in, text out.
-"""
+"""The text that `perfrun detect` and `perfrun bisect` print: values in, text out."""
 
 from __future__ import annotations
 
@@ -30,10 +27,10 @@ class ChangeRow:
     metric: str
     environment: str
     hardware: str
-    before_execution_id: str  # last trial at the level before
-    after_execution_id: str  # first trial at the new level
-    night: str  # first at the new level, date of its evening
-    alarm_night: str  # with which the evidence was enough
+    before_execution_id: str  # of the last trial at the old level
+    after_execution_id: str  # of the first trial at the new level
+    night: str  # the evening of the first observation at the new level, as a date
+    alarm_night: str  # the evening of the observation that made the evidence sufficient
     ratio: float
     low: float
     high: float
@@ -46,14 +43,14 @@ class ChangeRow:
     environment_differences: tuple[str, ...] | None
     before_summary: str = ""  # path
     after_summary: str = ""
-    evidence: frozenset[str] = frozenset()  # labels of the nights up to the alarm
+    evidence: frozenset[str] = frozenset()  # labels of the observations up to the alarm
     status: str = "candidate"
-    confirmation: Mapping[str, Any] | None = None  # what pairs said; None: not asked
-    derived: tuple[DerivedRatio, ...] = ()  # metrics that say the same in other words
+    confirmation: Mapping[str, Any] | None = None  # the result of the pairs; None: none were run
+    derived: tuple[DerivedRatio, ...] = ()  # metrics computed from the same samples
 
 
-def page(series: int, left_out: Mapping[str, int], rows: Sequence[ChangeRow]) -> str:
-    """All changes, those of the same night and commits together, and what was looked at."""
+def changes_page(series: int, left_out: Mapping[str, int], rows: Sequence[ChangeRow]) -> str:
+    """Return all changes, grouped by night and commits, and a line of totals."""
     groups: dict[tuple[str, str], list[ChangeRow]] = {}
     for row in rows:
         groups.setdefault((row.night, _commits(row)), []).append(row)
@@ -71,15 +68,15 @@ def page(series: int, left_out: Mapping[str, int], rows: Sequence[ChangeRow]) ->
     more = f"; left out: {', '.join(counts)}" if counts else ""
     worse = sum(row.direction == "worse" for row in rows)
     lines.append(
-        f"{series} series, changes: {len(rows)}, for the worse: {worse}{more}. {_asked(rows)}"
+        f"{series} series, changes: {len(rows)}, for the worse: {worse}{more}. {_confirmed(rows)}"
         if rows
         else f"{series} series, no change{more}."
     )
     return "\n".join(lines) + "\n"
 
 
-def row_document(row: ChangeRow) -> dict[str, Any]:
-    """A change as `--format=json` prints it."""
+def change_row(row: ChangeRow) -> dict[str, Any]:
+    """Return a change as `--format=json` prints it."""
     return {
         "method": row.method,
         "metric": row.metric,
@@ -107,7 +104,8 @@ def row_document(row: ChangeRow) -> dict[str, Any]:
     }
 
 
-def _asked(rows: Sequence[ChangeRow]) -> str:
+def _confirmed(rows: Sequence[ChangeRow]) -> str:
+    """Return how many changes the pairs have confirmed."""
     if all(row.confirmation is None for row in rows):
         return "Candidates: no paired run has confirmed them."
     names = {"confirmed": "confirmed", "not_reproduced": "not reproduced", "candidate": "open"}
@@ -118,15 +116,17 @@ def _asked(rows: Sequence[ChangeRow]) -> str:
 def _confirmations(rows: Sequence[ChangeRow]) -> list[str]:
     lines = []
     for row in rows:
-        told = row.confirmation
-        if told is None:
+        result = row.confirmation
+        if result is None:
             continue
-        figures = f", {told['ratio']:.3f} times in {told['pairs']} pairs" if told["ratio"] else ""
-        interval = f" ({told['low']:.3f}..{told['high']:.3f})" if told["low"] else ""
-        reason = f": {told['reason']}" if told["reason"] else ""
+        figures = (
+            f", {result['ratio']:.3f} times in {result['pairs']} pairs" if result["ratio"] else ""
+        )
+        interval = f" ({result['low']:.3f}..{result['high']:.3f})" if result["low"] else ""
+        reason = f": {result['reason']}" if result["reason"] else ""
         name = row.status.replace("_", " ")
         lines.append(f"    {row.metric} {row.method}: {name}{figures}{interval}{reason}")
-        lines += [f"      not as recorded, {text}" for text in told["not_reconstructed"]]
+        lines += [f"      not as recorded, {text}" for text in result["not_reconstructed"]]
     return lines
 
 
@@ -156,7 +156,7 @@ def _derived(rows: Sequence[ChangeRow]) -> list[str]:
 
 
 def _commits(row: ChangeRow) -> str:
-    """`models 1a2b3c4d5e -> 6f7a8b9c0d`; what did not change is not named."""
+    """Return the commits that changed: `models 1a2b3c4d5e -> 6f7a8b9c0d`."""
     names = sorted(row.commits_before.keys() | row.commits_after.keys())
     if not names:
         return "no checkout recorded"
@@ -184,15 +184,15 @@ _MOST_CANDIDATES = 20
 _HASH = 12
 
 
-def report(answer: Mapping[str, Any]) -> list[str]:
-    """The lines to print."""
-    told = {
+def bisect_report(answer: Mapping[str, Any]) -> list[str]:
+    """Return the lines that `perfrun bisect` prints."""
+    lines_of = {
         "found": _found,
         "range": _range,
         "undecided": _undecided,
         "not_reproduced": _not_reproduced,
     }[answer["status"]]
-    return ["", *told(answer), *_evidence(answer)]
+    return ["", *lines_of(answer), *_evidence(answer)]
 
 
 def _found(answer: Mapping[str, Any]) -> list[str]:
@@ -244,7 +244,7 @@ def _ratio(judged: Mapping[str, Any]) -> str:
 
 
 def name_of(revision: Mapping[str, Any]) -> str:
-    """A commit's hash is cut short; names of images and interpreters are not."""
+    """Return the name of a revision; only the hash of a commit is shortened."""
     name: str = revision["name"]
     return name[:_HASH] if revision["subject"] is not None else name
 

@@ -1,10 +1,7 @@
-"""Is a change that a history shows really there? The trial before it and the one after it are
-reconstructed on this machine and run against each other in pairs.
+"""Confirm changes of a history: run the trials before and after each change in pairs.
 
-Confirm the changes of a history one after the other: no more than asked for, on after a kill.
-
-The command line that would run the trial of a summary again: the very commits, image and
-interpreter that it had, not what a branch, a tag or a default says today. Pure.
+Both trials are reconstructed from their summaries: with the recorded commits, image and
+interpreter, not with those that a branch, a tag or a default names today.
 """
 
 from __future__ import annotations
@@ -12,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,14 +17,14 @@ from perfrun.changes.budget import Budget
 from perfrun.changes.change_report import ChangeRow
 from perfrun.compare.differences import differences
 from perfrun.compare.paired_runs import (
-    Name,
+    ArmName,
     NotTogether,
     PairLimits,
     PairResult,
+    arm_plan,
     comparisons,
     decider,
     run_pairs,
-    side_plan,
 )
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.locks import FileLock
@@ -38,8 +35,8 @@ from perfrun.run.progress import Screen
 from perfrun.summary.record import SummaryRecord, read_record
 from perfrun.summary.storage import write_whole
 
-_HIDDEN = "***"  # what redaction leaves of a secret
-# As they were recorded. Code, image and interpreter are taken from what they turned out to be.
+_HIDDEN = "***"  # redaction replaces a secret by this
+# Flags that are taken as recorded; code, image and interpreter are those that the trial had.
 _TEXTS = (
     "python_path",
     "perfzero_constructor_args",
@@ -62,19 +59,19 @@ _TEXTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rebuilt:
-    """What a summary says of how to run its trial again."""
+class Reconstruction:
+    """The command line that runs the trial of a summary again."""
 
     words: tuple[str, ...]  # flags of a run, without method, workspace and label
     benchmark_flags: tuple[str, ...]
-    lost: tuple[str, ...]  # what it does not say; with any, the words are not that trial
+    lost: tuple[str, ...]  # facts that the summary lacks; with any, this is not the same trial
 
 
-def rebuilt(document: Mapping[str, Any]) -> Rebuilt:
-    """Read a summary. Never raises: what is missing is lost."""
+def reconstruct(document: Mapping[str, Any]) -> Reconstruction:
+    """Reconstruct the command line from a summary. Missing facts become `lost`, never an error."""
     own = document.get("perfrun")
     if not isinstance(own, Mapping):
-        return Rebuilt(words=(), benchmark_flags=(), lost=("the summary is not perfrun's",))
+        return Reconstruction(words=(), benchmark_flags=(), lost=("the summary is not perfrun's",))
     info = document.get("benchmark_info") or {}
     flags = info.get("flags") or {}
     words = [f"--{name}={flags[name]}" for name in _TEXTS if flags.get(name)]
@@ -84,11 +81,11 @@ def rebuilt(document: Mapping[str, Any]) -> Rebuilt:
     if flags.get("debug"):
         words.append("--debug")
     after = tuple(own.get("benchmark_flags") or ())
-    return Rebuilt(words=tuple(words), benchmark_flags=after, lost=tuple(lost))
+    return Reconstruction(words=tuple(words), benchmark_flags=after, lost=tuple(lost))
 
 
 def _code(own: Mapping[str, Any], lost: list[str]) -> list[str]:
-    """Every checkout at its commit."""
+    """Return `--git_repos` with each checkout at its commit."""
     items = []
     for checkout in own.get("git") or ():
         name, url, commit = (checkout.get(key) or "" for key in ("directory", "url", "git_hash"))
@@ -103,7 +100,7 @@ def _code(own: Mapping[str, Any], lost: list[str]) -> list[str]:
 
 
 def _place(own: Mapping[str, Any], flags: Mapping[str, Any], lost: list[str]) -> list[str]:
-    """The image by its id, or the interpreter by its path."""
+    """Return the flags of the image, by its id, or of the interpreter, by its path."""
     container = own.get("container")
     if container:
         image = container.get("image_id")
@@ -125,18 +122,17 @@ def _variables(own: Mapping[str, Any], lost: list[str]) -> list[str]:
     return [f"--env={name}={value}" for name, value in env.items()]
 
 
-Status = Literal["candidate", "confirmed", "not_reproduced"]
-# How it was asked for and by which perfrun is no part of what was measured.
-_NOT_TELLING = ("flag", "perfrun")
-
-
+ChangeStatus = Literal["candidate", "confirmed", "not_reproduced"]
+# These kinds of difference do not change what is measured.
+_IGNORED_KINDS = ("flag", "perfrun")
 INTERRUPTED = "interrupted"
-Known = tuple[str, Path, Path]  # method, summaries: whose pairs have been run
+Recorded = Mapping[ArmName, SummaryRecord]  # the summaries before (a) and after (b)
+Known = tuple[str, Path, Path]  # method and both summaries, whose pairs have been run
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suspect:
-    """A change to be looked into."""
+    """A change that is to be confirmed."""
 
     method: str
     metric: str
@@ -147,15 +143,15 @@ class Suspect:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmation:
-    """What the pairs say of a change."""
+    """The result of the pairs of one change."""
 
-    status: Status
+    status: ChangeStatus
     reason: str | None  # why it is still a candidate
-    ratio: float | None = None  # after over before, here and now
+    ratio: float | None = None  # after over before, in these pairs
     low: float | None = None
     high: float | None = None
     pairs: int = 0
-    # What is not as it was recorded, as `torch 2.12 -> 2.13`.
+    # Differences from the recorded trials, such as `torch 2.12 -> 2.13`.
     not_reconstructed: tuple[str, ...] = ()
 
 
@@ -169,14 +165,14 @@ def confirm(
     known: MutableMapping[Known, PairResult] | None = None,
     interruption: Interruption | None = None,
 ) -> Confirmation:
-    """Run the A/B. What stands in its way, an interruption too, is the reason of a `candidate`.
+    """Run the pairs of one change. What prevents them becomes the `reason` of a `candidate`.
 
-    With `resume`, pairs of this change that an interrupted call has left are gone on with. Pairs
-    in `known` are not run again for another metric, if they decide about that too.
+    `resume` continues the pairs of this change that an interrupted call has left. Pairs in `known`
+    are not run again for another metric, if they decide about that metric, too.
     """
     of = (suspect.method, suspect.before, suspect.after)
     try:
-        recorded = {"a": read_record(suspect.before), "b": read_record(suspect.after)}
+        recorded: Recorded = {"a": read_record(suspect.before), "b": read_record(suspect.after)}
     except (OSError, ValueError) as error:
         return Confirmation(status="candidate", reason=f"a summary cannot be read: {error}")
     try:
@@ -196,9 +192,9 @@ def confirm(
 
 
 def _plans(
-    suspect: Suspect, recorded: Mapping[str, SummaryRecord], workspace: Path, budget: Budget
-) -> dict[Name, RunPlan]:
-    made = {name: rebuilt(reading.document) for name, reading in recorded.items()}
+    suspect: Suspect, recorded: Recorded, workspace: Path, budget: Budget
+) -> dict[ArmName, RunPlan]:
+    made = {name: reconstruct(record.document) for name, record in recorded.items()}
     lost = [
         f"{'before' if name == 'a' else 'after'}: {what}"
         for name in made
@@ -208,23 +204,22 @@ def _plans(
         raise UsageError(f"not on record: {'; '.join(lost)}")
     if made["a"] == made["b"]:
         raise UsageError(
-            "code, image, interpreter and flags of before and after are the same on record: "
+            "the summaries before and after record the same code, image, interpreter and flags: "
             "what changed was changed in place"
         )
-    plans: dict[Name, RunPlan] = {}
-    for name, side in made.items():
+    plans: dict[ArmName, RunPlan] = {}
+    for name, trial in made.items():
         common = (f"--workspace={workspace}", f"--benchmark_methods={suspect.method}")
         label = "--execution_label=confirm"
-        after = ["--", *side.benchmark_flags] if side.benchmark_flags else []
-        plan = parse([*side.words, *common, label, *after])
-        side_name: Name = "a" if name == "a" else "b"
-        plans[side_name] = side_plan(plan, side_name, workspace, budget.max_pairs)
+        after = ["--", *trial.benchmark_flags] if trial.benchmark_flags else []
+        plan = parse([*trial.words, *common, label, *after])
+        plans[name] = arm_plan(plan, name, workspace, budget.max_pairs)
     return plans
 
 
 def _run(
     suspect: Suspect,
-    plans: Mapping[Name, RunPlan],
+    plans: Mapping[ArmName, RunPlan],
     budget: Budget,
     screen: Screen,
     interruption: Interruption | None,
@@ -237,15 +232,15 @@ def _run(
     rule = PairRule(max_pairs=budget.max_pairs)
     asked = {name: replace(plan, resume=resume) for name, plan in plans.items()}
 
-    def paired(sides: Mapping[Name, RunPlan]) -> PairResult:
+    def paired(arms: Mapping[ArmName, RunPlan]) -> PairResult:
         metric = suspect.metric
         return run_pairs(
-            sides, screen, decider(rule), limits, metric=metric, interruption=interruption
+            arms, screen, decider(rule), limits, metric=metric, interruption=interruption
         )
 
     try:
         result = paired(asked)
-    except NotTogether:  # one side was left by another call
+    except NotTogether:  # another call has left one of the arms
         result = paired(plans)
     if result.interrupted:
         raise Interrupted("interrupted")
@@ -253,15 +248,16 @@ def _run(
 
 
 def _judged(
-    suspect: Suspect, recorded: Mapping[str, SummaryRecord], result: PairResult, budget: Budget
+    suspect: Suspect, recorded: Recorded, result: PairResult, budget: Budget
 ) -> Confirmation:
     from perfrun.analysis.pairs import PairRule
 
     found = comparisons(result, PairRule(max_pairs=budget.max_pairs), suspect.metric)[0]
     pairs = [pair for own in result.pairs.values() for pair in own]
-    again = {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]}
-    otherwise = _otherwise(recorded, again)
-    status, reason = _status(suspect, found.verdict, found.reason, otherwise)
+    new_differences = _new_differences(
+        recorded, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]}
+    )
+    status, reason = _status(suspect, found.verdict, found.reason, new_differences)
     return Confirmation(
         status=status,
         reason=reason,
@@ -269,49 +265,44 @@ def _judged(
         low=found.interval.low if found.interval else None,
         high=found.interval.high if found.interval else None,
         pairs=len(pairs),
-        not_reconstructed=otherwise,
+        not_reconstructed=new_differences,
     )
 
 
 def _status(
-    suspect: Suspect, verdict: str, why: str | None, otherwise: Sequence[str]
-) -> tuple[Status, str | None]:
+    suspect: Suspect, verdict: str, why: str | None, new_differences: Sequence[str]
+) -> tuple[ChangeStatus, str | None]:
     if verdict == ("slower" if suspect.direction == "worse" else "faster"):
         return "confirmed", None
     if verdict == "undecided":
         return "candidate", why
-    if otherwise:  # the cause may be in what is not as it was
+    if new_differences:  # the cause may be among these
         return "candidate", "not there, but the trials could not be reconstructed as they were"
     return "not_reproduced", None
 
 
-def _otherwise(
-    recorded: Mapping[str, SummaryRecord], again: Mapping[str, Sequence[SummaryRecord]]
+def _new_differences(
+    recorded: Recorded, again: Mapping[ArmName, Sequence[SummaryRecord]]
 ) -> tuple[str, ...]:
-    """What the reconstructed sides have that the recorded trials had not, and the reverse."""
+    """Return the differences between the recorded trials and the reconstructed ones."""
     lines: dict[str, None] = {}
-    for name, reading in recorded.items():
-        for one in differences([reading], again[name]):
-            if one.kind not in _NOT_TELLING:
+    for name, record in recorded.items():
+        for one in differences([record], again[name]):
+            if one.kind not in _IGNORED_KINDS:
                 lines[f"{'before' if name == 'a' else 'after'}: {one.text}"] = None
     return tuple(lines)
 
 
 def confirmation_row(found: Confirmation) -> dict[str, Any]:
-    """The key `confirmation` of a change in `perfrun detect --format=json`."""
-    return {
-        "reason": found.reason,
-        "ratio": found.ratio,
-        "low": found.low,
-        "high": found.high,
-        "pairs": found.pairs,
-        "not_reconstructed": list(found.not_reconstructed),
-    }
+    """Return the key `confirmation` of a change in `perfrun detect --format=json`."""
+    row = asdict(found)
+    del row["status"]
+    return row
 
 
 LEFT_OUT = "left out"
 TOO_LATE = "the deadline came first"
-_FRESH_S = 20 * 3600.0  # what was begun earlier does not go on: the machine is another by now
+_FRESH_S = 20 * 3600.0  # what began earlier is not continued: the machine may have changed
 
 
 def confirm_rows(
@@ -323,12 +314,13 @@ def confirm_rows(
     deadline: float | None = None,
     interruption: Interruption | None = None,
 ) -> tuple[ChangeRow, ...]:
-    """Run the A/B of each change; the rows with what came out, in their order.
+    """Run the pairs of each change; return the rows with their results, in the given order.
 
-    Changes for the worse come first, then the newest; those beyond `budget.most` are left out and
-    say so. Interrupted, the same call goes on: what was decided is not run again. `deadline` is in
-    seconds since the epoch. `interruption` is that of a caller that has taken over the signals and
-    goes on afterwards. Raises UsageError when another perfrun is at it in this workspace.
+    Changes for the worse are confirmed first, then the newest; those beyond `budget.most` are
+    left out, with that as their reason. After an interruption the same call continues and does
+    not run again what was decided. `deadline` is in seconds since the epoch. `interruption`
+    belongs to a caller that handles the signals and continues afterwards. Raises UsageError when
+    another perfrun confirms changes in this workspace.
     """
     order = sorted(range(len(rows)), key=lambda at: rows[at].night, reverse=True)
     order.sort(key=lambda at: rows[at].direction != "worse")
@@ -338,15 +330,15 @@ def confirm_rows(
         if not lock.try_own():
             raise UsageError(f"another perfrun is confirming changes in {workspace}: let it end")
         with taking_signals(interruption) as ours:
-            work = _Work(workspace, budget, screen, deadline, ours)
-            told = {at: work.row(rows[at]) for at in order}
-        # A caller that a signal ends later than here asks again, and is given what was decided.
+            work = _Confirmations(workspace, budget, screen, deadline, ours)
+            found = {at: work.row(rows[at]) for at in order}
+        # A caller that a signal ends after this call repeats it, and gets what was decided.
         work.end(keep=interruption is not None and interruption.signalled)
-    return tuple(told[at] for at in range(len(rows)))
+    return tuple(found[at] for at in range(len(rows)))
 
 
-class _Work:
-    """The changes that were looked into so far, in memory and on disk."""
+class _Confirmations:
+    """The results so far, in memory and on disk."""
 
     def __init__(
         self,
@@ -360,38 +352,38 @@ class _Work:
         self._deadline, self._interruption = deadline, interruption
         self._path = workspace / "confirming.json"
         self._begun = time.time()
-        self._decided = self._before()
-        self._resume = self._decided is not None  # only the first that is open can have begun
+        decided = self._before()
+        self._decided = decided or {}
+        self._resume = decided is not None  # only the first open change can have begun
         self._known: dict[Known, Any] = {}
         self._count = 0
         self._interrupted = False
-        if self._decided is None:
-            self._decided = {}
+        if decided is None:
             self._save()
 
     def row(self, row: ChangeRow) -> ChangeRow:
-        """Look into one change, unless there is a reason not to."""
+        """Confirm one change, unless there is a reason not to."""
         key = _key(row, self._budget)
-        done = (self._decided or {}).get(key)
+        done = self._decided.get(key)
         self._count += 1
         if done is not None:
             return replace(row, status=done["status"], confirmation=done["confirmation"])
         found = self._reason() or self._confirm(row)
-        told = replace(row, status=found.status, confirmation=confirmation_row(found))
+        result = replace(row, status=found.status, confirmation=confirmation_row(found))
         if found.reason == INTERRUPTED:
             self._interrupted = True
-        elif found.reason != TOO_LATE and self._decided is not None:
-            self._decided[key] = {"status": told.status, "confirmation": told.confirmation}
+        elif found.reason != TOO_LATE:
+            self._decided[key] = {"status": result.status, "confirmation": result.confirmation}
             self._save()
-        return told
+        return result
 
     def end(self, *, keep: bool) -> None:
-        """Forget what was decided, unless the same call is to go on."""
+        """Forget the results, unless the same call is to be continued."""
         if not (self._interrupted or keep):
             self._path.unlink(missing_ok=True)
 
     def _reason(self) -> Confirmation | None:
-        """Why a change is not looked into."""
+        """Return the reason for not confirming a change, as a result; None without one."""
         most = self._budget.most
         why = None
         if self._interrupted or self._interruption.signalled:
@@ -427,13 +419,13 @@ class _Work:
         )
 
     def _before(self) -> dict[str, dict[str, Any]] | None:
-        """What an interrupted call has decided; None where none was."""
+        """Return the results of an interrupted call; None without one."""
         try:
-            told = json.loads(self._path.read_text(encoding="utf-8"))
-            if self._begun - float(told["begun"]) > _FRESH_S:
+            saved = json.loads(self._path.read_text(encoding="utf-8"))
+            if self._begun - float(saved["begun"]) > _FRESH_S:
                 return None
-            self._begun = float(told["begun"])
-            found: dict[str, dict[str, Any]] = told["decided"]
+            self._begun = float(saved["begun"])
+            found: dict[str, dict[str, Any]] = saved["decided"]
             return found if isinstance(found, dict) else None
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -1,7 +1,4 @@
-"""`perfrun detect`: which figures of the store changed their level, when, and which way.
-
-From the figures of a series to one observation a night. Pure.
-"""
+"""`perfrun detect`: find the metrics of the store whose level changed, when, and which way."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from perfrun.changes.budget import DEFAULT_CHANGES, Budget, parse_budget
-from perfrun.changes.change_report import ChangeRow, page, row_document
+from perfrun.changes.change_report import ChangeRow, change_row, changes_page
 from perfrun.compare.differences import differences
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.values import CommandParser, parse_workspace
@@ -43,30 +40,30 @@ _QUARTER_S = 900
 
 
 class Observation(NamedTuple):
-    """The trials of one run, or, where no run is known, of one night from noon to noon."""
+    """The trials of one run, or, without run ids, of one night from noon to noon."""
 
-    day: int  # ordinal of the date at whose noon it began, local time
+    day: int  # ordinal of the date at whose noon the night began, local time
     value: float  # median of the trials that count
-    disturbed: bool  # most of its trials were
+    disturbed: bool  # True when most of its trials were
     point: Point  # the trial nearest to the value
 
 
 @dataclass(frozen=True, kw_only=True)
 class _TrialCalendar:
-    """What follows from the trials alone, for each night that counts."""
+    """The observations that count, as far as they do not depend on the metric."""
 
     days: tuple[int, ...]
     not_falling: tuple[int, ...]
     disturbed: tuple[bool, ...]
-    counted: tuple[Sequence[int], ...]  # the places of its trials that count
-    single: Sequence[int]  # the same when that is one in every night; else empty
+    counted: tuple[Sequence[int], ...]  # the places of the trials that count, by observation
+    single: Sequence[int]  # the same when each observation has one trial; else empty
 
 
 _CALENDARS: WeakKeyDictionary[Origins, _TrialCalendar] = WeakKeyDictionary()
 
 
 class Observations:
-    """The nights of a series, in columns: there may be a million, and few are looked at closer."""
+    """The observations of a series, in columns: there may be a million, and few are read singly."""
 
     def __init__(
         self, origins: Origins, figures: Sequence[float], calendar: _TrialCalendar
@@ -81,7 +78,7 @@ class Observations:
 
     @property
     def not_falling(self) -> Sequence[int]:
-        """The days; of a night that stands after a later one, that one's."""
+        """The days; an observation that stands after a later one has the later one's day."""
         return self._calendar.not_falling
 
     def __len__(self) -> int:
@@ -101,11 +98,11 @@ class Observations:
         return (self[number] for number in range(len(self)))
 
 
-def nights_of(origins: Origins, values: Sequence[float]) -> Observations:
-    """The nights in the order of the trials.
+def observations_of(origins: Origins, values: Sequence[float]) -> Observations:
+    """Return the observations of a series, in the order of its trials.
 
-    Disturbed trials of a night are left out, and disturbed nights of a series, unless they are the
-    most: then they are what this machine has to offer.
+    Disturbed trials of an observation and disturbed observations of a series are left out, unless
+    most are disturbed: then that is the normal state of this machine.
     """
     calendar = _CALENDARS.get(origins)
     if calendar is None:
@@ -115,14 +112,15 @@ def nights_of(origins: Origins, values: Sequence[float]) -> Observations:
 
 def _calendar(rows: Sequence[Origin]) -> _TrialCalendar:
     groups = _groups(rows)
-    if len(groups) == len(rows):  # a trial a night is quickly judged
-        nights = [
-            (_day(row.timestamp), row.disturbed, own) for row, own in zip(rows, groups, strict=True)
+    if len(groups) == len(rows):  # the fast path for one trial an observation
+        observations = [
+            (night_of(row.timestamp), row.disturbed, own)
+            for row, own in zip(rows, groups, strict=True)
         ]
     else:
-        nights = [_night(rows, group) for group in groups]
-    quiet = [night for night in nights if not night[1]]
-    kept = quiet if 2 * len(quiet) >= len(nights) else nights
+        observations = [_observation(rows, group) for group in groups]
+    quiet = [one for one in observations if not one[1]]
+    kept = quiet if 2 * len(quiet) >= len(observations) else observations
     days = tuple([day for day, _, _ in kept])
     counted = tuple([places for _, _, places in kept])
     return _TrialCalendar(
@@ -142,30 +140,31 @@ def _single(counted: Sequence[Sequence[int]]) -> Sequence[int]:
 
 
 def _groups(rows: Sequence[Origin]) -> Sequence[Sequence[int]]:
-    """The places of the trials of each run or night."""
+    """Return the places of the trials of each run or night."""
     runs = {row.run_id for row in rows}
-    if len(runs) == len(rows) and "" not in runs:  # a trial a run, as most nights of most people
+    if len(runs) == len(rows) and "" not in runs:  # one trial a run, the usual case
         return [(place,) for place in range(len(rows))]
     groups: dict[str | int, list[int]] = {}
     for place, row in enumerate(rows):
-        groups.setdefault(row.run_id or _day(row.timestamp), []).append(place)
+        groups.setdefault(row.run_id or night_of(row.timestamp), []).append(place)
     return list(groups.values())
 
 
-def _night(rows: Sequence[Origin], places: Sequence[int]) -> tuple[int, bool, Sequence[int]]:
-    """Its day, whether it is disturbed, and the places of the trials that count."""
+def _observation(rows: Sequence[Origin], places: Sequence[int]) -> tuple[int, bool, Sequence[int]]:
+    """Return its day, True when it is disturbed, and the places of the trials that count."""
     quiet = [place for place in places if not rows[place].disturbed]
     is_disturbed = 2 * len(quiet) < len(places)
-    return _day(rows[places[0]].timestamp), is_disturbed, places if is_disturbed else quiet
+    return night_of(rows[places[0]].timestamp), is_disturbed, places if is_disturbed else quiet
 
 
-def _day(timestamp: float) -> int:
-    return _day_of_quarter(int(timestamp // _QUARTER_S))
+def night_of(timestamp: float) -> int:
+    """Return the ordinal of the day at whose noon, local time, the night of a time began."""
+    return _night_of_quarter(int(timestamp // _QUARTER_S))
 
 
 @lru_cache(4096)
-def _day_of_quarter(number: int) -> int:
-    """Of a quarter of an hour since the epoch: noon is where one begins, in every time zone."""
+def _night_of_quarter(number: int) -> int:
+    """Return the same for a quarter of an hour: noon begins one in every time zone."""
     return (datetime.fromtimestamp(number * _QUARTER_S) - _NOON).toordinal()
 
 
@@ -173,17 +172,17 @@ _EPILOG = """\
 Exit status: 0 nothing got worse, 1 something did (within --since, and not together with a canary),
 2 wrong usage or an index without results. All of it is in docs/detecting.md.
 """
-_NIGHTS_BEFORE = 10  # that a derived metric is compared with
+_BASELINE_OBSERVATIONS = 10  # before a change, the baseline of a derived metric
 _SINCE = re.compile(r"(\d+)d")
 
 
 def parser() -> CommandParser:
-    """The flags of `perfrun detect`."""
+    """Return the parser of the flags of `perfrun detect`."""
     made = index_parser("detect", __doc__, _EPILOG)
     made.flag("--since", "DATE|DAYSd", "report changes from then on (2026-11-01, 14d)")
     made.flag("--method", "PATTERN", "only these methods (* for any text)")
     made.flag("--metric", "PATTERN", "only these metrics (* for any text)")
-    canary = "a method whose code never changes: what moves with it was the machine (repeatable)"
+    canary = "a method whose code never changes: it shows changes of the machine (repeatable)"
     made.flag("--canary", "METHOD", canary, default=[], action="append")
     made.add_clone()
     made.switch(
@@ -199,24 +198,24 @@ def parser() -> CommandParser:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedSeries:
-    """A series that is looked at."""
+    """A series that is searched for changes."""
 
     method: str
     metric: str
     environment: str
     hardware: str
     direction: Literal["lower", "higher"]
-    nights: Observations
+    observations: Observations
     is_canary: bool
-    subject: SeriesKey  # without the metric
+    subject: SeriesKey  # the key without the metric
 
 
 @dataclass(frozen=True, kw_only=True)
 class DetectResult:
-    """All that came out."""
+    """The changes that were found, and the number of series that were searched."""
 
     series: int
-    left_out: Mapping[str, int]  # why: short, no_direction, not_positive
+    left_out: Mapping[str, int]  # by reason: short, no_direction, not_positive
     rows: tuple[ChangeRow, ...]
 
 
@@ -227,7 +226,7 @@ def detect_command(argv: Sequence[str]) -> int:
     budget, clones = _budget(given), dict(given.clone)
     with opened(given) as store:
         bring_up_to_date(store, given)
-        # A derived metric says in other words what its primary one says: it is judged when named.
+        # A derived metric repeats what its primary one says, so it is judged only when named.
         which: Which = "all" if given.metric else "primary"
         series = store.series(metric=given.metric or None, clones=clones, which=which)
         chosen = watch_series(series, given.method, given.canary, store.address.shown)
@@ -237,9 +236,9 @@ def detect_command(argv: Sequence[str]) -> int:
     if budget is not None:
         found, interrupted = _confirmed(found, parse_workspace(given.workspace), budget)
     if given.format == "json":
-        sys.stdout.write(json.dumps(document(found)) + "\n")
+        sys.stdout.write(json.dumps(_document(found)) + "\n")
     else:
-        sys.stdout.write(page(found.series, found.left_out, found.rows))
+        sys.stdout.write(changes_page(found.series, found.left_out, found.rows))
     if interrupted:
         sys.stderr.write("perfrun: interrupted; the same command goes on from here\n")
         return Interrupted.exit_code
@@ -247,19 +246,19 @@ def detect_command(argv: Sequence[str]) -> int:
 
 
 def _confirmed(found: DetectResult, workspace: Path, budget: Budget) -> tuple[DetectResult, bool]:
-    """Run the pairs of the changes; what came out, and whether that was interrupted."""
-    # Here, because it takes all of the main job, and most days there is nothing to confirm.
+    """Run the pairs of the changes; return the result, and True when it was interrupted."""
+    # Imported here, because it loads everything that a run needs, and most calls do not confirm.
     from perfrun.changes.confirm import INTERRUPTED, LEFT_OUT, confirm_rows
     from perfrun.reports.terminal import Terminal
 
-    screen = Terminal(sys.stderr, sys.stderr, quiet=True)  # standard output is for the page
+    screen = Terminal(sys.stderr, sys.stderr, quiet=True)  # standard output is for the result
     rows = confirm_rows(found.rows, workspace, budget, screen)
     reasons = [str((row.confirmation or {}).get("reason")) for row in rows]
     left_out = sum(reason.startswith(LEFT_OUT) for reason in reasons)
     if left_out:
         sys.stderr.write(
             f"perfrun: {left_out} of {len(rows)} changes were left out and stay candidates: "
-            "--since=14d looks at the new ones, --max_changes at more\n"
+            "--since=14d confirms the new ones, --max_changes=N more of them\n"
         )
     return replace(found, rows=rows), INTERRUPTED in reasons
 
@@ -274,14 +273,14 @@ def _budget(given: argparse.Namespace) -> Budget | None:
     if not given.confirm:
         for flag in ("max_pairs", "time_budget", "max_changes"):
             if getattr(given, flag):
-                raise UsageError(f"--{flag} is about --confirm")
+                raise UsageError(f"--{flag} limits the pairs of --confirm: give that, too")
         return None
     most = given.max_changes or (None if given.since else str(DEFAULT_CHANGES))
     return parse_budget(given.max_pairs, given.time_budget, most)
 
 
 def parse_since(text: str | None, today: date) -> date | None:
-    """`2026-11-01` or `14d`, so many days before today; None when not given."""
+    """Parse `2026-11-01` or `14d`, which counts back from today; None when not given."""
     if not text:
         return None
     days = _SINCE.fullmatch(text)
@@ -298,7 +297,7 @@ def watch_series(
     canaries: Iterable[str] = (),
     index: str = "the index",
 ) -> tuple[list[WatchedSeries], Counter[str]]:
-    """The series to look at, canaries in any case, and why others are left out."""
+    """Return the series to search, canaries always among them, and the others by reason."""
     patterns = tuple(canaries)
     watched: list[WatchedSeries] = []
     left_out: Counter[str] = Counter()
@@ -326,10 +325,10 @@ def _watched(series: Series, is_canary: bool) -> WatchedSeries | str:
     direction = series.direction
     if direction == "none":
         return "no_direction"
-    nights = nights_of(series.origins, series.values)
-    if nights.values and min(nights.values) <= 0:
+    observations = observations_of(series.origins, series.values)
+    if observations.values and min(observations.values) <= 0:
         return "not_positive"
-    if len(nights) < FEWEST_NIGHTS:
+    if len(observations) < FEWEST_NIGHTS:
         return "short"
     return WatchedSeries(
         method=series.key.method,
@@ -337,7 +336,7 @@ def _watched(series: Series, is_canary: bool) -> WatchedSeries | str:
         environment=series.key.environment,
         hardware=series.key.hardware,
         direction=direction,
-        nights=nights,
+        observations=observations,
         is_canary=is_canary,
         subject=replace(series.key, metric=""),
     )
@@ -352,17 +351,18 @@ def find_changes(
     alarm_since: date | None = None,
     derived: Callable[..., Iterable[Series]] | None = None,
 ) -> DetectResult:
-    """Look at all series together.
+    """Find the changes of all series together.
 
-    Rows are the changes that began on `since` or later, and whose alarm was on `alarm_since` or
-    later. `derived(methods=...)` gives the derived series of methods, which are shown with theirs.
+    The rows are the changes that began on `since` or later and whose alarm was on `alarm_since`
+    or later. `derived(methods=...)` returns the derived series of methods, which the rows show
+    with their primary metric.
     """
     from perfrun.analysis.detection import History, detect  # numpy and scipy
 
     histories = [
         History(
-            values=one.nights.values,
-            nights=one.nights.not_falling,
+            values=one.observations.values,
+            nights=one.observations.not_falling,
             direction=one.direction,
             is_canary=one.is_canary,
         )
@@ -373,9 +373,10 @@ def find_changes(
     first, first_alarm = (day.toordinal() if day else 0 for day in (since, alarm_since))
     for change in detect(histories, begun_since=first, alarm_since=first_alarm):
         one = watched[change.series]
-        before, after = one.nights[change.first_after - 1], one.nights[change.first_after]
-        alarm = one.nights[change.alarm].day
-        if after.day < first or alarm < first_alarm:  # not in the order of their time
+        observations = one.observations
+        before, after = observations[change.first_after - 1], observations[change.first_after]
+        alarm = observations[change.alarm].day
+        if after.day < first or alarm < first_alarm:  # the series is not in the order of time
             continue
         owners.append(one)
         rows.append(
@@ -401,20 +402,20 @@ def find_changes(
                 before_summary=before.point.summary_path,
                 after_summary=after.point.summary_path,
                 evidence=frozenset(
-                    one.nights[place].point.label for place in range(change.alarm + 1)
+                    observations[place].point.label for place in range(change.alarm + 1)
                 ),
             )
         )
     if derived is not None and rows:
         methods = sorted({row.method for row in rows})
-        rows = with_derived(rows, owners, derived(methods=methods))
+        rows = _with_derived(rows, owners, derived(methods=methods))
     return DetectResult(series=len(watched), left_out=left_out, rows=tuple(rows))
 
 
-def with_derived(
+def _with_derived(
     rows: Sequence[ChangeRow], owners: Sequence[WatchedSeries], derived: Iterable[Series]
 ) -> list[ChangeRow]:
-    """Say of each change how the metrics moved that are derived from the one that changed."""
+    """Add to each change the ratios of the metrics that are derived from the changed one."""
     found: dict[tuple[SeriesKey, str], list[Series]] = {}
     for series in derived:
         key = (replace(series.key, metric=""), series.derived_from)
@@ -427,12 +428,12 @@ def with_derived(
 
 
 def _shift(series: Series, row: ChangeRow) -> DerivedRatio | None:
-    """The median from the change to its alarm, over that of the nights just before the change."""
-    nights = nights_of(series.origins, series.values)
-    days = nights.not_falling
+    """Return the median from the change to its alarm, over that of the last ones before it."""
+    observations = observations_of(series.origins, series.values)
+    days, values = observations.not_falling, observations.values
     begin, end = (date.fromisoformat(day).toordinal() for day in (row.night, row.alarm_night))
     at = bisect_left(days, begin)
-    before, after = nights.values[max(0, at - _NIGHTS_BEFORE) : at], nights.values[at:]
+    before, after = values[max(0, at - _BASELINE_OBSERVATIONS) : at], values[at:]
     after = after[: bisect_right(days, end) - at]
     if not before or not after or median(before) <= 0:
         return None
@@ -444,18 +445,18 @@ def _shift(series: Series, row: ChangeRow) -> DerivedRatio | None:
 
 
 def _differences(before: Observation, after: Observation) -> tuple[str, ...] | None:
-    """What else differs, commits too; None where a summary is not there any more."""
+    """Return what else differs, commits included; None where a summary is gone."""
     try:
-        base, new = (read_record(Path(night.point.summary_path)) for night in (before, after))
+        base, new = (read_record(Path(one.point.summary_path)) for one in (before, after))
     except (OSError, ValueError):
         return None
     return tuple(difference.text for difference in differences([base], [new]))
 
 
-def document(found: DetectResult) -> dict[str, Any]:
-    """What `--format=json` prints."""
+def _document(found: DetectResult) -> dict[str, Any]:
+    """Return the document that `--format=json` prints."""
     return {
         "series": found.series,
         "left_out": dict(found.left_out),
-        "changes": [row_document(row) for row in found.rows],
+        "changes": [change_row(row) for row in found.rows],
     }

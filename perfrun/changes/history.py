@@ -1,4 +1,4 @@
-"""`perfrun history METHOD`: the series of a method, point by point."""
+"""`perfrun history METHOD`: show the series of a method, point by point."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Exit status: 0, or 1 when there is nothing to show. All of it is in docs/store.m
 """
 _SHORT_HASH = 10
 _FIGURES = 6
-MOST_NAMES = 8  # of other figures, where one is not there
+_MOST_NAMES = 8  # of the metrics that are named when one does not exist
 
 
 def history_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun history`: 1 when there is nothing to show."""
     parser = index_parser("history", __doc__, _EPILOG)
     parser.add_argument("method", metavar="METHOD", help="package.module.Class.method")
-    parser.flag("--metric", "NAME", "which figure (default wall_time)")
+    parser.flag("--metric", "NAME", "the metric to show (default wall_time)")
     parser.add_clone()
     given = parser.parse_args(list(argv))
     clones = dict(given.clone)
@@ -40,9 +40,9 @@ def history_command(argv: Sequence[str]) -> int:
         found = tuple(store.series(given.method, given.metric or "wall_time", clones=clones))
         others = [] if found else sorted({one.key.metric for one in store.series(given.method)})
     if given.format == "json":
-        sys.stdout.write(json.dumps(document(found)) + "\n")
+        sys.stdout.write(json.dumps(_document(found)) + "\n")
     else:
-        sys.stdout.write("\n".join(text(one) for one in found))
+        sys.stdout.write("\n".join(_series_text(one) for one in found))
     if not found:
         wanted = f"no {given.metric or 'wall_time'} of {given.method} in the index"
         sys.stderr.write(f"perfrun: {wanted}{_instead(others)}\n")
@@ -50,14 +50,14 @@ def history_command(argv: Sequence[str]) -> int:
 
 
 def _instead(others: Sequence[str]) -> str:
-    """Which figures there are, for who has named one that is not."""
-    shown = ", ".join(others[:MOST_NAMES])
-    more = ", ..." if len(others) > MOST_NAMES else ""
+    """Return the metrics that exist, where the one asked for does not."""
+    shown = ", ".join(others[:_MOST_NAMES])
+    more = ", ..." if len(others) > _MOST_NAMES else ""
     return f"; it has {shown}{more} (--metric=NAME)" if others else ""
 
 
-def document(series: Sequence[Series]) -> dict[str, Any]:
-    """What `--format=json` prints."""
+def _document(series: Sequence[Series]) -> dict[str, Any]:
+    """Return the document that `--format=json` prints."""
     return {
         "series": [
             {
@@ -77,10 +77,10 @@ def _point(point: Point) -> dict[str, Any]:
     return {key: None if value == "" else value for key, value in values.items()}
 
 
-def text(series: Series) -> str:
-    """The key of a series, and a line for each point."""
+def _series_text(series: Series) -> str:
+    """Return the key of a series and a line for each point."""
     key = series.key
-    # One unit for the whole column, that of its median.
+    # The whole column has one unit: that of its median.
     sizes = sorted(abs(point.value) for point in series.points)
     scale, unit = scale_of(sizes[len(sizes) // 2], series.unit or "", _FIGURES)
     facts = [key.environment, key.hardware, key.settings]

@@ -1,13 +1,9 @@
-"""The loop of `perfrun bisect`: ask `analysis.bisecting` for a pair of revisions, run it, again.
-
-A place where revisions are run in turns: one prepared run at a time, trials one by one.
-"""
+"""The search of `perfrun bisect`: run the pairs of revisions that `analysis.bisecting` asks for."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import os
 import random
 import shutil
 import time
@@ -19,8 +15,8 @@ from pathlib import Path
 
 from perfrun.analysis.bisecting import Ask, End, SearchRule, next_move
 from perfrun.analysis.culprits import RevisionPair
-from perfrun.changes.search_log import Measured, SearchLog, held
-from perfrun.compare.paired_runs import SideScreen
+from perfrun.changes.search_log import MeasuredPair, SearchLog, search_lock
+from perfrun.compare.paired_runs import ArmScreen
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
@@ -31,22 +27,22 @@ from perfrun.summary.document import TrialResult
 from perfrun.summary.record import SummaryRecord, record_of
 from perfrun.worker.procfs import adopt_orphans
 
-_MANY = 1_000_000  # trials of a run of which nobody knows how many it will have
-# What several seats of a workspace share with it: a commit is fetched once.
+_MANY = 1_000_000  # trials of a run whose number of trials is not known beforehand
+# Both arms share these with the workspace of the search, so that a commit is fetched once.
 _SHARED = ("git-cache", ".locks/git-cache")
 
 
-class Seat:
-    """Runs trials of a revision in a workspace of its own; a change of revision is a new run.
+class Arm:
+    """One arm of the pairs: runs trials of a revision in its own workspace.
 
-    Two seats side by side have both checkouts of a pair in place at once.
+    Each change of revision begins a new run. Two arms hold both checkouts of a pair at once.
     """
 
     def __init__(
         self, workspace: Path, name: str, screen: Screen, interruption: Interruption, seed: int
     ) -> None:
         self._workspace = workspace / name
-        self._screen = SideScreen(name, screen)
+        self._screen = ArmScreen(name, screen)
         self._interruption, self._seed = interruption, seed
         self._plan: RunPlan | None = None
         self._rounds: Rounds | None = None
@@ -54,9 +50,9 @@ class Seat:
         self._number = 0
 
     def trial(self, plan: RunPlan) -> TrialResult | None:
-        """Run one trial of the plan's only method; None when interrupted.
+        """Run one trial of the plan's only method; return None when it is interrupted.
 
-        Raises PerfrunError for what keeps the plan from being run at all.
+        Raises PerfrunError when the plan cannot be run at all.
         """
         if self._rounds is None or plan is not self._plan:
             self.leave()
@@ -66,7 +62,7 @@ class Seat:
         return self._rounds.run_one(self._rounds.methods[0], self._number)
 
     def leave(self, *, ended: bool = True) -> None:
-        """Give back what the revision holds: locks, containers."""
+        """Release the locks and containers of the revision."""
         rounds, self._rounds = self._rounds, None
         if rounds is not None:
             rounds.finish(ended=ended)
@@ -88,7 +84,7 @@ class Seat:
         return rounds
 
     def _link(self) -> None:
-        """Share the cache of commits with the workspace around."""
+        """Share the cache of commits with the workspace of the search."""
         for name in _SHARED:
             target = self._workspace.parents[2] / name
             target.mkdir(parents=True, exist_ok=True)
@@ -99,16 +95,18 @@ class Seat:
 
 
 def _without_bytecode(checkout: Path) -> None:
-    """Remove compiled modules: Python would take those of another commit that has the same size
-    and was written in the same second for up to date.
+    """Remove compiled modules.
+
+    Python takes a compiled module for current when its source has the same size and was written
+    in the same second, which another commit's source may.
     """
     for folder in checkout.rglob("__pycache__"):
         with contextlib.suppress(OSError):
             shutil.rmtree(folder)
 
 
-TRIES = 2  # of a revision in a row without a figure: then it does not run
-_TRIES_OF_ENDS = 3  # of good and bad, without which there is no search
+_TRIES = 2  # without a value in a row; after these a revision is skipped
+_TRIES_OF_ENDS = 3  # for good and bad, without which there is no search
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,9 +122,9 @@ class Revision:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchState:
-    """Where a search stands."""
+    """The end of a search, or of this call."""
 
-    end: End | None  # None: interrupted
+    end: End | None  # None when the search was interrupted
     out_of_time: bool = False
 
 
@@ -138,15 +136,15 @@ def search(
     screen: Screen,
     time_s: float | None,
 ) -> SearchState:
-    """Search until there is an answer. All that is measured is in the log at once.
+    """Search until there is an answer. Each pair is logged as soon as it is measured.
 
     Raises PerfrunError when good or bad cannot be run.
     """
     adopt_orphans()
     with taking_signals() as interruption, ExitStack() as stack:
-        if not stack.enter_context(held(log)).try_own():
-            raise UsageError(f"--resume: another perfrun is at the search {log.folder.name}")
-        if not log.path.exists():  # between reading it and holding it
+        if not stack.enter_context(search_lock(log)).try_own():
+            raise UsageError(f"--resume: another perfrun runs the search {log.folder.name}")
+        if not log.path.exists():  # removed after it was read and before it was locked
             raise UsageError(f"--resume: the search {log.folder.name} was removed just now")
         work = _Search(revisions, metric, rule, log, screen, interruption)
         try:
@@ -161,7 +159,7 @@ def search(
 
 
 class _Failed(Exception):  # noqa: N818 - caught in this module
-    """A trial gave no figure."""
+    """A trial that gave no value of the metric."""
 
     def __init__(self, revision: int, why: str, *, for_good: bool, trials: int) -> None:
         super().__init__(why)
@@ -180,15 +178,15 @@ class _Search:
     ) -> None:
         self._revisions, self._metric, self._rule = revisions, metric, rule
         self._log, self._screen, self._interruption = log, screen, interruption
-        self._seats = {
-            name: Seat(log.folder, name, screen, interruption, log.seed) for name in ("a", "b")
+        self._arms = {
+            name: Arm(log.folder, name, screen, interruption, log.seed) for name in ("a", "b")
         }
-        self._failures: Counter[int] = Counter()  # in a row
+        self._failures: Counter[int] = Counter()  # in a row, by revision
         self._asked: tuple[int, int] | None = None
-        self._begun_s = 0.0  # the last pair
+        self._begun_s = 0.0  # when the last pair began
 
     def run(self, time_s: float | None) -> SearchState:
-        # What was spent before it was resumed counts.
+        # The time that was spent before the search was resumed counts.
         until_s = None if time_s is None else time.monotonic() + time_s - self._log.spent_s
 
         while True:
@@ -211,11 +209,11 @@ class _Search:
                 self._note_failure(failure)
 
     def leave(self) -> None:
-        for seat in self._seats.values():
-            seat.leave()
+        for arm in self._arms.values():
+            arm.leave()
 
     def _pair(self, move: Ask) -> bool:
-        """Run one pair; False when interrupted."""
+        """Run one pair; return False when it is interrupted."""
         if (move.a, move.b) != self._asked:
             self._asked = (move.a, move.b)
             names = [shown_name(self._revisions[index]) for index in self._asked]
@@ -224,15 +222,15 @@ class _Search:
         order = ["a", "b"]
         self._begun_s = time.monotonic()
         random.Random(f"{self._log.seed}/{done}/{self._log.trials}").shuffle(order)  # noqa: S311
-        readings: dict[str, SummaryRecord] = {}
+        records: dict[str, SummaryRecord] = {}
         for name in order:
-            reading = self._trial(name, move.a if name == "a" else move.b, len(readings))
-            if reading is None:
+            record = self._trial(name, move.a if name == "a" else move.b, len(records))
+            if record is None:
                 return False
-            readings[name] = reading
-        a, b = readings["a"], readings["b"]
+            records[name] = record
+        a, b = records["a"], records["b"]
         self._log.pair(
-            Measured(
+            MeasuredPair(
                 a=move.a,
                 b=move.b,
                 values=(a.values[self._metric], b.values[self._metric]),
@@ -242,22 +240,22 @@ class _Search:
         )
         return True
 
-    def _trial(self, seat: str, index: int, before: int) -> SummaryRecord | None:
+    def _trial(self, arm: str, index: int, before: int) -> SummaryRecord | None:
         try:
-            result = self._seats[seat].trial(self._revisions[index].plan)
+            result = self._arms[arm].trial(self._revisions[index].plan)
         except Interrupted:
             raise
         except PerfrunError as error:
             raise _Failed(index, str(error), for_good=True, trials=before) from None
         if result is None:
             return None
-        reading = record_of(result.document, Path(result.summary))
-        value = reading.values.get(self._metric)
+        record = record_of(result.document, Path(result.summary))
+        value = record.values.get(self._metric)
         if value is None or value <= 0:
-            why = _why_not(reading, self._metric)
+            why = _why_not(record, self._metric)
             raise _Failed(index, why, for_good=False, trials=before + 1)
         self._failures[index] = 0
-        return reading
+        return record
 
     def _note_failure(self, failure: _Failed) -> None:
         index = failure.revision
@@ -265,7 +263,7 @@ class _Search:
             self._log.failed(failure.trials, time.monotonic() - self._begun_s)
         self._failures[index] += 1
         is_end = index in (0, len(self._revisions) - 1)
-        allowed = _TRIES_OF_ENDS if is_end else TRIES
+        allowed = _TRIES_OF_ENDS if is_end else _TRIES
         if not failure.for_good and self._failures[index] < allowed:
             return
         name = shown_name(self._revisions[index])
@@ -277,18 +275,13 @@ class _Search:
 
 
 def shown_name(revision: Revision) -> str:
-    """Return the name as messages show it: a commit's hash is cut short."""
+    """Return the name as messages show it: the hash of a commit is shortened."""
     return revision.name[:12] if revision.subject is not None else revision.name
 
 
-def new_seed() -> int:
-    """Return a random seed."""
-    return int.from_bytes(os.urandom(4), "big")
-
-
-def _why_not(reading: SummaryRecord, metric: str) -> str:
-    if reading.ran:
-        there = ", ".join(sorted(reading.values)) or "none"
-        return f"no positive {metric} in {reading.path}; its metrics are: {there}"
-    reason = f" ({reading.reason})" if reading.reason else ""
-    return f"{reading.status.value}{reason}, {reading.path}"
+def _why_not(record: SummaryRecord, metric: str) -> str:
+    if record.ran:
+        there = ", ".join(sorted(record.values)) or "none"
+        return f"no positive {metric} in {record.path}; its metrics are: {there}"
+    reason = f" ({record.reason})" if record.reason else ""
+    return f"{record.status.value}{reason}, {record.path}"

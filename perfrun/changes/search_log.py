@@ -1,7 +1,7 @@
-"""What a search has measured, on disk as it is measured: `<workspace>/bisect/<id>/search.jsonl`.
+"""The log of a search, written event by event: `<workspace>/bisect/<id>/search.jsonl`.
 
-The first line says what is searched, then one line an event. What comes next is a function of
-these lines, so a search that was killed goes on from them. A line cut off by a crash is ignored.
+The first line says what is searched; each further line is an event. These lines alone determine
+the next pair, so a killed search continues from them. A line that a crash cut off is ignored.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from perfrun.errors import PerfrunError, UsageError
 from perfrun.locks import FileLock
 from perfrun.run.journal import begun_at
 
-NAME = "search.jsonl"
-_LOCK = "lock"
+LOG_NAME = "search.jsonl"
+LOCK_NAME = "lock"
 _SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """A pair of trials that gave two figures."""
+class MeasuredPair:
+    """A pair of trials, each with a value of the metric."""
 
     a: int
     b: int
@@ -38,22 +38,22 @@ class Measured:
 
 @dataclass
 class SearchLog:
-    """The file, and what is in it."""
+    """The log file and its content."""
 
     path: Path
     seed: int
-    pairs: list[Measured] = field(default_factory=list)
+    pairs: list[MeasuredPair] = field(default_factory=list)
     broken: dict[int, str] = field(default_factory=dict)  # revision -> why it does not run
-    trials: int = 0  # run, those that failed included
-    spent_s: float = 0.0  # on all of them
+    trials: int = 0  # that were run, failed ones included
+    spent_s: float = 0.0  # by all of these trials
 
     @property
     def folder(self) -> Path:
-        """Where the search keeps its files."""
+        """The folder of the search."""
         return self.path.parent
 
-    def pair(self, found: Measured, seconds: float = 0.0) -> None:
-        """Both trials of a pair have given a figure."""
+    def pair(self, found: MeasuredPair, seconds: float = 0.0) -> None:
+        """Record a pair of which both trials gave a value."""
         self.pairs.append(found)
         self.trials += 2
         self.spent_s += seconds
@@ -61,18 +61,18 @@ class SearchLog:
         self._append({"event": "pair", **event, "seconds": seconds})
 
     def failed(self, trials: int, seconds: float = 0.0) -> None:
-        """Trials were run that give no pair."""
+        """Record trials that do not make a pair."""
         self.trials += trials
         self.spent_s += seconds
         self._append({"event": "failed", "trials": trials, "seconds": seconds})
 
     def skip(self, revision: int, why: str) -> None:
-        """A revision does not run."""
+        """Record that a revision does not run."""
         self.broken[revision] = why
         self._append({"event": "broken", "revision": revision, "why": why})
 
     def end(self, status: str) -> None:
-        """The search is over."""
+        """Record the end of the search."""
         self._append({"event": "end", "status": status})
 
     def _append(self, event: Mapping[str, Any]) -> None:
@@ -85,17 +85,19 @@ class SearchLog:
 
     def _write(self, event: Mapping[str, Any]) -> None:
         with self.path.open("ab+") as file:
-            # A line that was cut off is ended first, or it would take this one along.
+            # A line that was cut off is ended first; otherwise this one would be lost with it.
             if file.tell():
                 file.seek(-1, os.SEEK_END)
             before = b"" if file.read(1) in (b"", b"\n") else b"\n"
             file.write(before + json.dumps(event).encode() + b"\n")
 
 
-def begin(searches: Path, fingerprint: str, revisions: Sequence[str], seed: int) -> SearchLog:
+def begin_search(
+    searches: Path, fingerprint: str, revisions: Sequence[str], seed: int
+) -> SearchLog:
     """Start a new search. Raises UsageError when the workspace cannot be written."""
     folder = searches / f"{datetime.now():%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
-    log = SearchLog(path=folder / NAME, seed=seed)
+    log = SearchLog(path=folder / LOG_NAME, seed=seed)
     first = {"schema": _SCHEMA, "fingerprint": fingerprint, "seed": seed}
     try:
         folder.mkdir(parents=True)
@@ -105,14 +107,13 @@ def begin(searches: Path, fingerprint: str, revisions: Sequence[str], seed: int)
     return log
 
 
-def unfinished(searches: Path, fingerprint: str) -> SearchLog | None:
-    """Return the newest search of that fingerprint, unless it has an answer.
+def unfinished_search(searches: Path, fingerprint: str) -> SearchLog | None:
+    """Return the newest search with that fingerprint, unless it has an answer.
 
-    One that ended undecided goes on too: perhaps with more pairs allowed. Raises UsageError when
-    another perfrun is at it.
+    A search that ended undecided can continue, too, perhaps with more pairs allowed.
     """
     found = []
-    for path in searches.glob(f"*/{NAME}"):
+    for path in searches.glob(f"*/{LOG_NAME}"):
         events = _events(path)
         if events and events[0].get("fingerprint") == fingerprint:
             begun = begun_at(path.parent.name, events[0], partial(_begun_by, path))
@@ -124,13 +125,13 @@ def unfinished(searches: Path, fingerprint: str) -> SearchLog | None:
 
 
 def _begun_by(path: Path) -> float:
-    """Return a time at which the search had begun: its lock is made next, and never written."""
-    files = [path, path.with_name(_LOCK)]
+    """Return a time at which the search had begun: its lock is made next and never written."""
+    files = [path, path.with_name(LOCK_NAME)]
     return min(file.stat().st_mtime for file in files if file.exists())
 
 
 def has_ended(path: Path) -> bool:
-    """Whether a search has an answer; one that is undecided can go on."""
+    """Return True when a search has an answer; an undecided search can continue."""
     try:
         events = _events(path)
     except OSError:
@@ -138,9 +139,9 @@ def has_ended(path: Path) -> bool:
     return bool(events) and events[-1]["event"] == "end" and events[-1]["status"] != "undecided"
 
 
-def held(log: SearchLog) -> FileLock:
-    """The lock of a search, to be entered and owned."""
-    return FileLock(log.folder / _LOCK)
+def search_lock(log: SearchLog) -> FileLock:
+    """Return the lock of a search, to be entered and owned."""
+    return FileLock(log.folder / LOCK_NAME)
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
@@ -162,7 +163,7 @@ def _read(path: Path, events: Sequence[Mapping[str, Any]]) -> SearchLog:
         if event["event"] == "pair":
             values, summaries = event["values"], event["summaries"]
             log.pairs.append(
-                Measured(
+                MeasuredPair(
                     a=event["a"],
                     b=event["b"],
                     values=(values[0], values[1]),

@@ -1,4 +1,4 @@
-"""`perfrun ab --a=FLAGS --b=FLAGS`: is B slower than A? Pairs of trials until that is decided."""
+"""`perfrun ab --a=FLAGS --b=FLAGS`: run pairs of trials until it is decided which is slower."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from perfrun.compare.command import comparison_row, difference_row
 from perfrun.compare.comparison_table import comparison_table, derived_lines, environment_line
 from perfrun.compare.differences import Difference, differences
 from perfrun.compare.paired_runs import (
-    Name,
+    ArmName,
     PairLimits,
     PairResult,
+    arm_plan,
     comparisons,
     decider,
     run_pairs,
-    side_plan,
 )
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
@@ -36,8 +36,8 @@ from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.storage import write_whole
 
 _EPILOG = """\
-Everything else is flags of a run, for both sides; those in --a and --b are for one, flags of the
-benchmark after -- included:
+All other flags are flags of a run and apply to both arms. --a and --b hold the flags of one arm,
+with flags of its benchmark after --:
   perfrun ab --a='--python=old/bin/python' --b='--python=new/bin/python' \\
       --benchmark_methods=pkg.mod.Class.method
 
@@ -47,18 +47,16 @@ interrupted. All of it is in docs/comparing.md.
 
 
 def parser() -> CommandParser:
-    """The flags of `perfrun ab` that are not a run's."""
-    from perfrun.analysis import pairs as rules  # numpy
-
+    """Return the parser of the flags that a run does not have."""
     made = CommandParser(
         "perfrun ab",
-        "Run A and B in randomised pairs until it is clear which is slower.",
+        "Run A and B in randomised pairs until it is decided which is slower.",
         _EPILOG,
         "perfrun ab --a=FLAGS --b=FLAGS [flags of a run] [-- flags of the benchmark]",
     )
-    made.flag("--a", "FLAGS", "flags of side A, as for a shell", default="")
-    made.flag("--b", "FLAGS", "flags of side B", default="")
-    made.flag("--metric", "NAME", "what decides (default wall_time)")
+    made.flag("--a", "FLAGS", "flags of arm A, quoted as for a shell", default="")
+    made.flag("--b", "FLAGS", "flags of arm B", default="")
+    made.flag("--metric", "NAME", "the metric that decides (default wall_time)")
     most, count = rules.MAX_PAIRS, partial(parse_whole, least=rules.FEWEST_PAIRS)
     made.flag("--max_pairs", "N", f"most pairs of a method (default {most})", count, most)
     made.add_pair_rules(rules.MIN_EFFECT)
@@ -69,7 +67,7 @@ def parser() -> CommandParser:
 class AbPlan:
     """The command line of `perfrun ab`."""
 
-    plans: dict[Name, RunPlan]
+    plans: dict[ArmName, RunPlan]
     workspace: Path
     rule: PairRule
     limits: PairLimits
@@ -79,7 +77,7 @@ class AbPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class AbAnswer:
-    """What came out."""
+    """The comparisons of one call, and the pairs that they are made of."""
 
     comparisons: tuple[Comparison, ...]
     derived: Mapping[tuple[str, str], tuple[DerivedRatio, ...]]  # by method and primary metric
@@ -94,26 +92,26 @@ def ab_command(argv: Sequence[str]) -> int:
     plan = asked.plans["a"]
     as_json = plan.output_format == "json"
     screen = Terminal(sys.stderr if as_json else sys.stdout, sys.stderr, quiet=plan.quiet)
-    answer = compare_sides(asked, screen)
+    answer = compare_arms(asked, screen)
     record = _write(asked, answer, screen)
     if as_json:
-        sys.stdout.write(json.dumps({**document(answer), "record": record}) + "\n")
+        sys.stdout.write(json.dumps({**_document(answer), "record": record}) + "\n")
     else:
-        show(answer, record, screen)
+        _show(answer, record, screen)
     if answer.result.interrupted:
         sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
         return Interrupted.exit_code
-    # Of the metric that decides: each of the others has an error rate of its own.
+    # The error rate holds for the metric that decides; each of the others has its own.
     bad = any(c.verdict == "slower" and c.metric == asked.metric for c in answer.comparisons)
     return 1 if bad or "failed" in answer.result.stopped_by.values() else 0
 
 
 def parse_ab(argv: Sequence[str]) -> AbPlan:
-    """Parse the command line. Raises UsageError; touches nothing."""
+    """Parse the command line, without touching a file. Raises UsageError."""
     words, after = split_at_dashes(argv)
     given, common = parser().parse_known_args(words)
     count = given.max_pairs
-    plans: dict[Name, RunPlan] = {}
+    plans: dict[ArmName, RunPlan] = {}
     workspaces = set()
     for name, text in (("a", given.a), ("b", given.b)):
         own, own_after = split_at_dashes(parse_shell_words(text, f"--{name}"))
@@ -121,12 +119,12 @@ def parse_ab(argv: Sequence[str]) -> AbPlan:
         try:
             plan = parse([*common, *own, *(["--", *last] if last else [])])
         except UsageError as error:
-            raise UsageError(f"side {name}: {error}") from None
-        _refuse(plan)
+            raise UsageError(f"arm {name}: {error}") from None
+        _refuse_repetition(plan)
         workspaces.add(plan.workspace)
-        plans[name] = side_plan(plan, name, plan.workspace, count)  # type: ignore[index,arg-type]
+        plans[name] = arm_plan(plan, name, plan.workspace, count)  # type: ignore[index,arg-type]
     if len(workspaces) > 1:
-        raise UsageError("--workspace: is that of both sides; each gets a folder of its own there")
+        raise UsageError("--workspace: both arms share it; each gets a folder of its own there")
     return AbPlan(
         plans=plans,
         workspace=workspaces.pop(),
@@ -137,7 +135,7 @@ def parse_ab(argv: Sequence[str]) -> AbPlan:
     )
 
 
-def compare_sides(asked: AbPlan, screen: Terminal) -> AbAnswer:
+def compare_arms(asked: AbPlan, screen: Terminal) -> AbAnswer:
     """Run the pairs and judge them."""
     result = run_pairs(
         asked.plans,
@@ -160,19 +158,19 @@ def compare_sides(asked: AbPlan, screen: Terminal) -> AbAnswer:
 
 def _derived(result: PairResult, method: str, metric: str) -> tuple[DerivedRatio, ...]:
     pairs = result.pairs[method]
-    sides = [pair.a for pair in pairs], [pair.b for pair in pairs]
-    return derived_ratios(*sides, metric, count_disturbed=True)
+    arms = [pair.a for pair in pairs], [pair.b for pair in pairs]
+    return derived_ratios(*arms, metric, count_disturbed=True)
 
 
 def _stopped_by(result: PairResult) -> str:
-    """Of all methods together: what keeps the answer from being whole, else `decided`."""
+    """Return the worst of the methods' reasons; `decided` when all of them are."""
     order = ("interrupted", "failed", "no_figure", "time_budget", "max_pairs")
     reasons = set(result.stopped_by.values())
     return next((reason for reason in order if reason in reasons), "decided")
 
 
-def document(answer: AbAnswer) -> dict[str, Any]:
-    """What `--format=json` prints."""
+def _document(answer: AbAnswer) -> dict[str, Any]:
+    """Return the document that `--format=json` prints."""
     result = answer.result
     every = [pair for pairs in result.pairs.values() for pair in pairs]
     return {
@@ -197,7 +195,7 @@ def document(answer: AbAnswer) -> dict[str, Any]:
 
 
 def _write(asked: AbPlan, answer: AbAnswer, screen: Terminal) -> str | None:
-    """Keep the answer, and which trials were a pair, beside the workspaces of the sides."""
+    """Write the answer and the pairs beside the workspaces of the arms; return the file's path."""
     pairs = [
         {
             "method": method,
@@ -212,15 +210,15 @@ def _write(asked: AbPlan, answer: AbAnswer, screen: Terminal) -> str | None:
     ]
     path = asked.workspace / "ab" / f"{answer.result.run_ids['a']}.json"
     try:
-        write_whole(path, to_json({**document(answer), "trials": pairs}))
+        write_whole(path, to_json({**_document(answer), "trials": pairs}))
     except OSError as error:
         screen.note(f"{path} could not be written: {error.strerror}")
         return None
     return str(path)
 
 
-def show(answer: AbAnswer, record: str | None, screen: Terminal) -> None:
-    """Print the table, and below it what else there is to know."""
+def _show(answer: AbAnswer, record: str | None, screen: Terminal) -> None:
+    """Print the table, then the reasons for stopping, derived metrics and differences."""
     screen.table(comparison_table(answer.comparisons))
     reasons = ", ".join(
         f"{method}: {len(answer.result.pairs[method])} pairs, {reason}"
@@ -236,12 +234,12 @@ def show(answer: AbAnswer, record: str | None, screen: Terminal) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def _refuse(plan: RunPlan) -> None:
-    """Flags that say how often: here the pairs do."""
+def _refuse_repetition(plan: RunPlan) -> None:
+    """Raise UsageError for flags that say how often a method runs: the pairs decide that."""
     if plan.repetition.precision is not None or plan.num_trials != 1:
         raise UsageError(
-            "perfrun ab: pairs are run until it is decided; --max_pairs and --time_budget are the "
-            "limits, not --benchmark_num_trials or --precision"
+            "perfrun ab: pairs run until the methods are decided; limit them by --max_pairs and "
+            "--time_budget, not by --benchmark_num_trials or --precision"
         )
     if plan.repetition.max_reruns or plan.execution_id:
         raise UsageError("perfrun ab: takes neither --max_reruns nor --execution_id")

@@ -1,7 +1,4 @@
-"""`perfrun compare BASE NEW`: what two sets of results say of each other, and what else differs.
-
-Two sets of readings compared: which figures, which are refused, what else differs.
-"""
+"""`perfrun compare BASE NEW`: judge a set of results against a baseline."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfrun.compare.comparison_table import comparison_table, derived_lines, environment_line
@@ -28,20 +25,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
-    """All that came out."""
+class CompareResult:
+    """The comparisons of two sets, and the facts that surround them."""
 
     comparisons: tuple[Comparison, ...]
     differences: tuple[Difference, ...]
     only_base: tuple[str, ...]  # methods
     only_new: tuple[str, ...]
-    trials: Mapping[str, int]  # failed, disturbed, and left_out for being disturbed
+    trials: Mapping[str, int]  # numbers: failed, disturbed, and left_out for being disturbed
     derived: Mapping[tuple[str, str], tuple[DerivedRatio, ...]]  # by method and primary metric
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which methods and metrics are looked at."""
+    """The methods and metrics that are compared."""
 
     methods: re.Pattern[str] | None = None
     metrics: re.Pattern[str] | None = None
@@ -50,7 +47,7 @@ class Wanted:
         return self.methods is None or bool(self.methods.search(name))
 
     def metric(self, name: str, *, is_primary: bool) -> bool:
-        """Whether a metric is judged: a derived one only when it is named."""
+        """Return True for a metric that is judged: a derived one only when it is named."""
         return is_primary if self.metrics is None else bool(self.metrics.fullmatch(name))
 
 
@@ -61,19 +58,20 @@ def compare_sets(
     wanted: Wanted | None = None,
     allowed: Iterable[str] = (),
     min_effect: float | None = None,
-) -> Compared:
-    """Compare what both sets have. Raises UsageError for sets that have nothing in common.
+) -> CompareResult:
+    """Compare the methods and metrics that both sets have.
 
-    And for those that differ in hardware, driver or batch size, unless that is allowed.
+    Raises UsageError for sets that have nothing in common, and for sets that differ in hardware,
+    driver or batch size, unless that is allowed.
     """
     from perfrun.analysis import compare as rule  # numpy and scipy
 
     wanted = wanted or Wanted()
-    names = [{r.method for r in readings if wanted.method(r.method)} for readings in (base, new)]
+    names = [{r.method for r in records if wanted.method(r.method)} for records in (base, new)]
     both = names[0] & names[1]
     if not both:
-        raise UsageError(f"no method is in both sets: {listed(names[0])} and {listed(names[1])}")
-    sides = [[r for r in readings if r.method in both] for readings in (base, new)]
+        raise UsageError(f"no method is in both sets: {_listed(names[0])} and {_listed(names[1])}")
+    sides = [[r for r in records if r.method in both] for records in (base, new)]
     differing = differences(*sides)
     _refuse(differing, sides, set(allowed))
     pairings = []
@@ -97,7 +95,7 @@ def compare_sets(
     if not pairings:
         raise UsageError("no metric of a method has a value in both sets: did its trials pass?")
     effect = rule.MIN_EFFECT if min_effect is None else min_effect
-    return Compared(
+    return CompareResult(
         comparisons=rule.compare(pairings, min_effect=effect),
         differences=differing,
         only_base=tuple(sorted(names[0] - both)),
@@ -110,9 +108,9 @@ def compare_sets(
 def _metrics(
     ours: Sequence[SummaryRecord], theirs: Sequence[SummaryRecord]
 ) -> list[tuple[str, Any]]:
-    """The metrics that both have, the wall time first, with the direction that new ones say."""
-    here = {name for reading in ours for name in reading.values}
-    there = {name: d for reading in theirs for name, d in reading.directions.items()}
+    """Return the metrics that both sets have, wall time first, with the newer set's direction."""
+    here = {name for record in ours for name in record.values}
+    there = {name: d for record in theirs for name, d in record.directions.items()}
     first = (WALL_TIME, THROUGHPUT)
 
     def place(name: str) -> tuple[int, str]:
@@ -121,19 +119,19 @@ def _metrics(
     return [(name, there[name]) for name in sorted(here & there.keys(), key=place)]
 
 
-def _values(readings: Sequence[SummaryRecord], metric: str) -> tuple[float, ...]:
-    known = [r for r in readings if metric in r.values]
+def _values(records: Sequence[SummaryRecord], metric: str) -> tuple[float, ...]:
+    known = [r for r in records if metric in r.values]
     return tuple(r.values[metric] for r in counted(known))
 
 
 def _counts(sides: Sequence[Sequence[SummaryRecord]]) -> dict[str, int]:
     counts = {"failed": 0, "disturbed": 0, "left_out": 0}
     for side in sides:
-        for method in {reading.method for reading in side}:
-            own = [reading for reading in side if reading.method == method]
-            ran = [reading for reading in own if reading.ran]
+        for method in {record.method for record in side}:
+            own = [record for record in side if record.method == method]
+            ran = [record for record in own if record.ran]
             counts["failed"] += len(own) - len(ran)
-            counts["disturbed"] += sum(reading.disturbed for reading in ran)
+            counts["disturbed"] += sum(record.disturbed for record in ran)
             counts["left_out"] += len(ran) - len(counted(ran))
     return counts
 
@@ -159,17 +157,17 @@ def _refuse(
             )
 
 
-def listed(names: Iterable[str]) -> str:
-    """The first five of some names, and how many more there are."""
+def _listed(names: Iterable[str]) -> str:
+    """Return the first five names, and the number of the others."""
     ordered = sorted(names)
     more = f" and {len(ordered) - 5} more" if len(ordered) > 5 else ""
     return (", ".join(ordered[:5]) or "none") + more
 
 
 _EPILOG = """\
-BASE and NEW are each a folder (a workspace, an output folder, a result folder), a summary, or of
-the results in --workspace a run, label, execution id, commit, date or FROM..TO; run:, label:, id:,
-hash: and date: say which.
+BASE and NEW are each a folder (a workspace, an output folder, a result folder), a summary, or a
+choice of the results in --workspace: a run, label, execution id, commit, date or FROM..TO. The
+prefixes run:, label:, id:, hash: and date: say which of these a word is.
 
 Exit status: 0 nothing is slower, 1 something is, 2 sets that cannot be had or not be compared.
 All of it is in docs/comparing.md.
@@ -177,16 +175,16 @@ All of it is in docs/comparing.md.
 
 
 def parser() -> CommandParser:
-    """The flags of `perfrun compare`."""
+    """Return the parser of the flags of `perfrun compare`."""
     about = "Compare two sets of results: ratio, interval, verdict, and what else differs."
     made = CommandParser("perfrun compare", about, _EPILOG)
-    made.add_argument("base", metavar="BASE", help="the set that is compared with")
+    made.add_argument("base", metavar="BASE", help="the baseline")
     made.add_argument("new", metavar="NEW", help="the set that is judged")
     made.add_workspace()
     made.add_store()
     made.flag("--metrics", "REGEX", "compare only metrics whose whole name matches", parse_regex)
     made.flag("--methods", "REGEX", "compare only methods in whose name this is found", parse_regex)
-    effect = "differences below this are none (default 1%%)"
+    effect = "smaller differences are ignored (default 1%%)"
     made.flag("--min_effect", "PERCENT", effect, parse_share)
     made.flag("--allow_different", "LIST", f"compare although these differ: {', '.join(GUARDED)}")
     made.add_format()
@@ -198,18 +196,18 @@ def compare_command(argv: Sequence[str]) -> int:
     given = parser().parse_args(list(argv))
     allowed = _allowed(given.allow_different)
     wanted = Wanted(given.methods, given.metrics)
-    results = Results(parse_workspace(given.workspace), _say, given.store)
+    results = Results(parse_workspace(given.workspace), _warn, given.store)
     base, new = results.select(given.base), results.select(given.new)
     compared = compare_sets(base, new, wanted=wanted, allowed=allowed, min_effect=given.min_effect)
     if given.format == "json":
-        sys.stdout.write(json.dumps(document(compared)) + "\n")
+        sys.stdout.write(json.dumps(_document(compared)) + "\n")
     else:
-        show(compared)
+        _show(compared)
     return 1 if any(c.verdict == "slower" for c in compared.comparisons) else 0
 
 
-def document(compared: Compared) -> dict[str, Any]:
-    """What `--format=json` prints."""
+def _document(compared: CompareResult) -> dict[str, Any]:
+    """Return the document that `--format=json` prints."""
     return {
         "comparisons": [
             {
@@ -226,7 +224,7 @@ def document(compared: Compared) -> dict[str, Any]:
 
 
 def comparison_row(found: Comparison) -> dict[str, Any]:
-    """One row of that document."""
+    """Return a comparison as the JSON document has it."""
     return {
         "method": found.method,
         "metric": found.metric,
@@ -248,20 +246,19 @@ def comparison_row(found: Comparison) -> dict[str, Any]:
 
 
 def difference_row(found: Difference) -> dict[str, Any]:
-    """One difference of the environment, in that document."""
-    facts = {"kind": found.kind, "name": found.name, "base": found.base, "new": found.new}
-    return {**facts, "text": found.text}
+    """Return a difference of the environment as the JSON document has it."""
+    return {**asdict(found), "text": found.text}
 
 
-def show(compared: Compared) -> None:
-    """Print the table, and below it what else there is to know."""
+def _show(compared: CompareResult) -> None:
+    """Print the table, then derived metrics, differences and the trials that do not count."""
     found = compared.comparisons
     screen = Terminal(sys.stdout, sys.stderr, quiet=True)
     screen.table(comparison_table(found))
     lines = [*derived_lines(found, compared.derived), environment_line(compared.differences)]
     for names, where in ((compared.only_base, "BASE"), (compared.only_new, "NEW")):
         if names:
-            lines.append(f"Only in {where}: {listed(names)}.")
+            lines.append(f"Only in {where}: {_listed(names)}.")
     lines += _trial_lines(compared.trials)
     sys.stdout.write("\n" + "\n".join(lines) + "\n")
 
@@ -285,5 +282,5 @@ def _allowed(text: str | None) -> tuple[str, ...]:
     return named
 
 
-def _say(text: str) -> None:
+def _warn(text: str) -> None:
     sys.stderr.write(f"perfrun: {text}\n")

@@ -1,4 +1,4 @@
-"""The table of `perfrun compare` and `perfrun ab`. Values in, text out."""
+"""The table of `perfrun compare` and `perfrun ab`: values in, text out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLOURS = {"slower": "red", "faster": "green", "equivalent": "", "undecided": "
 
 
 def comparison_table(found: Sequence[Comparison]) -> Table:
-    """A row for each method and metric; a method is named in its first row only."""
+    """Return a row for each method and metric; only a method's first row names it."""
     rows = []
     before = None
     for one in found:
@@ -52,7 +52,7 @@ def comparison_table(found: Sequence[Comparison]) -> Table:
 
 
 def verdict_text(one: Comparison) -> str:
-    """The verdict as a person says it: of what is no time, better or worse."""
+    """Return the verdict; of a metric that is no time, `better` or `worse`."""
     if one.verdict == "equivalent":
         return f"equivalent (within {percent(one.margin)})"
     if one.verdict == "undecided":
@@ -63,7 +63,7 @@ def verdict_text(one: Comparison) -> str:
 
 
 def shown_value(value: float | None, metric: str) -> str:
-    """Four figures in the unit that suits."""
+    """Return a value with four digits, in a suitable unit."""
     if value is None:
         return "-"
     return with_unit(value, unit_of(metric.rpartition("/")[2]))
@@ -72,7 +72,7 @@ def shown_value(value: float | None, metric: str) -> str:
 def derived_lines(
     found: Sequence[Comparison], derived: Mapping[tuple[str, str], Sequence[DerivedRatio]]
 ) -> list[str]:
-    """What moved together with a metric that is faster or slower, in other words."""
+    """Return a line with the derived metrics of each metric that is faster or slower."""
     lines = []
     for one in found:
         own = derived.get((one.method, one.metric), ())
@@ -82,7 +82,7 @@ def derived_lines(
 
 
 def environment_line(differing: Sequence[Difference]) -> str:
-    """What else differs: `torch 2.12 -> 2.13; nothing else.`"""
+    """Return the differences of the environment: `torch 2.12 -> 2.13; nothing else.`"""
     if not differing:
         return "Environment: no difference found."
     texts = [difference.text for difference in differing]

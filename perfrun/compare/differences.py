@@ -1,4 +1,4 @@
-"""What differs between the surroundings of two sets of trials, as values. Pure."""
+"""Differences between the environments of two sets of trials, as values. Pure."""
 
 from __future__ import annotations
 
@@ -10,30 +10,29 @@ from typing import Any
 from perfrun.errors import UsageError
 from perfrun.summary.record import SummaryRecord
 
-# Kinds that make a comparison meaningless unless it is asked for.
+# Differences of these kinds make a comparison meaningless, unless it is asked for.
 GUARDED = ("hardware", "driver", "batch_size")
 _MIB = 2**20
-# Flags that say where results go and how often a method runs: no part of what is measured. Code,
-# image and interpreter are there as what they turned out to be.
+# Flags that say where results go and how often a method runs, which does not change what is
+# measured. Code, image and interpreter are compared by what the trials had, not by these flags.
 _PLACES = """
     benchmark_methods benchmark_num_trials execution_id execution_label workspace format quiet
     resume seed precision max_trials time_budget max_reruns fail_on_bounds allow_empty git_repos
     python image image_python python_path ml_framework_build_label platform_name system_name debug
-    env result_upload_methods use_cached_site_packages root_data_dir timeout
-    profile
+    env result_upload_methods use_cached_site_packages root_data_dir timeout profile
 """
 _NOT_COMPARED = frozenset(_PLACES.split())
 Fact = tuple[str, str]  # kind, name
 _Facts = dict[Fact, set[str | None]]
-# Kinds of which a summary has all or, if it is PerfZero's, nothing.
+# A summary records all facts of these kinds or, if it is PerfZero's, none.
 _WHOLE = ("distribution",)
-# Hardware that one side may not have recorded, and be the same all the same.
+# Hardware facts that may be missing on one side although the hardware is the same.
 _MAY_BE_UNKNOWN = ("platform_name", "cpu_model", "physical_cpu_count", "memory")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One thing that is not the same. None: it is not there, or not known."""
+    """One fact that differs. None stands for a fact that is absent or not recorded."""
 
     kind: str
     name: str
@@ -42,7 +41,7 @@ class Difference:
 
     @property
     def text(self) -> str:
-        """As people say it: `torch 2.12 -> 2.13`."""
+        """The difference for people: `torch 2.12 -> 2.13`."""
         name = self.name if self.kind in ("distribution", "git", "variable") else _named(self)
         return f"{name} {_shown(self.base)} -> {_shown(self.new)}"
 
@@ -50,7 +49,7 @@ class Difference:
 def differences(
     base: Sequence[SummaryRecord], new: Sequence[SummaryRecord]
 ) -> tuple[Difference, ...]:
-    """All that differs, in a fixed order; a fact with several values in a set has them all."""
+    """Return all differences in a fixed order, each with all values that a set has."""
     left, right = _facts(base), _facts(new)
     unrecorded = _WHOLE if _knows_environment(base) != _knows_environment(new) else ()
     found = []
@@ -61,63 +60,62 @@ def differences(
     return (*(_unrecorded(kind, left, right) for kind in unrecorded), *found)
 
 
-def _knows_environment(readings: Iterable[SummaryRecord]) -> bool:
-    owns = (reading.document.get("perfrun") or {} for reading in readings)
+def _knows_environment(records: Iterable[SummaryRecord]) -> bool:
+    owns = (record.document.get("perfrun") or {} for record in records)
     return any((own.get("environment") or {}).get("python") for own in owns)
 
 
 def _unrecorded(kind: str, left: _Facts, right: _Facts) -> Difference:
-    """One line for hundreds: one side has not recorded any of this."""
+    """Return one difference instead of hundreds, where one side has recorded nothing."""
     counts = [sum(own == kind for own, _ in facts) for facts in (left, right)]
     base, new = (f"{count} recorded" if count else None for count in counts)
     return Difference(kind=kind, name=f"{kind}s", base=base, new=new)
 
 
-def mixtures(readings: Sequence[SummaryRecord]) -> tuple[Fact, ...]:
-    """Guarded facts that have several values within one set: it is no set of like trials."""
-    facts = _facts(readings)
+def mixtures(records: Sequence[SummaryRecord]) -> tuple[Fact, ...]:
+    """Return the guarded facts that have several values within one set."""
+    facts = _facts(records)
     return tuple(f for f in sorted(facts) if f[0] in GUARDED and len(facts[f] - {None}) > 1)
 
 
 def forbids(difference: Difference) -> bool:
-    """Whether sets that differ so are not to be compared unless that is asked for."""
+    """Return True for a difference that forbids a comparison, unless it is asked for."""
     if difference.kind not in GUARDED:
         return False
-    # PerfZero's summaries do not know of memory: no ground to refuse. No accelerator is one.
+    # PerfZero's summaries lack the memory, which is no reason to refuse; a lacking accelerator is.
     unknown = difference.base is None or difference.new is None
     return not (unknown and difference.name in _MAY_BE_UNKNOWN)
 
 
-def _facts(readings: Iterable[SummaryRecord]) -> _Facts:
-    """Every fact with its values in a set; None stands for trials that do not have it."""
-    each = [_read(reading) for reading in readings]
+def _facts(records: Iterable[SummaryRecord]) -> _Facts:
+    """Return every fact with its values in a set; None stands for trials that lack it."""
+    each = [_read(record) for record in records]
     names = {name for facts in each for name in facts}
     found: _Facts = {}
     for kind, name in names:
-        concerned = (
-            each
-            if kind not in ("batch_size", "source")
-            else [facts for facts in each if (kind, name) in facts]
-        )  # those are facts of a method, not of the set
-        found[kind, name] = {facts.get((kind, name)) for facts in concerned}
+        # These are facts of a method, so trials of other methods do not count as lacking them.
+        of_method = kind in ("batch_size", "source")
+        found[kind, name] = {
+            facts.get((kind, name)) for facts in each if not of_method or (kind, name) in facts
+        }
     return {fact: values for fact, values in found.items() if values != {None}}
 
 
-def _read(reading: SummaryRecord) -> dict[Fact, str]:
-    """The facts of a trial. Raises UsageError for a summary that somebody has changed."""
+def _read(record: SummaryRecord) -> dict[Fact, str]:
+    """Return the facts of a trial. Raises UsageError for a damaged summary."""
     try:
-        return dict(_of(reading))
+        return dict(_of(record))
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        why = f"{type(error).__name__}: {error}"  # a bare name would not tell whose fault it is
-        raise UsageError(f"{reading.path}: is damaged: {why}; leave it out") from None
+        why = f"{type(error).__name__}: {error}"  # a bare name would not say what is wrong
+        raise UsageError(f"{record.path}: is damaged: {why}; leave it out") from None
 
 
-def _of(reading: SummaryRecord) -> Iterator[tuple[Fact, str]]:
-    document = reading.document
+def _of(record: SummaryRecord) -> Iterator[tuple[Fact, str]]:
+    document = record.document
     for kind, name, value in (
         *_hardware(document),
         *_software(document),
-        *_asked(reading),
+        *_asked(record),
     ):
         if value is not None and value != "":
             yield (kind, name), str(value)
@@ -126,7 +124,7 @@ def _of(reading: SummaryRecord) -> Iterator[tuple[Fact, str]]:
 def _hardware(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     system = document.get("system_info") or {}
     machine = (document.get("perfrun") or {}).get("machine") or {}
-    # Who names platforms tells machines apart by them, as the index does.
+    # Platform names tell machines apart, as in the index.
     for name in ("platform_name", "cpu_model", "physical_cpu_count", "logical_cpu_count"):
         yield "hardware", name, system.get(name)
     yield "hardware", "memory", _size_class(machine.get("memory_bytes"))
@@ -142,7 +140,7 @@ def _hardware(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 
 def _size_class(size_bytes: int | None) -> str | None:
-    """Memory to the nearest of 1, 2, 3, 4, 6, 8, 12, ... GiB: a kernel takes a varying part."""
+    """Round memory to 1, 2, 3, 4, 6, 8, 12, ... GiB: the kernel reserves a varying part."""
     if not size_bytes:
         return None
     power = 2 ** math.floor(math.log2(size_bytes / 2**30 * 1.05))
@@ -158,7 +156,7 @@ def _software(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     yield "python", "build", python.get("build")
     framework = document.get("ml_framework_info") or {}
     if framework.get("name") not in (None, "none"):
-        # Its version is among the distributions, where those are known.
+        # The distributions contain its version, where they are known.
         if not environment.get("distributions"):
             yield "framework", framework["name"], framework.get("version")
         yield "framework", f"{framework['name']} build", framework.get("build_version")
@@ -180,11 +178,11 @@ def _software(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     yield "perfrun", "perfrun", own.get("version")
 
 
-def _asked(reading: SummaryRecord) -> Iterator[tuple[str, str, Any]]:
-    document = reading.document
+def _asked(record: SummaryRecord) -> Iterator[tuple[str, str, Any]]:
+    document = record.document
     info, own = document["benchmark_info"], document.get("perfrun") or {}
-    yield "batch_size", reading.method, reading.batch_size
-    yield "source", reading.method, own.get("module_sha256")
+    yield "batch_size", record.method, record.batch_size
+    yield "source", record.method, own.get("module_sha256")
     for name, value in (info.get("flags") or {}).items():
         if name not in _NOT_COMPARED and value:
             yield "flag", f"--{name}", value
@@ -222,6 +220,6 @@ def _named(difference: Difference) -> str:
 def _shown(value: str | None) -> str:
     if value is None:
         return "(none)"
-    # Hashes are long, and their beginnings tell them apart.
+    # The beginnings of hashes tell them apart.
     words = [w[:12] if len(w) >= 40 and w.isalnum() else w for w in value.split(" ")]
     return " ".join(w[:19] if w.startswith("sha256:") else w for w in words)

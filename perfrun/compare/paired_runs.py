@@ -1,16 +1,8 @@
-"""Randomised blocks of fresh processes: every side once in each, until a rule has seen enough.
+"""Trials of several arms in randomised pairs or blocks, and the verdicts of pairs.
 
-The engine of `perfrun ab` (two sides, a case for each method) and `perfrun versus` (any number of
-sides, a case for each phase and batch size). Slow drift of the machine falls on all sides of a
-block alike, and the order that is drawn keeps any side from always coming after the same other.
-
-Randomised pairs of fresh processes: side A and side B in turns, until a rule has seen enough.
-
-For whoever has to know whether one thing is slower than another, as `perfrun ab`. Both sides go the
-way of every run: own workspace, own journal, a summary on disk after each trial. The loop is that
-of `perfrun.blocks`.
-
-What pairs of trials say: numbers from their summaries, verdicts from `analysis.pairs`.
+`perfrun ab` and `detect --confirm` run pairs, with a case for each method; `perfrun versus` runs
+blocks of any number of arms, with a case for each phase and batch size. A slow drift of the
+machine affects all arms of a block alike, and the order of the arms is drawn for each block.
 """
 
 from __future__ import annotations
@@ -41,27 +33,26 @@ from perfrun.worker.procfs import adopt_orphans
 
 if TYPE_CHECKING:
     from perfrun.analysis.compare import Comparison
-    from perfrun.analysis.directions import Direction
     from perfrun.analysis.pairs import PairRule
 
 
 Reason = Literal["decided", "max_pairs", "time_budget", "failed", "no_figure", "interrupted"]
-MOST_FAILURES = 3  # blocks in a row without the figure that is asked for
+MOST_FAILURES = 3  # blocks in a row without a value of the metric
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """One trial of each side, run right after another."""
+    """One trial of each arm, one right after the other."""
 
     number: int  # from 1
-    order: tuple[str, ...]  # the sides as they were run
-    readings: Mapping[str, SummaryRecord]  # by side
+    order: tuple[str, ...]  # of the arms
+    readings: Mapping[str, SummaryRecord]  # by arm
 
 
-# Runs the trial of that number, or takes over what was run before; None when interrupted.
+# Runs the trial of that number, or reads it if it was run before; None when interrupted.
 Trial = Callable[[int], TrialResult | None]
-# Whether a case is over, and why; asked after each of its blocks.
-Asked = Callable[[str, Sequence[Block]], Reason | None]
+# Returns why a case is over, or None when it goes on; called after each of its blocks.
+StopRule = Callable[[str, Sequence[Block]], Reason | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +66,7 @@ class BlocksResult:
 
 @dataclass
 class _Case:
-    sides: dict[str, Trial]
+    arms: dict[str, Trial]
     blocks: list[Block] = field(default_factory=list)
     stopped_by: Reason | None = None
     cost_s: float = 0.0  # of the last block
@@ -87,7 +78,7 @@ class Blocks:
     def __init__(
         self,
         cases: Mapping[str, Mapping[str, Trial]],
-        asked: Asked,
+        asked: StopRule,
         *,
         most: int,
         time_s: float | None,
@@ -95,19 +86,20 @@ class Blocks:
         is_figure: Callable[[SummaryRecord], bool] | None = None,
         taken_over_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """With `is_figure`, a side that has had none so often leaves its case and the others go on.
+        """Take the arms of each case and the rule that ends a case.
 
-        `most` blocks of each case; no block is begun that would end after `time_s`, but the first.
-        `taken_over_s`: what those trials took that were run before and taken over so far.
+        A case has `most` blocks at most, and none but its first begins that would end after
+        `time_s`. With `is_figure`, an arm that fails it too often leaves its case, and the others
+        go on. `taken_over_s` returns the time of the trials that were run before and read so far.
         """
-        self._cases = {name: _Case(dict(sides)) for name, sides in cases.items()}
+        self._cases = {name: _Case(dict(arms)) for name, arms in cases.items()}
         self._asked, self._most, self._time_s = asked, most, time_s
         self._seed, self._is_figure = seed, is_figure
         self._taken_over_s = taken_over_s
         self._begun_s = time.monotonic()
 
     def run(self) -> BlocksResult:
-        """Run until every case is over. Interrupted, the whole blocks are given back."""
+        """Run until every case is over; an interruption leaves the complete blocks."""
         interrupted = not all(self._round(number) for number in range(1, self._most + 1))
         left: Reason = "interrupted" if interrupted else "max_pairs"
         return BlocksResult(
@@ -117,7 +109,7 @@ class Blocks:
         )
 
     def _round(self, number: int) -> bool:
-        """One block of each case that is still open; False when interrupted."""
+        """Run one block of each case that is still open; return False when interrupted."""
         names = [name for name, case in self._cases.items() if case.stopped_by is None]
         random.Random(f"{self._seed}/{number}").shuffle(names)  # noqa: S311
         return all(self._block(name, number) for name in names)
@@ -127,73 +119,73 @@ class Blocks:
         if self._out_of_time(case):
             case.stopped_by = "time_budget"
             return True
-        order = list(case.sides)
+        order = list(case.arms)
         random.Random(f"{self._seed}/{number}/{name}").shuffle(order)  # noqa: S311
         begun_s = self._elapsed_s()
-        readings: dict[str, SummaryRecord] = {}
-        for side in order:
-            result = case.sides[side](number)
+        records: dict[str, SummaryRecord] = {}
+        for arm in order:
+            result = case.arms[arm](number)
             if result is None:
                 return False
-            readings[side] = record_of(result.document, Path(result.summary))
+            records[arm] = record_of(result.document, Path(result.summary))
         case.cost_s = self._elapsed_s() - begun_s
-        case.blocks.append(Block(number=number, order=tuple(order), readings=readings))
-        case.stopped_by = self._asked(name, case.blocks) or self._without_the_lost(case)
+        case.blocks.append(Block(number=number, order=tuple(order), readings=records))
+        case.stopped_by = self._asked(name, case.blocks) or self._drop_failed_arms(case)
         return True
 
     def _out_of_time(self, case: _Case) -> bool:
-        """The first block of a case is run whatever the time."""
+        """Return True when another block would end too late; the first one always runs."""
         if self._time_s is None or not case.blocks:
             return False
         return self._elapsed_s() + case.cost_s > self._time_s
 
     def _elapsed_s(self) -> float:
-        """Before a run was resumed, too."""
+        """Return the time spent, that before the run was resumed included."""
         return time.monotonic() - self._begun_s + self._taken_over_s()
 
-    def _without_the_lost(self, case: _Case) -> Reason | None:
-        """Leave out sides that have no figure again and again; over when none is left."""
+    def _drop_failed_arms(self, case: _Case) -> Reason | None:
+        """Remove arms without a figure in the last blocks; the case fails when none is left."""
         last = case.blocks[-MOST_FAILURES:]
         if self._is_figure is None or len(last) < MOST_FAILURES:
             return None
-        for side in list(case.sides):
-            if not any(self._is_figure(block.readings[side]) for block in last):
-                del case.sides[side]
-        return None if case.sides else "failed"
+        for arm in list(case.arms):
+            if not any(self._is_figure(block.readings[arm]) for block in last):
+                del case.arms[arm]
+        return None if case.arms else "failed"
 
 
-Name = Literal["a", "b"]
-SIDES: tuple[Name, Name] = ("a", "b")
+ArmName = Literal["a", "b"]
+ARMS: tuple[ArmName, ArmName] = ("a", "b")
 
 
 class NotTogether(UsageError):  # noqa: N818 - it is caught
-    """Two runs that are to be resumed are not the sides of the same pairs."""
+    """The error for two runs to be resumed that are not the arms of the same pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """One trial of each side, run right after another."""
+    """One trial of each of two arms, one right after the other."""
 
     number: int  # from 1
-    first: Name
+    first: ArmName
     a: SummaryRecord
     b: SummaryRecord
 
     def values(self, metric: str) -> tuple[float, float] | None:
-        """The figures of both sides; None where a ratio of them says nothing."""
+        """Return the values of both arms; None when they have no ratio."""
         one, other = self.a.values.get(metric), self.b.values.get(metric)
         return (one, other) if one and other and min(one, other) > 0 else None
 
 
-# Whether pairs have decided, given the ratios' logarithms and the direction; asked after each pair.
+# Returns True when pairs have decided, by the logarithms of their ratios; called after each pair.
 Decided = Callable[[Sequence[float], Direction], bool]
-# Makes that for so many methods; may raise UsageError.
+# Makes such a rule for a number of methods; may raise UsageError.
 Decider = Callable[[int], Decided]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairLimits:
-    """When pairs end whatever they say."""
+    """The limits that end pairs before they have decided."""
 
     max_pairs: int  # of each method
     time_s: float | None = None  # for all of them
@@ -206,14 +198,19 @@ class PairResult:
     pairs: Mapping[str, tuple[Pair, ...]]
     stopped_by: Mapping[str, Reason]
     seed: int
-    run_ids: Mapping[Name, str]
+    run_ids: Mapping[ArmName, str]
     interrupted: bool
 
 
-def side_plan(plan: RunPlan, name: Name, workspace: Path, max_pairs: int) -> RunPlan:
-    """Make a plan one side of pairs: a workspace of its own, its name as label, a trial a pair."""
+def new_seed() -> int:
+    """Return a random seed."""
+    return int.from_bytes(os.urandom(4), "big")
+
+
+def arm_plan(plan: RunPlan, name: ArmName, workspace: Path, max_pairs: int) -> RunPlan:
+    """Return the plan of an arm: its own workspace, its name as label, one trial a pair."""
     if plan.profiles:
-        raise UsageError("--profile: pairs are not profiled; profile each side by a run of its own")
+        raise UsageError("--profile: pairs are not profiled; profile each arm by a run of its own")
     label = f"{plan.execution_label}/{name}" if plan.execution_label else name
     return replace(
         plan,
@@ -225,7 +222,7 @@ def side_plan(plan: RunPlan, name: Name, workspace: Path, max_pairs: int) -> Run
 
 
 def run_pairs(
-    plans: Mapping[Name, RunPlan],
+    plans: Mapping[ArmName, RunPlan],
     screen: Screen,
     decider: Decider,
     limits: PairLimits,
@@ -236,38 +233,38 @@ def run_pairs(
 ) -> PairResult:
     """Run pairs of both plans until each method is decided, or the limits are reached.
 
-    What `decider` makes is asked about `metric`. Raises PerfrunError for what stops it before the
-    first trial: both sides are in place before. Interrupted, it gives back the whole pairs.
-    `interruption` is that of a caller that has taken over the signals for more than these pairs.
+    The rule that `decider` makes decides by `metric`. Both arms are prepared before the first
+    trial; raises PerfrunError when one cannot be. An interruption leaves the complete pairs.
+    `interruption` belongs to a caller that handles the signals for more than these pairs.
     """
     adopt_orphans()
-    proposed = int.from_bytes(os.urandom(4), "big") if seed is None else seed
+    proposed = new_seed() if seed is None else seed
     with taking_signals(interruption) as ours, ExitStack() as stack:
         with ours.allowed():
-            sides: dict[Name, Rounds] = {}
-            for name in SIDES:
-                shown = SideScreen(name, screen)
-                # A run that goes on has its seed, which then is that of the other side as well.
-                sides[name] = prepare(plans[name], shown, ours, stack, proposed)
-                proposed = sides[name].seed
-        if sides["a"].seed != sides["b"].seed:
+            arms: dict[ArmName, Rounds] = {}
+            for name in ARMS:
+                shown = ArmScreen(name, screen)
+                # A resumed run has a seed already, which the other arm then takes, too.
+                arms[name] = prepare(plans[name], shown, ours, stack, proposed)
+                proposed = arms[name].seed
+        if arms["a"].seed != arms["b"].seed:
             raise NotTogether("--resume: a and b were not run together; start anew without it")
-        if sides["a"].methods != sides["b"].methods:
+        if arms["a"].methods != arms["b"].methods:
             raise UsageError(
-                f"a and b have different methods: {', '.join(sides['a'].methods) or 'none'} and "
-                f"{', '.join(sides['b'].methods) or 'none'}"
+                f"a and b have different methods: {', '.join(arms['a'].methods) or 'none'} and "
+                f"{', '.join(arms['b'].methods) or 'none'}"
             )
-        decided = decider(len(sides["a"].methods))
-        return _run(sides, decided, limits, metric)
+        decided = decider(len(arms["a"].methods))
+        return _run(arms, decided, limits, metric)
 
 
 def _run(
-    sides: Mapping[Name, Rounds], decided: Decided, limits: PairLimits, metric: str
+    arms: Mapping[ArmName, Rounds], decided: Decided, limits: PairLimits, metric: str
 ) -> PairResult:
-    seed = sides["a"].seed
+    seed = arms["a"].seed
     cases: dict[str, dict[str, Trial]] = {
-        method: {name: partial(side.run_one, method) for name, side in sides.items()}
-        for method in sides["a"].methods
+        method: {name: partial(arm.run_one, method) for name, arm in arms.items()}
+        for method in arms["a"].methods
     }
 
     def asked(_: str, blocks: Sequence[Block]) -> Reason | None:
@@ -279,23 +276,23 @@ def _run(
         most=limits.max_pairs,
         time_s=limits.time_s,
         seed=seed,
-        taken_over_s=lambda: sum(side.spent_s for side in sides.values()),
+        taken_over_s=lambda: sum(arm.spent_s for arm in arms.values()),
     ).run()
-    for side in sides.values():
-        side.finish(ended=not done.interrupted)
+    for arm in arms.values():
+        arm.finish(ended=not done.interrupted)
     return PairResult(
         pairs={
             name: tuple(_pair(block) for block in blocks) for name, blocks in done.blocks.items()
         },
         stopped_by=done.stopped_by,
         seed=seed,
-        run_ids={name: side.run_id for name, side in sides.items()},
+        run_ids={name: arm.run_id for name, arm in arms.items()},
         interrupted=done.interrupted,
     )
 
 
 def _pair(block: Block) -> Pair:
-    first: Name = "a" if block.order[0] == "a" else "b"
+    first: ArmName = "a" if block.order[0] == "a" else "b"
     return Pair(number=block.number, first=first, a=block.readings["a"], b=block.readings["b"])
 
 
@@ -310,13 +307,13 @@ def _verdict(pairs: Sequence[Pair], metric: str, decided: Decided) -> Reason | N
 
 
 def log_ratios(pairs: Sequence[Pair], metric: str) -> tuple[float, ...]:
-    """The logarithms of b over a, of the pairs that have both."""
+    """Return the logarithm of b over a for each pair that has both values."""
     values = [pair.values(metric) for pair in pairs]
     return tuple(math.log(both[1] / both[0]) for both in values if both)
 
 
-class SideScreen:
-    """Says of which side a trial is."""
+class ArmScreen:
+    """A screen that shows the arm with each trial."""
 
     def __init__(self, name: str, screen: Screen) -> None:
         self._name, self._screen = name, screen
@@ -326,7 +323,7 @@ class SideScreen:
         self.profile_finished = screen.profile_finished
 
     def trial_started(self, number: int, total: int | None, method: str, trial_id: int) -> None:
-        del total  # nobody knows: pairs end when they have decided
+        del total  # unknown: pairs end when they have decided
         self._screen.trial_started(number, None, f"{self._name}: {method}", trial_id)
 
     def trial_finished(self, result: TrialResult) -> None:
@@ -334,16 +331,16 @@ class SideScreen:
 
 
 def decider(rule: PairRule) -> Decider:
-    """What `run_pairs` asks after each pair: answers at the rule's looks, which keeps its level."""
+    """Return the rule of `run_pairs`: it decides at interim analyses only, to keep its level."""
     from perfrun.analysis import pairs  # numpy
 
-    looks = frozenset(pairs.looks(rule.max_pairs))
+    interim = frozenset(pairs.looks(rule.max_pairs))
 
     def make(methods: int) -> Decided:
         shared = shared_rule(rule, methods)
 
         def decided(found: Sequence[float], direction: Direction) -> bool:
-            if len(found) not in looks:
+            if len(found) not in interim:
                 return False
             return pairs.judge(found, direction, shared).verdict != "undecided"
 
@@ -353,7 +350,7 @@ def decider(rule: PairRule) -> Decider:
 
 
 def shared_rule(rule: PairRule, methods: int) -> PairRule:
-    """The rule of methods that are decided together. Raises UsageError for too few pairs."""
+    """Return the rule corrected for a number of methods. Raises UsageError for too few pairs."""
     from perfrun.analysis import pairs
 
     shared = replace(rule, methods=max(1, methods))
@@ -371,7 +368,11 @@ def shared_rule(rule: PairRule, methods: int) -> PairRule:
 
 
 def comparisons(result: PairResult, rule: PairRule, metric: str) -> tuple[Comparison, ...]:
-    """Judge each primary metric of each method, and the one that decided, which comes first."""
+    """Judge each primary metric of each method, first the metric that decided.
+
+    The rule is corrected for the number of methods, not of metrics: its error rate holds for each
+    metric over all methods.
+    """
     found = []
     rule = shared_rule(rule, len(result.pairs))
     for method, pairs in result.pairs.items():
@@ -393,8 +394,8 @@ def _comparison(
     stated = [pair.b.directions[metric] for pair in pairs if metric in pair.b.directions]
     direction = stated[-1] if stated else direction_of(metric)
     found = judge(log_ratios(pairs, metric), direction, rule)
-    sides = [[r.values[metric] for r in side if metric in r.values] for side in _sides(pairs)]
-    delta = cliffs_delta(sides[1], sides[0]) if min(map(len, sides)) > 1 else None
+    arms = [[r.values[metric] for r in arm if metric in r.values] for arm in _arms(pairs)]
+    delta = cliffs_delta(arms[1], arms[0]) if min(map(len, arms)) > 1 else None
     return Comparison(
         method=method,
         metric=metric,
@@ -403,10 +404,10 @@ def _comparison(
         interval=found.interval,
         verdict=found.verdict,
         reason=_reason(pairs, found.pairs, stopped_by) if found.verdict == "undecided" else None,
-        n_base=len(sides[0]),
-        n_new=len(sides[1]),
-        base_median=median(sides[0]) if sides[0] else None,
-        new_median=median(sides[1]) if sides[1] else None,
+        n_base=len(arms[0]),
+        n_new=len(arms[1]),
+        base_median=median(arms[0]) if arms[0] else None,
+        new_median=median(arms[1]) if arms[1] else None,
         cliffs_delta=delta.estimate if delta else None,
         p_value=found.p_value,
         detectable_effect=None,
@@ -414,16 +415,16 @@ def _comparison(
     )
 
 
-def _sides(pairs: Sequence[Pair]) -> tuple[list[SummaryRecord], list[SummaryRecord]]:
+def _arms(pairs: Sequence[Pair]) -> tuple[list[SummaryRecord], list[SummaryRecord]]:
     return [pair.a for pair in pairs], [pair.b for pair in pairs]
 
 
 def _reason(pairs: Sequence[Pair], with_ratio: int, stopped_by: str) -> str:
-    """Why nothing is decided: failures first, since they are what there is to mend."""
-    for name, readings in zip("ab", _sides(pairs), strict=True):
-        failed = [reading for reading in readings if not reading.ran]
+    """Return why nothing is decided: failures first, because they need mending."""
+    for name, records in zip("ab", _arms(pairs), strict=True):
+        failed = [record for record in records if not record.ran]
         if failed and with_ratio < len(pairs):
-            return f"{name} {failed[-1].status.value} in {len(failed)} of {len(readings)} trials"
+            return f"{name} {failed[-1].status.value} in {len(failed)} of {len(records)} trials"
     if with_ratio == 0:
         return "no pair has this metric"
     return {

@@ -1,4 +1,4 @@
-"""Which summaries are meant by a word of the command line: a folder, or a choice of a workspace."""
+"""Find the summaries that a word of the command line names, by folder or in a workspace."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ _DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?"
 _DATES = re.compile(rf"({_DATE})(?:\.\.({_DATE}))?")
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")
 KINDS = ("run", "label", "id", "hash", "date")
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 class Results:
-    """The results that words choose from: a workspace's, read once, or those of an index."""
+    """The results that words choose from: those of a workspace, read once, or of an index."""
 
-    def __init__(self, workspace: Path, say: Say, store: str | None = None) -> None:
-        """`store` is `--store`; without it, the workspace's index is used where there is one."""
-        self._workspace, self._say, self._store = workspace, say, store
-        self._readings: tuple[SummaryRecord, ...] | None = None
+    def __init__(self, workspace: Path, notify: Notify, store: str | None = None) -> None:
+        """Take `store` from `--store`; without it, use the workspace's index if there is one."""
+        self._workspace, self._notify, self._store = workspace, notify, store
 
     def select(self, word: str) -> tuple[SummaryRecord, ...]:
-        """Return what the word names. Raises UsageError when that is nothing, or two things."""
+        """Return the results that the word names. Raises UsageError for none, or two meanings."""
         kind, colon, rest = word.partition(":")
         if colon and kind in KINDS:
             chosen = self._chosen(kind, rest)
@@ -41,9 +40,9 @@ class Results:
                 raise UsageError(f"{word}: {self._place} holds no such results")
             return chosen
         if word and _exists(Path(word)):
-            return read_folder(Path(word), self._say)
+            return read_folder(Path(word), self._notify)
         found = {kind: self._chosen(kind, word) for kind in KINDS if word}
-        kinds = [kind for kind, readings in found.items() if readings]
+        kinds = [kind for kind, records in found.items() if records]
         if not kinds:
             raise UsageError(
                 f"{word!r} is neither a folder nor a run, label, execution id, commit or date of "
@@ -64,11 +63,11 @@ class Results:
             return ()
         if self._index is not None:
             return _from_index(self._index, _selector(kind, word))
-        return tuple(reading for reading in self._all() if meets(reading))
+        return tuple(record for record in self._all if meets(record))
 
     @cached_property
     def _index(self) -> Address | None:
-        """The index to choose from, up to date if it is the workspace's own."""
+        """The index to choose from, brought up to date if it is the workspace's own."""
         if not self._store and not _exists(self._workspace / "perfrun.db"):
             return None
         from perfrun.options.store_address import parse_address
@@ -83,22 +82,21 @@ class Results:
         except StoreError as error:
             if self._store:
                 raise
-            self._say(f"reading the summaries themselves: {error}")
+            self._notify(f"reading the summaries themselves: {error}")
             return None
 
+    @cached_property
     def _all(self) -> tuple[SummaryRecord, ...]:
-        if self._readings is None:
-            output = self._workspace / "output"
-            paths = sorted(output.glob(f"*/{SUMMARY}")) if _exists(output) else []
-            self._readings = _read(paths, self._say)
-        return self._readings
+        output = self._workspace / "output"
+        paths = sorted(output.glob(f"*/{SUMMARY}")) if _exists(output) else []
+        return _read(paths, self._notify)
 
 
 def _from_index(address: Address, selector: Selector) -> tuple[SummaryRecord, ...]:
     """Choose trials by an index instead of opening every summary of a workspace.
 
-    A chosen trial is read from its summary where that is at hand; of one that lies on another
-    machine, or is gone, the index tells what comparing needs.
+    A chosen trial is read from its summary, or from the index if the summary is on another
+    machine or gone: the index holds what a comparison needs.
     """
     from perfrun.store.index import open_store
 
@@ -114,17 +112,17 @@ def _at_hand(trial: SummaryRecord) -> SummaryRecord:
     return found if found.uid == trial.uid else trial
 
 
-def read_folder(folder: Path, say: Say) -> tuple[SummaryRecord, ...]:
+def read_folder(folder: Path, notify: Notify) -> tuple[SummaryRecord, ...]:
     """Read the summaries of a workspace, an output folder, a result folder, or one file.
 
-    What cannot be read is named and left out. Raises UsageError when nothing is left.
+    Unreadable summaries are named and left out. Raises UsageError when none is left.
     """
     paths = _summaries(folder)
-    readings = _read(paths, say)
-    if not readings:
+    records = _read(paths, notify)
+    if not records:
         what = "none of its summaries can be read" if paths else f"there is no {SUMMARY} in it"
         raise UsageError(f"{folder}: {what}")
-    return readings
+    return records
 
 
 def _summaries(folder: Path) -> list[Path]:
@@ -139,28 +137,28 @@ def _summaries(folder: Path) -> list[Path]:
     return []
 
 
-def _read(paths: Iterable[Path], say: Say) -> tuple[SummaryRecord, ...]:
-    readings = []
+def _read(paths: Iterable[Path], notify: Notify) -> tuple[SummaryRecord, ...]:
+    records = []
     for path in paths:
         try:
-            readings.append(read_record(path))
+            records.append(read_record(path))
         except (OSError, ValueError) as error:
-            say(f"{path} is left out: {error}")
-    return tuple(readings)
+            notify(f"{path} is left out: {error}")
+    return tuple(records)
 
 
 def _condition(kind: str, word: str) -> Callable[[SummaryRecord], bool] | None:
-    """The test that a word stands for; None where it cannot stand for this kind."""
+    """Return the test that a word stands for; None when it cannot be of this kind."""
     if kind == "run":
-        return lambda reading: reading.run_id == word
+        return lambda record: record.run_id == word
     if kind == "label":
-        return lambda reading: reading.label == word
+        return lambda record: record.label == word
     if kind == "id":
-        return lambda reading: reading.execution_id == word
+        return lambda record: record.execution_id == word
     if kind == "hash":
-        return (lambda reading: _has_commit(reading, word.lower())) if _HASH.match(word) else None
+        return (lambda record: _has_commit(record, word.lower())) if _HASH.match(word) else None
     span = _span(word)
-    return (lambda reading: span[0] <= reading.timestamp < span[1]) if span else None
+    return (lambda record: span[0] <= record.timestamp < span[1]) if span else None
 
 
 def _selector(kind: str, word: str) -> Selector:
@@ -178,12 +176,12 @@ def _selector(kind: str, word: str) -> Selector:
     return Selector(since=begin, until=end)
 
 
-def _has_commit(reading: SummaryRecord, start: str) -> bool:
-    return any(commit.startswith(start) for commit in reading.commits.values())
+def _has_commit(record: SummaryRecord, start: str) -> bool:
+    return any(commit.startswith(start) for commit in record.commits.values())
 
 
 def _span(word: str) -> tuple[float, float] | None:
-    """`2026-11-21`, `2026-11-21T13:00`, `FROM..TO`: local time, the last day or minute included."""
+    """Parse `2026-11-21`, `2026-11-21T13:00` or `FROM..TO`, local time, the last one included."""
     found = _DATES.fullmatch(word)
     if not found:
         return None
@@ -193,14 +191,12 @@ def _span(word: str) -> tuple[float, float] | None:
         steps = {10: timedelta(days=1), 16: timedelta(minutes=1)}
         end += steps.get(len(last), timedelta(seconds=1))
         return begin.timestamp(), end.timestamp()
-    except (ValueError, OverflowError):  # no such day, or the first or last one that Python knows
+    except (ValueError, OverflowError):  # no such day, or one at the end of Python's calendar
         return None
 
 
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a word too long for a path, or one with a null in it
-        return False
-    except ValueError:
+    except (OSError, ValueError):  # too long for a path, or with a null character
         return False

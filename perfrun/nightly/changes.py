@@ -1,20 +1,17 @@
-"""What a night and those before it show: changes of level in the methods of the suite.
-
-What the history says of a night: new changes of level, confirmed by pairs if the suite asks.
-"""
+"""Changes of level in the methods of a suite: those that a night shows, and their pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfrun.changes.change_report import ChangeRow
 from perfrun.changes.confirm import INTERRUPTED
-from perfrun.changes.detect import find_changes, nights_of, watch_series
+from perfrun.changes.detect import find_changes, night_of, observations_of, watch_series
 from perfrun.errors import Interrupted, PerfrunError
 from perfrun.nightly.night import RECENT_DAYS, Earlier
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
@@ -24,23 +21,19 @@ from perfrun.run.progress import Screen
 from perfrun.summary.derived import derived_rows
 
 if TYPE_CHECKING:
-    from perfrun.changes.change_report import ChangeRow
     from perfrun.store.index import Store
     from perfrun.store.series import Series
-
-
-_NOON = timedelta(hours=12)
-# Method, metric, environment, direction and the night that made it sure: what stays of a change.
-Key = tuple[str, str, str, str, str]
+# Method, metric, environment, direction and alarm night: these identify a change in all nights.
+ChangeKey = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recent:
-    """The changes of the last nights, and how many series cannot show any yet."""
+    """The changes of the last nights, and the number of series too short to show one."""
 
     rows: tuple[ChangeRow, ...] = ()
-    young: int = 0  # series of tonight with too few nights
-    series: int = 0  # of tonight
+    short: int = 0  # tonight's series with too few observations
+    series: int = 0  # all of tonight's series
 
 
 def recent_changes(
@@ -50,7 +43,7 @@ def recent_changes(
     begun: float,
     clones: Mapping[str, Path] | None = None,
 ) -> Recent:
-    """Look at the suite's methods together, its canaries as such. `night` labels its trials."""
+    """Find the changes of the suite's methods. `night` is the label of tonight's trials."""
     if not any(method.figures for method in methods):
         return Recent()
     names = {method.method for method in methods}
@@ -58,27 +51,29 @@ def recent_changes(
     found = store.series(clones=clones, which="primary")
     series = [one for one in found if one.key.method in names]
     watched, left_out = watch_series(series, canaries=sorted(canaries))
-    tonight = (datetime.fromtimestamp(begun) - _NOON).date()
-    oldest = tonight - timedelta(days=RECENT_DAYS - 1)
+    oldest = date.fromordinal(night_of(begun) - (RECENT_DAYS - 1))
     derived = partial(store.series, clones=clones, which="derived")
     rows = find_changes(watched, left_out, alarm_since=oldest, derived=derived).rows
-    different = {id(one.origins): one.origins for one in series}  # metrics share theirs
+    different = {
+        id(one.origins): one.origins for one in series
+    }  # the metrics of a method share them
     of_night = {
         number for number, own in different.items() if any(row.label == night for row in own.rows)
     }
     current = [one for one in series if id(one.origins) in of_night]
     return Recent(
         rows=rows,
-        young=sum(_is_young(one) for one in current),
+        short=sum(_is_short(one) for one in current),
         series=len(current),
     )
 
 
-def _is_young(series: Series) -> bool:
+def _is_short(series: Series) -> bool:
     from perfrun.analysis.scan import FEWEST_NIGHTS  # numpy
 
     return (
-        series.direction != "none" and len(nights_of(series.origins, series.values)) < FEWEST_NIGHTS
+        series.direction != "none"
+        and len(observations_of(series.origins, series.values)) < FEWEST_NIGHTS
     )
 
 
@@ -86,13 +81,13 @@ def change_reports(
     rows: Sequence[ChangeRow],
     methods: Sequence[MethodReport],
     night: str,
-    known: Mapping[Key, Mapping[str, Any]],
+    known: Mapping[ChangeKey, Mapping[str, Any]],
 ) -> tuple[ChangeReport, ...]:
-    """The changes as the report has them; `known`: as earlier nights' reports had them."""
+    """Return the changes for the report. `known` holds those of earlier nights' reports."""
     owners = {method.method: method.owner for method in methods}
     found = []
     for row in rows:
-        told = known.get(key_of(row), {}) if row.confirmation is None else {}
+        earlier = known.get(_key_of(row), {}) if row.confirmation is None else {}
         found.append(
             ChangeReport(
                 method=row.method,
@@ -103,11 +98,11 @@ def change_reports(
                 after_execution_id=row.after_execution_id,
                 ratio=row.ratio,
                 direction=row.direction,
-                status=told.get("status", row.status),
-                confirmation=told.get("confirmation", row.confirmation),
+                status=earlier.get("status", row.status),
+                confirmation=earlier.get("confirmation", row.confirmation),
                 night=row.night,
                 alarm_night=row.alarm_night,
-                is_new=is_new(row, night, known),
+                is_new=_is_new(row, night, known),
                 machine_suspect=row.machine_suspect,
                 commits_before=row.commits_before,
                 commits_after=row.commits_after,
@@ -118,12 +113,12 @@ def change_reports(
     return tuple(found)
 
 
-def is_new(row: ChangeRow, night: str, known: Mapping[Key, Mapping[str, Any]]) -> bool:
-    """Whether it took this night to make it sure, and nobody was told before."""
-    return night in row.evidence and key_of(row) not in known
+def _is_new(row: ChangeRow, night: str, known: Mapping[ChangeKey, Mapping[str, Any]]) -> bool:
+    """Return True for a change that this night has made sure and no earlier report had."""
+    return night in row.evidence and _key_of(row) not in known
 
 
-def key_of(row: ChangeRow) -> Key:
+def _key_of(row: ChangeRow) -> ChangeKey:
     return (row.method, row.metric, row.environment, row.direction, row.alarm_night)
 
 
@@ -134,12 +129,10 @@ def with_changes(
     screen: Screen,
     interruption: Interruption,
 ) -> NightReport:
-    """Bring the index up to date, look for changes, and run the pairs of the new ones.
+    """Bring the index up to date, find changes, and run the pairs of the new ones.
 
-    What is wrong there is the night's error. Raises Interrupted.
+    A failure becomes an error of the night. Raises Interrupted.
     """
-    # numpy and scipy: after the trials
-
     try:
         with interruption.allowed():
             recent = _recent(suite, report)
@@ -157,7 +150,10 @@ def with_changes(
         except PerfrunError as error:
             errors = (*errors, f"changes could not be confirmed: {error}")
     changes = change_reports(rows, report.methods, report.night, known)
-    notes = (*report.notes, *_young(recent))
+    notes = report.notes
+    if recent.short:
+        text = f"{recent.short} of {recent.series} series have too few nights to show a change yet."
+        notes = (*notes, text)
     return replace(report, changes=changes, errors=errors, notes=notes)
 
 
@@ -175,17 +171,17 @@ def _confirmed(
     suite: Suite,
     report: NightReport,
     rows: Sequence[ChangeRow],
-    known: Mapping[Key, Mapping[str, Any]],
+    known: Mapping[ChangeKey, Mapping[str, Any]],
     screen: Screen,
     interruption: Interruption,
 ) -> tuple[ChangeRow, ...]:
-    """Run the pairs of what this night has made sure; the deadline of the night ends them."""
+    """Run the pairs of the changes that are new tonight; the deadline of the night ends them."""
     from perfrun.changes.confirm import TOO_LATE, confirm_rows
 
     assert suite.confirm is not None
-    new = [row for row in rows if is_new(row, report.night, known)]
+    new = [row for row in rows if _is_new(row, report.night, known)]
     with interruption.until(report.deadline):
-        told = confirm_rows(
+        confirmed = confirm_rows(
             new,
             suite.workspace,
             suite.confirm,
@@ -194,7 +190,7 @@ def _confirmed(
             interruption=interruption,
         )
     interruption.check()
-    by_row = {id(row): after for row, after in zip(new, told, strict=True)}
+    by_row = {id(row): after for row, after in zip(new, confirmed, strict=True)}
     found = []
     for row in rows:
         after = by_row.get(id(row), row)
@@ -204,9 +200,9 @@ def _confirmed(
     return tuple(found)
 
 
-def _known(earlier: Earlier) -> dict[Key, Mapping[str, Any]]:
-    """The changes that earlier nights have reported; what pairs said last of each counts."""
-    found: dict[Key, Mapping[str, Any]] = {}
+def _known(earlier: Earlier) -> dict[ChangeKey, Mapping[str, Any]]:
+    """Return the changes of earlier reports, each with its last confirmation."""
+    found: dict[ChangeKey, Mapping[str, Any]] = {}
     for _, document in reversed(earlier):
         for change in document.get("changes") or ():
             names = ("method", "metric", "environment", "direction", "alarm_night")
@@ -215,10 +211,3 @@ def _known(earlier: Earlier) -> dict[Key, Mapping[str, Any]]:
             if key not in found or change.get("confirmation") is not None:
                 found[key] = change
     return found
-
-
-def _young(recent: Recent) -> tuple[str, ...]:
-    if not recent.young:
-        return ()
-    text = f"{recent.young} of {recent.series} series have too few nights to show a change yet."
-    return (text,)

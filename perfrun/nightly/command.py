@@ -1,7 +1,4 @@
-"""`perfrun nightly SUITE.toml`: a night of benchmarks and its reports.
-
-Hand a night's reports over: files in its folder and where the suite says, and a webhook.
-"""
+"""`perfrun nightly SUITE.toml`: run a night of benchmarks and deliver its reports."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from perfrun.changes.budget import DEFAULT_CHANGES, Budget
 from perfrun.errors import Interrupted, PerfrunError, UsageError
@@ -19,9 +15,9 @@ from perfrun.locks import FileLock
 from perfrun.nightly.changes import with_changes
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
-from perfrun.nightly.night import REPORT, Earlier, Nights, why_not_on
+from perfrun.nightly.night import REPORT, Earlier, Nights, why_not_continued
 from perfrun.nightly.openmetrics import openmetrics
-from perfrun.nightly.report import NightReport, document, gaps, gather
+from perfrun.nightly.report import NightReport, gaps, gather, report_document
 from perfrun.nightly.suite import Night, Outputs, Suite, units, words
 from perfrun.nightly.suite_file import read_suite
 from perfrun.nightly.units import Units
@@ -36,12 +32,12 @@ TIMEOUT_S = 10.0
 
 
 def write_reports(report: NightReport, folder: Path, outputs: Outputs) -> tuple[str, ...]:
-    """Write the reports; say of each file that could not be written why."""
+    """Write the reports; return a line for each file that could not be written."""
     texts = {
         "markdown": ("report.md", markdown(report)),
         "junit": ("junit.xml", junit(report)),
         "openmetrics": ("metrics.prom", openmetrics(report)),
-        "json": (REPORT, json.dumps(document(report), indent=1) + "\n"),
+        "json": (REPORT, json.dumps(report_document(report), indent=1) + "\n"),
     }
     notes = []
     for kind, (name, text) in texts.items():
@@ -56,20 +52,20 @@ def write_reports(report: NightReport, folder: Path, outputs: Outputs) -> tuple[
 
 
 def post(url: str, report: NightReport, sleep: Callable[[float], None] = time.sleep) -> str | None:
-    """POST the report as JSON; None when it arrived, else why not.
+    """POST the report as JSON; return None when it arrived, else the reason.
 
-    Tried again after failures that may pass: no answer, 429, and the server's own errors.
+    Failures that may pass are tried again: no answer, 429, and errors of the server.
     """
-    import requests  # only for who has a webhook
+    import requests  # only for suites with a webhook
 
-    body = document(report)
+    body = report_document(report)
     why = None
     for pause_s in (0.0, *PAUSES_S):
         sleep(pause_s)
         try:
             answer = requests.post(url, json=body, timeout=TIMEOUT_S)
         except requests.RequestException as error:
-            why = _reason(error)
+            why = type(error).__name__  # its text contains the whole url, secrets included
             continue
         if answer.ok:
             return None
@@ -77,11 +73,6 @@ def post(url: str, report: NightReport, sleep: Callable[[float], None] = time.sl
         if answer.status_code < 500 and answer.status_code != 429:
             break
     return f"the webhook {redact(url)} did not take the report: {why}"
-
-
-def _reason(error: Any) -> str:
-    """The kind of failure: the text of the library holds the whole url, secrets included."""
-    return type(error).__name__
 
 
 _EPILOG = """\
@@ -93,13 +84,13 @@ or a night that still goes on, 3 internal error, 130 interrupted. All of it is i
 
 
 def parser() -> CommandParser:
-    """The flags of `perfrun nightly`."""
+    """Return the parser of the flags of `perfrun nightly`."""
     about = "Run the benchmarks of a suite file, and report."
     made = CommandParser("perfrun nightly", about, _EPILOG)
-    made.add_argument("suite", metavar="SUITE.toml", help="what to run: docs/nightly.md")
-    made.switch("--check", "only check the suite, show its runs")
+    made.add_argument("suite", metavar="SUITE.toml", help="the suite to run: docs/nightly.md")
+    made.switch("--check", "only check the suite and show its runs")
     made.switch("--new_night", "do not go on with a night that was killed")
-    confirm = "run what is before and after each new change against each other, as detect --confirm"
+    confirm = "run the trials before and after each new change in pairs, as detect --confirm"
     made.switch("--confirm", confirm)
     made.add_format(("markdown", "json"))
     made.switch("--quiet", "do not show what benchmarks print")
@@ -107,7 +98,7 @@ def parser() -> CommandParser:
 
 
 def nightly_command(argv: Sequence[str]) -> int:
-    """Carry out `perfrun nightly`: 1 when something is not as it should be."""
+    """Carry out `perfrun nightly`: 1 when something failed, missed a bound or was not run."""
     given = parser().parse_args(list(argv))
     suite = read_suite(Path(given.suite))
     if given.confirm and suite.confirm is None:
@@ -115,17 +106,17 @@ def nightly_command(argv: Sequence[str]) -> int:
     as_json = given.format == "json"
     if given.check:
         return _show(suite, as_json=as_json)
-    # Progress and reports never share a stream: the reports are for other programs, too.
+    # Progress goes to the other stream, because programs read the report.
     screen = Terminal(sys.stderr, sys.stderr, quiet=given.quiet)
     report = run_night(suite, screen, new=given.new_night)
-    sys.stdout.write(json.dumps(document(report)) + "\n" if as_json else markdown(report))
+    sys.stdout.write(json.dumps(report_document(report)) + "\n" if as_json else markdown(report))
     return 0 if report.is_ok else 1
 
 
 def run_night(suite: Suite, screen: Terminal, *, new: bool = False) -> NightReport:
-    """Run a night, or the rest of one that was killed, and deliver its reports.
+    """Run a night, or the rest of a killed one, and deliver its reports.
 
-    Raises UsageError when another night goes on in the workspace, and Interrupted.
+    Raises UsageError when another night is running in the workspace, and Interrupted.
     """
     nights = Nights(suite.workspace)
     with FileLock(nights.lock) as lock:
@@ -157,12 +148,12 @@ def run_night(suite: Suite, screen: Terminal, *, new: bool = False) -> NightRepo
 def _begin(
     nights: Nights, suite: Suite, screen: Terminal, *, new: bool
 ) -> tuple[Night, bool, list[str]]:
-    """Go on with the last night of the suite if that was killed (True), else begin one."""
+    """Continue the suite's last night if it was killed, and return True with it; else begin one."""
     now = time.time()
     last = nights.unfinished(suite)
     if last is None:
         return nights.begin(suite, now), False, []
-    why = "a new night was asked for" if new else why_not_on(last, suite, now)
+    why = "a new night was asked for" if new else why_not_continued(last, suite, now)
     total, done = len(units(suite)), len(last.units)
     if why is None:
         screen.note(f"going on with {last.night}: {done} of {total} runs are done")
@@ -181,13 +172,13 @@ def _finish(
     notes: list[str],
     interruption: Interruption,
 ) -> NightReport:
-    """Judge and deliver. A signal is answered at once, except while a report is being written."""
+    """Judge the night and deliver its reports. Signals wait only while a report is written."""
     with interruption.allowed():
         report = gather(suite, night, time.time(), (), notes)
         earlier = nights.reports_before(night)
         report = _with_gaps(report, night, earlier)
     report = with_changes(suite, report, earlier, screen, interruption)
-    ended = time.time()  # confirming takes its time
+    ended = time.time()  # after confirming, which takes time
     report = replace(report, ended=ended)
     folder = nights.folder_of(night)
     troubles = list(write_reports(report, folder, suite.outputs))
@@ -207,9 +198,9 @@ def _finish(
 
 
 def _prune(suite: Suite, screen: Terminal, interruption: Interruption) -> None:
-    """Remove what the suite lets go. Failing to is no failure of a night that is over.
+    """Remove what the suite's retention lets go. A failure is only shown: the night is over.
 
-    Raises Interrupted: each folder is removed whole or not at all, wherever that ends it.
+    Raises Interrupted; even then each folder is removed whole or not at all.
     """
     if suite.retention.is_empty:
         return
@@ -230,14 +221,14 @@ def _prune(suite: Suite, screen: Terminal, interruption: Interruption) -> None:
 
 
 def _with_gaps(report: NightReport, night: Night, earlier: Earlier) -> NightReport:
-    """Say what the night before had and this one has not."""
+    """Add the gaps: what the night before had and this one has not."""
     if not earlier:
         return report
     last, document_of_last = earlier[0]
     try:
         errors, notes = gaps(document_of_last, report, same_suite=last.digest == night.digest)
     except (KeyError, TypeError, ValueError):
-        return report  # a report of another perfrun: what cannot be compared is no gap
+        return report  # the report of another version, which cannot be compared
     return replace(report, errors=(*report.errors, *errors), notes=(*report.notes, *notes))
 
 

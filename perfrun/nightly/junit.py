@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 from perfrun.nightly.report import MethodReport, NightReport
 from perfrun.summary.metrics import WALL_TIME
 
-# What XML 1.0 cannot hold, not even escaped.
-_UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# XML 1.0 cannot contain these characters, not even escaped.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(report: NightReport) -> str:
-    """Draw the night. A method that failed or missed a bound is a failure; one not run an error."""
+    """Return the document: failed and out of bounds are failures, not run is an error."""
     root = ElementTree.Element("testsuites", _counts(report.methods, len(report.errors)))
     root.set("name", _clean(report.suite))
     for unit in dict.fromkeys(method.unit for method in report.methods):
@@ -37,7 +37,7 @@ def junit(report: NightReport) -> str:
 
 
 def _regressions(root: ElementTree.Element, report: NightReport) -> None:
-    """Test cases of their own: a method that ran well may have become slower."""
+    """Add a test case for each regression: the method itself may have passed."""
     if not report.regressions:
         return
     count = str(len(report.regressions))
@@ -110,9 +110,9 @@ def _case(suite: ElementTree.Element, method: MethodReport) -> None:
 
 
 def _time(method: MethodReport) -> float:
-    """The method's wall time, which is what readers of JUnit draw."""
+    """Return the median wall time of a method, which CI servers plot."""
     return next((f.median for f in method.figures if f.metric == WALL_TIME), 0.0)
 
 
 def _clean(text: str) -> str:
-    return _UNSPEAKABLE.sub("?", text)
+    return _FORBIDDEN.sub("?", text)

@@ -20,11 +20,11 @@ _COLUMNS = (
     Column(heading="other figures"),
     Column(heading="state"),
 )
-MOST_FIGURES = 3  # beside wall time and throughput; all are in the other reports
+MOST_FIGURES = 3  # beside wall time and throughput; the other reports have all
 
 
 def markdown(report: NightReport) -> str:
-    """Draw the night: what is wrong first, then every method, then notes."""
+    """Return the document: failures and regressions first, then all methods, then notes."""
     parts = [f"# {escaped(report.suite)}: {_verdict(report)}", _head(report)]
     wrong = [*(f"- {escaped(error)}" for error in report.errors), *map(_bad_line, report.bad)]
     wrong += map(_change_line, report.regressions)
@@ -96,14 +96,14 @@ def _change_line(change: ChangeReport) -> str:
 
 
 def _standing(change: ChangeReport) -> str:
-    """The status, and what pairs of trials said, if there were any."""
+    """Return the status, and the result of the pairs if there were any."""
     status = escaped(change.status.replace("_", " "))
-    told = change.confirmation
-    if told is None:
+    result = change.confirmation
+    if result is None:
         return status
-    share = f" {(told['ratio'] - 1) * 100:+.1f} %" if told["ratio"] else ""
-    pairs = f" by {told['pairs']} pairs:{share}" if told["pairs"] else ""
-    reason = f", {escaped(told['reason'])}" if told["reason"] else ""
+    share = f" {(result['ratio'] - 1) * 100:+.1f} %" if result["ratio"] else ""
+    pairs = f" by {result['pairs']} pairs:{share}" if result["pairs"] else ""
+    reason = f", {escaped(result['reason'])}" if result["reason"] else ""
     return f"{status}{pairs}{reason}"
 
 

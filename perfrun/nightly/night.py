@@ -1,6 +1,6 @@
-"""What a night has done so far, on disk: `<workspace>/nights/<night>/night.json`.
+"""The records of nights on disk: `<workspace>/nights/<night>/night.json`.
 
-Written whole after each run of the night, so that a night which was killed goes on from there.
+A record is written whole after each run of the night, so that a killed night continues from it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from perfrun.summary.storage import write_whole
 
 FILE = "night.json"
 REPORT = "report.json"
-RECENT_DAYS = 14  # changes that were made sure in so many nights are reported again
+RECENT_DAYS = 14  # changes of so many last nights are reported again
 Earlier = Sequence[tuple[Night, Mapping[str, Any]]]  # nights with their JSON reports
-OLDEST_S = 20 * 3600.0  # a night without a deadline that began earlier does not go on
+OLDEST_S = 20 * 3600.0  # an older night does not continue
 
 
 class Nights:
@@ -31,15 +31,15 @@ class Nights:
 
     @property
     def lock(self) -> Path:
-        """Held while a night goes on."""
+        """The lock that a running night holds."""
         return self.folder / ".lock"
 
     def folder_of(self, night: Night) -> Path:
-        """Where a night's record and its reports are."""
+        """Return the folder of a night's record and reports."""
         return self.folder / night.night
 
     def save(self, night: Night) -> None:
-        """Write a night's record. Raises WorkspaceError where it cannot be."""
+        """Write a night's record. Raises WorkspaceError when that fails."""
         path = self.folder_of(night) / FILE
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ class Nights:
             raise WorkspaceError(f"{path}: cannot be written: {error.strerror}") from None
 
     def begin(self, suite: Suite, now: float) -> Night:
-        """Make the record of a new night."""
+        """Write the record of a new night and return it."""
         day = f"{suite.name}-{datetime.fromtimestamp(now):%Y-%m-%d}"
         name, number = day, 1
         while (self.folder / name).exists():
@@ -62,23 +62,23 @@ class Nights:
         return night
 
     def newest(self) -> str | None:
-        """The id of the night that goes on, of whichever suite."""
+        """Return the id of the newest night of any suite that has not ended."""
         going = [night for night in self._all() if night.ended is None]
         last = max(going, key=lambda night: night.begun, default=None)
         return last.night if last else None
 
     def over(self) -> set[str]:
-        """The ids of the nights that do not go on."""
+        """Return the ids of the nights that have ended."""
         return {night.night for night in self._all() if night.ended is not None}
 
     def unfinished(self, suite: Suite) -> Night | None:
-        """The last night of the suite, if it did not come to its end."""
+        """Return the last night of the suite, if it has not ended."""
         found = [night for night in self._all() if night.suite == suite.name]
         last = max(found, key=lambda night: night.begun, default=None)
         return last if last is not None and last.ended is None else None
 
     def reports_before(self, night: Night) -> Earlier:
-        """The suite's earlier nights of the last days with their reports, the newest first."""
+        """Return the suite's nights of the last days with their reports, the newest first."""
         days = RECENT_DAYS + 1
         ours = [
             one
@@ -91,7 +91,7 @@ class Nights:
                 text = (self.folder_of(one) / REPORT).read_text(encoding="utf-8")
                 found.append((one, json.loads(text)))
             except (OSError, ValueError):
-                continue  # it did not come to its end, or was removed
+                continue  # it has not ended, or was removed
         return found
 
     def _all(self) -> list[Night]:
@@ -99,12 +99,13 @@ class Nights:
         return [night for night in loaded if night is not None]
 
 
-def why_not_on(night: Night, suite: Suite, now: float) -> str | None:
-    """Why an unfinished night cannot go on; None when it can."""
+def why_not_continued(night: Night, suite: Suite, now: float) -> str | None:
+    """Return why an unfinished night cannot continue; None when it can."""
     if night.digest != suite.digest:
         return "the suite file has changed since"
     wanted = {unit.name for unit in units(suite)}
-    only_reports = bool(wanted) and wanted <= night.units.keys()  # these no deadline ends
+    # With all runs done only the reports are missing, and the deadline does not end those.
+    only_reports = bool(wanted) and wanted <= night.units.keys()
     if night.deadline is not None and night.deadline <= now and not only_reports:
         return "its deadline has passed"
     if now - night.begun > OLDEST_S:
@@ -113,7 +114,7 @@ def why_not_on(night: Night, suite: Suite, now: float) -> str | None:
 
 
 def _load(path: Path) -> Night | None:
-    """Read a record; None for what is none, which then is no night to go on with."""
+    """Read a record; return None when the file is not one."""
     try:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         done = {name: _unit(value) for name, value in data.pop("units").items()}

@@ -1,4 +1,4 @@
-"""A night as OpenMetrics text, for a textfile collector or whatever scrapes files.
+"""A night as OpenMetrics text, for a textfile collector.
 
 https://prometheus.io/docs/specs/om/open_metrics_spec/
 """
@@ -15,10 +15,10 @@ Sample = tuple[Mapping[str, str], float]  # labels, value
 
 
 def openmetrics(report: NightReport) -> str:
-    """Draw the night as gauges.
+    """Return the night as gauges.
 
-    The figures of methods are all in one family with the metric as a label: a benchmark's names
-    are free, those of OpenMetrics are not.
+    One family holds the medians of all metrics, with the metric as a label: names in OpenMetrics
+    are restricted, those of a benchmark's metrics are not.
     """
     who = {"suite": report.suite}
     lines = [

@@ -1,8 +1,7 @@
-"""`perfrun prune`: remove results by policy; never a change's neighbours or an unfinished run's.
+"""`perfrun prune`: remove old results, except the neighbours of changes and what is running.
 
-Take folders of results away, so that a kill at any moment leaves no half of one.
-
-The trials that `ab`, `confirm` and `bisect` have left in a workspace, as what they belong to.
+A kill at any moment leaves each folder of results whole or gone. Pairs of `ab` and `confirm`, and
+searches of `bisect`, are removed as a whole.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfrun.changes.detect import find_changes, watch_series
-from perfrun.changes.search_log import NAME, has_ended
-from perfrun.changes.search_log import NAME as SEARCH
+from perfrun.changes.search_log import LOCK_NAME, LOG_NAME, has_ended
 from perfrun.errors import UsageError
 from perfrun.locks import FileLock
 from perfrun.nightly.night import Nights
@@ -34,7 +32,7 @@ _ASIDE = ".pruned"
 
 
 def remove(workspace: Path, folders: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """Move each aside and remove it there. Which are gone, and why others are not."""
+    """Remove folders by moving each aside first. Return those removed, and a line a failure."""
     aside = workspace / _ASIDE
     shutil.rmtree(aside, ignore_errors=True)  # what a killed prune left
     removed, failures = [], []
@@ -53,7 +51,7 @@ def remove(workspace: Path, folders: Sequence[Path]) -> tuple[list[Path], list[s
 
 
 def bytes_in(folder: Path) -> int:
-    """How much its files hold; what goes meanwhile counts nothing."""
+    """Return the size of the files in a folder; files that vanish meanwhile count nothing."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):
@@ -62,45 +60,46 @@ def bytes_in(folder: Path) -> int:
 
 
 def pair_sets(workspace: Path) -> list[PairSet]:
-    """Return each set of pairs, and each search as a whole.
+    """Return the sets of pairs and the searches of a workspace.
 
-    What was interrupted, or is going on, has its record with it. What is linked or cannot be read
-    is not there.
+    An unfinished one, running or interrupted, has its log with it. Links and unreadable summaries
+    are left out.
     """
-    return [*_of_sides(workspace / "ab"), *_searches(workspace / "bisect")]
+    return [*_of_arms(workspace / "ab"), *_searches(workspace / "bisect")]
 
 
-def _of_sides(pairs: Path) -> Iterator[PairSet]:
-    """The trials of each run of a side; both sides of pairs are of the same hour."""
-    for side in ("a", "b"):
-        resumable = going_on(pairs / side / "runs")
+def _of_arms(pairs: Path) -> Iterator[PairSet]:
+    """Yield the trials of each run of an arm, so each pair in two sets, of about the same time."""
+    for arm in ("a", "b"):
+        output, runs_folder = pairs / arm / "output", pairs / arm / "runs"
+        resumable = going_on(runs_folder)
         runs: dict[tuple[str, str], list[SummaryRecord]] = defaultdict(list)
-        begun: dict[str, list[SummaryRecord]] = {run_id: [] for run_id in sorted(resumable)}
-        for trial in _trials_below(pairs / side / "output"):
+        unfinished: dict[str, list[SummaryRecord]] = {run_id: [] for run_id in sorted(resumable)}
+        for trial in _trials_below(output):
             if trial.run_id in resumable:
-                begun[trial.run_id].append(trial)
+                unfinished[trial.run_id].append(trial)
             elif trial.run_id:
                 runs[trial.run_id, trial.method].append(trial)
         for (_, method), trials in runs.items():
             yield PairSet(
-                kind=f"ab/{side}",
+                kind=f"ab/{arm}",
                 methods=(method,),
                 newest=max(trial.timestamp for trial in trials),
                 folders=tuple(sorted(trial.path.parent for trial in trials)),
                 trials=len(trials),
             )
-        for run_id, trials in begun.items():
-            journal = pairs / side / "runs" / f"{run_id}.jsonl"
-            yield from _interrupted(f"ab/{side}", journal, pairs / side / "output", trials)
+        for run_id, trials in unfinished.items():
+            journal = runs_folder / f"{run_id}.jsonl"
+            yield from _interrupted(f"ab/{arm}", journal, output, trials)
 
 
 def _interrupted(
     kind: str, journal: Path, output: Path, trials: Sequence[SummaryRecord]
 ) -> Iterator[PairSet]:
-    """A run that did not come to its end, with the trials that have no summary."""
+    """Yield an unfinished run, with its trials that have no summary."""
     folders = {trial.path.parent for trial in trials}
     for folder in folders_of(journal):
-        here = output / folder.name  # a workspace that was moved still says where it was
+        here = output / folder.name  # the journal of a moved workspace has the old path
         if here.is_dir() and not here.is_symlink():
             folders.add(here)
     if folders:
@@ -115,10 +114,10 @@ def _interrupted(
 
 
 def _searches(searches: Path) -> Iterator[PairSet]:
-    """Searches go as a whole: each has checkouts of its own."""
-    for log in sorted(searches.glob(f"*/{NAME}")):
+    """Yield the searches, each with its whole folder: it has checkouts of its own."""
+    for log in sorted(searches.glob(f"*/{LOG_NAME}")):
         folder = log.parent
-        trials = [trial for side in "ab" for trial in _trials_below(folder / side / "output")]
+        trials = [trial for arm in "ab" for trial in _trials_below(folder / arm / "output")]
         ended = has_ended(log)
         if folder.is_symlink() or (ended and not trials):
             continue
@@ -132,12 +131,12 @@ def _searches(searches: Path) -> Iterator[PairSet]:
         )
 
 
-def _newest(trials: Sequence[SummaryRecord], record: Path) -> float:
-    """When the newest was run; before any, when the record was written last."""
+def _newest(trials: Sequence[SummaryRecord], log: Path) -> float:
+    """Return the time of the newest trial, or of the last write to the log without trials."""
     if trials:
         return max(trial.timestamp for trial in trials)
     try:
-        return record.stat().st_mtime
+        return log.stat().st_mtime
     except OSError:
         return time.time()  # removed since
 
@@ -154,15 +153,15 @@ def _trials_below(output: Path) -> Iterator[SummaryRecord]:
 
 _EPILOG = """\
 A trial is removed when every policy that is given lets it go. Trials next to a change of level, and
-what is running, always stay; what was interrupted stays for --resume, unless
---unfinished_older_than lets it go. Pairs of ab, detect --confirm and bisect go as a whole. All of
-it is in docs/nightly.md.
+trials of what is running, always stay. What was interrupted stays for --resume, unless
+--unfinished_older_than lets it go. Pairs of ab, detect --confirm and bisect are removed as a whole.
+All of it is in docs/nightly.md.
 """
-_MOST_LOCKS = 200  # far below the 1,024 files that a process may usually have open
+_MOST_LOCKS = 200  # a process may usually have 1,024 files open
 
 
 def parser() -> CommandParser:
-    """The flags of `perfrun prune`."""
+    """Return the parser of the flags of `perfrun prune`."""
     made = CommandParser("perfrun prune", "Remove the folders of old trials.", _EPILOG)
     made.add_workspace()
     made.flag("--keep_nights", "N", "keep the last N nights that had any", parse_whole)
@@ -177,14 +176,14 @@ def parser() -> CommandParser:
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:
-    """What was removed, or would be."""
+    """The folders that were removed, or would be, and numbers of trials."""
 
     removed: tuple[Path, ...]  # folders
-    trials: int  # of the history, in them
-    pair_trials: int  # of `ab`, `confirm` and `bisect`, in them
+    trials: int  # of the history, in these folders
+    pair_trials: int  # of `ab`, `confirm` and `bisect`, in these folders
     bytes: int
-    kept: int  # of the history
-    neighbours: int  # kept for being next to a change
+    kept: int  # trials of the history
+    neighbours: int  # trials that stay because they are next to a change
     failures: tuple[str, ...] = ()
 
 
@@ -214,16 +213,16 @@ def prune_command(argv: Sequence[str]) -> int:
 
 
 def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
-    """Remove what the policy lets go, and take it out of the workspace's index."""
+    """Remove what the policy lets go, and remove it from the workspace's index."""
     now = time.time()
     with open_store(parse_address(None, workspace)) as store, _Locks() as locks:
         store.refresh()
         trials, over = _trials(store, workspace)
         neighbours = _neighbours(store)
-        begun = going_on(workspace / "runs") - over
-        given_up = _given_up(workspace, trials, begun, policy, now, locks)
+        unfinished = going_on(workspace / "runs") - over
+        abandoned = _abandoned(workspace, trials, unfinished, policy, now, locks)
         chosen = to_be_removed(
-            trials, policy, now=now, neighbours=neighbours, unfinished=begun - given_up
+            trials, policy, now=now, neighbours=neighbours, unfinished=unfinished - abandoned
         )
         pairs = [
             one
@@ -235,7 +234,7 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
         size, failures = sum(map(bytes_in, removed)), list[str]()
         if not dry_run:
             removed, failures = remove(workspace, removed)
-            _end(chosen, given_up, workspace)
+            _end(chosen, abandoned, workspace)
             _end_pairs(pairs, removed)
             store.refresh()
     gone = set(removed)
@@ -250,56 +249,56 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
     )
 
 
-def _given_up(
+def _abandoned(
     workspace: Path,
     trials: Sequence[SummaryRecord],
-    begun: Collection[str],
+    unfinished: Collection[str],
     policy: Policy,
     now: float,
     locks: _Locks,
 ) -> set[str]:
-    """The runs that were interrupted so long ago that nobody will resume them."""
+    """Return the runs that were interrupted so long ago that they count as ended."""
     newest: dict[str, float] = {}
     for trial in trials:
-        if trial.run_id in begun:
+        if trial.run_id in unfinished:
             newest[trial.run_id] = max(trial.timestamp, newest.get(trial.run_id, 0.0))
     return {
         run_id
         for run_id, time_s in newest.items()
-        if policy.gives_up(time_s, now) and _is_idle(_journal(workspace, run_id), locks)
+        if policy.counts_as_ended(time_s, now) and _is_idle(_journal(workspace, run_id), locks)
     }
 
 
 class _Locks(ExitStack):
-    """Locks that are held until what they guard is gone. Each takes a file descriptor."""
+    """Locks that are held until the removal is done. Each takes a file descriptor."""
 
     room = _MOST_LOCKS
 
 
-def _is_idle(record: Path, locks: _Locks) -> bool:
-    """Whether no perfrun is at what was begun; then none can resume it until `locks` are left.
+def _is_idle(log: Path, locks: _Locks) -> bool:
+    """Return True when no perfrun is at a run or search, and keep others from it by a lock.
 
-    Beyond as many as can be locked at once nothing counts as idle: the next prune takes those.
+    Beyond the number that can be locked at once none counts as idle: the next call removes those.
     """
     if not locks.room:
         return False
     locks.room -= 1
-    if record.name == SEARCH:
-        return locks.enter_context(FileLock(record.parent / "lock")).try_own()
-    return locks.enter_context(Journal(record).held())
+    if log.name == LOG_NAME:
+        return locks.enter_context(FileLock(log.parent / LOCK_NAME)).try_own()
+    return locks.enter_context(Journal(log).held())
 
 
-def _end(chosen: Sequence[SummaryRecord], given_up: Collection[str], workspace: Path) -> None:
-    """What has lost trials cannot be resumed."""
-    for run_id in {trial.run_id for trial in chosen} & set(given_up):
+def _end(chosen: Sequence[SummaryRecord], abandoned: Collection[str], workspace: Path) -> None:
+    """End abandoned runs that have lost trials: they cannot be resumed."""
+    for run_id in {trial.run_id for trial in chosen} & set(abandoned):
         Journal(_journal(workspace, run_id)).end()
 
 
 def _end_pairs(pairs: Sequence[PairSet], removed: Collection[Path]) -> None:
-    """Searches are gone with their records."""
+    """End unfinished pairs that have lost trials; searches are removed with their logs."""
     gone = set(removed)
     for one in pairs:
-        if one.unfinished and one.unfinished.name != SEARCH and not gone.isdisjoint(one.folders):
+        if one.unfinished and one.unfinished.name != LOG_NAME and not gone.isdisjoint(one.folders):
             Journal(one.unfinished).end()
 
 
@@ -308,9 +307,10 @@ def _journal(workspace: Path, run_id: str) -> Path:
 
 
 def _trials(store: Store, workspace: Path) -> tuple[list[SummaryRecord], set[str]]:
-    """The trials whose folders are the workspace's own: what is linked or elsewhere is not ours.
+    """Return the trials whose folders are the workspace's own, and the runs of ended nights.
 
-    And the runs of nights that are over: one that a deadline cut short is not resumed.
+    Links and folders elsewhere are not removed. A run of an ended night is not resumed, even when
+    the deadline has cut it short.
     """
     output = (workspace / "output").resolve()
     nights = Nights(workspace).over()
@@ -360,6 +360,6 @@ def _show(done: Pruned, *, dry_run: bool) -> None:
 
 
 def removed_text(done: Pruned) -> str:
-    """How many, as a person says it."""
+    """Return the number of removed trials, as text."""
     pairs = f" and {done.pair_trials} of pairs" if done.pair_trials else ""
     return f"{done.trials} trial{'' if done.trials == 1 else 's'}{pairs}"

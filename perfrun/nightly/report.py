@@ -1,9 +1,4 @@
-"""What a night came to, as values: the reports draw them, nothing here reads or writes.
-
-From what a night left on disk to its report.
-
-What used to be there and is not tonight: a gap that nobody is told of lasts for months. Pure.
-"""
+"""The report of a night, as values: made from its records, judged, and compared for gaps."""
 
 from __future__ import annotations
 
@@ -34,15 +29,13 @@ class NightFigure:
     median: float
     unit: str  # empty where unknown
     direction: str  # which way is better: lower, higher or none
-    trials: int  # that it is the median of: the quiet ones, or all when most were disturbed
-    derived_from: str | None = (
-        None  # the primary metric that it follows from; None of a primary one
-    )
+    trials: int  # in the median: the undisturbed ones, or all when most were disturbed
+    derived_from: str | None = None  # its primary metric; None for a primary one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One trial that did not do what it should."""
+    """One trial that failed or missed a bound."""
 
     status: str
     reason: str | None
@@ -59,7 +52,7 @@ class MethodReport:
     owner: str | None
     canary: bool
     state: State
-    why: str | None  # not ok: in one line
+    why: str | None  # the reason for a state other than ok, in one line
     asked: int | None  # trials; None where a precision decides
     trials: int
     disturbed: int
@@ -80,19 +73,19 @@ class ChangeReport:
     ratio: float  # after over before
     direction: str  # worse or better
     status: str  # candidate, confirmed or not_reproduced
-    night: str  # date at whose noon the first night of the new level began
-    alarm_night: str  # and the night that made it sure
-    is_new: bool  # that is this night
+    night: str  # date at whose noon the first night at the new level began
+    alarm_night: str  # the same of the night that made the change sure
+    is_new: bool  # True when that is this night
     machine_suspect: bool  # a canary moved too
     commits_before: Mapping[str, str]
     commits_after: Mapping[str, str]
     environment_differences: tuple[str, ...]
     confirmation: Mapping[str, Any] | None = None  # as in `perfrun detect --confirm`
-    derived: tuple[Mapping[str, Any], ...] = ()  # metrics that say the same; as in `perfrun detect`
+    derived: tuple[Mapping[str, Any], ...] = ()  # as in `perfrun detect`
 
     @property
     def is_regression(self) -> bool:
-        """Somebody should look at it, and has not been told before."""
+        """True for a new change for the worse, unless pairs or a canary speak against it."""
         if not self.is_new or self.direction != "worse":
             return False
         if self.status == "candidate":
@@ -123,19 +116,19 @@ class NightReport:
 
     @property
     def bad(self) -> tuple[MethodReport, ...]:
-        """The methods that somebody should look at."""
+        """The methods that failed, missed a bound or were not run."""
         return tuple(method for method in self.methods if method.state in BAD)
 
     @property
     def is_ok(self) -> bool:
-        """Nothing failed, nothing is missing altogether, and nothing has become slower."""
+        """True when nothing failed, everything was run and nothing has become worse."""
         return not self.bad and not self.errors and not self.regressions
 
 
 def report_method(
     spec: MethodSpec,
     name: str,
-    readings: Sequence[SummaryRecord],
+    records: Sequence[SummaryRecord],
     *,
     environment: str,
     unit: str,
@@ -143,10 +136,10 @@ def report_method(
     fail_on_bounds: bool,
     default_owner: str | None,
 ) -> MethodReport:
-    """Judge a method by its trials. `missing` says why there are not all that were asked for."""
-    figures = _figures(readings)
-    failures = _failures(readings, fail_on_bounds=fail_on_bounds)
-    state, why = _state(readings, failures, _broken(spec.bounds, figures), missing)
+    """Judge a method by its trials. `missing` is the reason for fewer trials than asked for."""
+    figures = _figures(records)
+    failures = _failures(records, fail_on_bounds=fail_on_bounds)
+    state, why = _state(records, failures, _broken(spec.bounds, figures), missing)
     return MethodReport(
         environment=environment,
         unit=unit,
@@ -156,15 +149,15 @@ def report_method(
         state=state,
         why=why,
         asked=spec.rules.trials,
-        trials=len(readings),
-        disturbed=sum(reading.disturbed for reading in readings),
+        trials=len(records),
+        disturbed=sum(record.disturbed for record in records),
         figures=figures,
         failures=failures,
     )
 
 
-def document(report: NightReport) -> dict[str, Any]:
-    """What `--format=json` prints, the file and the webhook get. Times are ISO 8601 with zone."""
+def report_document(report: NightReport) -> dict[str, Any]:
+    """Return the JSON report. Times are in ISO 8601, with the zone."""
     return {
         **asdict(report),
         "begun": _iso(report.begun),
@@ -178,16 +171,16 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
 
-def _figures(readings: Sequence[SummaryRecord]) -> tuple[NightFigure, ...]:
-    names = dict.fromkeys(name for reading in readings for name in reading.values)
+def _figures(records: Sequence[SummaryRecord]) -> tuple[NightFigure, ...]:
+    names = dict.fromkeys(name for record in records for name in record.values)
     figures = []
     for name in names:
-        known = [reading for reading in readings if name in reading.values]
+        known = [record for record in records if name in record.values]
         used = counted(known)
         figures.append(
             NightFigure(
                 metric=name,
-                median=median(reading.values[name] for reading in used),
+                median=median(record.values[name] for record in used),
                 unit=used[-1].metrics[name].unit,
                 direction=used[-1].metrics[name].direction,
                 trials=len(used),
@@ -197,23 +190,16 @@ def _figures(readings: Sequence[SummaryRecord]) -> tuple[NightFigure, ...]:
     return tuple(figures)
 
 
-def _failures(readings: Sequence[SummaryRecord], *, fail_on_bounds: bool) -> tuple[Failure, ...]:
-    failures = []
-    for reading in readings:
-        status = reading.status.value
-        if not reading.ran or (fail_on_bounds and status == "out_of_bounds"):
-            failures.append(
-                Failure(
-                    status=status,
-                    reason=reading.reason,
-                    summary=str(reading.path),
-                )
-            )
-    return tuple(failures)
+def _failures(records: Sequence[SummaryRecord], *, fail_on_bounds: bool) -> tuple[Failure, ...]:
+    return tuple(
+        Failure(status=record.status.value, reason=record.reason, summary=str(record.path))
+        for record in records
+        if not record.ran or (fail_on_bounds and record.status.value == "out_of_bounds")
+    )
 
 
 def _broken(bounds: Sequence[Bound], figures: Sequence[NightFigure]) -> list[str]:
-    """The bounds that are missed; a metric that is not there misses its bound."""
+    """Return a text for each missed bound; a metric without a value misses its bound."""
     found = {figure.metric: figure.median for figure in figures}
     broken = []
     for bound in bounds:
@@ -228,17 +214,17 @@ def _broken(bounds: Sequence[Bound], figures: Sequence[NightFigure]) -> list[str
 
 
 def _state(
-    readings: Sequence[SummaryRecord],
+    records: Sequence[SummaryRecord],
     failures: Sequence[Failure],
     broken: Sequence[str],
     missing: str | None,
 ) -> tuple[State, str | None]:
-    if not readings:
+    if not records:
         return "not_run", missing or "no trial was begun"
     if failures:
         first = failures[0]
         own_bounds = all(failure.status == "out_of_bounds" for failure in failures)
-        text = f"{len(failures)} of {len(readings)} trials: {first.status}"
+        text = f"{len(failures)} of {len(records)} trials: {first.status}"
         why = f"{text} ({first.reason})" if first.reason else text
         return ("out_of_bounds" if own_bounds else "failed"), why
     if broken:
@@ -255,16 +241,16 @@ def gather(
 ) -> NightReport:
     """Read the summaries of a night and judge its methods."""
     methods: list[MethodReport] = []
-    wrong, said = list(errors), list(notes)
+    all_errors, all_notes = list(errors), list(notes)
     for unit in units(suite):
         done = night.units.get(unit.name, UnitDone())
         if done.error:
-            wrong.append(f"{unit.name}: {done.error}")
-        readings = _readings(done, said)
+            all_errors.append(f"{unit.name}: {done.error}")
+        records = _records(done, all_notes)
         for spec in unit.methods:
             known = {method.method for method in methods if method.unit == unit.name}
-            found = _methods(suite, unit, spec, done, readings)
-            # A method that two filters name is reported once, as the first of them has it.
+            found = _methods(suite, unit, spec, done, records)
+            # A method that two filters name is reported once, by the first filter.
             methods += [method for method in found if method.method not in known]
     return NightReport(
         night=night.night,
@@ -275,30 +261,30 @@ def gather(
         deadline=night.deadline,
         commits=dict(night.pinned),
         methods=tuple(methods),
-        errors=tuple(wrong),
-        notes=tuple(said),
+        errors=tuple(all_errors),
+        notes=tuple(all_notes),
     )
 
 
-def _readings(done: UnitDone, notes: list[str]) -> tuple[SummaryRecord, ...]:
-    readings = []
+def _records(done: UnitDone, notes: list[str]) -> tuple[SummaryRecord, ...]:
+    records = []
     for path in done.summaries:
         try:
-            readings.append(read_record(Path(path)))
+            records.append(read_record(Path(path)))
         except (OSError, ValueError) as error:
             notes.append(f"{path} is left out: {error}")
-    return tuple(readings)
+    return tuple(records)
 
 
 def _methods(
-    suite: Suite, unit: Unit, spec: MethodSpec, done: UnitDone, readings: Sequence[SummaryRecord]
+    suite: Suite, unit: Unit, spec: MethodSpec, done: UnitDone, records: Sequence[SummaryRecord]
 ) -> list[MethodReport]:
-    """A filter may have named several methods; one that never ran is reported as it was asked."""
-    names = dict.fromkeys((*done.stopped_by, *(reading.method for reading in readings)))
+    """Return the methods of one entry, which a filter may select; without any, the entry itself."""
+    names = dict.fromkeys((*done.stopped_by, *(record.method for record in records)))
     own = [name for name in names if _is_of(name, spec)] or [spec.selector.text]
     found = []
     for name in own:
-        trials = [reading for reading in readings if reading.method == name]
+        trials = [record for record in records if record.method == name]
         found.append(
             report_method(
                 spec,
@@ -330,7 +316,7 @@ def _is_of(name: str, spec: MethodSpec) -> bool:
 
 
 def _missing(spec: MethodSpec, done: UnitDone, name: str, trials: int) -> str | None:
-    """Why there are fewer trials than asked for; None when there are all."""
+    """Return why there are fewer trials than asked for; None when there are enough."""
     if done.error:
         return "its run could not be begun"
     if not trials:
@@ -341,42 +327,42 @@ def _missing(spec: MethodSpec, done: UnitDone, name: str, trials: int) -> str | 
     return None
 
 
-_LATE_S = 36 * 3600.0  # from the end of the night before to tonight's begin
+_LATE_S = 36 * 3600.0  # between the end of the night before and the begin of tonight
 
 
 def gaps(
     before: Mapping[str, Any], report: NightReport, *, same_suite: bool
 ) -> tuple[list[str], list[str]]:
-    """Compare with the JSON report of the night before: errors, and notes.
+    """Compare with the JSON report of the night before; return errors and notes.
 
-    A method that has gone although the suite is the same is an error; one that the suite does not
-    ask for any more, and a metric that is not measured any more, are notes.
+    A method that is missing although the suite is the same is an error. A method that the suite
+    no longer asks for, and a metric that is no longer measured, are notes.
     """
     errors: list[str] = []
     notes = _late(before, report)
     tonight = {(method.environment, method.method): method for method in report.methods}
     excused = {method.unit for method in report.methods if method.state == "not_run"}
-    excused |= {error.partition(":")[0] for error in report.errors}  # a run that was not begun
-    for past in before["methods"]:
-        where = f"{past['method']} in {past['environment']}"
-        now = tonight.get((past["environment"], past["method"]))
+    excused |= {error.partition(":")[0] for error in report.errors}  # runs that could not begin
+    for earlier in before["methods"]:
+        where = f"{earlier['method']} in {earlier['environment']}"
+        now = tonight.get((earlier["environment"], earlier["method"]))
         if now is not None:
             notes += [
                 f"{where}: {metric} was measured in {before['night']}, and is not tonight"
-                for metric in _lost(past, now)
+                for metric in _lost(earlier, now)
             ]
-        elif past["trials"] and same_suite and past["unit"] not in excused:
+        elif earlier["trials"] and same_suite and earlier["unit"] not in excused:
             errors.append(f"{where} ran in {before['night']}, and is not there tonight")
-        elif past["trials"] and not same_suite:
+        elif earlier["trials"] and not same_suite:
             notes.append(f"{where} ran in {before['night']}; the suite no longer asks for it")
     return errors, notes
 
 
-def _lost(past: Mapping[str, Any], now: MethodReport) -> list[str]:
-    if now.state not in ("ok", "short"):  # the reason is told already
+def _lost(earlier: Mapping[str, Any], now: MethodReport) -> list[str]:
+    if now.state not in ("ok", "short"):  # the report has the reason already
         return []
     there = {figure.metric for figure in now.figures}
-    return [f["metric"] for f in past["figures"] if f["metric"] not in there]
+    return [f["metric"] for f in earlier["figures"] if f["metric"] not in there]
 
 
 def _late(before: Mapping[str, Any], report: NightReport) -> list[str]:

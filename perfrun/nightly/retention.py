@@ -1,4 +1,4 @@
-"""Which results may go: by age, by nights, by trials of a series. Pure; docs/nightly.md."""
+"""Choose the results to be removed: by age, by nights, by trials of a series. Pure."""
 
 from __future__ import annotations
 
@@ -6,53 +6,52 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 
+from perfrun.changes.detect import night_of
 from perfrun.errors import UsageError
 from perfrun.summary.record import SummaryRecord
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)(d|w|h)")
 _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_NOON = timedelta(hours=12)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What is kept. A trial goes only when each part that is given lets it go."""
+    """The results to keep. A trial is removed only when every part that is given allows it."""
 
-    keep_nights: int | None = None  # of the last nights in which there was anything
-    keep_per_series: int | None = None  # the newest trials of each
+    keep_nights: int | None = None  # the last nights that have trials
+    keep_per_series: int | None = None  # the newest trials of each series
     older_than_s: float | None = None
-    # What was interrupted and has no newer trial is not resumed any more: it counts as ended.
+    # What was interrupted and has no newer trial counts as ended: it is not resumed any more.
     unfinished_older_than_s: float | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is asked for, so nothing may go."""
+        """True when no part is given, so that nothing is removed."""
         return self == Policy()
 
     @property
     def keeps_all_ended(self) -> bool:
-        """Nothing is asked for that lets go what has come to its end."""
+        """True when no part is given that removes ended runs."""
         return (self.keep_nights, self.keep_per_series, self.older_than_s) == (None, None, None)
 
-    def gives_up(self, newest: float, now: float) -> bool:
-        """Whether what was interrupted counts as ended, by its newest trial."""
+    def counts_as_ended(self, newest: float, now: float) -> bool:
+        """Return True when something interrupted counts as ended, by its newest trial."""
         age = self.unfinished_older_than_s
         return age is not None and now - newest > age
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairSet:
-    """Trials that were run against each other, and say nothing without the rest of them."""
+    """Trials that were run against each other, and have a meaning only together."""
 
-    kind: str  # by what: the newest of each are counted
+    kind: str  # of each kind and methods, the newest sets are counted
     methods: tuple[str, ...]
     newest: float  # seconds since the epoch
     folders: tuple[Path, ...]
     trials: int
-    unfinished: Path | None = None  # the record of what was interrupted, and can be resumed by it
+    unfinished: Path | None = None  # the log from which an interrupted one can be resumed
 
 
 def parse_age(text: str, flag: str) -> float:
@@ -71,10 +70,10 @@ def to_be_removed(
     neighbours: Collection[str] = (),
     unfinished: Collection[str] = (),
 ) -> tuple[SummaryRecord, ...]:
-    """Choose what goes, oldest first.
+    """Choose the trials to be removed, oldest first.
 
-    `neighbours` are the execution ids on both sides of a change of level: they stay, and with them
-    the other trials of the method in their runs. `unfinished` are ids of runs that may go on.
+    `neighbours` are the execution ids on both sides of a change of level: these trials stay, and
+    the other trials of the method in their runs. `unfinished` are ids of runs that may continue.
     """
     if policy.keeps_all_ended:
         return ()
@@ -94,13 +93,13 @@ def to_be_removed(
 def pairs_to_be_removed(
     sets: Sequence[PairSet], trials: Sequence[SummaryRecord], policy: Policy, *, now: float
 ) -> tuple[PairSet, ...]:
-    """Choose which sets of pairs go, oldest first, by the nights that `trials` were run in.
+    """Choose the sets of pairs to be removed, oldest first.
 
-    Where there are no trials, the nights are those of the sets. What was interrupted is not one of
-    the newest sets of its methods: it has no answer.
+    Nights are counted by `trials` or, where there are none, by the sets. An interrupted set does
+    not count among the newest of its methods, because it has no answer.
     """
     times = [trial.timestamp for trial in trials] or [one.newest for one in sets]
-    nights = sorted({_night(time) for time in times}, reverse=True)[: policy.keep_nights]
+    nights = sorted({night_of(time) for time in times}, reverse=True)[: policy.keep_nights]
     groups: dict[Hashable, list[PairSet]] = defaultdict(list)
     for one in sorted(sets, key=lambda one: (one.newest, one.folders), reverse=True):
         if one.unfinished is None:
@@ -110,19 +109,23 @@ def pairs_to_be_removed(
         one
         for one in sorted(sets, key=lambda one: (one.newest, one.folders))
         if one.folders not in newest
-        and (policy.gives_up(one.newest, now) if one.unfinished else not policy.keeps_all_ended)
+        and (
+            policy.counts_as_ended(one.newest, now)
+            if one.unfinished
+            else not policy.keeps_all_ended
+        )
         and (policy.older_than_s is None or now - one.newest > policy.older_than_s)
-        and (policy.keep_nights is None or _night(one.newest) < nights[-1])
+        and (policy.keep_nights is None or night_of(one.newest) < nights[-1])
     )
 
 
 def _late(trials: Sequence[SummaryRecord], policy: Policy) -> set[Path]:
-    """The folders of the last nights, and of the newest trials of each series."""
+    """Return the folders of the last nights, and of the newest trials of each series."""
     late: set[Path] = set()
     if policy.keep_nights is not None:
-        nights = sorted({_night(trial.timestamp) for trial in trials}, reverse=True)
+        nights = sorted({night_of(trial.timestamp) for trial in trials}, reverse=True)
         last = set(nights[: policy.keep_nights])
-        late |= {trial.path.parent for trial in trials if _night(trial.timestamp) in last}
+        late |= {trial.path.parent for trial in trials if night_of(trial.timestamp) in last}
     if policy.keep_per_series is not None:
         series: dict[Hashable, list[SummaryRecord]] = defaultdict(list)
         for trial in trials:
@@ -131,8 +134,3 @@ def _late(trials: Sequence[SummaryRecord], policy: Policy) -> set[Path]:
             own.sort(key=lambda trial: (trial.timestamp, trial.execution_id), reverse=True)
             late |= {trial.path.parent for trial in own[: policy.keep_per_series]}
     return late
-
-
-def _night(timestamp: float) -> int:
-    """The day at whose noon a night began, as a number; local time."""
-    return (datetime.fromtimestamp(timestamp) - _NOON).toordinal()

@@ -1,4 +1,4 @@
-"""A suite file as values, the runs that a night of it consists of, and when it must be over."""
+"""A suite as values, the runs that a night of it consists of, and its deadline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """What the median of a metric has to keep to; inclusive."""
+    """The limits of the median of a metric, inclusive."""
 
     metric: str
     low: float | None = None
@@ -30,14 +30,14 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """How a method is run: flags of a run and what follows `--`. Those with the same share runs."""
+    """The flags of a method's run, those after `--` included. Equal rules share a run."""
 
     flags: tuple[tuple[str, str], ...] = ()  # name without dashes, value
     benchmark_flags: tuple[str, ...] = ()
 
     @property
     def trials(self) -> int | None:
-        """Trials that each method is to have; None where a precision decides."""
+        """The number of trials of each method; None where a precision decides."""
         flags = dict(self.flags)
         return None if "precision" in flags else int(flags.get("benchmark_num_trials", "1"))
 
@@ -49,8 +49,8 @@ class MethodSpec:
     selector: MethodSelector
     rules: Rules
     owner: str | None = None
-    canary: bool = False  # tells of the machine, not of the code
-    environments: tuple[str, ...] = ()  # names; empty = all
+    canary: bool = False  # its code never changes, so it shows changes of the machine
+    environments: tuple[str, ...] = ()  # names; empty means all
     bounds: tuple[Bound, ...] = ()
 
 
@@ -65,22 +65,22 @@ class EnvironmentSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class RepoPin:
-    """One `[[repos]]`. What a branch says is asked once a night."""
+    """One `[[repos]]`. Each night resolves a branch once."""
 
     url: str
     directory: str  # name of the checkout
     branch: str = ""
     commit: str = ""
-    clone: Path | None = None  # a full one, whose history orders the nights
+    clone: Path | None = None  # a full clone, whose history orders the nights
 
     def item(self, commit: str | None = None) -> str:
-        """As `--git_repos` takes it."""
+        """Return the value for `--git_repos`."""
         return ";".join((self.url, self.branch, commit or self.commit)).rstrip(";")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """Files to be written after a night, besides those in the night's own folder."""
+    """The files to be written after a night, besides those in the night's own folder."""
 
     junit: Path | None = None
     markdown: Path | None = None
@@ -94,7 +94,7 @@ class Suite:
 
     path: Path
     name: str
-    digest: str  # of the file's text: a night goes on only with the same suite
+    digest: str  # of the file's text: a night continues only with the same suite
     workspace: Path
     methods: tuple[MethodSpec, ...]
     environments: tuple[EnvironmentSpec, ...]
@@ -106,8 +106,8 @@ class Suite:
     fail_on_bounds: bool = False  # for the bounds that benchmarks report themselves
     outputs: Outputs = field(default_factory=Outputs)
     webhook: str | None = None
-    retention: Policy = field(default_factory=Policy)  # applied when the night is over
-    confirm: Budget | None = None  # of tonight's changes by pairs; None: none is
+    retention: Policy = field(default_factory=Policy)  # applied at the end of the night
+    confirm: Budget | None = None  # of the pairs of new changes; None: no pairs are run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,34 +122,34 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitDone:
-    """What became of one run."""
+    """The result of one run."""
 
-    summaries: tuple[str, ...] = ()  # of the trials that nobody interrupted
+    summaries: tuple[str, ...] = ()  # of the trials that were not interrupted
     stopped_by: Mapping[str, str | None] = field(default_factory=dict)  # by method
-    error: str | None = None  # why it could not be begun
+    error: str | None = None  # why it could not begin
 
 
 @dataclass(frozen=True, kw_only=True)
 class Night:
-    """One night, and what it has done so far."""
+    """One night, and its results so far."""
 
-    night: str  # its id, and the label of its trials
+    night: str  # its id, which is the label of its trials
     suite: str = ""
     digest: str = ""  # of the suite file
     begun: float = 0.0  # seconds since the epoch
     deadline: float | None = None
     ended: float | None = None
-    given_up: bool = False  # killed, and too late to go on
+    given_up: bool = False  # killed, and not continued
     pinned: Mapping[str, str] = field(default_factory=dict)  # checkout -> tonight's commit
     units: Mapping[str, UnitDone] = field(default_factory=dict)
 
     def with_unit(self, name: str, done: UnitDone, pinned: Mapping[str, str]) -> Night:
-        """The same night with one more run done."""
+        """Return the night with one more run done."""
         return replace(self, units={**self.units, name: done}, pinned={**pinned, **self.pinned})
 
 
 def units(suite: Suite) -> tuple[Unit, ...]:
-    """All runs of a night, in the order of the file: environments outside, rules inside."""
+    """Return all runs of a night, by environment and then by rules, in the order of the file."""
     found = []
     for environment in suite.environments:
         groups: dict[Rules, list[MethodSpec]] = {}
@@ -169,7 +169,7 @@ def units(suite: Suite) -> tuple[Unit, ...]:
 
 
 def words(suite: Suite, unit: Unit, night: Night) -> tuple[str, ...]:
-    """The command line of a unit's run."""
+    """Return the command line of a unit's run."""
     repos = ",".join(repo.item(night.pinned.get(repo.directory)) for repo in suite.repos)
     flags = {
         **dict(suite.flags),
@@ -188,9 +188,9 @@ def words(suite: Suite, unit: Unit, night: Night) -> tuple[str, ...]:
 
 
 def parse_deadline(text: str, begun: float) -> float:
-    """When a night that began then must be over, both in seconds since the epoch.
+    """Return the deadline of a night from its begin, both in seconds since the epoch.
 
-    `7h` after its begin, or the next `06:30` by the local clock. Raises UsageError.
+    `7h` counts from the begin; `06:30` is the next one by the local clock. Raises UsageError.
     """
     clock, span = _TIME_OF_DAY.fullmatch(text), _DURATION.fullmatch(text)
     if clock:

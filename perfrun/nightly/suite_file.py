@@ -1,4 +1,4 @@
-"""From a suite file to a `Suite`: the file's tables, and what must hold between their keys."""
+"""Read a suite file into a `Suite`: its tables, and the rules that hold between their keys."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ Pairs = tuple[tuple[str, str], ...]
 _NAME, _TEXT, _REPO = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z", r"^[^\0]*\Z", r"^[^\0,;]*\Z"
 _METHOD_NAME = r"^[^\0,]*\Z"
 _PATTERNS = {
-    _TEXT: "holds a null character",  # neither a path nor a command line has one
+    _TEXT: "holds a null character",  # which neither a path nor a command line can
     _NAME: "write letters, digits, _.-, at most 100, so that it can be a file's name",
     _METHOD_NAME: "one method or filter, without commas",
     _REPO: "a comma or semicolon cannot be in a url or name",
 }
 Text = Annotated[str, Meta(pattern=_TEXT)]
 Filled = Annotated[str, Meta(pattern=_TEXT, min_length=1)]
-Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # as TOML promises them
+Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # the range of TOML
 Positive = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 _EVERY_RUN = ("python_path", "data", "root_data_dir", "platform_name", "system_name")
-# Keys that are not called as the flag of a run that they become.
+# Keys with another name than the flag of a run that they become.
 _FLAGS = {
     "trials": "benchmark_num_trials",
     "data": "data_downloads",
@@ -65,7 +65,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 class _Table(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One table of a suite file; docs/nightly.md says what the keys mean."""
+    """One table of a suite file; docs/nightly.md explains the keys."""
 
 
 class _Rules(_Table, frozen=True, kw_only=True):
@@ -155,9 +155,9 @@ class _Suite(_Rules, frozen=True, kw_only=True):
 
 
 def read_suite(path: Path) -> Suite:
-    """Read a suite file, and judge each run of it as a command line would be.
+    """Read a suite file, and check each of its runs as a command line.
 
-    Relative paths in it begin at its own folder. Raises UsageError: `suite.toml:12: what is wrong`.
+    Relative paths begin at the file's folder. Raises UsageError: `suite.toml:12: what is wrong`.
     """
     reader = _Reader(TomlFile(path, _PATTERNS))
     suite = reader.suite()
@@ -248,7 +248,7 @@ class _Reader:
         return tuple(found)
 
     def _rules(self, where: Where, table: _MethodTable) -> Rules:
-        """A method's own rules over those at the top of the file."""
+        """Return a method's own rules over those at the top of the file."""
         keys = _Rules.__struct_fields__
         own, flags = _flags(table, keys), _flags(self.top, keys)
         if "benchmark_num_trials" in own and "precision" not in own:
@@ -279,7 +279,7 @@ class _Reader:
             parts = {"url": table.url, "branch": table.branch, "commit": table.commit}
             self.refuse(not table.url.strip(), (*where, "url"), "url: is empty")
             for end, (key, part) in enumerate(parts.items(), start=1):
-                if part:  # what is before it is right, so an error is about this key
+                if part:  # the parts before it are right, so an error is about this key
                     item = ";".join(list(parts.values())[:end])
                     (spec,) = self._judged((*where, key), parse_repos, item, f"--{key}")
             text = f"two repositories would be checked out as {spec.directory!r}"
@@ -300,7 +300,7 @@ class _Reader:
         return Policy(keep_nights=table.keep_nights, keep_per_series=table.keep_per_series, **ages)
 
     def _confirm(self) -> Budget | None:
-        """`true`, or a table of limits."""
+        """Return the limits of `confirm`, which is a boolean or a table."""
         if self.top.confirm is False:
             return None
         texts = {"max_changes": str(DEFAULT_CHANGES)}
@@ -316,7 +316,7 @@ class _Reader:
         return url
 
     def _expanded(self, key: str, text: str) -> str | None:
-        """Put environment variables in for `${NAME}`: secrets stay out of the file."""
+        """Replace `${NAME}` by environment variables, so that secrets stay out of the file."""
         for name in _VARIABLE.findall(text):
             if name not in os.environ:
                 raise self.file.error((key,), f"{key}: the variable {name} is not set")
@@ -329,20 +329,20 @@ class _Reader:
             raise self.file.error(where, f"{where[-1]} = {text}: there is no such home") from None
 
     def _with_path(self, where: Where, flags: dict[str, str], key: str) -> Pairs:
-        """Return the flags with a path that begins at the file; a program's name is none."""
+        """Return the flags with a path that begins at the file; a program's name is no path."""
         if key in flags and (key != "python" or "/" in flags[key]):
             flags[key] = str(self._path((*where, key), flags[key]))
         return tuple(flags.items())
 
     def _judged(self, where: Where, parser: Callable[..., T], *given: object) -> T:
-        """Call a parser of the command line, and say of its error where it is in the file."""
+        """Call a parser of the command line, and give its error the place in the file."""
         try:
             return parser(*given)
         except UsageError as error:
             raise self.file.error(where, _in_words_of_the_file(error)) from None
 
     def check_runs(self, suite: Suite) -> None:
-        """Find what only shows when the runs are put together."""
+        """Raise UsageError for mistakes that only show when the runs are put together."""
         self._judged(("store",), parse_address, suite.store, suite.workspace)
         for unit in units(suite):
             seen: set[str] = set()
@@ -364,7 +364,7 @@ class _Reader:
             self.refuse(environment.name not in used, ("environments", number), text)
 
     def _place_of(self, suite: Suite, unit: Unit, text: str) -> Where:
-        """Return where the key is that became the flag which an error names."""
+        """Return the place of the key that became the flag which an error names."""
         found = _FLAG.search(text)
         key = _KEYS.get(found[1], found[1]) if found else ""
         places: list[Where] = [("methods", suite.methods.index(spec)) for spec in unit.methods]
@@ -375,13 +375,13 @@ class _Reader:
 
 
 def _given(table: object) -> Iterable[tuple[str, Any]]:
-    """Return the keys that a table has, and their values; `true` in place of a table has none."""
+    """Return the keys and values of a table; `true` in place of a table has none."""
     fields = table.__struct_fields__ if isinstance(table, _Table) else ()
     return [(key, value) for key in fields if (value := getattr(table, key)) is not None]
 
 
 def _flags(table: _Table, keys: Iterable[str]) -> dict[str, str]:
-    """Return what a table gives as flags of a run; empty means not given."""
+    """Return the keys of a table as flags of a run; an empty value is not given."""
     flags = {}
     for key in keys:
         value = getattr(table, key)

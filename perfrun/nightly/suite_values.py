@@ -1,4 +1,4 @@
-"""A TOML file: the values in it, checked against a schema, and the line of each for errors."""
+"""Read a TOML file: its values, checked against a schema, and their lines for errors."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ else:  # pragma: no cover - Python 3.10
 Where = tuple[str | int, ...]  # keys and indices from the top
 T = TypeVar("T")
 _MOST_BYTES = 16 * 2**20
-# All of TOML that an end of a line can lie in, and what tells where a statement ends.
+# The tokens of TOML that can contain the end of a line, and those that show a statement's end.
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:\\.|[^"\\])*"|' + r"'[^']*'|#[^\n]*|"
     r"[][{}\n]",
     re.S,
 )
 _KEY = re.compile(r'\s*(?:"(?:\\.|[^"\\])*"|' + r"'[^']*'|[^\"'=#])+=")
-# In the messages of msgspec: the place below the value that is checked, and what is wrong there.
+# These parse the messages of msgspec: the place below the checked value, and the mistake there.
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _FIELD = re.compile(r"(unknown|required) field `(.*)`", re.S)
 _LIMIT = re.compile(r"Expected `[^`]+` ([<>])= (-?\d+)")
@@ -47,11 +47,11 @@ _NAMES = {
 
 
 class TomlFile:
-    """The text of a file and what it says. Methods raise UsageError: `suite.toml:12: ...`."""
+    """The text of a file and its values. Methods raise UsageError: `suite.toml:12: ...`."""
 
     def __init__(self, path: Path, patterns: Mapping[str, str]) -> None:
         self.path = path
-        self.patterns = patterns  # of the schema; and what a text does that does not match one
+        self.patterns = patterns  # of the schema, with the message for a text that does not match
         self.folder = Path(os.path.abspath(path)).parent  # noqa: PTH100 - no links resolved
         self.text = _read(path)
         self.digest = hashlib.sha256(self.text.encode()).hexdigest()
@@ -74,7 +74,7 @@ class TomlFile:
         return value
 
     def converted(self, where: Where, kind: type[T]) -> T:
-        """Return the value at a place as what the schema wants there."""
+        """Return the value at a place, converted to the type of the schema."""
         try:
             return msgspec.convert(self.at(where), kind)
         except msgspec.ValidationError as error:
@@ -83,32 +83,32 @@ class TomlFile:
             raise self._mismatch((*where, *steps), text, _known(kind, steps)) from None
 
     def refuse(self, is_wrong: object, where: Where, text: str) -> None:
-        """Raise the error for what is wrong at a place, if it is."""
+        """Raise the error for a place if its value is wrong."""
         if is_wrong:
             raise self.error(where, text)
 
     def error(self, where: Where, text: str) -> UsageError:
-        """Make the error for what is wrong at a place."""
+        """Return the error for a place."""
         line = text.replace("\n", "\\n").replace("\r", "\\r")  # keys can hold them
         return UsageError(f"{self.path}:{self.line(where)}: {line}")
 
     def line(self, where: Where) -> int:
-        """Return the line of a key or a table, or of that which a place is in."""
+        """Return the line of a key or a table, or of the next one that contains it."""
         found: Any = self._lines
         for step in where:
             if isinstance(found, int) or (isinstance(found, dict) and step not in found):
                 break
             found = found[step]
-        while not isinstance(found, int):  # a table: its header, or what is first in it
+        while not isinstance(found, int):  # a table: its header, or its first key
             found = next(iter(found.values())) if isinstance(found, dict) else found[0]
         return found
 
     @cached_property
     def _lines(self) -> dict[str, Any]:
-        """The same tables, in which the line on which it begins stands for each value.
+        """The tables of the file, with the line of each value in its place.
 
-        TOML's reader makes it, of the same keys and headers. The line of a header is under the
-        file's digest, a key that the file cannot have.
+        The TOML reader makes them from the same keys and headers. The line of a header is under
+        the file's digest, a key that the file cannot have.
         """
         statements, begin, depth, line = [f"{self.digest} = 1"], 0, 0, 1
         for token in _TOKEN.finditer(self.text + "\n"):
@@ -124,7 +124,7 @@ class TomlFile:
         return tomllib.loads("\n".join(statements))
 
     def _mismatch(self, where: Where, text: str, known: Collection[str]) -> UsageError:
-        """Say in words of a suite what msgspec found."""
+        """Return msgspec's finding as an error in the words of a suite file."""
         field, kinds, limit = (one.search(text) for one in (_FIELD, _KINDS, _LIMIT))
         key = next((step for step in reversed(where) if isinstance(step, str)), "")
         if field and field[1] == "unknown":
@@ -151,7 +151,7 @@ class TomlFile:
 
 
 def near(word: str, known: Collection[str]) -> str:
-    """Say what was perhaps meant, or what there is."""
+    """Return the word that was perhaps meant, or all that there are."""
     close = difflib.get_close_matches(word, known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"

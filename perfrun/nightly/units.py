@@ -22,14 +22,14 @@ from perfrun.run.runner import run
 from perfrun.summary.document import Status
 from perfrun.summary.estimates import RunResult
 
-DEADLINE = "deadline"  # why a method has no more trials
+DEADLINE = "deadline"  # the reason for ending a method
 
 
 class Units:
-    """The runs of one night. `night` is what has been done so far, as on disk.
+    """The runs of one night. `night` holds the results so far, as on disk.
 
-    `interruption` is the night's: a signal that comes in the last steps of a run, when that run
-    does not need to be cut short any more, ends the night before the next one.
+    `interruption` belongs to the night: a signal in the last steps of a run, which lets that run
+    end, ends the night before the next run.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Units:
         self._interruption = interruption
 
     def run(self) -> None:
-        """Run what is not done yet. Raises Interrupted when somebody asks the night to stop."""
+        """Run the units that are not done. Raises Interrupted when a signal ends the night."""
         resumed = self._resumed
         for unit in units(self._suite):
             if unit.name in self.night.units:
@@ -59,7 +59,7 @@ class Units:
             else:
                 self._screen.note(f"{self.night.night}: {unit.name}")
                 done = self._unit(unit, resume=resumed)
-            resumed = False  # only the first that is not done can have been begun
+            resumed = False  # only the first unit that is not done can have begun
             self.night = self.night.with_unit(unit.name, done, _commits(done.summaries))
             self._nights.save(self.night)
         self._interruption.check()
@@ -72,20 +72,20 @@ class Units:
             with self._interruption.allowed():
                 plan = replace(plan_of(self._suite, unit, self.night), resume=resume)
                 report = complete(plan.workspace / "runs", plan) if resume else None
-            if report is not None:  # killed between the run's end and our note of it
+            if report is not None:  # killed between the run's end and the night's record of it
                 return _from_report(report)
             return self._run(plan)
         except Interrupted:
             raise
         except PerfrunError as error:
-            self._interruption.check()  # the error may come of a signal: our children get it too
+            self._interruption.check()  # the signal may be the cause: child processes get it, too
             return UnitDone(error=str(error))
-        except Exception as error:  # one run that perfrun cannot do is not the end of the night
+        except Exception as error:  # the other runs of the night go on
             self._interruption.check()
             return UnitDone(error=self._internal(unit, error))
 
     def _run(self, plan: RunPlan) -> UnitDone:
-        if self._is_over():  # planning has taken what was left
+        if self._is_over():  # planning took the rest of the time
             return UnitDone()
         limited = plan
         budget_s = plan.repetition.time_budget_s
@@ -138,7 +138,7 @@ def _from_report(path: Path) -> UnitDone:
 
 
 def _commits(summaries: tuple[str, ...]) -> Mapping[str, str]:
-    """The commits that the checkouts of a run were at, from the first summary that tells."""
+    """Return the commits of a run's checkouts, from the first summary that has them."""
     for path in summaries:
         with suppress(OSError, ValueError, KeyError, TypeError):
             document = json.loads(Path(path).read_text(encoding="utf-8"))

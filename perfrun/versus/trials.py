@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from perfrun.compare.paired_runs import Block, Blocks, Pair, Reason, SideScreen, Trial, log_ratios
+from perfrun.compare.paired_runs import ArmScreen, Block, Blocks, Pair, Reason, Trial, log_ratios
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.run.interruption import Interruption, taking_signals
 from perfrun.run.journal import unfinished
@@ -102,7 +102,7 @@ def _prepared(
     with ExitStack() as own:
         for (name, size), plan in asked.plans.items():
             if name == label:
-                shown = SideScreen(f"{label}, batch {size}", screen)
+                shown = ArmScreen(f"{label}, batch {size}", screen)
                 found[size] = prepare(plan, shown, interruption, own, seed, first)
                 first = first or found[size]
         stack.push(own.pop_all())

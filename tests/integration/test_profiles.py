@@ -217,7 +217,7 @@ def test_a_method_that_never_ran_is_not_profiled(world: World) -> None:
 def test_pairs_are_not_profiled(world: World) -> None:
     done = world.run("ab", "--a=--env=X=1", "--profile=cprofile", methods=BUSY)
     assert done.code == 2
-    assert "profile each side by a run of its own" in done.stderr
+    assert "profile each arm by a run of its own" in done.stderr
 
 
 TORCH = """

@@ -1,4 +1,4 @@
-"""What `perfrun bisect` is asked, and what it says."""
+"""`perfrun bisect`: its command line, and the text that it prints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfrun.changes.bisect import parse_bisect, revisions_of
-from perfrun.changes.change_report import report
+from perfrun.changes.change_report import bisect_report
 from perfrun.errors import UsageError
 
 METHOD = "--method=pkg.mod.Class.method"
@@ -45,7 +45,7 @@ def answer(status: str, **more: Any) -> dict[str, Any]:
 
 
 def test_the_culprit_is_told_with_its_evidence() -> None:
-    text = "\n".join(report(answer("found")))
+    text = "\n".join(bisect_report(answer("found")))
     assert "cccccccccccc is the first slower or worse one" in text
     assert f"commit  {'c' * 40}" in text
     assert (
@@ -57,7 +57,7 @@ def test_the_culprit_is_told_with_its_evidence() -> None:
 
 def test_an_image_has_neither_author_nor_a_name_cut_short() -> None:
     image = revision("registry/framework:2.13.0-long-name", None)
-    text = "\n".join(report(answer("found", culprit=image)))
+    text = "\n".join(bisect_report(answer("found", culprit=image)))
     assert "registry/framework:2.13.0-long-name is the first" in text
     assert "author" not in text
 
@@ -76,7 +76,7 @@ def test_an_image_has_neither_author_nor_a_name_cut_short() -> None:
 def test_what_is_no_culprit_is_not_called_one(
     status: str, more: dict[str, Any], telling: str
 ) -> None:
-    text = "\n".join(report(answer(status, culprit=None, **more)))
+    text = "\n".join(bisect_report(answer(status, culprit=None, **more)))
     assert telling in text
     assert "is the first" not in text.replace("The first", "")
 
@@ -98,6 +98,13 @@ def test_images_are_plans_with_containers() -> None:
     made = revisions_of(asked.plan, asked.words, asked.ends, lambda _: None)
     assert [one.plan.container and one.plan.container.image for one in made] == ["x:1", "x:2"]
     assert asked.rule.max_pairs == 9
+
+
+@pytest.mark.parametrize("text", [",", "x:1", "x:1,"])
+@pytest.mark.parametrize("flag", ["--images", "--pythons"])
+def test_a_list_of_fewer_than_two_is_refused(flag: str, text: str) -> None:
+    with pytest.raises(UsageError, match=f"^{flag}: name two or more, oldest first$"):
+        parse_bisect([METHOD, f"{flag}={text}"])
 
 
 @pytest.mark.parametrize("flag", ["--max_pairs", "--seed"])

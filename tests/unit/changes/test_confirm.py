@@ -1,4 +1,4 @@
-"""What stands in the way of confirming a change is its reason."""
+"""The reason of a change that cannot be confirmed says what prevents it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several changes: which are looked into, in which order, and what a killed call has left."""
+"""Several changes: those that are confirmed, their order, and the rest of a killed call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUDGET = Budget(max_pairs=8)
 
 
 def row(method: str, night: str, direction: str = "worse") -> ChangeRow:
-    """A change whose summaries are gone: to look into it is to say so."""
+    """Return a change whose summaries are gone, so that confirming it fails at once."""
     return ChangeRow(
         method=method,
         metric="wall_time",

@@ -1,4 +1,4 @@
-"""From a summary back to the flags that would run its trial again."""
+"""The flags that run the trial of a summary again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perfrun.changes.confirm import rebuilt
+from perfrun.changes.confirm import reconstruct
 
 
 def summary(**own: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def summary(**own: Any) -> dict[str, Any]:
 
 
 def test_code_and_interpreter_are_what_they_turned_out_to_be() -> None:
-    found = rebuilt(summary())
+    found = reconstruct(summary())
     assert set(found.words) == {
         f"--git_repos=https://host/models.git;main;{'a' * 40}",
         "--python=/env/bin/python",
@@ -54,7 +54,7 @@ def test_code_and_interpreter_are_what_they_turned_out_to_be() -> None:
 
 
 def test_an_image_is_named_by_its_id() -> None:
-    found = rebuilt(summary(container={"image": "x:latest", "image_id": "sha256:12"}))
+    found = reconstruct(summary(container={"image": "x:latest", "image_id": "sha256:12"}))
     assert "--image=sha256:12" in found.words
     assert not any(word.startswith("--python=") for word in found.words)
 
@@ -77,8 +77,8 @@ def test_an_image_is_named_by_its_id() -> None:
     ],
 )
 def test_what_is_not_on_record_is_said(own: dict[str, Any], telling: str) -> None:
-    assert rebuilt(summary(**own)).lost == (telling,)
+    assert reconstruct(summary(**own)).lost == (telling,)
 
 
 def test_a_summary_of_perfzero_says_too_little() -> None:
-    assert rebuilt({"benchmark_info": {"flags": {}}}).lost == ("the summary is not perfrun's",)
+    assert reconstruct({"benchmark_info": {"flags": {}}}).lost == ("the summary is not perfrun's",)

@@ -27,7 +27,7 @@ def nights(
     seed: int = 1,
     change: Callable[[int], dict[str, Any]] = lambda number: {},
 ) -> list[dict[str, Any]]:
-    """One trial a night; noise of 1 %."""
+    """Return one trial a night, with noise of 1 %."""
     noise = np.exp(0.01 * np.random.default_rng(seed).standard_normal(len(factors)))
     return [
         summary(

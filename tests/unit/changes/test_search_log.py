@@ -10,22 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.changes.search_log import Measured, SearchLog, begin, held, unfinished
+from perfrun.changes.search_log import (
+    MeasuredPair,
+    SearchLog,
+    begin_search,
+    search_lock,
+    unfinished_search,
+)
 from perfrun.errors import PerfrunError, UsageError
 
-PAIR = Measured(a=0, b=3, values=(1.0, 1.1), summaries=("/x/1", "/x/2"))
+PAIR = MeasuredPair(a=0, b=3, values=(1.0, 1.1), summaries=("/x/1", "/x/2"))
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> SearchLog:
-    return begin(tmp_path, "mark", ["r0", "r1", "r2", "r3"], 7)
+    return begin_search(tmp_path, "mark", ["r0", "r1", "r2", "r3"], 7)
 
 
 def test_what_was_written_is_read_back(log: SearchLog, tmp_path: Path) -> None:
     log.pair(PAIR, 2.5)
     log.failed(1, 0.5)
     log.skip(2, "failed (SyntaxError: 'x'\n)")
-    assert unfinished(tmp_path, "mark") == log
+    assert unfinished_search(tmp_path, "mark") == log
     assert log.trials == 3
     assert log.spent_s == 3.0
 
@@ -34,11 +40,11 @@ def test_a_line_that_was_cut_off_costs_that_line_alone(log: SearchLog, tmp_path:
     log.pair(PAIR)
     whole = log.path.read_bytes()
     log.path.write_bytes(whole + whole[-40:-10])
-    again = unfinished(tmp_path, "mark")
+    again = unfinished_search(tmp_path, "mark")
     assert again is not None
     assert again.pairs == [PAIR]
     again.pair(PAIR)
-    last = unfinished(tmp_path, "mark")
+    last = unfinished_search(tmp_path, "mark")
     assert last is not None
     assert last.pairs == [PAIR, PAIR]
 
@@ -51,17 +57,17 @@ def test_only_what_has_no_answer_goes_on(
     log: SearchLog, tmp_path: Path, status: str, goes_on: bool
 ) -> None:
     log.end(status)
-    assert (unfinished(tmp_path, "mark") is not None) == goes_on
+    assert (unfinished_search(tmp_path, "mark") is not None) == goes_on
 
 
 def test_the_newest_search_is_the_one_that_began_last_whatever_the_clock_on_the_wall_says(
     log: SearchLog, tmp_path: Path
 ) -> None:
-    later = begin(tmp_path, "mark", ["r0", "r1"], 8)
+    later = begin_search(tmp_path, "mark", ["r0", "r1"], 8)
     # As in the hour that comes twice when summer time ends.
     log.folder.rename(tmp_path / "20261025-025000-aaaaaa")
     later.folder.rename(tmp_path / "20261025-021000-bbbbbb")
-    found = unfinished(tmp_path, "mark")
+    found = unfinished_search(tmp_path, "mark")
     assert found is not None
     assert found.seed == 8
 
@@ -75,17 +81,17 @@ def test_of_searches_without_a_time_the_newest_is_told_across_the_end_of_summer_
         back = datetime(2026, 10, 25, 1, 0, tzinfo=timezone.utc).timestamp()
         cases = (("20261025-025000-a", back - 600, 1), ("20261025-021000-b", back + 600, 2))
         for name, begun, seed in cases:
-            log = begin(tmp_path, "mark", ["r0"], seed)
+            log = begin_search(tmp_path, "mark", ["r0"], seed)
             event = json.loads(log.path.read_text())
             event.pop("begun", None)
             log.path.write_text(json.dumps(event) + "\n")
-            with held(log):
+            with search_lock(log):
                 pass
             for path in log.folder.iterdir():
                 os.utime(path, (begun, begun))
             os.utime(log.path, (back + 9000, back + 9000))  # both went on for long
             log.folder.rename(tmp_path / name)
-        found = unfinished(tmp_path, "mark")
+        found = unfinished_search(tmp_path, "mark")
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -95,8 +101,8 @@ def test_of_searches_without_a_time_the_newest_is_told_across_the_end_of_summer_
 
 def test_another_search_is_not_gone_on_with(log: SearchLog, tmp_path: Path) -> None:
     assert log.folder.parent == tmp_path
-    assert unfinished(tmp_path, "other") is None
-    assert unfinished(tmp_path / "nowhere", "mark") is None
+    assert unfinished_search(tmp_path, "other") is None
+    assert unfinished_search(tmp_path / "nowhere", "mark") is None
 
 
 def test_the_list_is_in_the_file(log: SearchLog) -> None:
@@ -114,4 +120,4 @@ def test_a_record_that_cannot_be_written_ends_the_search_in_a_line(log: SearchLo
 def test_a_workspace_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="Not a directory"):
-        begin(tmp_path / "file", "mark", [], 1)
+        begin_search(tmp_path / "file", "mark", [], 1)

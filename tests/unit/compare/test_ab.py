@@ -1,4 +1,4 @@
-"""The command line of `perfrun ab`, and what it says of pairs."""
+"""`perfrun ab`: its command line, and its verdicts on pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.summaries import summary
 METHODS = "--benchmark_methods=pkg.cases.Cases.spin"
 
 
-def test_common_flags_are_for_both_and_those_of_a_side_come_last(tmp_path: Path) -> None:
+def test_common_flags_are_for_both_and_those_of_an_arm_come_last(tmp_path: Path) -> None:
     asked = parse_ab(
         [
             f"--workspace={tmp_path}",
@@ -74,14 +74,12 @@ def test_without_methods_there_is_nothing_to_run(tmp_path: Path) -> None:
         parse_ab([f"--workspace={tmp_path}"])
 
 
-def reading(wall_time: float, status: str = "passed", **metrics: float) -> SummaryRecord:
+def record(wall_time: float, status: str = "passed", **metrics: float) -> SummaryRecord:
     return record_of(summary(wall_time=wall_time, status=status, metrics=metrics), Path("x"))
 
 
-def pairs_of(*sides: tuple[SummaryRecord, SummaryRecord]) -> PairResult:
-    pairs = tuple(
-        Pair(number=number, first="a", a=a, b=b) for number, (a, b) in enumerate(sides, 1)
-    )
+def pairs_of(*arms: tuple[SummaryRecord, SummaryRecord]) -> PairResult:
+    pairs = tuple(Pair(number=number, first="a", a=a, b=b) for number, (a, b) in enumerate(arms, 1))
     return PairResult(
         pairs={"m": pairs},
         stopped_by={"m": "max_pairs"},
@@ -92,11 +90,11 @@ def pairs_of(*sides: tuple[SummaryRecord, SummaryRecord]) -> PairResult:
 
 
 def test_each_metric_is_judged_in_its_own_direction() -> None:
-    sides = [
-        (reading(1.0 + at / 1000, images_per_second=9), reading(1.2, images_per_second=8 + at / 99))
+    arms = [
+        (record(1.0 + at / 1000, images_per_second=9), record(1.2, images_per_second=8 + at / 99))
         for at in range(8)
     ]
-    found = {c.metric: c for c in comparisons(pairs_of(*sides), PairRule(), "wall_time")}
+    found = {c.metric: c for c in comparisons(pairs_of(*arms), PairRule(), "wall_time")}
     assert next(iter(found)) == "wall_time"
     assert found["wall_time"].verdict == "slower"
     assert found["images_per_second"].verdict == "slower"
@@ -106,14 +104,14 @@ def test_each_metric_is_judged_in_its_own_direction() -> None:
 
 def test_failures_are_the_reason_that_is_given() -> None:
     found = comparisons(
-        pairs_of(*[(reading(1.0), reading(1.0, status="oom_killed"))] * 3), PairRule(), "wall_time"
+        pairs_of(*[(record(1.0), record(1.0, status="oom_killed"))] * 3), PairRule(), "wall_time"
     )
     assert found[0].verdict == "undecided"
     assert found[0].reason == "b oom_killed in 3 of 3 trials"
     assert (found[0].n_base, found[0].n_new, found[0].new_median) == (3, 0, None)
 
 
-def test_the_engine_is_told_to_stop_at_looks_only() -> None:
+def test_pairs_end_at_interim_analyses_only() -> None:
     decided = decider(PairRule(max_pairs=30))(1)
     clear = [0.3 + at / 1000 for at in range(30)]
     answers = [count for count in range(1, 31) if decided(clear[:count], "lower")]

@@ -1,4 +1,4 @@
-"""What differs between two sets of trials, and what forbids comparing them."""
+"""The differences between two sets of trials, and those that forbid comparing them."""
 
 from __future__ import annotations
 

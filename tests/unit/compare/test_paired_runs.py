@@ -1,4 +1,4 @@
-"""The loop of randomised blocks: who runs when, and what ends it. No process is started here."""
+"""The loop of randomised blocks: its order, and what ends it. No process is started here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord
 from tests.summaries import summary
 
-SIDES = ("torch", "tensorflow", "jax")
+ARMS = ("torch", "tensorflow", "jax")
 
 
 def trial(wall_time: float = 1.0, status: str = "passed") -> Trial:
@@ -32,11 +32,11 @@ def has_time(reading: SummaryRecord) -> bool:
     return WALL_TIME in reading.values
 
 
-def test_every_side_runs_once_in_each_block_and_no_order_is_favoured() -> None:
-    cases = {"batch 1": {name: trial() for name in SIDES}}
+def test_every_arm_runs_once_in_each_block_and_no_order_is_favoured() -> None:
+    cases = {"batch 1": {name: trial() for name in ARMS}}
     done = Blocks(cases, never, most=120, time_s=None, seed=7).run()
     blocks = done.blocks["batch 1"]
-    assert all(sorted(block.order) == sorted(SIDES) for block in blocks)
+    assert all(sorted(block.order) == sorted(ARMS) for block in blocks)
     assert [block.number for block in blocks] == list(range(1, 121))
     orders = Counter(block.order for block in blocks)
     assert len(orders) == 6
@@ -47,7 +47,7 @@ def test_every_side_runs_once_in_each_block_and_no_order_is_favoured() -> None:
 def test_the_same_seed_gives_the_same_orders_so_that_a_resumed_run_goes_on() -> None:
     def orders(seed: int) -> list[tuple[str, ...]]:
         done = Blocks(
-            {"c": {name: trial() for name in SIDES}}, never, most=20, time_s=None, seed=seed
+            {"c": {name: trial() for name in ARMS}}, never, most=20, time_s=None, seed=seed
         ).run()
         return [block.order for block in done.blocks["c"]]
 
@@ -64,16 +64,16 @@ def test_a_case_that_is_decided_ends_and_the_others_go_on() -> None:
     assert done.stopped_by == {"short": "decided", "long": "max_pairs"}
 
 
-def test_a_side_that_has_no_figure_three_times_in_a_row_leaves_and_the_others_go_on() -> None:
+def test_an_arm_that_has_no_figure_three_times_in_a_row_leaves_and_the_others_go_on() -> None:
     cases = {"c": {"torch": trial(), "tensorflow": trial(status="crashed")}}
     done = Blocks(cases, never, most=6, time_s=None, seed=1, is_figure=has_time).run()
-    sides = [len(block.order) for block in done.blocks["c"]]
-    assert sides == [2, 2, 2, 1, 1, 1]
+    arms = [len(block.order) for block in done.blocks["c"]]
+    assert arms == [2, 2, 2, 1, 1, 1]
     assert set(done.blocks["c"][-1].readings) == {"torch"}
 
 
-def test_when_every_side_is_lost_the_case_has_failed() -> None:
-    cases = {"c": {name: trial(status="oom_killed") for name in SIDES}}
+def test_when_every_arm_is_lost_the_case_has_failed() -> None:
+    cases = {"c": {name: trial(status="oom_killed") for name in ARMS}}
     done = Blocks(cases, never, most=9, time_s=None, seed=1, is_figure=has_time).run()
     assert done.stopped_by == {"c": "failed"}
     assert len(done.blocks["c"]) == 3

@@ -1,4 +1,4 @@
-"""Which summaries a word of the command line stands for."""
+"""The summaries that a word of the command line names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nights that show a change of level say so once, and mention it for a while."""
+"""A night reports a new change of level once as new, and lists it for some nights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports on their way out: a webhook that answers late or never, files that cannot be written."""
+"""Delivery of reports: a webhook that answers late or never, files that cannot be written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REPORT = NightReport(
 
 @contextmanager
 def server(*answers: int) -> Iterator[tuple[str, list[Any]]]:
-    """A server that gives these answers in turn, and what it was sent."""
+    """Yield a server that gives these answers in turn, and the requests that it got."""
     got: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):

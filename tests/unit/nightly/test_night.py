@@ -1,4 +1,4 @@
-"""Records of nights: which go on, which are given up, when they must be over."""
+"""Records of nights: those that continue, those that are given up, and their deadlines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import WorkspaceError
-from perfrun.nightly.night import FILE, Nights, why_not_on
+from perfrun.nightly.night import FILE, Nights, why_not_continued
 from perfrun.nightly.suite import EnvironmentSpec, MethodSpec, Rules, Suite, UnitDone
 from perfrun.options.plan import parse_selector
 
@@ -63,12 +63,12 @@ def test_the_first_commit_of_a_checkout_is_that_of_the_night(tmp_path: Path) -> 
 def test_why_a_night_cannot_go_on(tmp_path: Path) -> None:
     own = suite(tmp_path, deadline="7h")
     night = Nights(tmp_path).begin(own, NOON)
-    assert why_not_on(night, own, NOON + 3600) is None
-    assert "deadline" in str(why_not_on(night, own, NOON + 8 * 3600))
-    assert "changed" in str(why_not_on(night, replace(own, digest="d2"), NOON))
+    assert why_not_continued(night, own, NOON + 3600) is None
+    assert "deadline" in str(why_not_continued(night, own, NOON + 8 * 3600))
+    assert "changed" in str(why_not_continued(night, replace(own, digest="d2"), NOON))
     no_deadline = replace(night, deadline=None)
-    assert why_not_on(no_deadline, own, NOON + 8 * 3600) is None
-    assert "too long ago" in str(why_not_on(no_deadline, own, NOON + 23 * 3600))
+    assert why_not_continued(no_deadline, own, NOON + 8 * 3600) is None
+    assert "too long ago" in str(why_not_continued(no_deadline, own, NOON + 23 * 3600))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"units": 3}', '{"units": {}, "what": 1}'])
@@ -92,6 +92,6 @@ def test_a_night_of_which_only_the_reports_are_missing_goes_on_after_its_deadlin
     method = MethodSpec(selector=parse_selector("pkg.cases.Cases.spin"), rules=Rules())
     own = replace(suite(tmp_path, deadline="7h"), methods=(method,))
     night = Nights(tmp_path).begin(own, NOON)
-    assert "deadline" in str(why_not_on(night, own, NOON + 8 * 3600))
+    assert "deadline" in str(why_not_continued(night, own, NOON + 8 * 3600))
     done = night.with_unit("default", UnitDone(), {})
-    assert why_not_on(done, own, NOON + 8 * 3600) is None
+    assert why_not_continued(done, own, NOON + 8 * 3600) is None

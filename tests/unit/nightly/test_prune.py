@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from perfrun.benchmark import main
-from perfrun.changes.search_log import begin, held
+from perfrun.changes.search_log import begin_search, search_lock
 from perfrun.nightly import prune as pruning
 from perfrun.options.plan import RunPlan
 from perfrun.options.store_address import parse_address
@@ -155,7 +155,7 @@ def test_what_cannot_be_meant_is_refused_in_one_line(
 
 
 def put_pairs(workspace: Path, run_id: str, timestamp: float, *, ended: bool = True) -> None:
-    """Both sides of pairs, as `perfrun ab` leaves them."""
+    """Write both arms of pairs, as `perfrun ab` leaves them."""
     for side in ("a", "b"):
         made = [
             summary(name=f"{run_id}-{n}", run_id=f"{run_id}-{side}", timestamp=timestamp + n)
@@ -238,7 +238,7 @@ def test_what_was_interrupted_is_not_the_newest_of_its_method(
 def test_what_cannot_be_locked_now_is_left_to_the_next_prune(
     workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning._Locks, "room", 2)  # a set of pairs has one for each side
+    monkeypatch.setattr(pruning._Locks, "room", 2)  # a set of pairs has one for each arm
     workspace.mkdir()
     put_pairs(workspace, "first", BEGIN, ended=False)
     put_pairs(workspace, "second", BEGIN, ended=False)
@@ -252,13 +252,13 @@ def test_what_is_running_stays_however_old_it_is(
 ) -> None:
     write(workspace / "output", *nights(4))
     put_pairs(workspace, "cut", BEGIN, ended=False)
-    search = begin(workspace / "bisect", "0", ["a", "b"], seed=1)
+    search = begin_search(workspace / "bisect", "0", ["a", "b"], seed=1)
     write(search.folder / "a" / "output", summary(timestamp=BEGIN))
     run = Journal(workspace / "runs" / "run-000.jsonl")
     run.begin(RunPlan(selectors=()), {}, 1)
     flags = ("--unfinished_older_than=1d", "--keep_nights=1")
     with ExitStack() as work:  # as those who are at it hold it
-        work.enter_context(held(search)).own()
+        work.enter_context(search_lock(search)).own()
         work.enter_context(run.held())
         for side in "ab":
             journal = Journal(workspace / "ab" / side / "runs" / f"cut-{side}.jsonl")
@@ -288,7 +288,7 @@ def test_a_run_that_is_given_up_keeps_the_neighbours_of_a_change(
 def test_a_search_that_was_killed_before_its_first_trial_goes_by_its_record(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    young, old = (begin(workspace / "bisect", name, ["a", "b"], seed=1) for name in "ab")
+    young, old = (begin_search(workspace / "bisect", name, ["a", "b"], seed=1) for name in "ab")
     os.utime(old.path, (BEGIN, BEGIN))
     prune(workspace, capsys, "--unfinished_older_than=1d")
     assert (young.folder.exists(), old.folder.exists()) == (True, False)
@@ -298,7 +298,7 @@ def test_a_search_that_was_killed_before_its_first_trial_goes_by_its_record(
 def test_searches_go_with_their_checkouts_when_they_have_an_answer(
     workspace: Path, capsys: pytest.CaptureFixture[str], status: str, stays: bool
 ) -> None:
-    log = begin(workspace / "bisect", "0", ["a", "b"], seed=1)
+    log = begin_search(workspace / "bisect", "0", ["a", "b"], seed=1)
     write(log.folder / "a" / "output", summary(timestamp=BEGIN))
     (log.folder / "a" / "site-packages" / "repo").mkdir(parents=True)
     prune(workspace, capsys, "--older_than=1d")

@@ -1,4 +1,4 @@
-"""The reports of a night: what they say, and that others can read them."""
+"""The reports of a night: their content, and that other programs can read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.openmetrics import openmetrics
-from perfrun.nightly.report import MethodReport, NightReport, document, report_method
+from perfrun.nightly.report import MethodReport, NightReport, report_document, report_method
 from perfrun.nightly.suite import Bound, MethodSpec, Rules
 from perfrun.options.plan import parse_selector
 from perfrun.summary.record import SummaryRecord, read_record
@@ -204,7 +204,7 @@ def test_openmetrics_never_says_one_series_twice(all_kinds: NightReport) -> None
 
 
 def test_the_document_is_json_with_times_that_say_their_zone(all_kinds: NightReport) -> None:
-    found = json.loads(json.dumps(document(all_kinds), allow_nan=False))
+    found = json.loads(json.dumps(report_document(all_kinds), allow_nan=False))
     assert found["ok"] is False
     assert found["methods"][0]["figures"][0]["metric"] == "wall_time"
     assert found["begun"][19] in "+-"

@@ -1,10 +1,17 @@
-"""What used to be there and is not tonight is said."""
+"""Gaps: methods and metrics of the night before that are missing tonight."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from perfrun.nightly.report import MethodReport, NightFigure, NightReport, State, document, gaps
+from perfrun.nightly.report import (
+    MethodReport,
+    NightFigure,
+    NightReport,
+    State,
+    gaps,
+    report_document,
+)
 
 HOUR_S = 3600.0
 
@@ -45,7 +52,7 @@ def night(*methods: MethodReport, hour: float = 0.0) -> NightReport:
     )
 
 
-BEFORE = document(night(method("m.C.x", "wall_time", "loss"), method("m.C.y", "wall_time")))
+BEFORE = report_document(night(method("m.C.x", "wall_time", "loss"), method("m.C.y", "wall_time")))
 
 
 def test_a_method_that_is_not_there_any_more_is_an_error_of_the_same_suite() -> None:
@@ -76,7 +83,7 @@ def test_what_is_told_as_not_run_already_is_not_told_again() -> None:
 
 
 def test_a_method_that_did_not_run_in_the_night_before_is_no_gap() -> None:
-    before = document(night(method("m.C.y", state="not_run")))
+    before = report_document(night(method("m.C.y", state="not_run")))
     assert gaps(before, night(hour=24), same_suite=True) == ([], [])
 
 

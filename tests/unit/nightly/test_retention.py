@@ -1,4 +1,4 @@
-"""Which trials may go."""
+"""The trials that a policy removes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEGIN = datetime(2026, 11, 1, 23, 0).timestamp()
 
 
 def trials(days: int, method: str = "m", each: int = 1) -> list[SummaryRecord]:
-    """So many nights; the second trial of a night is after midnight."""
+    """Return `each` trials of each night; the second is after midnight."""
     return [
         record_of(
             summary(

@@ -1,4 +1,4 @@
-"""Suites as values: when a night must be over."""
+"""Suites as values: the deadline of a night."""
 
 from __future__ import annotations
 

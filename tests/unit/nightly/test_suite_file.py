@@ -1,4 +1,4 @@
-"""Suite files: what they mean, and where they are wrong."""
+"""Suite files: their meaning, and the lines of their mistakes."""
 
 from __future__ import annotations
 
