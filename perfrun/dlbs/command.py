@@ -271,8 +271,11 @@ def _figures(
         if not isinstance(wall_time, int | float) or wall_time <= 0:
             return {}
         reports = document["perfrun"]["reports"]
-        said = reports[0]["throughput"] if reports else 0.0
-        return {"results.time": 1e3 * wall_time, "results.throughput": said or batch / wall_time}
+        reported = reports[0]["throughput"] if reports else 0.0
+        return {
+            "results.time": 1e3 * wall_time,
+            "results.throughput": reported or batch / wall_time,
+        }
     mean_s = math.fsum(times_s) / len(times_s)
     variance = math.fsum((one - mean_s) ** 2 for one in times_s) / len(times_s)
     return {

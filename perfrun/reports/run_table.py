@@ -237,13 +237,13 @@ def statistics_lines(methods: Sequence[MethodEstimate]) -> list[str]:
 
 
 def _line(method: MethodEstimate) -> str:
-    said = [
+    texts = [
         _median(method),
         _noise(method),
         *_not_used(method),
         _REASONS.get(method.stopped_by or "", ""),
     ]
-    return f"{method.name}: " + "; ".join(text for text in said if text)
+    return f"{method.name}: " + "; ".join(text for text in texts if text)
 
 
 def _median(method: MethodEstimate) -> str:

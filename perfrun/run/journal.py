@@ -166,9 +166,9 @@ def begun_at(name: str, first: Mapping[str, Any], begun_by: Callable[[], float])
     local time. In the hour that comes twice when summer time ends, that may mean two times: the
     later one is taken unless it is after `begun_by`, a time at which it had certainly begun.
     """
-    said = first.get("begun")
-    if isinstance(said, (int, float)):
-        return float(said)
+    begun = first.get("begun")
+    if isinstance(begun, (int, float)):
+        return float(begun)
     try:
         local = datetime.strptime(name[:15], "%Y%m%d-%H%M%S")
     except ValueError:

@@ -223,8 +223,8 @@ def _status(
         return Status.CRASHED, f"{_signal_name(end.signal_number)} during {phase}"
     if not left.record:
         last = (left.stderr_tail or "").splitlines()[-1:]
-        said = f": {last[0]}" if last else ""
-        return Status.FAILED, f"the worker did not start (exit status {end.exit_code}){said}"
+        reason = f": {last[0]}" if last else ""
+        return Status.FAILED, f"the worker did not start (exit status {end.exit_code}){reason}"
     return Status.EXITED, f"the process ended with status {end.exit_code} during {phase}"
 
 

@@ -126,8 +126,8 @@ def _with_full_disk(outcome: Outcome, folder: Path) -> Outcome:
     if outcome.status not in (Status.FAILED, Status.CRASHED, Status.EXITED):
         return outcome
     full = full_disk(folder)
-    said = f"{outcome.reason}; the disk of its folder is full ({full})"
-    return replace(outcome, reason=said) if full else outcome
+    reason = f"{outcome.reason}; the disk of its folder is full ({full})"
+    return replace(outcome, reason=reason) if full else outcome
 
 
 def _run_worker(

@@ -1,4 +1,4 @@
-"""What a worker left behind, read and judged."""
+"""Files that a worker left behind are read, and its outcome is judged."""
 
 from __future__ import annotations
 
