@@ -1,16 +1,31 @@
 """perfrun: a benchmark runner for ML frameworks.
 
-Map of the package, in the order in which a run passes through it:
+Map of the package; the folders stand in the order in which data flows through them:
 
-    benchmark.py   entry point            runner.py      the trial loop
-    cli.py         argv -> RunPlan        launchers/     start and stop a trial's process
-    plan.py        what to do, as values  worker/        runs inside the environment under test
-    workspace.py   git checkouts          probes/        what is watched from outside
-    downloads.py   data sets              summary.py     the PerfZero document
-    image.py       framework images       reports/       what a person reads
+    benchmark.py   the entry point: runs a command and returns its exit status
+    options/       the command line as values: flags become a RunPlan
+    workspace/     puts code and data in place: git checkouts, downloads
+    launchers/     start a trial's process: any interpreter, any container image
+    worker/        the trial's process, inside the environment under test
+    probes/        watch from outside: process tree, devices, energy, machine
+    summary/       the JSON document of a trial: written, read back, judged
+    run/           rounds of trials: order, deadlines, resume, one trial at a time
+    store/         the index over summaries
+    analysis/      statistics: numbers in, numbers out
+    compare/       `perfrun compare`, `perfrun ab`
+    changes/       `perfrun history`, `perfrun detect`, `perfrun bisect`
+    versus/        `perfrun versus`
+    nightly/       `perfrun nightly`, `perfrun prune`
+    doctor/        `perfrun doctor`
+    selftest/      `perfrun selftest`
+    image/         `setup.py`: builds container images of frameworks
+    dlbs/          `perfrun dlbs`
+    reports/       tables and the terminal, for all commands
 
-This file is also read inside the environment under test, and before `perfrun --version`, so it
-imports nothing; the author API is imported when it is asked for.
+errors.py, locks.py, text.py and dataclass.py serve all of them. docs/architecture.md says more.
+
+This file is also read inside the environment under test, and before `perfrun --version`. So it
+imports nothing; the author API is imported when somebody asks for it.
 """
 
 TYPE_CHECKING = False  # as type checkers read it; `typing` itself takes milliseconds to import

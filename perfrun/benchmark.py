@@ -6,8 +6,8 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # Run as a file, Python puts the package's own folder first on the path, where `plan` or
-    # `trial` would hide other people's modules. The folder above it is the right one.
+    # When Python runs a file, it puts the file's folder first on the path. There, `options` or
+    # `text` would hide other people's modules; the folder above is the right one.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120
 
 import importlib
@@ -18,7 +18,7 @@ from perfrun import __version__
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.reports.output import OutputError, give_up_stdout, named_failures
 
-# What a command's name stands for: only its own module is imported.
+# The function of each command; only its own module is imported.
 _RUN = ("perfrun.run.command", "run_command")
 _HELP = ("perfrun.options.flags", "help_command")
 _COMMANDS = {
@@ -39,7 +39,7 @@ _COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status. The one place that catches errors."""
+    """Run the command line and return its exit status; all errors are caught here."""
     words = list(sys.argv[1:] if argv is None else argv)
     _prepare_streams()
     try:
@@ -52,14 +52,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("interrupted")
         return Interrupted.exit_code
     except BrokenPipeError:
-        give_up_stdout()  # its reader has gone
+        give_up_stdout()  # nobody reads it any more
         return PerfrunError.exit_code
     except OutputError as error:
         give_up_stdout()
         _say(f"standard output cannot be written: {error.strerror}; what was measured is on disk")
         return PerfrunError.exit_code
     except FileNotFoundError as error:
-        if error.filename is not None or _has_folder():
+        if error.filename is not None or _current_folder_exists():
             return _internal_error(words)
         _say("the current folder has been removed; change to another one")
         return UsageError.exit_code
@@ -76,20 +76,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _prepare_streams() -> None:
-    """Give a standard stream that the caller has closed (`>&-`, a daemon) the null device.
+    """Point each standard stream that the caller has closed (`>&-`, a daemon) at the null device.
 
-    Otherwise the next file that is opened takes its number, and what is meant for the stream.
+    Otherwise the next file that is opened gets the stream's number, and receives its output.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
             mode = "r" if number == 0 else "w"
-            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - for good
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - it stays open
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may be any bytes
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names may hold any bytes
 
 
-def _has_folder() -> bool:
+def _current_folder_exists() -> bool:
     try:
         os.getcwd()  # noqa: PTH109 - pathlib takes 4 ms of `perfrun --version`
     except FileNotFoundError:
@@ -102,15 +102,15 @@ def _command(words: list[str]) -> int:
         sys.stdout.write(f"perfrun {__version__}\n")
         return 0
     if words[:1] in (["--help"], ["-h"]):
-        return _carried_out(_HELP, words)
+        return _carry_out(_HELP, words)
     if not words or words[0].startswith("-"):
-        return _carried_out(_RUN, words)
+        return _carry_out(_RUN, words)
     if words[0] not in _COMMANDS:
         raise UsageError(_no_command(words[0]))
-    return _carried_out(_COMMANDS[words[0]], words[1:])
+    return _carry_out(_COMMANDS[words[0]], words[1:])
 
 
-def _carried_out(command: tuple[str, str], words: list[str]) -> int:
+def _carry_out(command: tuple[str, str], words: list[str]) -> int:
     module, function = command
     status: int = getattr(importlib.import_module(module), function)(words)
     return status
@@ -125,12 +125,12 @@ def _no_command(word: str) -> str:
 
 
 def _say(text: str) -> None:
-    named = text if text.startswith("perfrun ") else f"perfrun: {text}"  # a command names itself
+    named = text if text.startswith("perfrun ") else f"perfrun: {text}"
     sys.stderr.write(f"{named}\n")
 
 
 def _internal_error(words: list[str]) -> int:
-    """Keep the traceback in a file and name it: the user's terminal gets one line."""
+    """Write the traceback to a file and print one line that names it; return the exit status."""
     import tempfile
     import traceback
     from datetime import datetime

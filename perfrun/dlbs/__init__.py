@@ -1,1 +1,1 @@
-"""The command line of DLBS' pytorch_benchmarks, and the lines that its log parsers read."""
+"""DLBS' pytorch_benchmarks: its command line, and the lines that its log parsers read."""

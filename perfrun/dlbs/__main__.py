@@ -1,4 +1,4 @@
-"""`python3 -m perfrun.dlbs`, in the place of DLBS' `python pytorch_benchmarks/benchmarks.py`."""
+"""`python3 -m perfrun.dlbs`, which replaces DLBS' `python pytorch_benchmarks/benchmarks.py`."""
 
 import sys
 

@@ -1,8 +1,6 @@
-"""`perfrun dlbs`: an ordinary run, and then its results in the form of DLBS' logs.
+"""`perfrun dlbs`: a run of the shipped PyTorch benchmarks with the flags of DLBS.
 
-DLBS' flags, spelt as there, turned into a run of the shipped PyTorch benchmarks.
-
-The lines `__key__=JSON` that DLBS' log parsers read, made of a summary. Values in, text out.
+After the run's own output come the lines `__key__=JSON` that DLBS' log parsers read.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,16 +19,14 @@ from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
 from perfrun.options.plan import RunPlan
 from perfrun.options.values import CommandParser, parse_whole, split_at_dashes
-from perfrun.reports.terminal import Terminal
-from perfrun.run.runner import run
+from perfrun.run.command import run_and_show
 from perfrun.summary.document import TrialResult
-from perfrun.summary.estimates import run_document
 from perfrun.worker.measure.series_files import read_rows
 
 METHOD = "benchmarks.torch.model.Model.run"
-SEVERAL_DEVICES = "benchmarks.torch.scaling.Scaling.weak"  # as DLBS: a batch for each
+SEVERAL_DEVICES = "benchmarks.torch.scaling.Scaling.weak"  # as in DLBS, each device has a batch
 
-# DLBS' names of its PyTorch models, and their titles there.
+# DLBS' names of its PyTorch models, with its titles.
 MODELS = {
     "acoustic_model": "AcousticModel",
     "alexnet": "AlexNet",
@@ -45,25 +40,24 @@ MODELS = {
     **{f"resnet{n}": f"ResNet{n}" for n in (18, 34, 50, 101, 152, 200, 269)},
     **{f"vgg{n}": f"VGG{n}" for n in (11, 13, 16, 19)},
 }
-# DLBS took these for true, and every other word for false, "yes" included.
 _TRUE = ("true", "t", "1", "on", "yes", "y")
 _FALSE = ("false", "f", "0", "off", "no", "n")
 
-# Of no meaning, or not to be set, where several devices train.
+# Flags without meaning, or with a fixed value, when several devices train.
 _FOR_ONE = ("forward_only", "data", "cudnn_benchmark", "cudnn_fastest")
 
 _EPILOG = """\
-All other flags are those of a run (perfrun --help): --python, --workspace, --image, ...; knobs of
-the benchmark that DLBS had not follow `--`. The flags are explained in docs/dlbs.md.
+All other flags are those of a run (perfrun --help): --python, --workspace, --image, ... Flags of
+the benchmark that DLBS did not have follow `--`. docs/dlbs.md explains all flags.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What DLBS calls an experiment: the run, and what its log says of it beforehand."""
+    """An experiment in DLBS' sense: the plan of a run, and the settings that its log names."""
 
     plan: RunPlan
-    model: str  # as it was asked for
+    model: str  # as the user wrote it
     title: str
     forward_only: bool
     batch_size: int  # per device
@@ -75,12 +69,12 @@ class Experiment:
 
 
 def parser() -> CommandParser:
-    """The flags of DLBS' entry script, with its defaults."""
+    """Return a parser for the flags of DLBS' entry script, with its defaults."""
     made = CommandParser(
         "python3 -m perfrun.dlbs",
         "Run a PyTorch model by the flags of DLBS' pytorch_benchmarks.",
         _EPILOG,
-        "python3 -m perfrun.dlbs --model=NAME --batch_size=N [flags] [-- knobs]",
+        "python3 -m perfrun.dlbs --model=NAME --batch_size=N [flags] [-- flags of the benchmark]",
     )
     for name, usual, least, text in (
         ("--batch_size", None, 1, "examples per device and step"),
@@ -116,7 +110,7 @@ def parser() -> CommandParser:
 
 
 def parse_experiment(argv: Sequence[str]) -> Experiment:
-    """Parse the command line. Raises UsageError; touches nothing."""
+    """Parse the command line. Raises UsageError."""
     words, after = split_at_dashes(argv)
     given, rest = parser().parse_known_args(words)
     if not given.model or not given.batch_size:
@@ -134,11 +128,11 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
     if given.data_loader_only and not given.data_dir:
         raise UsageError("--data_loader_only needs --data_dir: synthetic input has no loader")
     several = given.num_gpus > 1
-    knobs = _knobs(given)
+    flags = _benchmark_flags(given)
     if several:
         _refuse_for_several(given)
-        knobs = {name: value for name, value in knobs.items() if name not in _FOR_ONE}
-    words = [f"--{name}={value}" for name, value in knobs.items() if value]
+        flags = {name: value for name, value in flags.items() if name not in _FOR_ONE}
+    words = [f"--{name}={value}" for name, value in flags.items() if value]
     method = SEVERAL_DEVICES if several else METHOD
     plan = parse([*rest, f"--benchmark_methods={method}", "--", *words, *after])
     return Experiment(
@@ -156,20 +150,20 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
 
 
 def _refuse_for_several(given: argparse.Namespace) -> None:
-    """What DLBS did not do on several devices either, or what is not done there here."""
+    """Raise UsageError for what only one device can do, here or in DLBS."""
     if given.forward_only:
         raise UsageError("--num_gpus: inference runs on one device; several are for training")
     if given.data_dir:
         raise UsageError("--num_gpus: several devices train on synthetic input; no --data_dir")
 
 
-def _knobs(given: argparse.Namespace) -> dict[str, str]:
-    """The flags of the benchmark. One that says what holds anyway is left out.
+def _benchmark_flags(given: argparse.Namespace) -> dict[str, str]:
+    """Return the flags of the benchmark, without those that set a default.
 
-    So a benchmark that does not know of data sets, say, takes a command line without one.
+    So a benchmark without data sets, say, accepts a command line without one.
     """
     model = f"dlbs:{given.model}" if given.model in MODELS else given.model
-    knobs = {
+    flags = {
         "model": model,
         "forward_only": _word(given.forward_only),
         "batch_size": str(given.batch_size),
@@ -181,19 +175,19 @@ def _knobs(given: argparse.Namespace) -> dict[str, str]:
         "dist_backend": given.dist_backend,
     }
     if given.device != "cpu":
-        knobs["cudnn_benchmark"] = _word(given.cudnn_benchmark)
+        flags["cudnn_benchmark"] = _word(given.cudnn_benchmark)
     if given.cudnn_fastest:
-        knobs["cudnn_fastest"] = "true"
+        flags["cudnn_fastest"] = "true"
     if given.num_gpus > 1:
-        knobs["num_gpus"] = str(given.num_gpus)
+        flags["num_gpus"] = str(given.num_gpus)
     if given.data_dir:
-        knobs["data_dir"] = given.data_dir
-        knobs["data_backend"] = given.data_backend or "caffe_lmdb"
-        knobs["num_loader_threads"] = given.num_loader_threads or "4"
-        knobs["data_shuffle"] = _word(given.data_shuffle)
+        flags["data_dir"] = given.data_dir
+        flags["data_backend"] = given.data_backend or "caffe_lmdb"
+        flags["num_loader_threads"] = given.num_loader_threads or "4"
+        flags["data_shuffle"] = _word(given.data_shuffle)
     if given.data_loader_only:
-        knobs["data_loader_only"] = "true"
-    return knobs
+        flags["data_loader_only"] = "true"
+    return flags
 
 
 def _switch(text: str, flag: str) -> bool:
@@ -213,11 +207,11 @@ _TITLES = {"torch": ("pytorch", "PyTorch"), "tensorflow": ("tensorflow", "Tensor
 def result_lines(
     experiment: Experiment, document: Mapping[str, Any], times_s: Sequence[float]
 ) -> list[str]:
-    """One line a key. A trial that did not come to its end has no figures, and says so.
+    """Return one line for each key; a trial that failed has a reason instead of figures.
 
     `times_s` are the times of the timed steps.
     """
-    facts = {**_asked(experiment, document), **_when(document)}
+    facts = {**_settings(experiment, document), **_when(document)}
     outcome = document["perfrun"]["outcome"]
     ran = outcome["status"] in ("passed", "out_of_bounds")
     figures = _figures(experiment, document, times_s) if ran else {}
@@ -229,8 +223,8 @@ def result_lines(
     return [f"__{key}__={json.dumps(value)}" for key, value in facts.items()]
 
 
-def _asked(experiment: Experiment, document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the run was told to do, by DLBS' names."""
+def _settings(experiment: Experiment, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the run by DLBS' names."""
     framework = document["ml_framework_info"]
     name, title = _TITLES.get(str(framework["name"]), (framework["name"], framework["name"]))
     return {
@@ -252,7 +246,7 @@ def _asked(experiment: Experiment, document: Mapping[str, Any]) -> dict[str, Any
 
 
 def _when(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Begin and end of the trial's process, from what the summary knows of it."""
+    """Return begin and end of the trial's process, computed from the summary."""
     own = document["perfrun"]
     before = [own["phases"].get(name, {}).get("wall_s", 0.0) for name in ("import", "construct")]
     began_s = document["execution_timestamp"] - sum(before)
@@ -262,7 +256,7 @@ def _when(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _moment(seconds: float) -> str:
-    """DLBS' form, %Y-%m-%d:%H:%M:%S:%3N, local time."""
+    """Return a time in DLBS' form, %Y-%m-%d:%H:%M:%S:%3N, local time."""
     moment = datetime.fromtimestamp(seconds)
     return f"{moment:%Y-%m-%d:%H:%M:%S}:{moment.microsecond // 1000:03d}"
 
@@ -270,15 +264,18 @@ def _moment(seconds: float) -> str:
 def _figures(
     experiment: Experiment, document: Mapping[str, Any], times_s: Sequence[float]
 ) -> dict[str, Any]:
-    """Milliseconds a batch, and examples of all devices per second: not cut to whole ones."""
+    """Return milliseconds per batch and the examples per second of all devices, not rounded."""
     batch = _effective_batch(experiment, document)
     if not times_s:
         wall_time = document["benchmark_result"]["wall_time"]
         if not isinstance(wall_time, int | float) or wall_time <= 0:
             return {}
         reports = document["perfrun"]["reports"]
-        said = reports[0]["throughput"] if reports else 0.0
-        return {"results.time": 1e3 * wall_time, "results.throughput": said or batch / wall_time}
+        reported = reports[0]["throughput"] if reports else 0.0
+        return {
+            "results.time": 1e3 * wall_time,
+            "results.throughput": reported or batch / wall_time,
+        }
     mean_s = math.fsum(times_s) / len(times_s)
     variance = math.fsum((one - mean_s) ** 2 for one in times_s) / len(times_s)
     return {
@@ -290,7 +287,7 @@ def _figures(
 
 
 def _effective_batch(experiment: Experiment, document: Mapping[str, Any]) -> int:
-    """What the report says, which knows how many devices there were; else what was asked for."""
+    """Return the batch over all devices, from the report if it has it, else from the flags."""
     for extra in document["benchmark_result"]["extras"]:
         if extra["name"] == "global_batch_size" and isinstance(extra["value"], int | float):
             return int(extra["value"])
@@ -298,29 +295,18 @@ def _effective_batch(experiment: Experiment, document: Mapping[str, Any]) -> int
 
 
 def dlbs_command(argv: Sequence[str]) -> int:
-    """Run the experiment and print its log lines. 1 when it failed: DLBS' script said 0 then."""
+    """Run the experiment and print its log lines. Return 1 if it failed (DLBS' script: 0)."""
     experiment = parse_experiment(argv)
-    plan = experiment.plan
-    as_json = plan.output_format == "json"
-    stream = sys.stderr if as_json else sys.stdout
-    screen = Terminal(stream, sys.stderr, quiet=plan.quiet)
-    result = run(plan, screen)
-    screen.results(result.trials)
-    screen.methods(result.methods)
-    for trial in result.trials:
-        lines = result_lines(experiment, trial.document, _times_s(trial))
-        stream.write("".join(f"{line}\n" for line in lines))
-    if as_json:
-        document = {**run_document(result), "workspace": str(plan.workspace)}
-        sys.stdout.write(json.dumps(document) + "\n")
+    result = run_and_show(
+        experiment.plan, lambda trial: result_lines(experiment, trial.document, _times_s(trial))
+    )
     if result.interrupted:
-        sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
         return Interrupted.exit_code
     return 0 if all(trial.status.ran for trial in result.trials) else 1
 
 
 def _times_s(trial: TrialResult) -> list[float]:
-    """Every timed step of the first series: its rows, which have them all; else its summary's."""
+    """Return the times of the steps of the first series, from its rows or from the summary."""
     series: Sequence[Mapping[str, Any]] = trial.document["perfrun"]["series"]
     if not series:
         return []

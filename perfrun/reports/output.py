@@ -1,4 +1,4 @@
-"""Standard output: a disk that is full under it is another thing than any other OSError."""
+"""Standard output, whose write errors (a full disk) have their own exception class."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class OutputError(OSError):
-    """Standard output takes no more; a reader that has gone stays a BrokenPipeError."""
+    """Standard output cannot be written; a closed pipe stays a BrokenPipeError."""
 
 
 @contextlib.contextmanager
 def named_failures() -> Iterator[None]:
-    """Make standard output raise OutputError, and write what is left in it at the end.
+    """Make standard output raise OutputError in this context, and flush it at the end.
 
-    A reader that goes away before the last lines (`| head`) changes nothing.
+    A reader that closes the pipe before the last lines (`| head`) is no error.
     """
     stream = sys.stdout
     watched = _Watched(stream)
@@ -35,14 +35,14 @@ def named_failures() -> Iterator[None]:
         try:
             watched.flush()
         except OSError:
-            give_up_stdout()  # what went wrong first is what is told
+            give_up_stdout()  # the first error is the one to report
         raise
     finally:
         sys.stdout = stream
 
 
 def give_up_stdout() -> None:
-    """Point standard output at the null device, so that Python's flush at exit says nothing."""
+    """Point standard output at the null device, so that Python's flush at exit prints no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -51,12 +51,12 @@ def _write_rest(watched: _Watched) -> None:
         watched.flush()
     except BrokenPipeError:
         give_up_stdout()
-    if watched.failure is not None:  # somebody has passed over it
+    if watched.failure is not None:  # a caller has caught it
         raise watched.failure
 
 
 class _Watched:
-    """A text stream whose failures have a name of their own; the first one is remembered."""
+    """A text stream that raises OutputError and remembers the first one."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

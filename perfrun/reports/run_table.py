@@ -1,8 +1,6 @@
-"""The table of a run: one row a method. Values in, text out.
+"""The results of a run as text: a table by method, statistics over trials, profiles.
 
-What the trials of each method say together, as lines of text.
-
-Profiles as lines of text: what was recorded, where, what took most. Values in, text out.
+All functions turn values into text and touch nothing else.
 """
 
 from __future__ import annotations
@@ -38,11 +36,11 @@ _COLOURS = {
     Status.OUT_OF_BOUNDS: "yellow",
     Status.INTERRUPTED: "yellow",
 }
-_MORE = 1.02  # times the worker's memory: what the tree must have for a line of its own
+_MORE = 1.02  # times the worker's memory; only a larger tree has its own line
 
 
 def run_table(results: Sequence[TrialResult]) -> Table:
-    """Trials, outcome, wall time, metrics with bounds, memory and folders of each method."""
+    """Return the table of a run, with one row for each method."""
     return Table(
         columns=_COLUMNS,
         rows=tuple(
@@ -77,15 +75,15 @@ def _outcomes(trials: Sequence[TrialResult]) -> TableCell:
 
 
 def grades(trials: Sequence[TrialResult]) -> str:
-    """The grades, from the best to the worst."""
+    """Return the grade of the trials, or the best and the worst one."""
     known = sorted({trial.grade for trial in trials if trial.grade})
     return "-" if not known else known[0] if len(known) == 1 else f"{known[0]}..{known[-1]}"
 
 
 def quality_line(result: TrialResult) -> str | None:
-    """Why the trial's figures are not beyond doubt, in one line; None when they are.
+    """Return the trial's grade and findings in one line; None without warnings.
 
-    What is found of several series or devices is said once, of the first; the summary has them all.
+    A finding on several series or devices is shown once, for the first; the summary has them all.
     """
     quality = result.document["perfrun"].get("quality") or {}
     found: dict[str, list[str]] = {}
@@ -101,9 +99,9 @@ def quality_line(result: TrialResult) -> str | None:
 
 
 def wall_times(trials: Sequence[TrialResult]) -> str:
-    """The reported wall times: one figure, or the median with the range.
+    """Return the wall time of the trials: one figure, or the median with the range.
 
-    Where there are times to go by, of the trials that the statistics below the table use.
+    The trials are those that the statistics below the table use, if there are any.
     """
     used = used_values([observe(trial.document) for trial in trials])
     if used:
@@ -117,10 +115,10 @@ def wall_times(trials: Sequence[TrialResult]) -> str:
 
 
 def metric_lines(trials: Sequence[TrialResult]) -> list[str]:
-    """One line a metric: median and range over the trials, and its bounds.
+    """Return one line for each metric: median and range over the trials, and its bounds.
 
-    Of what `Benchmark.measure` reports by itself, the figures that people compare; a metric with
-    bounds is always there.
+    Of the metrics that `Benchmark.measure` reports, these are the ones that people compare, and
+    those with bounds.
     """
     values: dict[str, list[float]] = {}
     bounds: dict[str, str] = {}
@@ -146,18 +144,18 @@ def _series(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _is_shown(metric: str) -> bool:
-    """Of a series' own metrics; the others are left to the summary, its median is the wall time."""
+    """Return True for a metric of a series that is shown; the summary has the others, too."""
     shown = {"latency_p90_s", "latency_p99_s", "device_time_median_s", "first_call_s"}
     return metric in shown or metric.endswith("s_per_second")
 
 
 def _finite(values: Sequence[Any]) -> list[float]:
-    """The values that are numbers: a summary read back from disk has `"NaN"` for NaN."""
+    """Return the finite numbers; a summary that was read from disk has the text `"NaN"` for NaN."""
     return [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
 
 
 def _shortened(lines: list[str], most: int = 20) -> list[str]:
-    """The first lines, and how many more there are in the summary."""
+    """Return the first lines, and how many more the summary has."""
     return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more"]
 
 
@@ -166,19 +164,19 @@ def _bounds(metric: Mapping[str, Any]) -> str:
     if low is None and high is None:
         return ""
     write = duration if _time_unit(metric["name"]) else rounded
-    # An infinite bound in a summary read back from disk is a text.
+    # An infinite bound of a summary that was read from disk is a text.
     shown = ["" if bound is None else write(float(bound)) for bound in (low, high)]
     return f" in [{', '.join(shown)}]"
 
 
 def _time_unit(metric: str) -> str:
-    """`s` of a metric whose name says seconds; others are shown as they were reported."""
+    """Return `s` for a metric whose name ends in seconds, else an empty text."""
     says = metric.lower().endswith(("_s", "_sec", "_secs", "_seconds"))
     return "s" if says and unit_of(metric) == "s" else ""
 
 
 def peak_memory(trials: Sequence[TrialResult]) -> list[str]:
-    """The largest peak of resident memory over the trials, and of the tree where that is more."""
+    """Return the largest peak of resident memory, and that of the process tree if it is larger."""
     worker, tree = (_largest(trials, key) for key in ("max_rss", "max_tree_pss"))
     if not worker:
         return ["-"]
@@ -191,7 +189,7 @@ def _largest(trials: Sequence[TrialResult], key: str) -> float:
 
 
 def folder_lines(trials: Sequence[TrialResult], most: int = 3) -> list[str]:
-    """The folders of the trials; of many, the first ones and how many more there are."""
+    """Return the folders of the trials; of many, the first ones and how many more there are."""
     folders = [shown_path(str(Path(trial.summary).parent)) for trial in trials]
     if len(folders) <= most:
         return folders
@@ -206,7 +204,7 @@ def _spread(values: Sequence[float], unit: str) -> str:
 
 
 def shown_path(path: str) -> str:
-    """A path as short as it can be from here."""
+    """Return the path, relative to the current folder if that is shorter."""
     try:
         relative = os.path.relpath(path)
     except OSError:  # the current folder has been removed
@@ -220,17 +218,17 @@ _REASONS = {
     "max_trials": "stopped by --max_trials",
     "time_budget": "stopped by --time_budget",
     "failed": "stopped: it keeps failing",
-    "no_figure": "stopped: it reports no wall time above 0 to go by",
+    "no_figure": "stopped: it reports no wall time above 0",
     "interrupted": "interrupted",
 }
 _ONE_TRIAL = (
-    "One trial a method: no interval, and no telling how small a change it would show "
-    "(--benchmark_num_trials or --precision give more)."
+    "One trial a method: no interval and no smallest detectable change "
+    "(--benchmark_num_trials or --precision give both)."
 )
 
 
 def statistics_lines(methods: Sequence[MethodEstimate]) -> list[str]:
-    """One line a method that has more than one trial; one for all when none has."""
+    """Return one line for each method; a single one when no method has more than one trial."""
     if all(method.trials <= 1 for method in methods):
         if not any(method.used for method in methods):
             return []
@@ -239,13 +237,13 @@ def statistics_lines(methods: Sequence[MethodEstimate]) -> list[str]:
 
 
 def _line(method: MethodEstimate) -> str:
-    said = [
+    texts = [
         _median(method),
         _noise(method),
         *_not_used(method),
         _REASONS.get(method.stopped_by or "", ""),
     ]
-    return f"{method.name}: " + "; ".join(text for text in said if text)
+    return f"{method.name}: " + "; ".join(text for text in texts if text)
 
 
 def _median(method: MethodEstimate) -> str:
@@ -280,14 +278,14 @@ def _not_used(method: MethodEstimate) -> list[str]:
 
 
 def _digits(low: float, high: float) -> str:
-    """Both ends with as many decimals as it takes to tell them apart."""
+    """Return the interval, with as many decimals as its ends need to differ."""
     width = high - low
     decimals = min(9, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else 3
     return f"{low:.{decimals}f}..{high:.{decimals}f}"
 
 
 def percent(share: float | None) -> str:
-    """Two figures."""
+    """Return a share as a percentage with two significant digits."""
     if share is None:
         return "?"
     return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
@@ -307,7 +305,7 @@ _HEADINGS = {
 
 
 def profile_lines(result: TrialResult) -> list[str]:
-    """One block for each profile that a profile trial recorded, or why there is none."""
+    """Return the lines of each profile of a profile trial, or the reason why there is none."""
     own = result.document["perfrun"]
     kind, outcome = own["order"]["profile"], own["outcome"]
     lines = []

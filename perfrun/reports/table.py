@@ -1,7 +1,6 @@
-"""A table as a value, and the same value as text: aligned lines for logs, Markdown for pages.
+"""A table as a value, and its forms as text: aligned lines for logs, Markdown for pages.
 
-Each command makes a `Table` of what it has found, by a function of that alone; a terminal draws it
-(`reports.terminal`).
+Each command makes a `Table` of its results; `reports.terminal` draws it on a terminal.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A heading, the side on which the cells are aligned, and what a narrow terminal does to them.
+    """A column's heading and alignment, and how it adapts to a narrow terminal.
 
-    `share` is the column's part of the width, beside the shares of others; a `whole` column keeps
-    its lines as long as it can, and no column becomes narrower than `least`.
+    `share` is the column's weight when the width is divided. A `whole` column wraps its lines
+    last, and no column becomes narrower than `least`.
     """
 
     heading: str
@@ -32,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableCell:
-    """A cell of several lines, or in colours: `styles` are those of its lines, in rich's words."""
+    """A cell of several lines or with colours: `styles` are rich's names, one for each line."""
 
     lines: tuple[str, ...]
     styles: tuple[str, ...] = ()
@@ -40,7 +39,7 @@ class TableCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Columns and rows. `narrow` are the headings of the tables into which it can be divided."""
+    """Columns and rows. `narrow` has the headings of the tables into which it can be divided."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str | TableCell, ...], ...]
@@ -48,16 +47,16 @@ class Table:
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """Headings of all columns."""
         return tuple(column.heading for column in self.columns)
 
     def widths(self) -> list[int]:
-        """The width of each column, so that nothing is wrapped."""
+        """Return the width of each column at which nothing is wrapped."""
         lines = [self.headings, *(line for row in self.rows for line in _lines(row))]
         return [max(map(len, column)) for column in zip(*lines, strict=True)]
 
     def part(self, headings: Sequence[str]) -> Table:
-        """The table of these columns alone."""
+        """Return a table of these columns only."""
         places = [at for at, name in enumerate(self.headings) if name in headings]
         return Table(
             columns=tuple(self.columns[at] for at in places),
@@ -66,17 +65,17 @@ class Table:
 
 
 def coloured(text: str, style: str) -> TableCell:
-    """A cell of one line."""
+    """Return a cell of one line in a style."""
     return TableCell((text,), (style,))
 
 
 def as_cell(cell: str | TableCell) -> TableCell:
-    """The cell of a text."""
+    """Return a cell for a text; a cell stays as it is."""
     return cell if isinstance(cell, TableCell) else TableCell((cell,))
 
 
 def plain_text(table: Table) -> str:
-    """Aligned text, as wide as it needs to be: a log can be searched, not resized."""
+    """Return the table as aligned text of any width: a log can be searched, but not resized."""
     heads, *lines = aligned(table)
     widths = table.widths()
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
@@ -84,7 +83,7 @@ def plain_text(table: Table) -> str:
 
 
 def aligned(table: Table) -> list[str]:
-    """The headings and the lines of the rows, without a rule between them."""
+    """Return the line of headings and the lines of the rows, aligned."""
     widths = table.widths()
     lines = [table.headings, *(line for row in table.rows for line in _lines(row))]
     return [
@@ -97,7 +96,7 @@ def aligned(table: Table) -> list[str]:
 
 
 def markdown_text(table: Table) -> str:
-    """A table of GitHub's Markdown, whose cells mean nothing to Markdown."""
+    """Return the table in GitHub's Markdown, with escaped cells."""
     rule = "|".join("---:" if column.right else "---" for column in table.columns)
     heads, *rows = (
         f"| {' | '.join(escaped(' '.join(as_cell(cell).lines)) for cell in row)} |"
@@ -107,10 +106,10 @@ def markdown_text(table: Table) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text that means nothing to Markdown, in one line."""
+    """Return the text in one line, with Markdown's special characters escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
 def _lines(row: Sequence[str | TableCell]) -> list[tuple[str, ...]]:
-    """The lines of a row: as many as its highest cell has."""
+    """Return the lines of a row; its highest cell determines how many there are."""
     return list(zip_longest(*(as_cell(cell).lines for cell in row), fillvalue=""))

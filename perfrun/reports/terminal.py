@@ -1,7 +1,7 @@
-"""What a person reads: progress while the run goes on, one table at its end.
+"""The terminal: shows progress while a run goes on, and tables at its end.
 
 rich draws on a terminal. Elsewhere (a pipe, a log) lines are plain and never wrapped, and rich is
-not even imported: that would be a third of what a run costs beyond its benchmarks.
+not imported: its import would be a third of the cost of a run beyond its benchmarks.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from rich.table import Table as DrawnTable
     from rich.text import Text
 
-# What TensorFlow's C++ code logs for information at each start: 6 lines (1.1 kB) a trial with
-# TensorFlow 2.21, so 30 in a run of five trials, where perfrun itself says 27.
+# Information that TensorFlow's C++ code logs at each start: 6 lines (1.1 kB) a trial with
+# TensorFlow 2.21, so 30 in a run of five trials, where perfrun itself prints 27.
 #   I0000 00:00:1795286017.858660   18365 port.cc:153] ...
 #   2026-11-21 20:32:01.123456: I tensorflow/core/util/port.cc:153] ...
-# Warnings and errors are shown, and whatever Python code logs. A line that is read in pieces is
-# shown too: nothing is held back. In those five trials none was.
+# Warnings, errors and the log of Python code are shown. A line that is read in pieces is shown,
+# too, because no text is held back; in those five trials there was none.
 _FRAMEWORK_LOG = re.compile(
     r"^(?:WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
     r"|(?:I\d{4} [\d:.]+ +\d+|\d{4}-\d\d-\d\d [\d:.]+: I) \S+\.(?:cc|cpp|cu|h):\d+\] .*"
@@ -58,21 +58,21 @@ class Terminal:
         self._lock = threading.Lock()
         self._begun = time.monotonic()
         self._hidden = 0  # lines of the trial that runs
-        self._has_told = False  # where the lines are that are not shown
+        self._hidden_told = False  # the user knows where the hidden lines are
 
     def prepare(self) -> None:
-        """Import rich now, if it will draw: later it would be while a benchmark runs."""
+        """Import rich before a benchmark runs, if it will draw."""
         if self._live:
             from rich import box, console, progress, table, text  # noqa: F401
 
     def note(self, text: str) -> None:
-        """One line about what happens."""
+        """Print one line of information to standard error."""
         self._line(f"perfrun: {text}", self._error_stream)
 
     def trial_started(self, number: int, total: int | None, method: str, trial_id: int) -> None:
-        """Say which trial begins."""
+        """Show which trial begins."""
         self._begun, self._hidden = time.monotonic(), 0
-        of = f"/{total}" if total else ""  # open where a precision decides
+        of = f"/{total}" if total else ""  # unknown where a precision decides
         text = f"[{number}{of}] {method}, trial {trial_id}"
         if not self._live:
             self._line(f"{text} ...", self._stream)
@@ -87,18 +87,18 @@ class Terminal:
             self._status.start()
 
     def stdout(self, text: str) -> None:
-        """Pass on what the benchmark prints."""
+        """Show text that the benchmark prints."""
         self._pass_on(text, self._stream)
 
     def stderr(self, text: str) -> None:
-        """Pass on what the benchmark prints to its standard error, but what its framework tells."""
+        """Show text that the benchmark prints to standard error, without its framework's log."""
         shown = _FRAMEWORK_LOG.sub("", text)
         self._hidden += text.count("\n") - shown.count("\n")
         if shown:
             self._pass_on(shown, self._error_stream)
 
     def trial_finished(self, result: TrialResult) -> None:
-        """Say how the trial ended and where its summary is."""
+        """Print how the trial ended and where its summary is."""
         if self._status:
             with self._drawing():
                 self._status.stop()
@@ -114,17 +114,17 @@ class Terminal:
         doubts = quality_line(result)
         if doubts:
             self._line(f"  {doubts}", self._stream)
-        if self._hidden and not self._has_told and not self._quiet:
-            self._has_told = True
+        if self._hidden and not self._hidden_told and not self._quiet:
+            self._hidden_told = True
             lines = f"{self._hidden} line{'s' * (self._hidden > 1)}"
             self._line(f"  {lines} of its framework's log: {_LOG}", self._stream)
 
     def profile_started(self, method: str, kind: str) -> None:
-        """Say which profile trial begins."""
+        """Show which profile trial begins."""
         self._line(f"profile {kind} of {method} ...", self._stream)
 
     def profile_finished(self, result: TrialResult) -> None:
-        """Say what was recorded, where it is, and what took most."""
+        """Print the profiles: their files, and what took most of the time."""
         for line in profile_lines(result):
             self._line(line, self._stream)
 
@@ -139,7 +139,7 @@ class Terminal:
             with self._lock:
                 _write(self._stream, plain_text(table))
             return
-        # rich ends the process when the reader has gone: so it draws, and we write.
+        # rich ends the process when the reader is gone. So it draws into memory, and we write.
         with contextlib.suppress(OSError, ValueError, SystemExit):
             with self.console().capture() as captured:
                 for part in drawn(table, self.console().width):
@@ -148,20 +148,20 @@ class Terminal:
                 _write(self._stream, captured.get())
 
     def methods(self, methods: Sequence[MethodEstimate]) -> None:
-        """Print what the trials of each method say together."""
+        """Print the statistics over the trials of each method."""
         for line in statistics_lines(methods):
             self._line(line, self._stream)
 
     @contextlib.contextmanager
     def _drawing(self) -> Iterator[None]:
-        """Let rich draw; once the terminal has gone it draws no more, and the run goes on."""
+        """Let rich draw; after the terminal is gone, nothing more is drawn, and the run goes on."""
         try:
             yield
         except (OSError, ValueError, SystemExit):  # rich makes a closed pipe a SystemExit
             self._live, self._status = False, None
 
     def console(self) -> Console:
-        """rich's console; imported when first needed."""
+        """Return rich's console; rich is imported at the first call."""
         if self._console is None:
             from rich.console import Console
 
@@ -184,14 +184,14 @@ class Terminal:
 
 def _write(stream: TextIO, text: str) -> None:
     encoding = stream.encoding or "utf-8"
-    # A reader that has gone away (`| head`, a closed terminal) ends the showing, not the run.
+    # When the reader is gone (`| head`, a closed terminal), the output ends, not the run.
     with contextlib.suppress(OSError, ValueError):
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
 
 
 def drawn(table: Table, width: int) -> list[DrawnTable | str]:
-    """The table for rich to draw; in parts where the terminal is too narrow for all of it."""
+    """Return the table for rich to draw; in parts if the terminal is too narrow for all of it."""
     if table.narrow and sum(table.widths()) + 3 * len(table.columns) > width:
         first, *others = (_drawn(table.part(headings)) for headings in table.narrow)
         return [first, *(each for other in others for each in ("", other))]

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from perfrun.errors import Interrupted
 from perfrun.options.command_line import parse
+from perfrun.options.plan import RunPlan
 from perfrun.reports.terminal import Terminal
 from perfrun.run.runner import run
-from perfrun.summary.estimates import run_document
+from perfrun.summary.document import TrialResult
+from perfrun.summary.estimates import RunResult, run_document
 
 
 def run_command(argv: Sequence[str]) -> int:
-    """Run the methods and show what came of them; return the exit status."""
+    """Run the methods, show their results and return the exit status."""
     plan = parse(argv)
-    as_json = plan.output_format == "json"
-    terminal = Terminal(sys.stderr if as_json else sys.stdout, sys.stderr, quiet=plan.quiet)
-    result = run(plan, terminal)
-    terminal.results(result.trials)
-    terminal.methods(result.methods)
-    if as_json:
-        document = {**run_document(result), "workspace": str(plan.workspace)}
-        sys.stdout.write(json.dumps(document) + "\n")
-        sys.stdout.flush()  # another program reads it: make sure that it has left us
+    result = run_and_show(plan)
     if result.interrupted:
-        sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
         return Interrupted.exit_code
     bad = [
         trial
@@ -34,3 +27,24 @@ def run_command(argv: Sequence[str]) -> int:
         if not trial.status.ran or (trial.status == "out_of_bounds" and plan.fail_on_bounds)
     ]
     return 1 if bad else 0
+
+
+def run_and_show(
+    plan: RunPlan, extra_lines: Callable[[TrialResult], Sequence[str]] = lambda _: ()
+) -> RunResult:
+    """Carry out the plan and print its results: tables, `extra_lines` of each trial, JSON."""
+    as_json = plan.output_format == "json"
+    stream = sys.stderr if as_json else sys.stdout
+    terminal = Terminal(stream, sys.stderr, quiet=plan.quiet)
+    result = run(plan, terminal)
+    terminal.results(result.trials)
+    terminal.methods(result.methods)
+    for trial in result.trials:
+        stream.write("".join(f"{line}\n" for line in extra_lines(trial)))
+    if as_json:
+        document = {**run_document(result), "workspace": str(plan.workspace)}
+        sys.stdout.write(json.dumps(document) + "\n")
+        sys.stdout.flush()  # another program reads it: it must be complete
+    if result.interrupted:
+        sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
+    return result

@@ -1,11 +1,11 @@
-"""SHA-256 of what is small, without `hashlib`, which loads OpenSSL: 5 ms of every run."""
+"""SHA-256 of small data without `hashlib`, which loads OpenSSL: that takes 5 ms of every run."""
 
 from __future__ import annotations
 
 from typing import Any
 
 _sha256: Any
-try:  # as the standard library's `random` does
+try:  # the standard library's `random` does the same
     from _sha2 import sha256 as _sha256  # type: ignore[import-not-found,no-redef,unused-ignore]  # 3.12
 except ImportError:
     try:

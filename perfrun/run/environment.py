@@ -1,7 +1,7 @@
-"""Ask the environment under test something, through a throw-away worker.
+"""Questions to the environment under test, each answered by a worker that ends after it.
 
-The harness never imports benchmark code or a framework: whatever needs that happens in a process
-that can crash or hang without harm.
+The harness never imports benchmark code or a framework: a process does so that can crash or hang
+without harm.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMEOUT_S = 600.0  # importing a framework for the first time from a slow disk t
 
 @dataclass(frozen=True, kw_only=True)
 class Paths:
-    """What a worker puts on its import path."""
+    """Folders that a worker puts on its import path."""
 
     first: tuple[str, ...] = ()  # checkouts: before everything installed
     last: tuple[str, ...] = ()  # the folder of the shipped benchmarks: after everything
@@ -43,7 +43,7 @@ class Method:
 
 
 class Service:
-    """One throw-away worker at work. Use as a context manager; `answer` waits for it."""
+    """A worker that answers one order. Use it as a context manager; `answer` waits for it."""
 
     def __init__(self, launcher: Launcher, order: Mapping[str, Any], paths: Paths) -> None:
         self.launcher = launcher
@@ -77,7 +77,7 @@ class Service:
         _remove(self._folder)
 
     def answer(self) -> str:
-        """Wait for the worker and return what it answered; empty if it died or hung."""
+        """Wait for the worker and return its answer; an empty text if it died or hung."""
         self._code = self._serving.wait(TIMEOUT_S)
         if self._code is None:
             self._serving.end()
@@ -87,7 +87,7 @@ class Service:
             return ""
 
     def end(self) -> str:
-        """Say how the worker ended and what it printed last: why there is no answer."""
+        """Return the reason for a missing answer: how the worker ended, and its last line."""
         try:
             text = self._log.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -102,33 +102,33 @@ class Service:
 
 
 def _new_folder() -> Path:
-    """Make a folder that is ours alone, as `tempfile.mkdtemp` does."""
+    """Make a folder that only this user can enter, as `tempfile.mkdtemp` does."""
     named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
     parent = Path(next(filter(None, named), "/tmp")).absolute()  # noqa: S108 - the name is random
     folder = parent / f"perfrun-{os.urandom(8).hex()}"
     try:
         folder.mkdir(mode=0o700)
     except OSError:
-        from tempfile import mkdtemp  # 4 ms, for who has no such place: it knows others
+        from tempfile import mkdtemp  # its import takes 4 ms; it knows more places
 
         return Path(mkdtemp(prefix="perfrun-"))
     return folder
 
 
 def _remove(folder: Path) -> None:
-    """Remove a service's folder, whatever it has put there besides its answer."""
+    """Remove a service's folder with everything in it."""
     try:
         for file in folder.iterdir():
             file.unlink()
         folder.rmdir()
     except OSError:
-        from shutil import rmtree  # 3 ms, for a folder with folders in it
+        from shutil import rmtree  # its import takes 3 ms; only it removes subfolders
 
         rmtree(folder, ignore_errors=True)
 
 
 def describe(service: Service) -> Environment:
-    """Return what is installed in the environment, from a service asked to `describe`."""
+    """Return the contents of the environment, as a service with the order `describe` answers."""
     text = service.answer()
     if not text:
         raise UsageError(
@@ -150,16 +150,16 @@ def describe(service: Service) -> Environment:
 
 
 def setup_info(service: Service) -> Mapping[str, Any]:
-    """What the builder of the image wrote down, from a service asked to `describe`.
+    """Return what the builder of the image recorded; {} outside perfrun's images.
 
-    PerfZero's is always empty, and so is ours outside of perfrun's images.
+    The service has the order `describe`.
     """
     info = json.loads(service.answer() or "{}").get("image_info")
     return info if isinstance(info, dict) else {}
 
 
 def image_harness_info(setup: Mapping[str, Any]) -> dict[str, str]:
-    """url, branch and hash of the checkout that an image was built from; {} outside images."""
+    """Return url, branch and hash of the checkout that the image was built from; {} without one."""
     info = setup.get("harness_info")
     return dict(info) if isinstance(info, dict) else {}
 
@@ -167,7 +167,7 @@ def image_harness_info(setup: Mapping[str, Any]) -> dict[str, str]:
 def check_flags(
     launcher: Launcher, modules: Sequence[str], flags: Sequence[str], paths: Paths
 ) -> None:
-    """Let every module's worker parse the flags that follow `--`; raise what is wrong with them."""
+    """Let a worker for each module parse the flags after `--`. Raises UsageError for an error."""
     for module in dict.fromkeys(modules):
         order = {"action": "check_flags", "modules": [module], "benchmark_flags": list(flags)}
         with Service(launcher, order, paths) as service:
@@ -182,10 +182,10 @@ def check_flags(
 def expand(
     launcher: Launcher, selectors: Sequence[MethodSelector], paths: Paths, allow_empty: bool = False
 ) -> tuple[Method, ...]:
-    """Return the methods that the selectors name, filters expanded, order kept.
+    """Return the methods that the selectors name, in their order, with filters expanded.
 
-    Raises UsageError when the class of a filter cannot be had or, unless `allow_empty`, nothing
-    in it matches.
+    Raises UsageError when the class of a filter cannot be loaded or, unless `allow_empty`, a
+    filter matches no method.
     """
     filters = [s for s in selectors if s.pattern is not None]
     found = {}
@@ -208,7 +208,7 @@ def expand(
             raise UsageError(f"--benchmark_methods: {selector.text!r} matches no method")
         for item in answer["methods"]:
             name = item["method"]
-            # A name with a dot in it can only be written behind a colon.
+            # A name that contains a dot can only be written after a colon.
             text = f"{selector.module}.{selector.class_name}{':' if '.' in name else '.'}{name}"
             methods.append(_method(selector, name, text))
     return tuple(methods)
@@ -221,9 +221,9 @@ def _method(selector: MethodSelector, name: str, text: str) -> Method:
 def discover(
     launcher: Launcher, targets: Sequence[Mapping[str, Any]], paths: Paths
 ) -> list[dict[str, Any]]:
-    """Answer for each target (class or module) with its methods or an error.
+    """Return an answer for each target (class or module): its methods, or an error.
 
-    A module that kills the worker costs its own answer only: a new worker goes on with the next.
+    When a module kills the worker, only its own answer is lost: a new worker takes the next one.
     """
     answers: list[dict[str, Any]] = []
     while len(answers) < len(targets):
@@ -240,13 +240,13 @@ def discover(
 def upload(
     launcher: Launcher, functions: Sequence[str], summary: Path, paths: Paths
 ) -> list[dict[str, Any]]:
-    """Call the upload functions with the summary; return what became of each."""
+    """Call the upload functions with the summary; return the result of each."""
     order = {"action": "upload", "functions": list(functions), "summary": str(summary)}
     try:
         with Service(launcher, order, paths) as service:
             text = service.answer()
             failure = None if text else service.end()
-    except UsageError as error:  # the interpreter has gone since the run began
+    except UsageError as error:  # the interpreter was removed since the run began
         text, failure = "", str(error)
     if failure:
         return [{"method": name, "error": failure} for name in functions]

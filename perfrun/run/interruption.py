@@ -1,7 +1,7 @@
-"""Ctrl-C, termination signals and a deadline end a run where it can end, never half a summary.
+"""Ctrl-C, termination signals and a deadline: they end a run, but never in the middle of a summary.
 
-Signals belong to the whole process, so whoever runs several runs in turn (a night, the pairs of
-several changes) takes them over once and hands the same `Interruption` to each of them: a signal
+Signals belong to the whole process. A caller that carries out several runs in turn (a night, the
+pairs of several changes) handles them once and hands the same `Interruption` to each run: a signal
 that comes in the last steps of one run is then not forgotten before the next one begins.
 """
 
@@ -28,26 +28,26 @@ class Interruption:
         self._number: int | None = None
         self._late = False
         self._allowed = False
-        self._pending = False  # one of them came and nothing has been raised for it
+        self._pending = False  # one of them came, and nothing has been raised for it yet
 
     @property
     def asked(self) -> bool:
-        """True once what goes on is to end: a signal has come, or the deadline of `until`."""
+        """True once a signal or the deadline of `until` has come: what goes on must end."""
         return self.signalled or self._late
 
     @property
     def signalled(self) -> bool:
-        """True once a signal has come: somebody wants all of it to end."""
+        """True once a signal has come: the whole command must end."""
         return self._number is not None
 
     def check(self) -> None:
-        """Raise Interrupted if a signal has come, whether or not it was raised before."""
+        """Raise Interrupted if a signal has come, even if it was raised before."""
         if self.signalled:
             self._raise()
 
     @contextmanager
     def installed(self) -> Iterator[Interruption]:
-        """Take over the signals for what is inside. A SIGHUP that was ignored (nohup) stays so."""
+        """Handle the signals in this context. A SIGHUP that was ignored (nohup) stays ignored."""
         before: dict[signal.Signals, _Handler] = {}
         try:
             for number in _SIGNALS:
@@ -60,8 +60,9 @@ class Interruption:
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Let signals interrupt what is inside: those that come before it is left, and one that
-        came before it was entered, for what is inside may take hours.
+        """Let signals interrupt this context, also one that came before it was entered.
+
+        What is inside may take hours.
         """
         self._allowed = True
         try:
@@ -73,9 +74,9 @@ class Interruption:
 
     @contextmanager
     def until(self, deadline: float | None) -> Iterator[None]:
-        """End what is inside at a time (seconds since the epoch), as its user would by a signal.
+        """End this context at `deadline` (seconds since the epoch), as a signal would.
 
-        A deadline that has passed already ends it at once. Afterwards the deadline is forgotten,
+        A deadline that has already passed ends it at once. Afterwards the deadline is forgotten,
         and a signal is not.
         """
         if deadline is None:
@@ -117,7 +118,7 @@ class Interruption:
 
 @contextmanager
 def taking_signals(given: Interruption | None = None) -> Iterator[Interruption]:
-    """Take over the signals for what is inside, unless the caller has: then use its `given`."""
+    """Handle the signals in this context; with `given`, a caller does so already."""
     if given is not None:
         yield given
         return
@@ -126,5 +127,5 @@ def taking_signals(given: Interruption | None = None) -> Iterator[Interruption]:
 
 
 def _restore(number: int, handler: _Handler) -> None:
-    """Put a handler back; one that was not set from Python cannot be, and gives its default."""
+    """Restore a handler; one that was not set from Python becomes the default."""
     signal.signal(number, signal.SIG_DFL if handler is None else handler)

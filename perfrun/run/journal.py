@@ -1,7 +1,7 @@
-"""The run's diary: which trials were started and which are finished, for `--resume`.
+"""The journal of a run: which trials were started and which are finished, for `--resume`.
 
-`<workspace>/runs/<run_id>.jsonl`. The first line says what the run is; then one line an event,
-appended. A line cut off by a crash is ignored.
+It is `<workspace>/runs/<run_id>.jsonl`. The first line describes the run; each event appends one
+line. A line that a crash has cut off is ignored.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ Key = tuple[str, int]  # method, trial id
 
 @dataclass(frozen=True, kw_only=True)
 class UnfinishedRun:
-    """What an unfinished run has done so far."""
+    """The state of an unfinished run, as its journal tells it."""
 
     run_id: str
     path: Path
     pinned: Mapping[str, str] = field(default_factory=dict)  # checkout -> commit
     started: Mapping[Key, Path] = field(default_factory=dict)  # -> folder
     finished: Mapping[Key, Path] = field(default_factory=dict)  # -> summary file
-    seed: int | None = None  # of the order of trials; None in a journal that has none
+    seed: int | None = None  # of the order of trials; None when the journal has none
     rounds: tuple[tuple[Step, ...], ...] = ()  # as they were planned
 
 
 def fingerprint(plan: RunPlan) -> str:
-    """Identify what is asked: two calls with the same fingerprint may share results."""
+    """Return the hash of what is asked for: two calls with the same one may share results."""
     rules = plan.repetition
     asked = {
         "selectors": [selector.text for selector in plan.selectors],
         "trials": plan.num_trials,
-        # Not the time budget: a run that was cut short may go on with more.
+        # Without the time budget: a run that ran out of time may go on with more.
         "repetition": [rules.precision, rules.max_trials, rules.max_reruns, rules.seed],
         "repos": [[repo.url, repo.branch, repo.git_hash] for repo in plan.repos],
         "python_path": plan.python_path,
@@ -65,13 +65,13 @@ def fingerprint(plan: RunPlan) -> str:
         "benchmark_flags": plan.benchmark_flags,
         "profiler_windows": [[w.begin_s, w.end_s] for w in plan.profiler_windows],
     }
-    if plan.profiles:  # only then: runs of before there were any can still go on
+    if plan.profiles:  # only then, so that journals of an older perfrun still match
         asked["profiles"] = plan.profiles
     return sha256_of(json.dumps(asked, sort_keys=True).encode())
 
 
 class Journal:
-    """Appends events. A journal that cannot be written costs `--resume`, never the run."""
+    """Appends events. When it cannot be written, `--resume` suffers, but the run goes on."""
 
     def __init__(self, path: Path, notify: Callable[[str], None] | None = None) -> None:
         self.path = path
@@ -93,11 +93,11 @@ class Journal:
         )
 
     def planned(self, steps: Sequence[Step]) -> None:
-        """A round is about to begin, with these trials in this order."""
+        """Record that a round begins, with these trials in this order."""
         self._append({"event": "round", "steps": [asdict(step) for step in steps]})
 
     def started(self, key: Key, folder: Path) -> None:
-        """A trial's folder exists."""
+        """Record that a trial's folder exists."""
         self._append(
             {
                 "event": "started",
@@ -108,37 +108,37 @@ class Journal:
         )
 
     def finished(self, key: Key, summary: Path) -> None:
-        """A trial's summary is on disk, and the trial need not run again."""
+        """Record that a trial's summary is on disk: the trial need not run again."""
         self._append(
             {"event": "finished", "method": key[0], "trial_id": key[1], "summary": str(summary)}
         )
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
-        """Keep every other `--resume` away from the run; False when another perfrun is at it."""
+        """Lock the run against every other `--resume`; False when another perfrun has locked it."""
         with _locked(self.path) as free:
             yield free
 
     def end(self) -> None:
-        """All trials are finished: there is nothing to resume."""
+        """Record that all trials are finished: there is nothing to resume."""
         self._append({"event": "end"})
 
     def _append(self, event: Mapping[str, Any]) -> None:
         try:
             with self.path.open("ab+") as file:
-                # A line that was cut off is ended first, or it would take this one along.
+                # A line that was cut off is ended first, or this event would be lost with it.
                 if file.tell():
                     file.seek(-1, os.SEEK_END)
                 before = b"" if file.read(1) in (b"", b"\n") else b"\n"
                 file.write(before + json.dumps(event).encode() + b"\n")
         except OSError as error:
-            if self._notify and self.broken is None:  # said once: the next event fails, too
+            if self._notify and self.broken is None:  # once: the next event fails, too
                 self._notify(f"--resume will not know all of this run: {error}")
             self.broken = str(error)
 
 
 def unfinished(runs: Path, plan: RunPlan) -> UnfinishedRun | None:
-    """Return the newest run of the same fingerprint that did not end and is not going on."""
+    """Return the newest run of the same fingerprint that has not ended and does not run now."""
     for path in _newest_first(runs, plan):
         events = _events(path)
         if not events:
@@ -147,12 +147,12 @@ def unfinished(runs: Path, plan: RunPlan) -> UnfinishedRun | None:
             return None  # the newest one is complete: a new run is asked for
         with _locked(path) as free:
             if free:
-                return _past(path, events)
+                return _unfinished_run(path, events)
     return None
 
 
 def complete(runs: Path, plan: RunPlan) -> Path | None:
-    """Return the report of the newest run of the same fingerprint, if that run came to its end."""
+    """Return the report of the newest run of the same fingerprint; None unless that run ended."""
     for path in _newest_first(runs, plan):
         if events := _events(path):
             return path.with_suffix(".report.json") if events[-1]["event"] == "end" else None
@@ -162,13 +162,13 @@ def complete(runs: Path, plan: RunPlan) -> Path | None:
 def begun_at(name: str, first: Mapping[str, Any], begun_by: Callable[[], float]) -> float:
     """Return when a run or a search began, in seconds since the epoch.
 
-    Its `first` event says so. One of an older perfrun has only its name, which begins with the
+    Its `first` event says so. A run of an older perfrun has only its name, which begins with the
     local time. In the hour that comes twice when summer time ends, that may mean two times: the
-    later one is taken unless it is after `begun_by`, a time at which it had begun for sure.
+    later one is taken unless it is after `begun_by`, a time at which it had certainly begun.
     """
-    said = first.get("begun")
-    if isinstance(said, (int, float)):
-        return float(said)
+    begun = first.get("begun")
+    if isinstance(begun, (int, float)):
+        return float(begun)
     try:
         local = datetime.strptime(name[:15], "%Y%m%d-%H%M%S")
     except ValueError:
@@ -180,9 +180,9 @@ def begun_at(name: str, first: Mapping[str, Any], begun_by: Callable[[], float])
 
 
 def _newest_first(runs: Path, plan: RunPlan) -> list[Path]:
-    """Return the journals of the plan's fingerprint.
+    """Return the journals with the plan's fingerprint, the newest first.
 
-    Their names would not do: they are in local time, which goes back when summer time ends.
+    Their names give no order: they are in local time, which goes back when summer time ends.
     """
     wanted = fingerprint(plan)
     found = []
@@ -194,7 +194,7 @@ def _newest_first(runs: Path, plan: RunPlan) -> list[Path]:
 
 
 def _begun_by(path: Path) -> float:
-    """Return a time at which the run had begun: of the first file of its first trial, if any."""
+    """Return a time at which the run had certainly begun: that of its oldest known file."""
     files = [path]
     for folder in folders_of(path)[:1]:
         with contextlib.suppress(OSError):
@@ -207,7 +207,7 @@ def _begun_by(path: Path) -> float:
 
 
 def going_on(runs: Path) -> set[str]:
-    """Return the ids of the runs that did not come to their end: they go on, or can be resumed."""
+    """Return the ids of the runs that have not ended: they run now, or can be resumed."""
     return {
         path.stem
         for path in runs.glob("*.jsonl")
@@ -222,9 +222,9 @@ def folders_of(journal: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Hold a journal's lock; False when another process has it.
+    """Hold a journal's lock; False when another process holds it.
 
-    A journal that cannot be opened or locked has no guard.
+    A journal that cannot be opened or locked counts as free.
     """
     with contextlib.ExitStack() as stack:
         free = True
@@ -250,7 +250,7 @@ def _each_event(path: Path) -> Iterator[dict[str, Any]]:
                     yield event
 
 
-def _past(path: Path, events: list[dict[str, Any]]) -> UnfinishedRun:
+def _unfinished_run(path: Path, events: list[dict[str, Any]]) -> UnfinishedRun:
     started: dict[Key, Path] = {}
     finished: dict[Key, Path] = {}
     rounds: list[tuple[Step, ...]] = []

@@ -24,9 +24,9 @@ _LONGEST = 1000  # characters of a name; the path of its file must be one that s
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """What was found, and what could not be looked at."""
+    """Methods that were found, and modules that could not be searched."""
 
-    methods: tuple[tuple[str, str], ...]  # name for --benchmark_methods, first line of its doc
+    methods: tuple[tuple[str, str], ...]  # name for --benchmark_methods, docstring's first line
     errors: tuple[tuple[str, str], ...]  # module, why it cannot be imported
     missing: tuple[tuple[str, str], ...] = ()  # module, which class it has not
 
@@ -36,7 +36,7 @@ def list_command(argv: Sequence[str]) -> int:
     plan = parse(argv, command="list")
     launcher = make_launcher(plan, "list", lambda text: _say(f"perfrun: {text}"))
     with Service(launcher, {"action": "describe"}, Paths()) as service:
-        describe(service)  # says what is wrong with the interpreter, if anything is
+        describe(service)  # raises when the interpreter does not work
     with checked_out(
         plan.repos,
         workspace=plan.workspace,
@@ -58,19 +58,19 @@ def list_command(argv: Sequence[str]) -> int:
 def _discover(
     launcher: Launcher, targets: Sequence[dict[str, Any]], paths: Paths
 ) -> list[dict[str, Any]]:
-    """Look at the targets, and into those that turn out to be installed packages."""
+    """Search the targets, and the modules of those that are installed packages."""
     answers = discover(launcher, targets, paths)
     inside = [
         {"module": module}
         for answer in answers
-        for module in answer.get("inside", ())  # the worker looked: its files need not be ours
+        for module in answer.get("inside", ())  # only the worker sees them all
         if module != answer["target"]["module"]
     ]
     return answers + discover(launcher, inside, paths)
 
 
 def find_targets(name: str, paths: Paths) -> list[dict[str, Any]]:
-    """Return what a worker is to import for `name`: modules of a package, a module, a class."""
+    """Return the targets of `name` for a worker: modules of a package, a module or a class."""
     if len(name) > _LONGEST or not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"perfrun list: {shown(name)!r} is not a package, module or module.Class")
     relative = Path(*name.split("."))
@@ -86,7 +86,7 @@ def find_targets(name: str, paths: Paths) -> list[dict[str, Any]]:
 
 
 def _everything(paths: Paths) -> list[dict[str, Any]]:
-    """All modules of the checkouts; without any, those of the shipped benchmarks."""
+    """Return all modules of the checkouts; without checkouts, those of the shipped benchmarks."""
     if paths.first:
         return [t for root in map(Path, paths.first) for t in _modules(root, ())]
     shipped = "benchmarks"
@@ -97,13 +97,13 @@ def _everything(paths: Paths) -> list[dict[str, Any]]:
 
 
 def _modules(folder: Path, package: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Yield the modules in `folder`, which is what `package` is imported from."""
+    """Yield the modules in `folder`, from which `package` is imported."""
     for module in modules_in(str(folder), package):
         yield {"module": module}
 
 
 def listing(answers: Sequence[dict[str, Any]]) -> Listing:
-    """Put the workers' answers into names as `--benchmark_methods` takes them."""
+    """Turn the workers' answers into names that `--benchmark_methods` accepts."""
     methods: list[tuple[str, str]] = []
     errors: list[tuple[str, str]] = []
     missing: list[tuple[str, str]] = []
@@ -135,7 +135,7 @@ def _print(found: Listing) -> None:
     modules: dict[str, list[str]] = {}
     for module, error in found.errors:
         modules.setdefault(error, []).append(module)
-    for error, names in modules.items():  # a framework that is missing is said once
+    for error, names in modules.items():  # one line for all modules that lack the same framework
         _say(f"perfrun: {', '.join(names)} cannot be imported: {error}")
     for _, error in found.missing:
         _say(f"perfrun: {error}")

@@ -1,6 +1,6 @@
-"""Read what a worker left behind, and say how the trial ended.
+"""The outcome of a trial, from the files that its worker left and from how its process ended.
 
-Read the series that `Benchmark.measure` left behind, also those of a worker that was killed.
+A worker that was killed leaves files, too: its series count up to that moment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perfrun.summary.document import Metric, Outcome, Report, Status
 from perfrun.worker.files import ASIDE, OUTCOME, SERIES, STACK
 from perfrun.worker.test_log import TestLogError, decode_entries
 
-# What the worker writes once the timed part has ended; None in a series that never got there.
+# Fields that the worker writes when the timed part has ended; None in a series without that end.
 _LATER = (
     "block_size",
     "device",
@@ -34,9 +34,9 @@ _LATER = (
 
 
 def read_series(private: Path, notes: list[str]) -> tuple[Mapping[str, Any], ...]:
-    """Return the series of a trial, in the order in which they were begun.
+    """Return the series of a trial in the order in which they began.
 
-    One that cannot be read is left out and noted.
+    A series that cannot be read is left out, and `notes` gets a line.
     """
     found = []
     for path in _headers(private):
@@ -60,7 +60,7 @@ def _headers(private: Path) -> list[Path]:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    # Here, because most runs have no series, and the harness starts faster without.
+    # Imported here: a run without series starts faster.
     from perfrun.worker.measure.measurement import derive, evaluate, kept_times
     from perfrun.worker.measure.series_files import SUFFIX, read_rows
 
@@ -68,11 +68,11 @@ def _read(path: Path) -> Mapping[str, Any]:
     raw = path.with_suffix(SUFFIX)
     rows = read_rows(str(raw))
     facts["rows_file"] = raw.name
-    if "statistics" in facts:  # the worker's last word; it leaves the times to the rows
+    if "statistics" in facts:  # complete; its times are in the rows
         return {**facts, **kept_times(rows)}
     facts = {**dict.fromkeys(_LATER), **facts, **evaluate(rows)}
     facts["devices"] = facts["devices"] or 1
-    facts["report"] = None  # it is made after the last word
+    facts["report"] = None  # the trial ended before the report
     return derive(facts)
 
 
@@ -82,7 +82,7 @@ _STACK_BYTES = 64 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Leftovers:
-    """What is on disk after a trial."""
+    """Contents of the files that a trial left on disk."""
 
     record: Mapping[str, Any]  # the worker's outcome; empty when it wrote none
     reports: tuple[Report, ...]
@@ -93,12 +93,12 @@ class Leftovers:
 
     @property
     def complete(self) -> bool:
-        """True when the worker said its last word."""
+        """True when the worker wrote its final outcome."""
         return bool(self.record.get("complete"))
 
 
 def read_leftovers(folder: Path, private: Path) -> Leftovers:
-    """Read a trial's folder. What is missing or broken is left out and noted, never raised."""
+    """Read a trial's folder. Missing or broken files are noted and never raise."""
     notes: list[str] = []
     return Leftovers(
         record=_record(private),
@@ -111,7 +111,7 @@ def read_leftovers(folder: Path, private: Path) -> Leftovers:
 
 
 def _record(private: Path) -> Mapping[str, Any]:
-    """The outcome under its final name, or under the one it has until it is whole."""
+    """Read the worker's outcome: under its final name, or the name it has while it is written."""
     for name in (OUTCOME, ASIDE):
         with contextlib.suppress(OSError, ValueError):
             record = json.loads((private / name).read_bytes())
@@ -121,7 +121,7 @@ def _record(private: Path) -> Mapping[str, Any]:
 
 
 def _text(path: Path, limit: int) -> str | None:
-    """The end of a text file, from the start of a line; None when empty or absent."""
+    """Return the last lines of a text file; None when it is empty or absent."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -135,7 +135,7 @@ def _text(path: Path, limit: int) -> str | None:
 
 
 def _reports(folder: Path, notes: list[str]) -> tuple[Report, ...]:
-    """All reports of the method, in the order in which they were made."""
+    """Return all reports of the method in the order in which it made them."""
 
     def order(path: Path) -> tuple[int, str]:
         number = re.match(r"proto_(\d+)_", path.name)
@@ -165,11 +165,14 @@ def _report(entry: Mapping[str, Any]) -> Report:
     return Report(**{**entry, "extras": tuple(entry["extras"]), "metrics": metrics})
 
 
-def judge(left: Leftovers, end: Exit, *, oom_kills: int, timeout_s: float | None) -> Outcome:
-    """Say how the trial ended, from what the worker wrote and how its process ended.
+def judge_outcome(
+    left: Leftovers, end: Exit, *, oom_kills: int, timeout_s: float | None
+) -> Outcome:
+    """Return how the trial ended, from what the worker wrote and how its process ended.
 
-    `oom_kills`: how many processes the kernel killed for want of memory during the trial of which
-    the worker may be one; a trial in a cgroup of its own has its own count, which is better.
+    `oom_kills` is the number of processes that the kernel killed for lack of memory during the
+    trial; the worker may be one of them. A trial in its own cgroup has a count of its own, which
+    is used instead.
     """
     own_kills = (end.cgroup or {}).get("oom_kills")
     oom_kills = oom_kills if own_kills is None else own_kills
@@ -220,13 +223,13 @@ def _status(
         return Status.CRASHED, f"{_signal_name(end.signal_number)} during {phase}"
     if not left.record:
         last = (left.stderr_tail or "").splitlines()[-1:]
-        said = f": {last[0]}" if last else ""
-        return Status.FAILED, f"the worker did not start (exit status {end.exit_code}){said}"
+        reason = f": {last[0]}" if last else ""
+        return Status.FAILED, f"the worker did not start (exit status {end.exit_code}){reason}"
     return Status.EXITED, f"the process ended with status {end.exit_code} during {phase}"
 
 
 def _memory_figures(end: Exit) -> str:
-    """The limit and the peak of the trial's own cgroup, where they are known."""
+    """Return limit and peak of the trial's own cgroup as text, where they are known."""
     figures = end.cgroup or {}
     named = (("limit", "memory_limit_bytes"), ("peak", "memory_peak_bytes"))
     known = [f"{name} {figures[key] / 2**20:.1f} MiB" for name, key in named if figures.get(key)]
@@ -234,20 +237,20 @@ def _memory_figures(end: Exit) -> str:
 
 
 def _signal_name(number: int) -> str:
-    """SIGSEGV and the like; real-time signals have a number only."""
+    """Return a signal's name, such as SIGSEGV; real-time signals have only a number."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-def findings(
+def notes_on(
     left: Leftovers, end: Exit, outcome: Outcome, *, knows_victim: bool = True
 ) -> tuple[str, ...]:
-    """What was odd about a trial without deciding how it ended.
+    """Return notes on irregularities of a trial that do not decide its outcome.
 
-    `knows_victim`: `judge` was told how often the worker was killed for want of memory, and not how
-    many processes of the whole machine.
+    `knows_victim` is True when the `oom_kills` of `judge_outcome` counted only the worker, and
+    not all processes of the machine.
     """
     notes = [*left.record.get("notes", ()), *left.notes]
     kills = (end.cgroup or {}).get("oom_kills")

@@ -1,8 +1,8 @@
-"""The extra trials of `--profile`: after all that count, one for each method and kind of profiler.
+"""The extra trials of `--profile`: one for each method and profiler, after the trials that count.
 
-A profile trial lies in the folder of a trial that counts, `<trial>/profiles/<kind>/`, and its
-summary has another name: no reader of results finds it. The summary of the trial that counts links
-what was recorded. Nothing that happens here changes how the run ended.
+A profile trial's folder is `<trial>/profiles/<kind>/`, inside that of a trial that counts. Its
+summary has another name, so that no reader of results finds it. The summary of the trial that
+counts links the recorded files. Nothing here changes the exit status of the run.
 """
 
 from __future__ import annotations
@@ -11,34 +11,22 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from perfrun.run.environment import Method
+from perfrun.run.journal import Key
+from perfrun.run.progress import Screen
 from perfrun.run.trial import Surroundings, TrialSpec, run_trial
 from perfrun.summary.assemble import RunFacts
 from perfrun.summary.document import Order, Status, TrialResult, to_json
 from perfrun.summary.storage import PROFILE_SUMMARY, ResultFolder, write_whole
 
 FOLDER = "profiles"
-Key = tuple[str, int]  # method, trial id
-
-
-class ProfileScreen(Protocol):
-    """What of the screen is used here."""
-
-    def note(self, text: str) -> None:
-        """One line about what happens."""
-
-    def profile_started(self, method: str, kind: str) -> None:
-        """A profile trial begins."""
-
-    def profile_finished(self, result: TrialResult) -> None:
-        """A profile trial has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profiles:
-    """What came of them."""
+    """Results of the profile trials."""
 
     results: Mapping[Key, TrialResult]  # of the trials that count, with links to the profiles
     profiles: tuple[TrialResult, ...]
@@ -50,9 +38,9 @@ def run_profiles(
     methods: Mapping[str, Method],
     results: Mapping[Key, TrialResult],
     around: Surroundings,
-    screen: ProfileScreen,
+    screen: Screen,
 ) -> Profiles:
-    """Profile every method of which a trial ran. What a resumed run has already is kept."""
+    """Profile every method of which a trial ran. A resumed run keeps the profiles that it has."""
     linked, profiles, ended = dict(results), list[TrialResult](), True
     for name, method in methods.items():
         keys = [key for key, result in results.items() if key[0] == name and result.status.ran]
@@ -78,9 +66,9 @@ def _one(
     counted: TrialResult,
     kind: str,
     around: Surroundings,
-    screen: ProfileScreen,
+    screen: Screen,
 ) -> TrialResult | None:
-    """Run one profile trial, or find what an earlier part of the run has; None without a place."""
+    """Run one profile trial, or return an earlier one; None when its folder cannot be made."""
     place = Path(counted.summary).parent / FOLDER
     earlier = _earlier(place, kind, counted)
     if earlier:
@@ -108,7 +96,7 @@ def _new_folder(place: Path, kind: str) -> ResultFolder:
 
 
 def _earlier(place: Path, kind: str, counted: TrialResult) -> TrialResult | None:
-    """The profile of a part of the run that was interrupted later."""
+    """Return the profile trial that the run had finished before it was interrupted, if any."""
     for path in sorted(place.glob(f"{kind}*/{PROFILE_SUMMARY}")):
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
@@ -120,8 +108,8 @@ def _earlier(place: Path, kind: str, counted: TrialResult) -> TrialResult | None
     return None
 
 
-def _linked(counted: TrialResult, profile: TrialResult, screen: ProfileScreen) -> TrialResult:
-    """Put what was recorded into the summary of the trial that counts."""
+def _linked(counted: TrialResult, profile: TrialResult, screen: Screen) -> TrialResult:
+    """Add links to the profile to the summary of the trial that counts."""
     path = Path(counted.summary)
     folder = Path(profile.summary).parent.relative_to(path.parent).as_posix()
     own = counted.document["perfrun"]
@@ -137,7 +125,7 @@ def _linked(counted: TrialResult, profile: TrialResult, screen: ProfileScreen) -
 
 
 def recorded_in(profile: TrialResult) -> list[Mapping[str, Any]]:
-    """What a profile trial recorded; of one that recorded nothing, its kind and why."""
+    """Return the profiles of a profile trial; if it has none, one entry that says why."""
     own = profile.document["perfrun"]
     found: list[Mapping[str, Any]] = own["profiles"]
     if found:

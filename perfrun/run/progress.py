@@ -1,6 +1,6 @@
-"""What a run, and whoever makes runs, needs of what shows them; `reports.terminal` is one.
+"""Progress of a run: the interface of whatever shows it, and the output of the benchmarks.
 
-Show what a running benchmark prints, from the files it prints into.
+`reports.terminal` implements the interface.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from perfrun.summary.document import TrialResult
 
 
 class Screen(Protocol):
-    """What a run shows while it goes on."""
+    """The interface through which a run shows its progress."""
 
     def prepare(self) -> None:
-        """Load what showing needs, while there is time."""
+        """Import what is needed to show a run, before a benchmark runs."""
 
     def note(self, text: str) -> None:
-        """One line about what happens."""
+        """Show one line of information."""
 
     def trial_started(self, number: int, total: int | None, method: str, trial_id: int) -> None:
-        """A trial begins."""
+        """Show that a trial begins."""
 
     def stdout(self, text: str) -> None:
-        """The benchmark printed something."""
+        """Show text that the benchmark printed."""
 
     def stderr(self, text: str) -> None:
-        """The benchmark printed something to its standard error."""
+        """Show text that the benchmark printed to standard error."""
 
     def trial_finished(self, result: TrialResult) -> None:
-        """A trial has ended, and its summary is on disk."""
+        """Show that a trial has ended; its summary is on disk."""
 
     def profile_started(self, method: str, kind: str) -> None:
-        """An extra trial under a profiler begins."""
+        """Show that an extra trial under a profiler begins."""
 
     def profile_finished(self, result: TrialResult) -> None:
-        """An extra trial under a profiler has ended."""
+        """Show that an extra trial under a profiler has ended."""
 
 
 _PERIOD_S = 0.1  # while something is printed
-_LONGEST_PERIOD_S = 0.5  # after a while of silence: each look takes time from the benchmark
+_LONGEST_PERIOD_S = 0.5  # after a silence: each poll takes time from the benchmark
 _CHUNK_BYTES = 1 << 16
 
 
 class Follower(threading.Thread):
-    """Passes the growth of files on to writers, as text. Never fails: it only shows."""
+    """Thread that passes new text in files on to writers. It never fails a run."""
 
     def __init__(self, writers: dict[Path, Callable[[str], None]]) -> None:
         super().__init__(name="perfrun-follower", daemon=True)
@@ -57,7 +57,7 @@ class Follower(threading.Thread):
         self._stop_event = threading.Event()
 
     def run(self) -> None:
-        """Follow until `finish` is called; then pass on the rest."""
+        """Pass on new text until `finish` is called, then the rest."""
         with contextlib.ExitStack() as stack:
             followed = []
             for path, write in self._writers.items():
@@ -76,7 +76,7 @@ class Follower(threading.Thread):
                 period_s = _PERIOD_S if any(grown) else min(1.5 * period_s, _LONGEST_PERIOD_S)
 
     def finish(self) -> None:
-        """Pass on what is there and stop."""
+        """Pass on the rest and stop."""
         self._stop_event.set()
         self.join()
 
@@ -84,9 +84,9 @@ class Follower(threading.Thread):
 def _pass_on(
     file: BinaryIO, decoder: codecs.IncrementalDecoder, write: Callable[[str], None]
 ) -> bool:
-    """Write what is new; say whether there was anything."""
+    """Write the new text; True when there was any."""
     grown = False
-    # A terminal that has gone away (OSError), or a stream closed under us, stops no benchmark.
+    # A terminal that is gone (OSError) or a closed stream (ValueError) stops no benchmark.
     with contextlib.suppress(OSError, ValueError):
         while data := file.read(_CHUNK_BYTES):
             grown = True
@@ -95,7 +95,7 @@ def _pass_on(
 
 
 def _end(decoder: codecs.IncrementalDecoder, write: Callable[[str], None]) -> None:
-    """Write what stands for a character that was begun and never finished."""
+    """Write a replacement for a character that is incomplete at the end."""
     with contextlib.suppress(OSError, ValueError):
         rest = decoder.decode(b"", final=True)
         if rest:

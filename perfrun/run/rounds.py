@@ -1,7 +1,7 @@
-"""The rounds of a run: trials outside, methods inside, a summary on disk after each.
+"""The rounds of a run: each has a trial of every method, and each trial writes its summary.
 
-Trials are the outer loop and methods the inner one, as in PerfZero: slow drift of the machine then
-falls on all methods alike. `perfrun.schedule` says which trials a round has.
+Trials are the outer loop and methods the inner one, as in PerfZero: a slow drift of the machine
+then affects all methods alike. `perfrun.run.schedule` decides which trials a round has.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Rounds:
         methods: tuple[Method, ...],
         around: Surroundings,
         journal: Journal,
-        past: UnfinishedRun | None,
+        resumed: UnfinishedRun | None,
         screen: Screen,
         seed: int,
         recorder: IndexRecorder | None = None,
@@ -44,7 +44,7 @@ class Rounds:
         self._facts, self._around = facts, around
         self._methods = _numbered(methods)
         self._journal, self._screen, self._recorder = journal, screen, recorder
-        self._past = past
+        self._resumed = resumed
         self._results: dict[Key, TrialResult] = {}
         self._profiles: tuple[TrialResult, ...] = ()
         self._schedule = Schedule(
@@ -60,7 +60,7 @@ class Rounds:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """What `run_one` takes: one asked for twice is told apart."""
+        """Names for `run_one`; a method that was asked for twice has two names."""
         return tuple(self._methods)
 
     @property
@@ -69,9 +69,9 @@ class Rounds:
         return {one["directory"]: one["git_hash"] for one in self._facts.checkouts}
 
     def run(self) -> RunResult:
-        """Run what is not finished yet. A signal ends the loop, not what was measured."""
+        """Run all trials that are not finished yet. A signal ends the loop and keeps results."""
         self._begun_s = time.monotonic()
-        planned = self._past.rounds if self._past else ()
+        planned = self._resumed.rounds if self._resumed else ()
         ended = all(self._round(self._schedule.replay(steps)) for steps in planned)
         while ended and (steps := self._schedule.next_round(self._time_left_s())):
             self._journal.planned(steps)
@@ -80,11 +80,11 @@ class Rounds:
 
     @property
     def spent_s(self) -> float:
-        """What the trials took that were finished before this run was resumed."""
+        """Seconds that trials took which were finished before this run was resumed."""
         return self._spent_s
 
     def run_one(self, method: str, number: int) -> TrialResult | None:
-        """Run one trial, for who has a schedule of his own; None when the run is interrupted.
+        """Run one trial for a caller with its own schedule; None when the run is interrupted.
 
         A trial that the run had finished before it was resumed is not run again.
         """
@@ -92,7 +92,7 @@ class Rounds:
         return self._results[method, number] if self._run_step(step) else None
 
     def finish(self, *, ended: bool) -> RunResult:
-        """Sum up what was run; without `ended`, the run can be resumed."""
+        """Write the run's report and return its result; without `ended`, the run can be resumed."""
         result = self._result(interrupted=not ended)
         self._write_report(result)
         if self._recorder:
@@ -102,7 +102,7 @@ class Rounds:
         return result
 
     def _profile(self) -> bool:
-        """Run what `--profile` asks for; False when the run was interrupted."""
+        """Run the trials of `--profile`; False when the run was interrupted."""
         if not self._facts.plan.profiles:
             return True
         from perfrun.run.profiling import run_profiles
@@ -119,13 +119,12 @@ class Rounds:
         if self._around.interruption.asked:
             return False
         key = (step.method, step.trial_id)
-        if key not in (self._past.finished if self._past else ()) and not self._schedule.fits(
-            step, self._time_left_s()
-        ):
+        is_finished = self._resumed is not None and key in self._resumed.finished
+        if not is_finished and not self._schedule.fits(step, self._time_left_s()):
             return True
         result = self._step(key, step)
         self._results[key] = result
-        if self._recorder:  # those of the part that is resumed too: it may not have got so far
+        if self._recorder:  # also a resumed trial: the run may have been killed before this line
             self._recorder.add(Path(result.summary))
         if result.status is Status.INTERRUPTED:
             return False
@@ -139,7 +138,7 @@ class Rounds:
         return budget_s - self._spent_s - (time.monotonic() - self._begun_s)
 
     def _result(self, *, interrupted: bool) -> RunResult:
-        """Put the trials in the order in which they were asked for, whatever the shuffle did."""
+        """Return the result; its trials have the order of the command line, not of the shuffle."""
         places = {name: place for place, name in enumerate(self._methods)}
         keys = sorted(self._results, key=lambda key: (key[1], places[key[0]]))
         trials = tuple(self._results[key] for key in keys)
@@ -158,7 +157,7 @@ class Rounds:
     def _estimates(
         self, trials: Sequence[TrialResult], reasons: Mapping[str, str | None]
     ) -> tuple[MethodEstimate, ...]:
-        """Sum up the methods; a numpy or scipy that is broken costs the statistics alone."""
+        """Return statistics of the methods; a broken numpy or scipy costs only these."""
         sequential = self._facts.plan.repetition.precision is not None
         try:
             return estimates(trials, reasons, sequential=sequential)
@@ -182,7 +181,7 @@ class Rounds:
             round=step.round,
             rerun_of=step.rerun_of,
         )
-        done = self._from_past(key, method, order)
+        done = self._from_resumed(key, method, order)
         if done:
             self._spent_s += observe(done.document).cost_s
             return done
@@ -201,7 +200,7 @@ class Rounds:
         return result
 
     def _execution_id(self, key: Key, method: Method, total: int | None) -> str:
-        """PerfZero's id is the local time. A given one is made different for each trial."""
+        """Return the trial's id: PerfZero's, the local time, or one made from `--execution_id`."""
         given = self._facts.plan.execution_id
         if given is None:
             return datetime.now().strftime("%Y-%m-%d-%H-%M-%S-%f")
@@ -209,13 +208,13 @@ class Rounds:
             return given
         return safe_name(f"{given}.{method.class_name}.{method.name}.{key[1]}")
 
-    def _from_past(self, key: Key, method: Method, order: Order) -> TrialResult | None:
-        """Return the trial's result from the run that is being resumed, if it has one."""
-        if self._past is None:
+    def _from_resumed(self, key: Key, method: Method, order: Order) -> TrialResult | None:
+        """Return the trial's result in the run that is resumed, if there is one."""
+        if self._resumed is None:
             return None
-        if key in self._past.finished:
-            return _read_result(self._past.finished[key], method, key[1])
-        folder = self._past.started.get(key)
+        if key in self._resumed.finished:
+            return _read_result(self._resumed.finished[key], method, key[1])
+        folder = self._resumed.started.get(key)
         if folder is None or not folder.is_dir():
             return None
         written = folder / "perfzero_summary.json"
@@ -233,14 +232,14 @@ class Rounds:
         return self._finish(key, recovered[0]) if recovered and recovered[1] else None
 
     def _upload(self, result: TrialResult) -> TrialResult:
-        """Call the upload functions, after the summary is safe, and note their failures in it."""
+        """Call the upload functions once the summary is on disk, and add their failures to it."""
         plan = self._facts.plan
         if not plan.upload_methods:
             return result
         path = Path(result.summary)
         functions = plan.upload_methods
         try:
-            with self._around.interruption.allowed():  # a server may keep us waiting
+            with self._around.interruption.allowed():  # a server may take long
                 launcher, paths = self._around.launcher, self._around.paths
                 answers = environment.upload(launcher, functions, path, paths)
         except Interrupted as error:
@@ -262,14 +261,14 @@ def _read_result(path: Path, method: Method, trial_id: int) -> TrialResult | Non
         document = json.loads(path.read_text(encoding="utf-8"))
         status = Status(document["perfrun"]["outcome"]["status"])
     except (OSError, ValueError, KeyError):
-        return None  # gone or broken since: the trial runs again
+        return None  # removed or broken since then: the trial runs again
     return TrialResult(
         name=method.text, trial_id=trial_id, status=status, summary=str(path), document=document
     )
 
 
 def _numbered(methods: tuple[Method, ...]) -> dict[str, Method]:
-    """Tell apart a method that is asked for more than once: PerfZero runs it so often."""
+    """Return the methods by name; one that is asked for twice, and runs twice, has two names."""
     seen: dict[str, int] = {}
     numbered = {}
     for method in methods:

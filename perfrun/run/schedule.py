@@ -1,8 +1,9 @@
-"""Which trial comes next: rounds over methods, re-runs of disturbed trials, the stop rule.
+"""The order of trials: rounds over methods, re-runs of disturbed trials, the stop rule.
 
-Touches neither disk nor clock: it is told what trials said and how much time is left, so that a
-resumed run goes on as the first would have. Rounds are shuffled with a recorded seed as soon as a
-method gets more than one trial; a single round keeps the order that was asked for, as PerfZero.
+A schedule reads neither disk nor clock. Its caller passes the results of trials and the time left,
+so that a resumed run continues as the first one would have. Rounds are shuffled with a recorded
+seed when a method gets more than one trial; a single round keeps the order of the command line, as
+in PerfZero.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from perfrun.dataclass import dataclass, field
 from perfrun.options.values import FEWEST_TRIALS, OVERRUN, Repetition
 from perfrun.summary.estimates import TrialObservation, used_values
 
-MOST_FAILURES = 3  # with a precision: a method that fails so often is not tried again
+MOST_FAILURES = 3  # with a precision: a method is not run again after so many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,33 +25,33 @@ class Step:
     method: str  # key of the method
     trial_id: int  # from 1
     round: int  # from 1
-    rerun_of: int | None = None  # the disturbed trial that this one stands in for
+    rerun_of: int | None = None  # the disturbed trial that this one replaces
 
 
 @dataclass
 class _Method:
-    """What is known of one method."""
+    """State of one method."""
 
     seen: dict[int, TrialObservation] = field(default_factory=dict)  # by trial id
     reruns: int = 0
-    planned: int = 0  # the largest trial id given out
+    planned: int = 0  # the largest trial id so far
     owed: list[int] = field(default_factory=list)  # disturbed trials to be run again
     stopped_by: str | None = None
 
     @property
     def own_trials(self) -> int:
-        """Trials given out that are not re-runs."""
+        """Number of planned trials that are not re-runs."""
         return self.planned - self.reruns
 
     @property
     def cost_s(self) -> float:
-        """The middle one of what its trials took."""
+        """Median duration of its trials."""
         costs = sorted(seen.cost_s for seen in self.seen.values())
         return costs[len(costs) // 2] if costs else 0.0
 
 
 class Schedule:
-    """Hands out rounds of steps until nothing is left to be run."""
+    """Plans rounds of trials until no method needs more."""
 
     def __init__(
         self, methods: Sequence[str], num_trials: int, rules: Repetition, seed: int
@@ -63,13 +64,13 @@ class Schedule:
 
     @property
     def total(self) -> int | None:
-        """How many trials the run is to have, as far as that is known beforehand."""
+        """Number of trials of the run; None when a precision decides about it."""
         if self._rules.precision is not None:
             return None
         return sum(self._num_trials + m.reruns + len(m.owed) for m in self._methods.values())
 
     def note(self, step: Step, seen: TrialObservation) -> None:
-        """Take in what a trial said."""
+        """Take in the result of a trial."""
         method = self._methods[step.method]
         method.seen[step.trial_id] = seen
         if seen.disturbed and method.reruns + len(method.owed) < self._rules.max_reruns:
@@ -84,7 +85,7 @@ class Schedule:
         return known
 
     def next_round(self, time_left_s: float | None = None) -> tuple[Step, ...]:
-        """Plan the next round; an empty one says that the run is over."""
+        """Plan the next round; an empty one means that the run is over."""
         self._round += 1
         owed = [
             (name, trial_id) for name, method in self._methods.items() for trial_id in method.owed
@@ -94,12 +95,12 @@ class Schedule:
             if not self._out_of_time(self._methods[name], time_left_s):
                 steps.append(self._step(name, rerun_of=trial_id))
         if self.shuffled:
-            # A text as seed: the same on every machine and Python, unlike a tuple's hash.
+            # A text as seed is the same on every machine and Python, unlike a tuple's hash.
             random.Random(f"{self.seed}/{self._round}").shuffle(steps)  # noqa: S311
         return tuple(steps)
 
     def fits(self, step: Step, time_left_s: float | None) -> bool:
-        """Say whether there is time for a planned trial; the first of a method always has some."""
+        """Return True when there is time for a planned trial; a method's first one always fits."""
         method = self._methods[step.method]
         if not method.seen or not self._out_of_time(method, time_left_s):
             return True
@@ -107,7 +108,7 @@ class Schedule:
         return False
 
     def stopped_by(self) -> Mapping[str, str | None]:
-        """Why each method got no more trials; None for one that was still to get some."""
+        """Return the reason why each method got no more trials; None if it still needed some."""
         return {name: method.stopped_by for name, method in self._methods.items()}
 
     def _step(self, name: str, rerun_of: int | None = None) -> Step:
@@ -129,7 +130,7 @@ class Schedule:
                 method.owed.remove(step.rerun_of)
 
     def _wanting(self, time_left_s: float | None) -> Sequence[str]:
-        """The methods that get a trial of their own in the next round."""
+        """Return the methods that get a trial of their own in the next round."""
         if self._rules.precision is not None:
             return self._by_precision(time_left_s)
         for method in self._methods.values():
@@ -148,7 +149,7 @@ class Schedule:
         return self._steered(open_methods, time_left_s)
 
     def _without_statistics(self, method: _Method) -> str | None:
-        """Stop what cannot be steered: failures again and again, or nothing to measure."""
+        """Return the reason to stop a method that always fails or reports no figure, if it does."""
         if sum(not seen.ran for seen in method.seen.values()) >= MOST_FAILURES:
             return "failed"
         ran = any(seen.ran for seen in method.seen.values())
@@ -159,7 +160,7 @@ class Schedule:
     def _pilot(
         self, open_methods: Mapping[str, _Method], time_left_s: float | None
     ) -> Sequence[str]:
-        """Every method once, whatever the time; then each as long as there is time."""
+        """Return every method that never ran, and the others while there is time."""
         for method in open_methods.values():
             if method.seen and self._out_of_time(method, time_left_s):
                 method.stopped_by = "time_budget"
@@ -168,7 +169,9 @@ class Schedule:
     def _steered(
         self, open_methods: Mapping[str, _Method], time_left_s: float | None
     ) -> Sequence[str]:
-        from perfrun.analysis import precision  # numpy and scipy: not before the pilot is over
+        from perfrun.analysis import (
+            precision,
+        )  # numpy, scipy: not for the pilot
 
         assert self._rules.precision is not None
         target = precision.PrecisionTarget(

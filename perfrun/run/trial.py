@@ -17,7 +17,7 @@ from perfrun.probes.watch import Watch, Watched
 from perfrun.run.digest import sha256_of
 from perfrun.run.environment import Method, Paths
 from perfrun.run.interruption import Interruption
-from perfrun.run.outcome import Leftovers, findings, judge, read_leftovers
+from perfrun.run.outcome import Leftovers, judge_outcome, notes_on, read_leftovers
 from perfrun.run.progress import Follower
 from perfrun.summary.assemble import RunFacts, TrialFacts, build_summary
 from perfrun.summary.cpu import MeasuredSections, bring_together
@@ -32,7 +32,7 @@ Write = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class TrialSpec:
-    """Which trial it is, and where it goes."""
+    """Identity of a trial and its folder."""
 
     method: Method
     trial_id: int
@@ -41,7 +41,7 @@ class TrialSpec:
 
     @property
     def execution_id(self) -> str:
-        """The name of its folder; a profile trial's lies in that of a trial that counts."""
+        """Name of the folder; a profile trial's folder lies in that of a trial that counts."""
         if self.order.profile is None:
             return self.folder.path.name
         return f"{self.folder.path.parent.parent.name}/profiles/{self.folder.path.name}"
@@ -49,17 +49,17 @@ class TrialSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What all trials of a run use."""
+    """Means that all trials of a run share."""
 
     launcher: Launcher
     paths: Paths
     storage: Storage
-    streams: tuple[Write, Write]  # where standard output and error are shown
+    streams: tuple[Write, Write]  # they show standard output and standard error
     interruption: Interruption
 
 
 def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResult:
-    """Run one trial and write its summary. Whatever the benchmark does is in the result."""
+    """Run one trial and write its summary. Whatever the benchmark does, there is a result."""
     with OomKills() as killed:
         end, watched, span, why_not = _run_worker(run.plan, spec, around)
         kills, is_certain = killed.of(watched.pid if watched else None)
@@ -67,11 +67,11 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
     if end is None:
         outcome = Outcome(status=Status.FAILED, reason=why_not, phase="start")
     else:
-        outcome = judge(left, end, oom_kills=kills, timeout_s=run.plan.timeout_s)
+        outcome = judge_outcome(left, end, oom_kills=kills, timeout_s=run.plan.timeout_s)
     outcome = _with_full_disk(outcome, spec.folder.path)
     own_peak = memory_marks()["peak_rss_bytes"] or 0
     measured = bring_together(left.record, end, watched, own_peak_rss_bytes=own_peak)
-    notes = findings(left, end, outcome, knows_victim=is_certain) if end else ()
+    notes = notes_on(left, end, outcome, knows_victim=is_certain) if end else ()
     facts = _facts(spec, left, outcome, measured, notes)
     if end:
         facts = replace(facts, container=end.container)
@@ -89,9 +89,9 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
 def recover_trial(
     run: RunFacts, spec: TrialSpec, storage: Storage
 ) -> tuple[TrialResult, bool] | None:
-    """Write the summary of a trial whose harness was killed; None when there is nothing to read.
+    """Write the summary of a trial whose harness was killed; None when its worker wrote nothing.
 
-    Also says whether the method had finished: if so, the trial need not run again.
+    The second value is True when the method had finished: the trial need not run again.
     """
     left = read_leftovers(spec.folder.path, spec.folder.private)
     if not left.record:
@@ -107,7 +107,7 @@ def recover_trial(
             max_rss_bytes=0,
             strays=(),
         )
-        outcome = judge(left, gone, oom_kills=0, timeout_s=None)
+        outcome = judge_outcome(left, gone, oom_kills=0, timeout_s=None)
         outcome = replace(outcome, exit_code=None)
     else:
         outcome = Outcome(
@@ -122,12 +122,12 @@ def recover_trial(
 
 
 def _with_full_disk(outcome: Outcome, folder: Path) -> Outcome:
-    """Name a full disk beside what the benchmark said: many libraries do not (a SIGBUS never)."""
+    """Add a full disk to the reason: many libraries do not name it, and a SIGBUS never does."""
     if outcome.status not in (Status.FAILED, Status.CRASHED, Status.EXITED):
         return outcome
     full = full_disk(folder)
-    said = f"{outcome.reason}; the disk of its folder is full ({full})"
-    return replace(outcome, reason=said) if full else outcome
+    reason = f"{outcome.reason}; the disk of its folder is full ({full})"
+    return replace(outcome, reason=reason) if full else outcome
 
 
 def _run_worker(
@@ -143,7 +143,7 @@ def _run_worker(
         end = _wait(process, plan.timeout_s, around.interruption)
         watched = watch.finish()
         span = span_between(watched.before, watched.after, end)
-    last_facts = process.close()  # after the machine was looked at: an engine is busy with it
+    last_facts = process.close()  # last: it keeps an engine busy
     if last_facts:
         end = replace(end, container={**(end.container or {}), **last_facts})
     return end, watched, span, ""
@@ -154,12 +154,12 @@ def _start(plan: RunPlan, spec: TrialSpec, around: Surroundings) -> Running:
     try:
         return around.launcher.start(order, spec.folder.path, spec.folder.private)
     except OSError:
-        around.storage.reserve.release()  # perhaps all it takes is the space set aside
+        around.storage.reserve.release()  # the space set aside may be enough
         return around.launcher.start(order, spec.folder.path, spec.folder.private)
 
 
 def _wait(process: Running, timeout_s: float | None, interruption: Interruption) -> Exit:
-    """Wait for the worker; Ctrl-C ends it in good order, a second one at once."""
+    """Wait for the worker. Ctrl-C lets it end in order; a second Ctrl-C kills it."""
     try:
         with interruption.allowed():
             return process.wait(timeout_s)
@@ -184,7 +184,7 @@ def _followed(folder: Path, streams: tuple[Write, Write]) -> Iterator[None]:
 
 
 def _order(plan: RunPlan, spec: TrialSpec, paths: Paths) -> dict[str, Any]:
-    """What the worker is told. Constructor keywords are exactly PerfZero's."""
+    """Return the worker's order. The constructor's keywords are exactly those of PerfZero."""
     constructor: dict[str, Any] = {}
     if plan.class_type != "tf_benchmark":
         constructor = {
@@ -204,7 +204,7 @@ def _order(plan: RunPlan, spec: TrialSpec, paths: Paths) -> dict[str, Any]:
         "constructor": {**constructor, **plan.constructor_args},
         "first_paths": paths.first,
         "last_paths": paths.last,
-        # Two profilers would record each other.
+        # No windows in a profile trial: two profilers would record each other.
         "profiler_windows": []
         if spec.order.profile
         else [[w.begin_s, w.end_s] for w in plan.profiler_windows],
@@ -244,7 +244,7 @@ def _facts(
 
 
 def _sha256(path: str | None) -> str | None:
-    """Of the benchmark's module. Not the worker's job: hashlib costs it 6 ms a trial."""
+    """Return the SHA-256 of the benchmark's module. (hashlib costs a worker 6 ms a trial.)"""
     try:
         return sha256_of(Path(path).read_bytes()) if path else None
     except OSError:

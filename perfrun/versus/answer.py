@@ -1,8 +1,7 @@
-"""From the trials to what is shown and saved: cells, ratios, and what else there is to know.
+"""The result of a comparison, computed from its trials: cells, ratios and notes.
 
-What the trials of a contender in a case say: the figures and facts of one row of the table.
-
-What must not be overlooked under the table: what else differs between the contenders. Pure.
+A cell is a row of the table: one arm in one case. A ratio compares an arm with the base, and the
+notes name what else differs between the arms. All functions are pure.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from perfrun.compare.differences import Difference, differences
 from perfrun.compare.paired_runs import Block, log_ratios
 from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.summary.record import SummaryRecord
-from perfrun.versus.options import Case, Contender, VersusPlan
+from perfrun.versus.options import Arm, Case, VersusPlan
 from perfrun.versus.trials import JUDGED, Trials, pairs_of, rule_of
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from perfrun.analysis.pairs import PairRule
 
 
-# Figure of the table -> names in a summary, the first that is there counts.
+# Figure of the table -> names in a summary, of which the first that exists counts.
 MEASURED = {
     "latency_s": (WALL_TIME,),
     "throughput_per_s": (THROUGHPUT, "examples_per_second"),
@@ -37,9 +36,9 @@ MEASURED = {
     "model_flops_utilisation": ("model_flops_utilisation",),
 }
 DEVICE_MEMORY = "peak_device_memory_bytes"
-# What should be one number in all trials of a contender.
+# Figures that should be the same in all trials of an arm.
 COUNTED = ("parameters", "trainable_parameters", "flops_per_example", "macs_per_example")
-# Extras of a report that say how it was measured.
+# Extras of a report that describe its settings.
 DESCRIBED = (
     *("model", "model_library", "input_shape", "input_layout", "channels_last", "data"),
     *("dtype", "device", "threads", "inter_threads", "compile", "global_batch_size", "warmup"),
@@ -49,7 +48,7 @@ DESCRIBED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One row: a contender in a case on a platform. What is not known is absent."""
+    """A row of the table: an arm in a case on a platform. Unknown figures are absent."""
 
     platform_name: str
     case: Case
@@ -57,9 +56,9 @@ class Cell:
     framework: str
     method: str
     trials: int
-    ran: int  # came to their end
+    ran: int  # that came to their end
     disturbed: int  # of those
-    failure: str | None  # what became of the others, or why there is none
+    failure: str | None  # why other trials, or all, have no figures
     figures: Mapping[str, Figure] = field(default_factory=dict)
     counts: Mapping[str, float] = field(default_factory=dict)
     described: Mapping[str, Any] = field(default_factory=dict)
@@ -68,24 +67,24 @@ class Cell:
     cost_per_million: Figure | None = None
 
 
-def cell(
-    contender: Contender,
+def cell_of(
+    arm: Arm,
     case: Case,
-    readings: Sequence[SummaryRecord],
+    records: Sequence[SummaryRecord],
     *,
     platform_name: str,
     price_per_hour: float | None = None,
     why_not: str | None = None,
 ) -> Cell:
-    """Sum up the trials; `why_not` says why there are none."""
+    """Return the cell of an arm's trials; `why_not` is the reason why there are none."""
     from perfrun.analysis.costs import cost_per_million, figure  # numpy and scipy
 
     figures = {
         name: found
         for name, sources in MEASURED.items()
-        if (found := figure(_values(readings, sources))) is not None
+        if (found := figure(_values(records, sources))) is not None
     }
-    device = figure([peak for reading in readings if (peak := _device_memory(reading))])
+    device = figure([peak for record in records if (peak := _device_memory(record))])
     if device is not None:
         figures[DEVICE_MEMORY] = device
     throughput = figures.get("throughput_per_s")
@@ -93,85 +92,85 @@ def cell(
     return Cell(
         platform_name=platform_name,
         case=case,
-        label=contender.label,
-        framework=contender.framework,
-        method=contender.method(case.phase),
-        trials=len(readings),
-        ran=sum(reading.ran for reading in readings),
-        disturbed=sum(reading.ran and reading.disturbed for reading in readings),
-        failure=why_not or failure_of(readings),
+        label=arm.label,
+        framework=arm.framework,
+        method=arm.method(case.phase),
+        trials=len(records),
+        ran=sum(record.ran for record in records),
+        disturbed=sum(record.ran and record.disturbed for record in records),
+        failure=why_not or failure_of(records),
         figures=figures,
-        counts=_counts(readings),
-        described=_described(readings),
-        software=software(readings),
+        counts=_counts(records),
+        described=_described(records),
+        software=software(records),
         price_per_hour=price_per_hour,
         cost_per_million=cost_per_million(price_per_hour, throughput) if priced else None,  # type: ignore[arg-type]
     )
 
 
-def _values(readings: Sequence[SummaryRecord], sources: Sequence[str]) -> list[float]:
+def _values(records: Sequence[SummaryRecord], sources: Sequence[str]) -> list[float]:
     found = []
-    for reading in readings:
-        values = [reading.values[name] for name in sources if name in reading.values]
+    for record in records:
+        values = [record.values[name] for name in sources if name in record.values]
         found += values[:1]
     return found
 
 
-def failure_of(readings: Sequence[SummaryRecord]) -> str | None:
-    """What became of the trials that did not come to their end, and why; None when all did."""
-    failed = [reading for reading in readings if not reading.ran]
+def failure_of(records: Sequence[SummaryRecord]) -> str | None:
+    """Return why trials have no figures, and how many; None when all have them."""
+    failed = [record for record in records if not record.ran]
     if not failed:
-        without = sum(WALL_TIME not in reading.values for reading in readings)
-        return f"no time was reported in {without} of {len(readings)} trials" if without else None
-    status, count = Counter(reading.status for reading in failed).most_common(1)[0]
+        without = sum(WALL_TIME not in record.values for record in records)
+        return f"no time was reported in {without} of {len(records)} trials" if without else None
+    status, count = Counter(record.status for record in failed).most_common(1)[0]
     why = next((one.reason for one in failed if one.status is status and one.reason), "")
-    text = f"{status.value} in {count} of {len(readings)} trials"
+    text = f"{status.value} in {count} of {len(records)} trials"
     return f"{text}: {' '.join(str(why).split())}" if why else text
 
 
-def _device_memory(reading: SummaryRecord) -> float | None:
-    """The sum over accelerators of what the framework had allocated at most."""
-    own = reading.document.get("perfrun") or {}
+def _device_memory(record: SummaryRecord) -> float | None:
+    """Return the sum over accelerators of the peak that the framework had allocated."""
+    own = record.document.get("perfrun") or {}
     peaks: dict[str, float] = {}
     for item in (own.get("memory") or {}).get("device") or ():
         peak = (item.get("peak") or {}).get("bytes")
         if item.get("what") in ("allocated", "process") and peak:
             peaks[item["device"]] = max(peaks.get(item["device"], 0), peak)
-    return sum(peaks.values()) if peaks and reading.ran else None
+    return sum(peaks.values()) if peaks and record.ran else None
 
 
-def _counts(readings: Sequence[SummaryRecord]) -> dict[str, float]:
+def _counts(records: Sequence[SummaryRecord]) -> dict[str, float]:
     found = {}
     for name in COUNTED:
-        values = [reading.values[name] for reading in readings if name in reading.values]
+        values = [record.values[name] for record in records if name in record.values]
         if values:
             usual = Counter(values).most_common(1)[0][0]
             found[name] = int(usual) if usual.is_integer() else usual
     return found
 
 
-def _described(readings: Sequence[SummaryRecord]) -> dict[str, Any]:
-    """Extras of the reports; several values are a list of them."""
+def _described(records: Sequence[SummaryRecord]) -> dict[str, Any]:
+    """Return extras of the reports by name; different values become a list."""
     found: dict[str, Any] = {}
     for name in DESCRIBED:
-        values = [v for reading in readings if (v := extra(reading, name)) is not None]
+        values = [v for record in records if (v := _extra(record, name)) is not None]
         different = list(dict.fromkeys(map(str, values)))
         if values:
             found[name] = values[0] if len(different) == 1 else different
     return found
 
 
-def extra(reading: SummaryRecord, name: str) -> Any:
-    """An extra of the trial's report; None without."""
-    extras = reading.document["benchmark_result"].get("extras") or ()
+def _extra(record: SummaryRecord, name: str) -> Any:
+    """Return an extra of the trial's report by its name; None without it."""
+    extras = record.document["benchmark_result"].get("extras") or ()
     return next((item["value"] for item in extras if item["name"] == name), None)
 
 
-def software(readings: Sequence[SummaryRecord]) -> dict[str, str]:
-    """Python, and the frameworks that the trials have loaded, with their versions."""
+def software(records: Sequence[SummaryRecord]) -> dict[str, str]:
+    """Return the versions of Python and of the frameworks that the trials loaded."""
     found: dict[str, str] = {}
-    for reading in readings:
-        own = reading.document.get("perfrun") or {}
+    for record in records:
+        own = record.document.get("perfrun") or {}
         python = ((own.get("environment") or {}).get("python") or {}).get("version")
         if python:
             found["python"] = python
@@ -179,19 +178,19 @@ def software(readings: Sequence[SummaryRecord]) -> dict[str, str]:
             if framework.get("name") and framework.get("version"):
                 found[framework["name"]] = framework["version"]
         for name in ("torchvision_version", "timm_version", "keras_version"):
-            version = extra(reading, name)
+            version = _extra(record, name)
             if version:
                 found[name.removesuffix("_version")] = str(version)
     return found
 
 
-# Of `perfrun.differences`: what two frameworks have in common and should have alike. What is
-# installed in their environments differs by design, and labels and flags say who is who.
+# Kinds of differences (`perfrun.compare.differences`) that matter between any two arms. Installed
+# software differs by design unless both have the same class; labels and flags name the arms.
 _SHARED = ("hardware", "driver", "machine", "container", "python", "variable", "perfrun")
 _INSTALLED = ("framework", "distribution", "git", "source")
-_MOST_TEXTS = 12  # in a line; the saved document has all
-_SAID_ELSEWHERE = ("flops_counted_by", "compile", "model_library", "seed")
-# As the median over trials jitters in no way, any difference of these is one of the models.
+_MOST_TEXTS = 12  # in a line; the saved document has all of them
+_SHOWN_ELSEWHERE = ("flops_counted_by", "compile", "model_library", "seed")
+# These counts have no noise, so any difference is one between the models.
 _COUNTS = {
     "parameters": "Parameters",
     "trainable_parameters": "Trainable parameters",
@@ -202,10 +201,10 @@ _COUNTS = {
 def shared_differences(
     base: Sequence[SummaryRecord], other: Sequence[SummaryRecord], *, same_framework: bool
 ) -> tuple[Difference, ...]:
-    """What differs around two contenders; installed software only where it should be alike."""
+    """Return the differences around two arms; installed software only with `same_framework`."""
     kinds = (*_SHARED, *_INSTALLED) if same_framework else _SHARED
     found = [one for one in differences(base, other) if one.kind in kinds]
-    # Two modes are two methods, each with a source that the other side has not: of one file.
+    # Two modes are two methods of one file; each arm then has a source that the other one lacks.
     one_sided = [one for one in found if one.kind == "source" and None in (one.base, one.new)]
     if len({one.base or one.new for one in one_sided}) == 1:
         found = [one for one in found if one not in one_sided]
@@ -213,7 +212,7 @@ def shared_differences(
 
 
 def difference_texts(differing: Sequence[Difference]) -> list[str]:
-    """As people say them; a container on one side alone is one difference, not ten."""
+    """Return the differences as texts; a container on one side only is one of them, not ten."""
     image = next((d for d in differing if (d.kind, d.name) == ("container", "image_id")), None)
     one_sided = image is not None and None in (image.base, image.new)
     texts = [
@@ -228,7 +227,7 @@ def difference_texts(differing: Sequence[Difference]) -> list[str]:
 
 
 def count_notes(cells: Iterable[Cell]) -> list[str]:
-    """Parameters and FLOPs that are not the same for all contenders; said once, not per batch."""
+    """Return notes on parameters and FLOPs that differ between arms, once for all batch sizes."""
     found: dict[str, None] = {}
     for group in _by_case(cells):
         for name, title in _COUNTS.items():
@@ -265,22 +264,22 @@ def _whole(value: float) -> str:
 
 
 def described_notes(cells: Iterable[Cell]) -> list[str]:
-    """Settings that are not the same for all contenders, as `dtype: a float32, b bfloat16`."""
+    """Return the settings that differ between arms, as `dtype: a float32, b bfloat16`."""
     found: dict[str, None] = {}
     for group in _by_case(cells):
-        names = {name for c in group for name in c.described} - set(_SAID_ELSEWHERE)
+        names = {name for c in group for name in c.described} - set(_SHOWN_ELSEWHERE)
         for name in sorted(names):
             values = {c.label: c.described.get(name) for c in group if c.ran}
             if len({str(value) for value in values.values()}) > 1:
                 texts = [
-                    f"{label} {'(not said)' if v is None else v}" for label, v in values.items()
+                    f"{label} {'(not reported)' if v is None else v}" for label, v in values.items()
                 ]
                 found[f"{name.replace('_', ' ')}: {', '.join(texts)}"] = None
     return list(found)
 
 
 def machine_text(machine: Mapping[str, Any]) -> str:
-    """The processor, how many, and accelerators."""
+    """Return a text with processor, CPUs and accelerators."""
     parts = [str(machine.get("cpu_model") or "processor not known")]
     if machine.get("logical_cpu_count"):
         count, usable = machine["logical_cpu_count"], machine.get("usable_cpu_count")
@@ -291,7 +290,7 @@ def machine_text(machine: Mapping[str, Any]) -> str:
 
 
 def disturbance_note(cells: Sequence[Cell]) -> list[str]:
-    """How many trials something else on the machine disturbed."""
+    """Return a note on the number of disturbed trials of each arm, if there are any."""
     counts: dict[str, tuple[int, int]] = {}
     for one in cells:
         disturbed, ran = counts.get(one.label, (0, 0))
@@ -323,7 +322,7 @@ DECIDING = "latency_s"
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """A contender against the base in a case: its figure over the base's, of pairs of trials."""
+    """A figure of an arm over that of the base in a case, from pairs of trials."""
 
     platform_name: str
     case: Case
@@ -331,45 +330,45 @@ class Ratio:
     label: str
     figure: str  # as in a cell
     ratio: float | None
-    low: float | None  # 95 %, corrected for looks and for all figures that are judged
+    low: float | None  # 95 %, corrected for interim analyses and all judged figures
     high: float | None
-    verdict: str  # faster, slower, equivalent, undecided; also where it is no time
+    verdict: str  # faster, slower, equivalent, undecided; also if the figure is no time
     reason: str | None  # why undecided
     pairs: int
-    margin: float  # what equivalent means
+    margin: float  # ratios closer to 1 are equivalent
     p_value: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class VersusAnswer:
-    """What came out."""
+    """The result of a comparison."""
 
     platform_name: str
     machine: Mapping[str, Any]
     cells: tuple[Cell, ...]
     ratios: tuple[Ratio, ...]
-    differences: Mapping[str, tuple[Difference, ...]]  # of each rival, around it
+    differences: Mapping[str, tuple[Difference, ...]]  # by rival, against the base
     notes: tuple[str, ...]
 
 
 def answer_of(asked: VersusPlan, trials: Trials) -> VersusAnswer:
-    """Sum up and judge."""
+    """Return the result of a comparison from its trials."""
     platform, machine = _platform(asked, trials)
     cells = []
     for case in asked.cases:
-        for contender in asked.contenders:
-            price = asked.prices.of(contender.label, contender.framework, platform)
+        for arm in asked.arms:
+            price = asked.prices.of(arm.label, arm.framework, platform)
             cells.append(
-                cell(
-                    contender,
+                cell_of(
+                    arm,
                     case,
-                    readings_of(trials.blocks.get(case.name, ()), contender.label),
+                    records_of(trials.blocks.get(case.name, ()), arm.label),
                     platform_name=platform,
                     price_per_hour=price,
-                    why_not=trials.not_run.get(contender.label),
+                    why_not=trials.not_run.get(arm.label),
                 )
             )
-    differing = _differences(asked.contenders, trials)
+    differing = _differences(asked.arms, trials)
     return VersusAnswer(
         platform_name=platform,
         machine=machine,
@@ -378,29 +377,29 @@ def answer_of(asked: VersusPlan, trials: Trials) -> VersusAnswer:
         differences=differing,
         notes=(
             *count_notes(cells),
-            *_environment_notes(cells, asked.contenders, differing),
+            *_environment_notes(cells, asked.arms, differing),
             *disturbance_note(cells),
         ),
     )
 
 
-def readings_of(blocks: Sequence[Block], label: str) -> list[SummaryRecord]:
-    """The trials of a contender in a case."""
+def records_of(blocks: Sequence[Block], label: str) -> list[SummaryRecord]:
+    """Return the trials of an arm in a case."""
     return [block.readings[label] for block in blocks if label in block.readings]
 
 
 def _platform(asked: VersusPlan, trials: Trials) -> tuple[str, dict[str, Any]]:
-    """The platform's name (that of the host where none was given), and its machine."""
+    """Return the platform's name (by default the host's), and facts on its machine."""
     for blocks in trials.blocks.values():
         for block in blocks:
-            for reading in block.readings.values():
-                return _platform_of(reading, asked.platform_name)
+            for record in block.readings.values():
+                return _platform_of(record, asked.platform_name)
     return asked.platform_name or "this machine", {}
 
 
-def _platform_of(reading: SummaryRecord, name: str | None) -> tuple[str, dict[str, Any]]:
-    system = reading.document.get("system_info") or {}
-    machine = (reading.document.get("perfrun") or {}).get("machine") or {}
+def _platform_of(record: SummaryRecord, name: str | None) -> tuple[str, dict[str, Any]]:
+    system = record.document.get("system_info") or {}
+    machine = (record.document.get("perfrun") or {}).get("machine") or {}
     names = ("cpu_model", "physical_cpu_count", "logical_cpu_count", "hostname")
     accelerators = ("accelerator_model", "accelerator_count")
     facts = {key: system[key] for key in (*names, *accelerators) if system.get(key) is not None}
@@ -412,7 +411,7 @@ def _platform_of(reading: SummaryRecord, name: str | None) -> tuple[str, dict[st
 
 def _ratios(asked: VersusPlan, trials: Trials, platform: str) -> list[Ratio]:
     rule = rule_of(asked, trials.blocks)
-    base, *rivals = (contender.label for contender in asked.contenders)
+    base, *rivals = (arm.label for arm in asked.arms)
     found = []
     for case in asked.cases:
         blocks = trials.blocks.get(case.name, ())
@@ -457,13 +456,13 @@ def _ratio(
 
 
 def _reason(pairs: int, rule: PairRule, stopped_by: str) -> str:
-    """Why nothing is decided, and what would decide it."""
+    """Return why nothing is decided, and what would decide it."""
     from perfrun.analysis import pairs as rules
 
     if pairs == 0:
         return "no pair has this figure"
     if not rules.can_decide(rule):
-        return f"too few rounds: {rule.max_pairs}, and {enough(rule)} can decide"
+        return f"too few rounds: {rule.max_pairs}, and {fewest_rounds(rule)} can decide"
     return {
         "max_pairs": "all rounds are spent",
         "time_budget": "the time is spent",
@@ -472,8 +471,8 @@ def _reason(pairs: int, rule: PairRule, stopped_by: str) -> str:
     }.get(stopped_by, "the interval leaves it open")
 
 
-def enough(rule: PairRule) -> int:
-    """The fewest rounds that can decide so many figures."""
+def fewest_rounds(rule: PairRule) -> int:
+    """Return the smallest number of rounds that can decide so many figures."""
     from dataclasses import replace
 
     from perfrun.analysis import pairs as rules
@@ -485,14 +484,12 @@ def enough(rule: PairRule) -> int:
     )
 
 
-def _differences(
-    contenders: Sequence[Contender], trials: Trials
-) -> dict[str, tuple[Difference, ...]]:
+def _differences(arms: Sequence[Arm], trials: Trials) -> dict[str, tuple[Difference, ...]]:
     every = {
-        one.label: [r for blocks in trials.blocks.values() for r in readings_of(blocks, one.label)]
-        for one in contenders
+        one.label: [r for blocks in trials.blocks.values() for r in records_of(blocks, one.label)]
+        for one in arms
     }
-    base, *rivals = contenders
+    base, *rivals = arms
     return {
         rival.label: shared_differences(
             every[base.label],
@@ -506,11 +503,11 @@ def _differences(
 
 def _environment_notes(
     cells: Sequence[Cell],
-    contenders: Sequence[Contender],
+    arms: Sequence[Arm],
     differing: Mapping[str, Sequence[Difference]],
 ) -> list[str]:
     found = [f"Environment: {text}." for text in described_notes(cells)]
-    base = contenders[0].label
+    base = arms[0].label
     for rival, found_differences in differing.items():
         texts = "; ".join(difference_texts(found_differences))
         found += [f"Environment: {base} -> {rival}: {texts}."] if texts else []

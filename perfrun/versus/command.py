@@ -1,4 +1,4 @@
-"""`perfrun versus`: frameworks side by side, in one table."""
+"""`perfrun versus`: compares frameworks in one table."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from perfrun.summary.document import to_json
 from perfrun.summary.storage import write_whole
 from perfrun.versus.answer import VersusAnswer, answer_of, machine_text
 from perfrun.versus.options import Combine, VersusPlan, parse_versus
-from perfrun.versus.result_file import Combined, cell_row, combine, document, find_saved, ratio_row
+from perfrun.versus.result_file import Combined, combine, find_saved, row_of, versus_document
 from perfrun.versus.trials import Trials, run_trials
 from perfrun.versus.versus_table import (
     failure_lines,
-    page,
+    markdown_page,
     software_lines,
     undecided_lines,
     versus_table,
 )
 
-# What ended the rounds of a case, where its word is another command's.
+# Why the rounds of a case ended, where the key's own word would not be clear.
 _STOPPED = {"max_pairs": "all rounds", "time_budget": "--time_budget spent"}
 
 
 def versus_command(argv: Sequence[str]) -> int:
-    """Carry out `perfrun versus`: 1 when something failed."""
+    """Carry out `perfrun versus` and return its exit status: 1 when something failed."""
     asked = parse_versus(argv)
     if isinstance(asked, Combine):
         return _combine(asked)
@@ -38,7 +38,7 @@ def versus_command(argv: Sequence[str]) -> int:
     screen = Terminal(progress, sys.stderr, quiet=asked.quiet)
     trials = run_trials(asked, screen)
     answer = answer_of(asked, trials)
-    whole = document(asked, trials, answer, begun)
+    whole = versus_document(asked, trials, answer, begun)
     record = _write(asked, trials, whole, screen)
     if asked.output_format == "json":
         sys.stdout.write(json.dumps({**whole, "record": record}) + "\n")
@@ -54,7 +54,7 @@ def versus_command(argv: Sequence[str]) -> int:
 def _write(
     asked: VersusPlan, trials: Trials, whole: dict[str, Any], screen: Terminal
 ) -> str | None:
-    """Keep the answer beside the workspaces of the contenders."""
+    """Write the result beside the workspaces of the arms; return its path."""
     first = next(run for runs in trials.run_ids.values() for run in runs.values())
     path = asked.workspace / "versus" / f"{first}.json"
     try:
@@ -66,12 +66,12 @@ def _write(
 
 
 def _lines(asked: VersusPlan, trials: Trials, answer: VersusAnswer) -> list[str]:
-    """What stands below the table."""
+    """Return the lines below the table."""
     cases = "; ".join(
         f"{name}: {len(blocks)} ({_STOPPED.get(why := trials.stopped_by[name], why)})"
         for name, blocks in trials.blocks.items()
     )
-    ratio = f"Ratio: latency over that of {asked.contenders[0].label}." if answer.ratios else ""
+    ratio = f"Ratio: latency over that of {asked.arms[0].label}." if answer.ratios else ""
     failed = [f"Failed: {line}" for line in failure_lines(answer.cells)]
     versions = software_lines(answer.cells)
     undecided = [f"Undecided: {line}." for line in undecided_lines(answer.ratios)]
@@ -97,8 +97,8 @@ def _combined_document(combined: Combined) -> dict[str, Any]:
     return {
         "sources": [str(one.path) for one in combined.sources],
         "machines": {one.platform_name: dict(one.machine) for one in combined.sources},
-        "cells": [cell_row(one) for one in combined.cells],
-        "comparisons": [ratio_row(one) for one in combined.ratios],
+        "cells": [row_of(one) for one in combined.cells],
+        "comparisons": [row_of(one) for one in combined.ratios],
         "notes": list(combined.notes),
     }
 
@@ -112,7 +112,7 @@ def _show(
 ) -> None:
     table = versus_table(found.cells, found.ratios)
     if output_format == "markdown":
-        sys.stdout.write(page(title, table, lines))
+        sys.stdout.write(markdown_page(title, table, lines))
         return
     Terminal(sys.stdout, sys.stderr, quiet=True).table(table)
     sys.stdout.write("\n" + "\n".join(lines) + "\n")

@@ -1,8 +1,6 @@
-"""The command line of `perfrun versus`, as values. Nothing is touched; errors are said here.
+"""The command line of `perfrun versus` as values: arms, environments, prices, runs.
 
-Who is compared (`--frameworks=LABEL[=FRAMEWORK][:MODE],...`), and in which environment.
-
-What an hour costs: `--price_per_hour=2.5`, `torch=2.5`, `PLATFORM=2.5`.
+An arm is one of `--frameworks=LABEL[=FRAMEWORK][:MODE],...`. The functions only parse and check.
 """
 
 from __future__ import annotations
@@ -27,41 +25,38 @@ from perfrun.options.values import (
 )
 from perfrun.text import redact
 
-# The class of each framework: docs/versus.md says what it must have.
+# The class of each framework; docs/versus.md lists what such a class needs.
 CLASSES = {
     "torch": "benchmarks.torch.model.Model",
     "tensorflow": "benchmarks.tensorflow.model.Model",
 }
 _OTHER_NAMES = {"pytorch": "torch", "tf": "tensorflow", "keras": "tensorflow"}
-# What follows the phase in the name of the method. None: the framework's own way.
-MODES = {
-    "eager": "eager",
-    "compiled": "compiled",
-    "bfloat16": "bfloat16",
-    "float16": "float16",
+# Mode -> the end of the method's name after the phase; None: it has no such end.
+_MODES: dict[str, str | None] = {
+    name: name for name in ("eager", "compiled", "bfloat16", "float16")
 }
-_MODES_OF = {"tensorflow": {"xla": "compiled", "graph": None}}
+_MODES_OF: dict[str, dict[str, str | None]] = {"tensorflow": {"xla": "compiled", "graph": None}}
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,60}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contender:
-    """One column of the comparison: a framework, or a class of the user's, in a mode."""
+class Arm:
+    """An arm of the comparison: a framework or a class of the user, in a mode."""
 
     label: str
-    framework: str  # torch, tensorflow; of a class of the user's, its label
+    framework: str  # torch or tensorflow; for a class of the user, the label
     class_path: str
-    mode: str | None  # as given
+    mode: str | None  # as the user wrote it
 
     def method(self, phase: str) -> str:
-        """What `--benchmark_methods` takes for `inference` or `training`."""
+        """Return the method for `inference` or `training`, as `--benchmark_methods` takes it."""
         suffix = _suffix(self.framework, self.mode) if self.mode else None
         return f"{self.class_path}.{phase}{f'_{suffix}' if suffix else ''}"
 
 
-def parse_contenders(text: str) -> tuple[Contender, ...]:
+def parse_arms(text: str) -> tuple[Arm, ...]:
     """Parse `--frameworks`; the first one is the base. Raises UsageError."""
-    found = tuple(_contender(item.strip()) for item in text.split(",") if item.strip())
+    found = tuple(_arm(item.strip()) for item in text.split(",") if item.strip())
     if not found:
         raise UsageError("--frameworks: names none; write --frameworks=torch,tensorflow")
     folders: dict[str, str] = {}
@@ -77,11 +72,11 @@ def parse_contenders(text: str) -> tuple[Contender, ...]:
 
 
 def folder_of(label: str) -> str:
-    """The folder of a contender's workspace: its label without what is awkward in paths."""
+    """Return the name of an arm's workspace: its label without `:` and `+`."""
     return re.sub(r"[:+]", "_", label)
 
 
-def _contender(item: str) -> Contender:
+def _arm(item: str) -> Arm:
     label, equals, rest = item.partition("=")
     if not equals:
         rest = item
@@ -101,12 +96,10 @@ def _contender(item: str) -> Contender:
         )
     if mode:
         _suffix(framework, mode)
-    return Contender(
-        label=label, framework=framework, class_path=CLASSES[framework], mode=mode or None
-    )
+    return Arm(label=label, framework=framework, class_path=CLASSES[framework], mode=mode or None)
 
 
-def _own_class(item: str, label: str, path: str, mode: str) -> Contender:
+def _own_class(item: str, label: str, path: str, mode: str) -> Arm:
     parts = path.split(".")
     if len(parts) < 2 or not all(part.isidentifier() for part in parts):
         raise UsageError(f"--frameworks: {item!r}: {path!r} is not package.module.Class")
@@ -114,13 +107,13 @@ def _own_class(item: str, label: str, path: str, mode: str) -> Contender:
         raise UsageError(f"--frameworks: {item!r}: give the class a name: NAME={item}")
     if mode and not mode.isidentifier():
         raise UsageError(f"--frameworks: {item!r}: {mode!r} cannot end the name of a method")
-    return Contender(label=label, framework=label, class_path=path, mode=mode or None)
+    return Arm(label=label, framework=label, class_path=path, mode=mode or None)
 
 
 def _suffix(framework: str, mode: str) -> str | None:
-    if framework not in CLASSES:  # a class of the user's: its methods are named as it likes
+    if framework not in CLASSES:  # a class of the user may name its methods freely
         return mode
-    modes: dict[str, str | None] = {**MODES, **_MODES_OF.get(framework, {})}
+    modes = _MODES | _MODES_OF.get(framework, {})
     if mode not in modes:
         raise UsageError(
             f"--frameworks: {framework}:{mode}: the mode is one of {', '.join(sorted(modes))}"
@@ -128,18 +121,16 @@ def _suffix(framework: str, mode: str) -> str | None:
     return modes[mode]
 
 
-def named_values(
-    values: Sequence[str] | None, flag: str, contenders: Sequence[Contender]
-) -> dict[str, str]:
-    """Parse `NAME=VALUE` of a repeatable flag, NAME being a label or a framework; by label.
+def named_values(values: Sequence[str] | None, flag: str, arms: Sequence[Arm]) -> dict[str, str]:
+    """Parse `NAME=VALUE` of a repeatable flag; return the values by label. Raises UsageError.
 
-    A value without a name is for all that have none of their own. Raises UsageError.
+    NAME is a label or a framework. A value without a name is for all arms that have none.
     """
-    known = {name for one in contenders for name in (one.label, one.framework)}
+    known = {name for one in arms for name in (one.label, one.framework)}
     given: dict[str, str] = {}
     for text in values or ():
         name, equals, value = text.partition("=")
-        # An interpreter's path may hold `=`: what is before it is then no name.
+        # The path of an interpreter may contain `=`; the part before it is then no name.
         if not equals or (name not in known and ("/" in name or name.startswith("-"))):
             name, value = "", text
         elif name not in known:
@@ -152,7 +143,7 @@ def named_values(
             raise UsageError(f"{flag}: is given twice for {name or 'all'}")
         given[name] = value
     found = {}
-    for one in contenders:
+    for one in arms:
         names = [name for name in (one.label, one.framework, "") if name in given]
         if names:
             found[one.label] = given[names[0]]
@@ -160,29 +151,25 @@ def named_values(
 
 
 def usual_python(framework: str, env: Mapping[str, str] | None = None) -> str | None:
-    """The interpreter of a framework where none is named: PERFRUN_PYTHON_<FRAMEWORK>, or the one
-    that `make` has put below the current folder. None: that of any run.
+    """Return the default interpreter of a framework; None for that of any run.
+
+    It is PERFRUN_PYTHON_<FRAMEWORK>, or the one that `make` has put below the current folder.
     """
     if framework not in CLASSES:
         return None
-    from_variable = (os.environ if env is None else env).get(variable(framework))
+    from_variable = (os.environ if env is None else env).get(f"PERFRUN_PYTHON_{framework.upper()}")
     if from_variable:
         return from_variable
     made = Path(".envs", framework, "bin", "python")
     return str(made) if made.exists() else None
 
 
-def variable(framework: str) -> str:
-    """The environment variable that names a framework's interpreter."""
-    return f"PERFRUN_PYTHON_{framework.upper()}"
-
-
-_FLAG = "--price_per_hour"
+_PRICE = "--price_per_hour"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """Prices an hour, in whatever currency they were given in."""
+    """Prices per hour, in one currency."""
 
     by_name: Mapping[str, float] = field(default_factory=dict)
     for_all: float | None = None
@@ -191,24 +178,24 @@ class Prices:
         return bool(self.by_name) or self.for_all is not None
 
     def of(self, label: str, framework: str, platform: str | None) -> float | None:
-        """The price of an environment: by its label, its framework, its platform, or for all."""
+        """Return a price: that of the label, the framework, the platform or all, in this order."""
         for name in (label, framework, platform):
             if name is not None and name in self.by_name:
                 return self.by_name[name]
         return self.for_all
 
     def refuse_unknown(self, known: Collection[str]) -> None:
-        """Raise UsageError for the price of something that is not compared here."""
+        """Raise UsageError when a price has an unknown name."""
         for name in self.by_name:
             if name not in known:
                 raise UsageError(
-                    f"{_FLAG}={name}={self.by_name[name]:g}: {name!r} is none of "
+                    f"{_PRICE}={name}={self.by_name[name]:g}: {name!r} is none of "
                     f"{', '.join(sorted(known))}"
                 )
 
 
 def parse_prices(values: Sequence[str] | None) -> Prices:
-    """Parse the flag, which is repeatable and split by commas. Raises UsageError."""
+    """Parse the values of the flag, each a list with commas. Raises UsageError."""
     by_name: dict[str, float] = {}
     for_all = None
     for item in (part.strip() for text in values or () for part in text.split(",")):
@@ -216,10 +203,10 @@ def parse_prices(values: Sequence[str] | None) -> Prices:
             continue
         name, equals, number = item.rpartition("=")
         if equals and not name:
-            raise UsageError(f"{_FLAG}={item}: write NUMBER or NAME=NUMBER")
+            raise UsageError(f"{_PRICE}={item}: write NUMBER or NAME=NUMBER")
         price = _price(item, number)
         if name in by_name or (not equals and for_all is not None):
-            raise UsageError(f"{_FLAG}: {name or 'the price of all'} is given twice")
+            raise UsageError(f"{_PRICE}: {name or 'the price of all'} is given twice")
         if equals:
             by_name[name] = price
         else:
@@ -234,7 +221,7 @@ def _price(item: str, number: str) -> float:
         price = math.nan
     if not 0 < price < math.inf:
         raise UsageError(
-            f"{_FLAG}={item}: a price is a number above 0, without a currency, as 2.5 or torch=2.5"
+            f"{_PRICE}={item}: a price is a number above 0, without a currency, as 2.5 or torch=2.5"
         )
     return price
 
@@ -247,37 +234,38 @@ PHASES = {
 FORMATS = ("table", "markdown", "json")
 MIN_EFFECT = 0.02  # as `perfrun ab`
 ROUNDS = 30
-FEWEST_FOR_INTERVAL = 6  # a side whose rivals are gone goes on to so many trials
+FEWEST_FOR_INTERVAL = 6  # trials of an arm that has no rival left
 _EPILOG = """\
-Flags of a run (--workspace, --git_repos, --timeout, --env, --resume, --platform_name, ...) are for
-all; those of the benchmarks follow --:
+Flags of a run (--workspace, --git_repos, --timeout, --env, --resume, --platform_name, ...) apply to
+all frameworks; flags of the benchmarks follow --:
   perfrun versus --model=efficientnet_b0 --frameworks=torch,tensorflow --batch_sizes=1,8,32 \\
       -- --dtype=bfloat16
 
-Exit status: 0 everything ran, 1 something failed, 2 wrong usage, 130 interrupted; being slower
-is no failure. All of it is in docs/versus.md.
+Exit status: 0 everything ran, 1 something failed, 2 wrong usage, 130 interrupted. A slower
+framework is no failure. docs/versus.md explains everything.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is compared with each other: the same phase at the same batch size."""
+    """A phase at a batch size; arms are compared within a case."""
 
     phase: str
     batch_size: int
 
     @property
     def name(self) -> str:
+        """Name in messages and in the JSON document."""
         return f"{self.phase}, batch {self.batch_size}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class VersusPlan:
-    """What is to be run."""
+    """The plan of a comparison."""
 
-    contenders: tuple[Contender, ...]  # the first one is the base
+    arms: tuple[Arm, ...]  # the first one is the base
     cases: tuple[Case, ...]
-    # A run for each contender and batch size, with the methods of all phases.
+    # One run for each arm and batch size, with the methods of all phases.
     plans: Mapping[tuple[str, int], RunPlan]
     workspace: Path
     model: str | None
@@ -294,7 +282,7 @@ class VersusPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Combine:
-    """Which saved comparisons are to be one table."""
+    """The plan of `--combine`: saved comparisons, to be shown as one table."""
 
     sources: tuple[Path, ...]
     prices: Prices
@@ -302,7 +290,7 @@ class Combine:
 
 
 def parser() -> CommandParser:
-    """The flags of `perfrun versus` that are not a run's."""
+    """Return a parser for the flags of `perfrun versus` that are not those of a run."""
     made = CommandParser(
         "perfrun versus",
         "Compare frameworks, each in its own environment, on the same model.",
@@ -311,7 +299,7 @@ def parser() -> CommandParser:
         "[-- flags of the benchmarks]\n       perfrun versus --combine FILE|DIR ...",
     )
     add = made.flag
-    add("--frameworks", "LIST", "NAME[=FRAMEWORK|CLASS][:MODE],...; first is the base")
+    add("--frameworks", "LIST", "NAME[=FRAMEWORK|CLASS][:MODE],...; the first is the base")
     add("--model", "NAME", "model that all run, as efficientnet_b0")
     add("--batch_sizes", "LIST", "examples a step, as 1,8,32 (default 1)")
     add("--phase", "WHICH", "inference (default), training or both")
@@ -319,14 +307,14 @@ def parser() -> CommandParser:
         ("--python", "[NAME=]FILE", "interpreter of a framework; repeatable"),
         ("--image", "[NAME=]IMAGE", "container image of a framework; repeatable"),
         ("--flags", "NAME=FLAGS", "more flags for one of them, as for a shell; repeatable"),
-        ("--price_per_hour", "[NAME=]N", "what an hour costs of a framework or platform"),
+        ("--price_per_hour", "[NAME=]N", "price of an hour of a framework or platform; repeatable"),
     ):
         add(name, metavar, text, action="append")
     add("--rounds", "N", f"most trials of each (default {ROUNDS})", parse_whole)
     add("--max_pairs", "N", "the same as --rounds", parse_whole, dest="rounds")
     made.add_pair_rules(MIN_EFFECT, "round")
     made.add_format(FORMATS)
-    add("--combine", "FILE|DIR", "one table of saved comparisons", nargs="+")
+    add("--combine", "FILE|DIR", "show saved comparisons as one table", nargs="+")
     return made
 
 
@@ -338,18 +326,18 @@ def parse_versus(argv: Sequence[str]) -> VersusPlan | Combine:
     if given.combine:
         return _combine(given, [*common, *after], prices)
     if not given.frameworks:
-        raise UsageError("perfrun versus: say what to compare: --frameworks=torch,tensorflow")
-    contenders = parse_contenders(given.frameworks)
+        raise UsageError("perfrun versus: --frameworks is needed, as --frameworks=torch,tensorflow")
+    arms = parse_arms(given.frameworks)
     batch_sizes = _batch_sizes(given.batch_sizes)
     phases = PHASES[parse_word(given.phase, "--phase", tuple(PHASES))]
-    usual = ROUNDS if len(contenders) > 1 else FEWEST_FOR_INTERVAL
+    usual = ROUNDS if len(arms) > 1 else FEWEST_FOR_INTERVAL
     rounds = given.rounds or usual
-    plans = _plans(given, common, after, contenders, batch_sizes, phases, rounds)
+    plans = _plans(given, common, after, arms, batch_sizes, phases, rounds)
     first = next(iter(plans.values()))
-    named = (name for one in contenders for name in (one.label, one.framework))
+    named = (name for one in arms for name in (one.label, one.framework))
     prices.refuse_unknown({*named, *([first.platform_name] if first.platform_name else ())})
     return VersusPlan(
-        contenders=contenders,
+        arms=arms,
         cases=tuple(Case(phase=phase, batch_size=size) for phase in phases for size in batch_sizes),
         plans=plans,
         workspace=first.workspace.parents[1],
@@ -370,21 +358,21 @@ def _plans(
     given: argparse.Namespace,
     common: Sequence[str],
     after: Sequence[str],
-    contenders: Sequence[Contender],
+    arms: Sequence[Arm],
     batch_sizes: Sequence[int],
     phases: Sequence[str],
     rounds: int,
 ) -> dict[tuple[str, int], RunPlan]:
-    """Make the runs; each contender has a folder of its own in the workspace."""
-    pythons = named_values(given.python, "--python", contenders)
-    images = named_values(given.image, "--image", contenders)
-    own = named_values(given.flags, "--flags", contenders)
+    """Return the plans of all runs; each arm has its own folder in the workspace."""
+    pythons = named_values(given.python, "--python", arms)
+    images = named_values(given.image, "--image", arms)
+    flags_of = named_values(given.flags, "--flags", arms)
     workspaces = set()
     plans = {}
-    for one in contenders:
+    for one in arms:
         methods = ",".join(one.method(phase) for phase in phases)
-        words = [*common, f"--benchmark_methods={methods}", *_place(one, pythons, images)]
-        own_text = parse_shell_words(own.get(one.label, ""), f"--flags={one.label}")
+        words = [*common, f"--benchmark_methods={methods}", *_environment(one, pythons, images)]
+        own_text = parse_shell_words(flags_of.get(one.label, ""), f"--flags={one.label}")
         own_words, own_after = split_at_dashes(own_text)
         _refuse_taken([*after, *own_after], given.model)
         for size in batch_sizes:
@@ -393,20 +381,20 @@ def _plans(
             try:
                 plan = parse([*words, *own_words, "--", *flags])
                 if plan.profiles:
-                    raise UsageError("--profile: frameworks compared are not profiled; use a run")
+                    raise UsageError("--profile: perfrun versus does not profile; use a run")
                 _refuse(plan, phases)
                 _refuse_taken([f"--{name}" for name in plan.constructor_args], given.model)
             except UsageError as error:
                 raise UsageError(f"{one.label}: {error}") from None
             workspaces.add(plan.workspace)
-            plans[one.label, size] = _side_plan(plan, one.label, rounds)
+            plans[one.label, size] = _arm_plan(plan, one.label, rounds)
     if len(workspaces) > 1:
-        raise UsageError("--workspace: is that of all; each gets a folder of its own there")
+        raise UsageError("--workspace: must be the same for all; each arm has its own folder in it")
     return plans
 
 
-def _place(one: Contender, pythons: Mapping[str, str], images: Mapping[str, str]) -> list[str]:
-    """Flags of a run that name the environment."""
+def _environment(one: Arm, pythons: Mapping[str, str], images: Mapping[str, str]) -> list[str]:
+    """Return the flags of a run that name the arm's environment."""
     if one.label in images:
         if one.label in pythons:
             raise UsageError(
@@ -418,7 +406,7 @@ def _place(one: Contender, pythons: Mapping[str, str], images: Mapping[str, str]
     return [f"--python={python}"] if python else []
 
 
-def _side_plan(plan: RunPlan, label: str, rounds: int) -> RunPlan:
+def _arm_plan(plan: RunPlan, label: str, rounds: int) -> RunPlan:
     labelled = f"{plan.execution_label}/{label}" if plan.execution_label else label
     return replace(
         plan,
@@ -430,13 +418,15 @@ def _side_plan(plan: RunPlan, label: str, rounds: int) -> RunPlan:
 
 
 def _refuse(plan: RunPlan, phases: Sequence[str]) -> None:
-    """Flags of a run that say what is run and how often: here versus does."""
+    """Raise UsageError for flags of a run that choose methods or the number of trials."""
     if len(plan.selectors) != len(phases):
-        raise UsageError("perfrun versus: --frameworks says what is run, not --benchmark_methods")
+        raise UsageError(
+            "perfrun versus: the methods come from --frameworks, not --benchmark_methods"
+        )
     if plan.repetition.precision is not None or plan.num_trials != 1:
         raise UsageError(
-            "perfrun versus: rounds are run until it is decided; --rounds and --time_budget are "
-            "the limits, not --benchmark_num_trials or --precision"
+            "perfrun versus: rounds go on until all is decided; --rounds and --time_budget limit "
+            "them, not --benchmark_num_trials or --precision"
         )
     if plan.repetition.max_reruns or plan.execution_id:
         raise UsageError("perfrun versus: takes neither --max_reruns nor --execution_id")
@@ -447,7 +437,7 @@ def _refuse_taken(after: Sequence[str], model: str | None) -> None:
     for word in after:
         name = word.lstrip("-").partition("=")[0]
         if word.startswith("-") and name in taken:
-            raise UsageError(f"{name}: is said with {taken[name]}, for all alike")
+            raise UsageError(f"{name}: is set with {taken[name]}, for all alike")
 
 
 def _combine(given: argparse.Namespace, others: Sequence[str], prices: Prices) -> Combine:
@@ -455,7 +445,7 @@ def _combine(given: argparse.Namespace, others: Sequence[str], prices: Prices) -
     asked = [f"--{name}" for name in (*named, "rounds", "seed") if getattr(given, name)]
     if others or asked:
         raise UsageError(
-            f"--combine: runs nothing, so it does not take {[*asked, *others][0]}; only "
+            f"--combine: runs nothing, so it does not take {[*asked, *others][0]}, but only "
             "--price_per_hour and --format"
         )
     return Combine(
@@ -472,6 +462,6 @@ def _batch_sizes(text: str | None) -> tuple[int, ...]:
         if size is None:
             raise UsageError(f"--batch_sizes={text}: write whole numbers, as 1,8,32")
         if size in found:
-            raise UsageError(f"--batch_sizes={text}: {size} is in it twice")
+            raise UsageError(f"--batch_sizes={text}: names {size} twice")
         found.append(size)
     return tuple(found)

@@ -1,6 +1,6 @@
-"""A comparison as JSON, written and read: the schema of docs/versus.md.
+"""A comparison as JSON: written, read back, and combined with others (`--combine`).
 
-`perfrun versus --combine`: comparisons made on several machines, in one table by platform.
+docs/versus.md describes the document.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perfrun import __version__
 from perfrun.compare.command import difference_row
 from perfrun.errors import UsageError
 from perfrun.versus.answer import Cell, Ratio, VersusAnswer, count_notes, machine_text
-from perfrun.versus.options import Case, Prices, VersusPlan
+from perfrun.versus.options import Arm, Case, Prices, VersusPlan
 from perfrun.versus.trials import DECIDES, Trials
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Saved:
-    """A comparison read back."""
+class SavedComparison:
+    """A comparison that was read back."""
 
     path: Path
     begun: float  # seconds since the epoch
@@ -41,10 +41,10 @@ class Saved:
     notes: tuple[str, ...]
 
 
-def document(
+def versus_document(
     asked: VersusPlan, trials: Trials, answer: VersusAnswer, begun: float
 ) -> dict[str, Any]:
-    """All that is known of a comparison."""
+    """Return the document of a comparison."""
     return {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
@@ -54,15 +54,15 @@ def document(
         "machine": dict(answer.machine),
         "model": asked.model,
         "argv": list(asked.argv),
-        "contenders": [_contender_row(asked, trials, one.label) for one in asked.contenders],
+        "contenders": [_arm_row(asked, trials, one) for one in asked.arms],
         "rounds": asked.rounds,
         "min_effect": asked.min_effect,
         "seed": trials.seed,
         "interrupted": trials.interrupted,
         "stopped_by": dict(trials.stopped_by),
         "not_run": dict(trials.not_run),
-        "cells": [cell_row(one) for one in answer.cells],
-        "comparisons": [ratio_row(one) for one in answer.ratios],
+        "cells": [row_of(one) for one in answer.cells],
+        "comparisons": [row_of(one) for one in answer.ratios],
         "environment_differences": {
             rival: [difference_row(one) for one in found]
             for rival, found in answer.differences.items()
@@ -72,19 +72,18 @@ def document(
     }
 
 
-def _contender_row(asked: VersusPlan, trials: Trials, label: str) -> dict[str, Any]:
-    one = next(contender for contender in asked.contenders if contender.label == label)
-    plans = {size: plan for (name, size), plan in asked.plans.items() if name == label}
+def _arm_row(asked: VersusPlan, trials: Trials, one: Arm) -> dict[str, Any]:
+    plans = {size: plan for (label, size), plan in asked.plans.items() if label == one.label}
     first = next(iter(plans.values()))
     return {
-        "label": label,
+        "label": one.label,
         "framework": one.framework,
         "mode": one.mode,
         "class": one.class_path,
         "python": first.python or None,
         "image": first.container.image if first.container else None,
         "benchmark_flags": {str(size): list(plan.benchmark_flags) for size, plan in plans.items()},
-        "run_ids": {str(size): run for size, run in trials.run_ids.get(label, {}).items()},
+        "run_ids": {str(size): run for size, run in trials.run_ids.get(one.label, {}).items()},
     }
 
 
@@ -103,22 +102,15 @@ def _block_rows(asked: VersusPlan, trials: Trials) -> list[dict[str, Any]]:
     ]
 
 
-def cell_row(one: Cell) -> dict[str, Any]:
-    """One row of `cells`."""
+def row_of(one: Cell | Ratio) -> dict[str, Any]:
+    """Return one row of `cells` or `comparisons`."""
     row = asdict(one)
     row.update(row.pop("case"))
     return row
 
 
-def ratio_row(one: Ratio) -> dict[str, Any]:
-    """One row of `comparisons`."""
-    row = asdict(one)
-    row.update(row.pop("case"))
-    return row
-
-
-def read_saved(path: Path) -> Saved:
-    """Read a comparison back. Raises UsageError for what is none."""
+def read_saved(path: Path) -> SavedComparison:
+    """Read a comparison back. Raises UsageError for any other file."""
     try:
         whole = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -133,15 +125,15 @@ def read_saved(path: Path) -> Saved:
             f"perfrun reads {SCHEMA_VERSION}"
         )
     try:
-        return _saved(path, whole)
+        return _saved_comparison(path, whole)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise UsageError(f"--combine: {path}: is damaged: {error!r}") from None
 
 
-def _saved(path: Path, whole: Mapping[str, Any]) -> Saved:
+def _saved_comparison(path: Path, whole: Mapping[str, Any]) -> SavedComparison:
     if not whole["cells"]:
         raise ValueError("no cells")
-    return Saved(
+    return SavedComparison(
         path=path,
         begun=float(whole["begun"]),
         platform_name=str(whole["platform_name"]),
@@ -173,26 +165,26 @@ def _with_case(row: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-_WITHIN = (
+_PLATFORMS_NOTE = (
     "Ratios and verdicts hold within a platform. Between platforms there is no verdict: their "
     "trials were not run in turns, and all that differs between the machines is in the figures."
 )
-Key = tuple[str, str, str]  # platform, case, contender
+_RowKey = tuple[str, str, str]  # platform, case, arm
 
 
 @dataclass(frozen=True, kw_only=True)
 class Combined:
-    """Several comparisons as one."""
+    """Several comparisons as one table."""
 
-    cells: tuple[Cell, ...]  # by case, then contender, then platform
+    cells: tuple[Cell, ...]  # by case, then arm, then platform
     ratios: tuple[Ratio, ...]
     notes: tuple[str, ...]
-    sources: tuple[Saved, ...]
+    sources: tuple[SavedComparison, ...]
 
 
-def find_saved(sources: Sequence[Path]) -> tuple[Saved, ...]:
-    """Read files, and of folders (workspaces, or where files were copied to) those in it."""
-    found: dict[Path, Saved] = {}
+def find_saved(sources: Sequence[Path]) -> tuple[SavedComparison, ...]:
+    """Read the files, and those in the folders (workspaces, or folders of copied files)."""
+    found: dict[Path, SavedComparison] = {}
     for source in sources:
         paths = _in_folder(source) if source.is_dir() else [source]
         for path in paths:
@@ -208,15 +200,15 @@ def _in_folder(folder: Path) -> list[Path]:
     return paths
 
 
-def combine(saved: Sequence[Saved], prices: Prices) -> Combined:
-    """One table of all; of a platform's rows that are there more than once, the newest."""
+def combine(saved: Sequence[SavedComparison], prices: Prices) -> Combined:
+    """Combine comparisons; of rows of the same arm, case and platform the newest counts."""
     models = {one.model for one in saved}
     if len(models) > 1:
         names = ", ".join(sorted(str(model) for model in models))
         raise UsageError(f"--combine: these compare different models: {names}")
     known = {name for s in saved for c in s.cells for name in (c.label, c.framework)}
     prices.refuse_unknown(known | {one.platform_name for one in saved})
-    newest: dict[Key, tuple[Cell, Saved]] = {}
+    newest: dict[_RowKey, tuple[Cell, SavedComparison]] = {}
     for one in saved:  # oldest first
         for cell in one.cells:
             newest[one.platform_name, cell.case.name, cell.label] = (cell, one)
@@ -233,7 +225,7 @@ def combine(saved: Sequence[Saved], prices: Prices) -> Combined:
         )
     ]
     return Combined(
-        cells=tuple(sorted(cells, key=_place(cells))),
+        cells=tuple(sorted(cells, key=_order_of(cells))),
         ratios=tuple(ratios),
         notes=tuple(_notes(used, cells, len(saved) - len(used))),
         sources=tuple(used),
@@ -241,7 +233,7 @@ def combine(saved: Sequence[Saved], prices: Prices) -> Combined:
 
 
 def _priced(cell: Cell, prices: Prices) -> Cell:
-    """With the price that is given now, else the one of the time."""
+    """Return the cell with the price of the command line; without one, the saved price stays."""
     from perfrun.analysis.costs import cost_per_million
 
     price = prices.of(cell.label, cell.framework, cell.platform_name)
@@ -251,8 +243,8 @@ def _priced(cell: Cell, prices: Prices) -> Cell:
     return replace(cell, price_per_hour=price, cost_per_million=cost_per_million(price, throughput))
 
 
-def _place(cells: Sequence[Cell]) -> Any:
-    """Order: phase, batch size, contenders and platforms as they came."""
+def _order_of(cells: Sequence[Cell]) -> Any:
+    """Return a sort key: phase, batch size, then arms and platforms in their first order."""
     labels = list(dict.fromkeys(cell.label for cell in cells))
     platforms = list(dict.fromkeys(cell.platform_name for cell in cells))
 
@@ -264,28 +256,28 @@ def _place(cells: Sequence[Cell]) -> Any:
     return place
 
 
-def _notes(used: Sequence[Saved], cells: Sequence[Cell], older: int) -> list[str]:
+def _notes(used: Sequence[SavedComparison], cells: Sequence[Cell], older: int) -> list[str]:
     lines = [_platform_line(one) for one in used]
     if len({one.platform_name for one in used}) > 1:
-        lines.append(_WITHIN)
+        lines.append(_PLATFORMS_NOTE)
     if older:
         lines.append(f"{older} older comparisons of the same platforms are left out.")
     lines += _several_machines(used)
     lines += count_notes(cells)
     lines += _software_notes(cells)
     for one in used:
-        said = ("Environment", "Disturbed")
-        lines += [f"{one.platform_name}: {note}" for note in one.notes if note.startswith(said)]
+        kinds = ("Environment", "Disturbed")
+        lines += [f"{one.platform_name}: {note}" for note in one.notes if note.startswith(kinds)]
     return lines
 
 
-def _platform_line(one: Saved) -> str:
+def _platform_line(one: SavedComparison) -> str:
     when = f"{datetime.fromtimestamp(one.begun).astimezone():%Y-%m-%d %H:%M}"
     return f"{one.platform_name}: {machine_text(one.machine)}; {when}, {one.path}."
 
 
-def _several_machines(used: Sequence[Saved]) -> list[str]:
-    """A platform whose comparisons come from unlike machines is not one platform."""
+def _several_machines(used: Sequence[SavedComparison]) -> list[str]:
+    """Return notes on platforms whose comparisons come from different processors."""
     found: dict[str, dict[str, None]] = {}
     for one in used:
         found.setdefault(one.platform_name, {})[str(one.machine.get("cpu_model"))] = None
@@ -297,7 +289,7 @@ def _several_machines(used: Sequence[Saved]) -> list[str]:
 
 
 def _software_notes(cells: Iterable[Cell]) -> list[str]:
-    """Versions that are not the same on all platforms."""
+    """Return notes on versions that are not the same on all platforms."""
     seen: dict[tuple[str, str], dict[str, str]] = {}
     for cell in cells:
         for name, version in cell.software.items():

@@ -1,4 +1,4 @@
-"""The trials of a comparison: every contender prepared, then randomised blocks until a verdict."""
+"""The trials of a comparison: prepares every arm, then runs blocks in random order."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from perfrun.worker.procfs import adopt_orphans
 if TYPE_CHECKING:
     from perfrun.analysis.pairs import PairRule
 
-DECIDES = WALL_TIME  # the median latency of a step
-# What is judged of each ratio, each for itself, and its name in a summary. The throughput says what
-# the latency says.
+DECIDES = WALL_TIME  # the metric that decides: median latency of a step
+# Figures that are judged for each arm and case, and their names in a summary. The throughput is not
+# among them, because it says the same as the latency.
 JUDGED = {
     "latency_s": DECIDES,
     "peak_memory_bytes": PEAK_RSS,
@@ -37,12 +37,12 @@ JUDGED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """What was run."""
+    """The trials of a comparison, and how they ended."""
 
     blocks: Mapping[str, tuple[Block, ...]]  # by case
     stopped_by: Mapping[str, Reason]  # by case
-    not_run: Mapping[str, str]  # contender -> why it could not be put in place
-    run_ids: Mapping[str, Mapping[int, str]]  # contender -> batch size -> run
+    not_run: Mapping[str, str]  # arm -> why it could not be prepared
+    run_ids: Mapping[str, Mapping[int, str]]  # arm -> batch size -> run
     seed: int
     interrupted: bool
 
@@ -50,8 +50,8 @@ class Trials:
 def run_trials(asked: VersusPlan, screen: Screen) -> Trials:
     """Run blocks of all cases until each is decided, or the limits are reached.
 
-    A contender that cannot be put in place is left out. Raises UsageError when that is all of
-    them, and Interrupted before the first trial.
+    An arm that cannot be prepared is left out. Raises UsageError when no arm is left, and
+    Interrupted when a signal comes before the first trial.
     """
     adopt_orphans()
     seed = _seed(asked)
@@ -59,8 +59,8 @@ def run_trials(asked: VersusPlan, screen: Screen) -> Trials:
         prepared: dict[str, dict[int, Rounds]] = {}
         not_run: dict[str, str] = {}
         with interruption.allowed():
-            for contender in asked.contenders:
-                label = contender.label
+            for arm in asked.arms:
+                label = arm.label
                 try:
                     prepared[label] = _prepared(asked, label, screen, interruption, stack, seed)
                 except Interrupted:
@@ -78,13 +78,13 @@ def run_trials(asked: VersusPlan, screen: Screen) -> Trials:
 
 
 def _seed(asked: VersusPlan) -> int:
-    """That of the comparison that goes on, the one asked for, or a random one."""
+    """Return the seed: from the flag, from the comparison that is resumed, or at random."""
     if asked.seed is not None:
         return asked.seed
     for plan in asked.plans.values():
-        past = unfinished(plan.workspace / "runs", plan) if plan.resume else None
-        if past is not None and past.seed is not None:
-            return past.seed
+        resumed = unfinished(plan.workspace / "runs", plan) if plan.resume else None
+        if resumed is not None and resumed.seed is not None:
+            return resumed.seed
     return int.from_bytes(os.urandom(4), "big")
 
 
@@ -96,7 +96,7 @@ def _prepared(
     stack: ExitStack,
     seed: int,
 ) -> dict[int, Rounds]:
-    """Put the runs of a contender in place; the environment is asked once."""
+    """Prepare the runs of an arm; all but the first one skip what they have in common."""
     found: dict[int, Rounds] = {}
     first: Rounds | None = None
     with ExitStack() as own:
@@ -123,7 +123,7 @@ def _run(
             rounds = runs[case.batch_size]
             method = rounds.methods[phases.index(case.phase)]
             cases[case.name][label] = partial(rounds.run_one, method)
-    labels = tuple(contender.label for contender in asked.contenders)
+    labels = tuple(arm.label for arm in asked.arms)
     names = tuple(case.name for case in asked.cases)
     decision = Decision(labels[0], labels, asked.rounds, _rule(asked, 1), names)
     every = [rounds for runs in prepared.values() for rounds in runs.values()]
@@ -152,21 +152,23 @@ def _run(
 
 
 def rule_of(asked: VersusPlan, blocks: Mapping[str, Sequence[Block]]) -> PairRule:
-    """The rule of all that is judged, which shares the 5 %: in each case, of each rival, each
-    figure of `JUDGED` that any pair has. What no pair has cannot raise a false alarm.
+    """Return the rule for all judged figures, which share the 5 % of false alarms.
+
+    Judged is each figure of `JUDGED` that any pair has, of each rival in each case. A figure that
+    no pair has cannot raise a false alarm.
     """
-    base, *rivals = (contender.label for contender in asked.contenders)
+    base, *rivals = (arm.label for arm in asked.arms)
     return _rule(asked, sum(count_judged(own, base, rivals) for own in blocks.values()))
 
 
 def _rule(asked: VersusPlan, judged: int) -> PairRule:
-    from perfrun.analysis.pairs import PairRule  # numpy: the first look is after some trials
+    from perfrun.analysis.pairs import PairRule  # numpy: not needed before the first trials
 
     return PairRule(max_pairs=asked.rounds, min_effect=asked.min_effect, methods=max(1, judged))
 
 
 def count_judged(blocks: Sequence[Block], base: str, rivals: Sequence[str]) -> int:
-    """Count the figures that are judged in a case: of each rival, those that any pair has."""
+    """Return the number of figures that are judged in a case: those that any pair has."""
     return sum(
         any(pair.values(metric) for pair in pairs_of(blocks, base, rival))
         for rival in rivals
@@ -174,13 +176,13 @@ def count_judged(blocks: Sequence[Block], base: str, rivals: Sequence[str]) -> i
     )
 
 
-def has_figure(reading: SummaryRecord) -> bool:
-    """Whether the trial has the figure that decides."""
-    return (reading.values.get(DECIDES) or 0) > 0
+def has_figure(record: SummaryRecord) -> bool:
+    """Return True when the trial has the figure that decides."""
+    return (record.values.get(DECIDES) or 0) > 0
 
 
 def pairs_of(blocks: Sequence[Block], base: str, rival: str) -> tuple[Pair, ...]:
-    """The blocks in which both were run, as pairs of base and rival."""
+    """Return the blocks that have both arms as pairs of base and rival."""
     return tuple(
         Pair(
             number=block.number,
@@ -195,10 +197,10 @@ def pairs_of(blocks: Sequence[Block], base: str, rival: str) -> tuple[Pair, ...]
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a case has been decided: asked after each block, answered at the rule's looks.
+    """Callable that returns why a case ends, or None; it is called after each block.
 
-    By the rule that will judge it in the end: all cases have a block before any has enough of them
-    for a look, so what is judged in each is known by then.
+    It decides at the interim analyses, by the rule that judges the case at the end. The rule is
+    known by then: all cases have a block before any has enough for an interim analysis.
     """
 
     base: str
@@ -206,7 +208,7 @@ class Decision:
     rounds: int
     rule: PairRule
     cases: tuple[str, ...] = ()
-    judged: dict[str, int] = field(default_factory=dict)  # by case, as far as was asked
+    judged: dict[str, int] = field(default_factory=dict)  # by case that was called so far
 
     def __call__(self, case: str, blocks: Sequence[Block]) -> Reason | None:
         others = [label for label in self.labels if label != self.base]
@@ -215,7 +217,7 @@ class Decision:
         rule = replace(self.rule, methods=max(1, unknown + sum(self.judged.values())))
         going = blocks[-1].readings.keys()
         rivals = [label for label in going if label != self.base] if self.base in going else []
-        if not rivals:  # nothing to compare: an interval for each that is left
+        if not rivals:  # nothing to compare: go on until the rest have an interval
             lost = len(going) < len(self.labels)
             return "failed" if lost and len(blocks) >= FEWEST_FOR_INTERVAL else None
         return "decided" if all(self._decided(blocks, one, rule) for one in rivals) else None

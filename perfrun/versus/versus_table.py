@@ -1,4 +1,4 @@
-"""The table of `perfrun versus`, and the lines below it. Values in, values out."""
+"""The table of `perfrun versus`, and the lines below it; all functions are pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIGURES = {  # of the table
 
 
 def versus_table(cells: Sequence[Cell], ratios: Sequence[Ratio]) -> Table:
-    """A row for each cell; columns of which there is nothing, or nothing to tell, are left out."""
+    """Return a table with a row for each cell, without columns that say nothing."""
     decided = {
         (one.platform_name, one.case, one.label): one for one in ratios if one.figure == DECIDING
     }
@@ -96,14 +96,14 @@ def _style(cell: Cell, ratio: Ratio | None) -> str:
     return _COLOURS.get(verdict, "")
 
 
-def page(title: str, table: Table, notes: Sequence[str]) -> str:
-    """Markdown: the table with its title, and what else there is to know as a list."""
+def markdown_page(title: str, table: Table, notes: Sequence[str]) -> str:
+    """Return a page in Markdown: the title, the table, and the notes as a list."""
     listed = "".join(f"- {escaped(note)}\n" for note in notes)
     return f"# {escaped(title)}\n\n{markdown_text(table)}\n{listed}"
 
 
 def failure_lines(cells: Sequence[Cell]) -> list[str]:
-    """What failed, and why: one line for the same failure of several cases."""
+    """Return the failures and their reasons; cases with the same failure share a line."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
         if cell.failure:
@@ -117,7 +117,7 @@ def failure_lines(cells: Sequence[Cell]) -> list[str]:
 
 
 def undecided_lines(ratios: Sequence[Ratio]) -> list[str]:
-    """Why ratios of the table were not decided."""
+    """Return the reasons why ratios of the table are undecided."""
     found: dict[tuple[str, str], list[str]] = {}
     everywhere = len({one.platform_name for one in ratios}) < 2
     for one in ratios:
@@ -131,7 +131,7 @@ def undecided_lines(ratios: Sequence[Ratio]) -> list[str]:
 
 
 def software_lines(cells: Sequence[Cell]) -> list[str]:
-    """The versions of each contender."""
+    """Return the versions of each arm's software."""
     found: dict[str, None] = {}
     for cell in cells:
         if cell.software:

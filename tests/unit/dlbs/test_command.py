@@ -19,7 +19,7 @@ LOG_LINE = re.compile(r"[ \t]*__(?P<key>.+?)__[ \t]*=(?P<value>.+)")
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """What DLBS' log parser makes of a log: of a key that comes twice, the last value."""
+    """Return what DLBS' log parser reads from a log: the last value of each key."""
     found = {}
     for line in text.splitlines():
         match = LOG_LINE.match(line)
@@ -28,7 +28,7 @@ def parsed(text: str) -> dict[str, Any]:
     return found
 
 
-def knobs(*words: str) -> list[str]:
+def benchmark_flags(*words: str) -> list[str]:
     plan = parse_experiment(["--model=resnet50", "--batch_size=4", *words]).plan
     return list(plan.benchmark_flags)
 
@@ -67,16 +67,18 @@ def test_every_flag_of_dlbs_is_known() -> None:
 
 @pytest.mark.parametrize("text", ["true", "t", "1", "on", "yes", "TRUE"])
 def test_switches_take_the_words_for_true(text: str) -> None:
-    assert "--forward_only=true" in knobs(f"--forward_only={text}")
+    assert "--forward_only=true" in benchmark_flags(f"--forward_only={text}")
 
 
 def test_a_bare_switch_is_true() -> None:
-    assert "--forward_only=true" in knobs("--forward_only", "--cudnn_benchmark")
-    assert "--cudnn_fastest=true" in knobs("--cudnn_fastest")
+    assert "--forward_only=true" in benchmark_flags("--forward_only", "--cudnn_benchmark")
+    assert "--cudnn_fastest=true" in benchmark_flags("--cudnn_fastest")
 
 
-def test_a_data_set_brings_its_knobs_along() -> None:
-    given = knobs("--data_dir=/data/imagenet", "--data_backend", "image_folder", "--data_shuffle")
+def test_a_data_set_brings_its_flags_along() -> None:
+    given = benchmark_flags(
+        "--data_dir=/data/imagenet", "--data_backend", "image_folder", "--data_shuffle"
+    )
     assert given[-4:] == [
         "--data_dir=/data/imagenet",
         "--data_backend=image_folder",
@@ -87,7 +89,7 @@ def test_a_data_set_brings_its_knobs_along() -> None:
 
 def test_devices_and_their_settings_are_passed_on() -> None:
     assert {"--device=gpu", "--dtype=float16", "--cudnn_benchmark=true"} <= set(
-        knobs("--device=gpu", "--dtype=float16")
+        benchmark_flags("--device=gpu", "--dtype=float16")
     )
 
 
@@ -107,7 +109,7 @@ def test_several_devices_train_by_weak_scaling_as_in_dlbs() -> None:
     )
 
 
-def test_flags_of_a_run_and_further_knobs_go_where_they_belong(tmp_path: Path) -> None:
+def test_flags_of_a_run_and_further_flags_go_where_they_belong(tmp_path: Path) -> None:
     experiment = parse_experiment(
         ["--model=vgg16", f"--workspace={tmp_path}", "--batch_size=1", "--", "--seed=3"]
     )

@@ -429,7 +429,7 @@ def test_a_worker_that_waits_in_the_kernel_for_ever_does_not_stop_the_run(
     )
     assert again == end
     left = collect.read_leftovers(folder, folder / "perfrun")
-    outcome = collect.judge(left, end, oom_kills=0, timeout_s=1.0)
+    outcome = collect.judge_outcome(left, end, oom_kills=0, timeout_s=1.0)
     assert outcome.status is Status.TIMED_OUT
     assert outcome.reason == f"not finished after 1 s, during method; {end.unended}"
     # What was measured until then is kept, and the next trial is as any other.
@@ -530,7 +530,7 @@ def test_a_worker_that_could_outlive_its_harness_does_not_run_and_says_why(
 ) -> None:
     end = start(folder, "ok", wrapper, is_wrapped=False).wait(60)
     left = collect.read_leftovers(folder, folder / "perfrun")
-    outcome = collect.judge(left, end, oom_kills=0, timeout_s=None)
+    outcome = collect.judge_outcome(left, end, oom_kills=0, timeout_s=None)
     assert outcome.status is Status.FAILED
     assert outcome.reason is not None
     assert outcome.reason.startswith("the worker did not start (exit status 1): perfrun: ")

@@ -1,4 +1,4 @@
-"""What the terminal says of a profile."""
+"""The lines of a profile on the terminal."""
 
 from __future__ import annotations
 

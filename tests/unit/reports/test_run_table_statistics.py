@@ -1,4 +1,4 @@
-"""What a person reads of the statistics of a run."""
+"""The lines of statistics below the table of a run."""
 
 from __future__ import annotations
 

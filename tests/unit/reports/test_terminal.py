@@ -1,4 +1,4 @@
-"""What a person reads: plain lines, a spinner on a terminal, the table, and any encoding."""
+"""The terminal: plain lines, a spinner, the table of a run, and any encoding."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ SHOWN = (
 
 
 def of_stderr(*texts: str) -> tuple[str, int]:
-    """What is shown of a trial's standard error, and how many lines are said to be hidden."""
+    """Return the shown text of a trial's standard error, and the note on hidden lines."""
     terminal, out, err = plain()
     terminal.trial_started(1, 1, "m.Class.method", 1)
     for text in texts:

@@ -110,10 +110,10 @@ def test_a_resumed_run_has_its_seed_and_its_planned_rounds(tmp_path: Path) -> No
     journal.planned(first)
     journal.started(("m.C.b", 1), tmp_path)
     journal.planned(second)
-    past = unfinished(tmp_path, PLAN)
-    assert past is not None
-    assert past.seed == 7
-    assert past.rounds == (first, second)
+    resumed = unfinished(tmp_path, PLAN)
+    assert resumed is not None
+    assert resumed.seed == 7
+    assert resumed.rounds == (first, second)
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -141,15 +141,15 @@ def test_a_run_is_resumed_with_what_it_pinned_started_and_finished(tmp_path: Pat
     journal.started(("m.C.a", 1), tmp_path / "o" / "id-1")
     journal.finished(("m.C.a", 1), tmp_path / "o" / "id-1" / "s.json")
     journal.started(("m.C.b", 1), tmp_path / "o" / "id-2")
-    past = unfinished(tmp_path, PLAN)
-    assert past is not None
-    assert past.run_id == "20260101"
-    assert past.path == journal.path
-    assert past.pinned == {"models": "abc"}
-    assert set(past.started) == {("m.C.a", 1), ("m.C.b", 1)}
-    assert past.started["m.C.b", 1].name == "id-2"
-    assert past.started["m.C.b", 1] == tmp_path / "o" / "id-2"
-    assert past.finished == {("m.C.a", 1): tmp_path / "o" / "id-1" / "s.json"}
+    resumed = unfinished(tmp_path, PLAN)
+    assert resumed is not None
+    assert resumed.run_id == "20260101"
+    assert resumed.path == journal.path
+    assert resumed.pinned == {"models": "abc"}
+    assert set(resumed.started) == {("m.C.a", 1), ("m.C.b", 1)}
+    assert resumed.started["m.C.b", 1].name == "id-2"
+    assert resumed.started["m.C.b", 1] == tmp_path / "o" / "id-2"
+    assert resumed.finished == {("m.C.a", 1): tmp_path / "o" / "id-1" / "s.json"}
     assert journal.broken is None
 
 
@@ -157,9 +157,9 @@ def test_the_last_start_of_a_trial_is_the_one_that_counts(tmp_path: Path) -> Non
     journal = begun(tmp_path, "1")
     journal.started(("m.C.a", 1), tmp_path / "old")
     journal.started(("m.C.a", 1), tmp_path / "new")
-    past = unfinished(tmp_path, PLAN)
-    assert past is not None
-    assert past.started["m.C.a", 1].name == "new"
+    resumed = unfinished(tmp_path, PLAN)
+    assert resumed is not None
+    assert resumed.started["m.C.a", 1].name == "new"
 
 
 def test_a_run_that_ended_is_not_resumed_nor_one_before_it(tmp_path: Path) -> None:
@@ -173,9 +173,9 @@ def test_the_newest_unfinished_run_of_the_same_flags_is_taken(tmp_path: Path) ->
     begun(tmp_path, "2")
     begun(tmp_path, "3")
     begun(tmp_path, "4", replace(PLAN, num_trials=9))
-    past = unfinished(tmp_path, PLAN)
-    assert past is not None
-    assert past.run_id == "3"
+    resumed = unfinished(tmp_path, PLAN)
+    assert resumed is not None
+    assert resumed.run_id == "3"
 
 
 @pytest.fixture
@@ -198,10 +198,10 @@ def test_the_newest_run_is_the_one_that_began_last_whatever_the_clock_on_the_wal
     for name, time_s in (("20261025-025000", utc(0, 50)), ("20261025-021000", utc(1, 10))):
         monkeypatch.setattr(journal.time, "time", lambda now=time_s: now)
         begun(tmp_path, name)
-    past = unfinished(tmp_path, PLAN)
-    assert past is not None
-    assert past.run_id == "20261025-021000"
-    Journal(past.path).end()
+    resumed = unfinished(tmp_path, PLAN)
+    assert resumed is not None
+    assert resumed.run_id == "20261025-021000"
+    Journal(resumed.path).end()
     assert unfinished(tmp_path, PLAN) is None
     assert complete(tmp_path, PLAN) == tmp_path / "20261025-021000.report.json"
 
@@ -228,13 +228,13 @@ def test_of_runs_without_a_time_the_newest_is_told_across_the_end_of_summer_time
         first.started(("m.C.a", 1), tmp_path / "o")
         os.utime(first.path, (utc(5, 0), utc(5, 0)))
     second = old("20261025-021000-000000-bbbbbb", utc(1, 20))  # winter time: twenty minutes later
-    past = unfinished(tmp_path, PLAN)
-    assert past is not None
-    assert past.path == second.path
+    resumed = unfinished(tmp_path, PLAN)
+    assert resumed is not None
+    assert resumed.path == second.path
     old("20261025-031500-000000-cccccc", utc(2, 15))
-    past = unfinished(tmp_path, PLAN)
-    assert past is not None
-    assert past.run_id == "20261025-031500-000000-cccccc"
+    resumed = unfinished(tmp_path, PLAN)
+    assert resumed is not None
+    assert resumed.run_id == "20261025-031500-000000-cccccc"
 
 
 def test_a_run_that_is_still_going_on_is_left_alone(tmp_path: Path) -> None:
@@ -244,12 +244,12 @@ def test_a_run_that_is_still_going_on_is_left_alone(tmp_path: Path) -> None:
         assert free
         with Journal(journal.path).held() as free_again:
             assert not free_again
-        past = unfinished(tmp_path, PLAN)
-        assert past is not None
-        assert past.run_id == "1"
-    past = unfinished(tmp_path, PLAN)
-    assert past is not None
-    assert past.run_id == "2"
+        resumed = unfinished(tmp_path, PLAN)
+        assert resumed is not None
+        assert resumed.run_id == "1"
+    resumed = unfinished(tmp_path, PLAN)
+    assert resumed is not None
+    assert resumed.run_id == "2"
 
 
 def test_without_any_runs_there_is_nothing_to_resume(tmp_path: Path) -> None:
@@ -266,10 +266,10 @@ def test_a_line_cut_off_anywhere_loses_that_line_only(tmp_path: Path) -> None:
     last = journal.path.read_bytes()[len(whole) :]
     for length in range(len(last)):
         journal.path.write_bytes(whole + last[:length])
-        past = unfinished(tmp_path, PLAN)
-        assert past is not None
+        resumed = unfinished(tmp_path, PLAN)
+        assert resumed is not None
         complete = length == len(last) - 1  # all but the line's end
-        assert len(past.finished) == 1 + complete
+        assert len(resumed.finished) == 1 + complete
 
 
 def test_what_is_written_after_a_cut_off_line_is_read(tmp_path: Path) -> None:
@@ -278,9 +278,9 @@ def test_what_is_written_after_a_cut_off_line_is_read(tmp_path: Path) -> None:
         file.write('{"event": "finished", "meth')
     # The resumed run goes on in the same file.
     Journal(journal.path).finished(("m.C.a", 1), tmp_path / "s.json")
-    past = unfinished(tmp_path, PLAN)
-    assert past is not None
-    assert past.finished == {("m.C.a", 1): tmp_path / "s.json"}
+    resumed = unfinished(tmp_path, PLAN)
+    assert resumed is not None
+    assert resumed.finished == {("m.C.a", 1): tmp_path / "s.json"}
 
 
 def test_a_run_whose_first_line_is_lost_is_passed_over(tmp_path: Path) -> None:
@@ -296,9 +296,9 @@ def test_noise_between_lines_is_passed_over(tmp_path: Path) -> None:
     with journal.path.open("ab") as file:
         file.write(b"\0\0\0\xff\n\n[1]\nnull\n")
     journal.finished(("m.C.a", 1), tmp_path / "s.json")
-    past = unfinished(tmp_path, PLAN)
-    assert past is not None
-    assert len(past.finished) == 1
+    resumed = unfinished(tmp_path, PLAN)
+    assert resumed is not None
+    assert len(resumed.finished) == 1
 
 
 def test_names_with_line_ends_stay_on_one_line(tmp_path: Path) -> None:
@@ -306,9 +306,9 @@ def test_names_with_line_ends_stay_on_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "a\nb\u2028'\""
     journal.started(("m.C:a\nb", 1), folder)
     assert len(journal.path.read_text().splitlines()) == 2
-    past = unfinished(tmp_path, PLAN)
-    assert past is not None
-    assert past.started["m.C:a\nb", 1] == folder
+    resumed = unfinished(tmp_path, PLAN)
+    assert resumed is not None
+    assert resumed.started["m.C:a\nb", 1] == folder
 
 
 def test_a_journal_that_cannot_be_written_says_so_and_stops_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a worker left behind, read and judged."""
+"""Files that a worker left behind are read, and its outcome is judged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perfrun.launchers.launcher import Exit
-from perfrun.run.outcome import Leftovers, findings, judge, read_leftovers
+from perfrun.run.outcome import Leftovers, judge_outcome, notes_on, read_leftovers
 from perfrun.summary.document import Metric, Outcome, Report, Status
 from perfrun.worker.files import ASIDE, OUTCOME, RESERVED_BYTES
 from perfrun.worker.test_log import encode_entry
@@ -55,7 +55,7 @@ def judged(
     record: dict[str, Any], end: Exit, *, reports: tuple[Report, ...] = (), oom_kills: int = 0
 ) -> Outcome:
     left = replace(NOTHING, record=record, reports=reports, stack="st", stderr_tail="a\nlast line")
-    return judge(left, end, oom_kills=oom_kills, timeout_s=7.5)
+    return judge_outcome(left, end, oom_kills=oom_kills, timeout_s=7.5)
 
 
 TABLE = [
@@ -186,8 +186,8 @@ def test_what_was_odd_is_noted(
     record: dict[str, Any], end: Exit, reports: tuple[Report, ...], words: list[str]
 ) -> None:
     left = replace(NOTHING, record=record, reports=reports)
-    outcome = judge(left, end, oom_kills=0, timeout_s=1.0)
-    notes = findings(left, end, outcome)
+    outcome = judge_outcome(left, end, oom_kills=0, timeout_s=1.0)
+    notes = notes_on(left, end, outcome)
     assert len(notes) == len(words)
     for note, word in zip(notes, words, strict=True):
         assert word in note
@@ -195,7 +195,7 @@ def test_what_was_odd_is_noted(
 
 def test_notes_of_the_worker_and_of_the_reading_are_passed_on() -> None:
     left = replace(NOTHING, record={**RAISED, "notes": ["profiler"]}, notes=("proto",))
-    assert findings(left, ENDED, judged(RAISED, ENDED)) == ("profiler", "proto")
+    assert notes_on(left, ENDED, judged(RAISED, ENDED)) == ("profiler", "proto")
 
 
 # --- files -------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def test_a_single_endless_line_still_has_a_tail(tmp_path: Path) -> None:
 def test_a_record_from_the_real_disk_can_be_judged(tmp_path: Path) -> None:
     (tmp_path / OUTCOME).write_text(json.dumps({**RAISED, "notes": [], "memory": {}}))
     left = read_leftovers(tmp_path, tmp_path)
-    assert judge(left, with_code(1), oom_kills=0, timeout_s=None).status is Status.FAILED
+    assert judge_outcome(left, with_code(1), oom_kills=0, timeout_s=None).status is Status.FAILED
     assert [path.name for path in tmp_path.iterdir()] == [OUTCOME]
 
 
@@ -299,27 +299,27 @@ def test_a_trials_own_count_of_kills_goes_before_the_machines() -> None:
 def test_a_child_that_was_killed_for_want_of_memory_is_a_note() -> None:
     left = replace(NOTHING, record=DONE)
     end = in_group(ENDED, oom_kills=2, memory_limit_bytes=64 * MIB)
-    outcome = judge(left, end, oom_kills=0, timeout_s=None)
+    outcome = judge_outcome(left, end, oom_kills=0, timeout_s=None)
     assert outcome.status is Status.PASSED
     assert any(
         "the kernel killed 2 process(es) of the trial for want of memory (limit 64.0 MiB)" in note
-        for note in findings(left, end, outcome)
+        for note in notes_on(left, end, outcome)
     )
 
 
 def test_that_a_kill_for_want_of_memory_is_a_guess_is_a_note() -> None:
     left, killed = replace(NOTHING, record=IN_METHOD), by_signal(signal.SIGKILL)
-    guessed = judge(left, killed, oom_kills=3, timeout_s=None)
+    guessed = judge_outcome(left, killed, oom_kills=3, timeout_s=None)
     assert guessed.status is Status.OOM_KILLED
-    (note,) = findings(left, killed, guessed, knows_victim=False)
+    (note,) = notes_on(left, killed, guessed, knows_victim=False)
     assert "/dev/kmsg" in note
-    assert findings(left, killed, guessed) == ()
+    assert notes_on(left, killed, guessed) == ()
     # Its own group's count is no guess, and neither is another end.
     inside = in_group(killed, oom_kills=1)
-    outcome = judge(left, inside, oom_kills=3, timeout_s=None)
-    assert findings(left, inside, outcome, knows_victim=False) == ()
-    crashed = judge(left, by_signal(signal.SIGSEGV), oom_kills=3, timeout_s=None)
-    assert findings(left, by_signal(signal.SIGSEGV), crashed, knows_victim=False) == ()
+    outcome = judge_outcome(left, inside, oom_kills=3, timeout_s=None)
+    assert notes_on(left, inside, outcome, knows_victim=False) == ()
+    crashed = judge_outcome(left, by_signal(signal.SIGSEGV), oom_kills=3, timeout_s=None)
+    assert notes_on(left, by_signal(signal.SIGSEGV), crashed, knows_victim=False) == ()
 
 
 def test_what_ended_a_trial_from_outside_is_said_unless_its_method_had_ended() -> None:
@@ -332,7 +332,7 @@ def test_what_ended_a_trial_from_outside_is_said_unless_its_method_had_ended() -
     stopped = replace(by_signal(signal.SIGTERM), disturbance="the container was stopped")
     assert judged(IN_METHOD, stopped).status is Status.CRASHED
     assert judged(DONE, gone).status is Status.PASSED
-    notes = findings(replace(NOTHING, record=DONE), gone, judged(DONE, gone))
+    notes = notes_on(replace(NOTHING, record=DONE), gone, judged(DONE, gone))
     assert "the container engine went away after the method had ended" in notes
 
 
@@ -350,5 +350,5 @@ def test_a_process_that_could_not_be_ended_is_named_in_the_reason_or_in_a_note()
     slow = replace(gone, stopped_for="exit")
     outcome = judged(DONE, slow)
     assert outcome.status is Status.PASSED
-    notes = findings(replace(NOTHING, record=DONE), slow, outcome)
+    notes = notes_on(replace(NOTHING, record=DONE), slow, outcome)
     assert f"the process did not end after its method had; {stuck}" in notes

@@ -1,4 +1,4 @@
-"""What a benchmark prints is passed on as it comes, whole characters at a time."""
+"""Output of a benchmark is passed on as it comes, whole characters at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which trial comes next: rounds, their order, re-runs, and going on after an interruption."""
+"""The order of trials: rounds, their shuffling, re-runs, resumed runs."""
 
 from __future__ import annotations
 

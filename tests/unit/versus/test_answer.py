@@ -1,4 +1,4 @@
-"""What a comparison says of its trials: figures, ratios, notes, the saved document, the table."""
+"""The result of a comparison: figures, ratios, notes, the saved document, the table."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from perfrun.summary.document import to_json
 from perfrun.summary.record import SummaryRecord, record_of
 from perfrun.versus.answer import answer_of, difference_texts, machine_text
 from perfrun.versus.options import VersusPlan, parse_prices, parse_versus
-from perfrun.versus.result_file import combine, document, find_saved, read_saved
+from perfrun.versus.result_file import combine, find_saved, read_saved, versus_document
 from perfrun.versus.trials import Decision, Trials
-from perfrun.versus.versus_table import failure_lines, page, undecided_lines, versus_table
+from perfrun.versus.versus_table import failure_lines, markdown_page, undecided_lines, versus_table
 from tests.summaries import summary
 
 LABELS = ("torch", "tensorflow")
@@ -115,7 +115,8 @@ def test_the_second_is_judged_against_the_first_by_its_latency(tmp_path: Path) -
 
 
 def test_all_figures_of_all_cases_and_rivals_share_the_false_alarms(tmp_path: Path) -> None:
-    # At 8 pairs the rarest order is 2 in 256; 8 rounds are one look, whose level is the whole 5 %.
+    # At 8 pairs the rarest order is 2 in 256; 8 rounds have one interim analysis, at all of
+    # the 5 %.
     alone = answer_of(asked(tmp_path, "--rounds=8"), trials(usual()))
     assert {one.figure for one in alone.ratios if one.pairs} == {
         *("latency_s", "peak_memory_bytes", "cold_start_s")
@@ -204,7 +205,7 @@ def test_settings_that_differ_are_named(tmp_path: Path) -> None:
     )
     notes = answer_of(asked(tmp_path), trials(blocks)).notes
     assert "Environment: dtype: torch float32, tensorflow bfloat16." in notes
-    assert "Environment: threads: torch 2, tensorflow (not said)." in notes
+    assert "Environment: threads: torch 2, tensorflow (not reported)." in notes
     assert any("cpu model AMD EPYC -> Intel" in note for note in notes)
 
 
@@ -317,7 +318,7 @@ def test_whose_rivals_are_lost_goes_on_until_it_has_an_interval() -> None:
 def saved(tmp_path: Path, platform: str, begun: float, **more: Any) -> Path:
     question = asked(tmp_path, f"--platform_name={platform}", *more.pop("words", ()))
     done = trials(more.pop("blocks", usual(10)))
-    whole = document(question, done, answer_of(question, done), begun)
+    whole = versus_document(question, done, answer_of(question, done), begun)
     folder = tmp_path / f"{platform}-{begun:.0f}" / "versus"
     folder.mkdir(parents=True)
     (folder / "x.json").write_text(to_json({**whole, **more}), encoding="utf-8")
@@ -419,7 +420,7 @@ def test_other_models_and_prices_of_strangers_are_refused(tmp_path: Path) -> Non
 def test_the_document_is_plain_json_and_names_every_trial(tmp_path: Path) -> None:
     question = asked(tmp_path)
     done = trials(usual(2))
-    whole = json.loads(to_json(document(question, done, answer_of(question, done), 1.0)))
+    whole = json.loads(to_json(versus_document(question, done, answer_of(question, done), 1.0)))
     assert [block["order"] for block in whole["blocks"]] == [list(LABELS)] * 2
     assert whole["blocks"][0]["summaries"] == dict.fromkeys(LABELS, "/results/x")
     assert whole["blocks"][0]["latency_s"] == {"torch": 0.01, "tensorflow": 0.015}
@@ -441,7 +442,7 @@ def test_columns_without_anything_are_left_out(tmp_path: Path) -> None:
 def test_a_label_means_nothing_to_markdown(tmp_path: Path) -> None:
     answer = answer_of(asked(tmp_path), trials(usual(10)))
     cells = [replace(cell, label="a_b|c") for cell in answer.cells]
-    text = page("a *title*", versus_table(cells, ()), ["note <b>"])
+    text = markdown_page("a *title*", versus_table(cells, ()), ["note <b>"])
     assert text.startswith("# a \\*title\\*\n\n| batch | framework |")
     assert "| a\\_b\\|c |" in text
     assert text.endswith("- note \\<b\\>\n")

@@ -1,4 +1,4 @@
-"""What is said below the table of frameworks side by side."""
+"""The note on disturbed trials below the table of frameworks."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from perfrun.versus.options import (
     Combine,
     Prices,
     VersusPlan,
-    parse_contenders,
+    parse_arms,
     parse_prices,
     parse_versus,
     usual_python,
@@ -76,8 +76,8 @@ def test_each_framework_runs_its_own_class_at_each_batch_size(tmp_path: Path) ->
         ("mine=my.bench.Net:int8", "mine", "my.bench.Net.inference_int8"),
     ],
 )
-def test_a_contender_has_a_name_a_framework_and_a_mode(item: str, label: str, method: str) -> None:
-    (one,) = parse_contenders(item)
+def test_an_arm_has_a_name_a_framework_and_a_mode(item: str, label: str, method: str) -> None:
+    (one,) = parse_arms(item)
     assert (one.label, one.method("inference")) == (label, method)
 
 
@@ -116,7 +116,7 @@ def test_without_one_named_the_variable_says_the_interpreter_then_the_environmen
     assert usual_python("mine", {"PERFRUN_PYTHON_MINE": "/x/python"}) is None
 
 
-def test_flags_of_one_contender_are_for_it_alone_and_come_last(tmp_path: Path) -> None:
+def test_flags_of_one_arm_are_for_it_alone_and_come_last(tmp_path: Path) -> None:
     found = asked(
         "--frameworks=torch,tensorflow",
         f"--workspace={tmp_path}",
@@ -148,7 +148,7 @@ def test_an_image_takes_the_place_of_an_interpreter(tmp_path: Path) -> None:
     assert found.plans["tensorflow", 1].container is None
 
 
-def test_one_contender_alone_runs_until_there_is_an_interval(tmp_path: Path) -> None:
+def test_one_arm_alone_runs_until_there_is_an_interval(tmp_path: Path) -> None:
     assert asked("--frameworks=torch", PYTHON, f"--workspace={tmp_path}").rounds == 6
 
 
@@ -166,7 +166,7 @@ def test_one_contender_alone_runs_until_there_is_an_interval(tmp_path: Path) -> 
         (["--frameworks=x=my..Net"], "not package.module.Class"),
         (["--frameworks=torch", "--batch_sizes=0"], "--batch_sizes=0"),
         (["--frameworks=torch", "--batch_sizes=1,,2"], "write whole numbers"),
-        (["--frameworks=torch", "--batch_sizes=8,8"], "8 is in it twice"),
+        (["--frameworks=torch", "--batch_sizes=8,8"], "names 8 twice"),
         (["--frameworks=torch", "--batch_sizes=1e3"], "--batch_sizes=1e3"),
         (["--frameworks=torch", "--phase=test"], "--phase=test"),
         (["--frameworks=torch", "--rounds=0"], "--rounds=0"),
@@ -181,16 +181,19 @@ def test_one_contender_alone_runs_until_there_is_an_interval(tmp_path: Path) -> 
         (["--frameworks=torch", "--flags=torch='"], "no closing quotation"),
         (["--frameworks=torch", "--no_such=1"], "unknown flag --no_such"),
         (["--frameworks=torch", "--precision=1%"], "--rounds and --time_budget"),
-        (["--frameworks=torch", "--benchmark_methods=a.B.c"], "--frameworks says what is run"),
+        (["--frameworks=torch", "--benchmark_methods=a.B.c"], "the methods come from --frameworks"),
         (["--frameworks=torch", "--execution_id=x"], "--execution_id"),
-        (["--frameworks=torch,tf", "--flags=torch=--workspace=x"], "--workspace: is that of all"),
-        (["--frameworks=torch", "--", "--batch_size=4"], "is said with --batch_sizes"),
-        (["--frameworks=torch", "--flags=torch=-- --batch_size=4"], "is said with --batch_sizes"),
+        (
+            ["--frameworks=torch,tf", "--flags=torch=--workspace=x"],
+            "--workspace: must be the same",
+        ),
+        (["--frameworks=torch", "--", "--batch_size=4"], "is set with --batch_sizes"),
+        (["--frameworks=torch", "--flags=torch=-- --batch_size=4"], "is set with --batch_sizes"),
         (
             ["--frameworks=torch", '--perfzero_constructor_args={"batch_size": 4}'],
-            "torch: batch_size: is said with --batch_sizes",
+            "torch: batch_size: is set with --batch_sizes",
         ),
-        (["--frameworks=torch", "--model=x", "--", "--model", "y"], "is said with --model"),
+        (["--frameworks=torch", "--model=x", "--", "--model", "y"], "is set with --model"),
         (["--combine", "x", "--frameworks=torch"], "does not take --frameworks"),
         (["--combine", "x", "--timeout=3"], "does not take --timeout=3"),
     ],
