@@ -115,11 +115,14 @@ def counters_between(before: Snapshot, after: Snapshot) -> Counters:
     )
 
 
+def change(before: Any, after: Any) -> Any:
+    """Return `after - before`; None when one is missing."""
+    return None if before is None or after is None else after - before
+
+
 def difference(before: Any, after: Any) -> Any:
-    """Return `after - before`; None when one is missing or the counter fell."""
-    if before is None or after is None or after < before:
-        return None
-    return after - before
+    """Return the change of a counter; None when a figure is missing or the counter fell."""
+    return None if before is None or after is None or after < before else after - before
 
 
 def _processor_seconds(ticks: list[int]) -> dict[str, float | None]:

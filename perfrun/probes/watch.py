@@ -11,6 +11,7 @@ from typing import Any
 from perfrun.dataclass import dataclass
 from perfrun.probes.accelerators import Device, DeviceSampler, DevicesUsage
 from perfrun.probes.amd import amd_devices
+from perfrun.probes.counters import change
 from perfrun.probes.machine import MachineState, machine_state
 from perfrun.probes.nvidia import nvidia_devices
 from perfrun.probes.process_tree import TreeSampler, TreeUsage
@@ -177,8 +178,4 @@ def _device_meters(devices: DevicesUsage, before: MachineState) -> tuple[Meter, 
 def cgroup_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the differences of a control group's counters; None where there was no figure."""
     names = [name for name in after if name.endswith(("_s", "_periods"))]
-    pairs = {name: (before.get(name), after.get(name)) for name in names}
-    return {
-        name: None if first is None or last is None else last - first
-        for name, (first, last) in pairs.items()
-    }
+    return {name: change(before.get(name), after.get(name)) for name in names}

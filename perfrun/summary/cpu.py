@@ -8,7 +8,7 @@ from typing import Any
 from perfrun.dataclass import dataclass, field
 from perfrun.launchers.launcher import Exit
 from perfrun.probes.accelerators import DevicesUsage
-from perfrun.probes.counters import Counters, counters_between
+from perfrun.probes.counters import Counters, change, counters_between
 from perfrun.probes.process_tree import TreeUsage
 from perfrun.probes.watch import Energy, Watched, cgroup_between
 from perfrun.summary.document import Usage
@@ -95,14 +95,8 @@ def _method(said: Mapping[str, Any]) -> Work:
     before, after = said.get("before"), said.get("after")
     if not before or not after:
         return Work()
-    return Work(
-        **{
-            name: None
-            if before.get(name) is None or after.get(name) is None
-            else after[name] - before[name]
-            for name in (*_COUNTS, *_BYTES)
-        }
-    )
+    names = (*_COUNTS, *_BYTES)
+    return Work(**{name: change(before.get(name), after.get(name)) for name in names})
 
 
 def _cgroup(

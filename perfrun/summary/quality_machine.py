@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from perfrun.probes.counters import change
 from perfrun.summary.finding import Finding, MachineDelta, Severity, Thresholds, beyond
 
 MEMORY_SHARE_LIMIT = 0.1  # of all memory; below it the kernel begins to drop caches
@@ -130,8 +131,8 @@ def _held_back(delta: MachineDelta) -> Iterator[Finding]:
 
 
 def _clocks(delta: MachineDelta) -> Iterator[Finding]:
-    jump = _moved(delta.before.wall_offset_s, delta.after.wall_offset_s)
-    slept = _moved(delta.before.suspended_s, delta.after.suspended_s)
+    jump = change(delta.before.wall_offset_s, delta.after.wall_offset_s)
+    slept = change(delta.before.suspended_s, delta.after.suspended_s)
     # The time of day goes on while the machine sleeps; that is no jump.
     if jump is not None and slept is not None:
         jump -= slept
@@ -151,10 +152,6 @@ def _clocks(delta: MachineDelta) -> Iterator[Finding]:
         unit="s",
         mend="systemd-inhibit --what=sleep perfrun ...",
     )
-
-
-def _moved(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else after - before
 
 
 def _frequencies(delta: MachineDelta) -> Iterator[Finding]:
