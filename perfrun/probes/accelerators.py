@@ -126,7 +126,7 @@ class Device(Protocol):
 
     @property
     def vendor(self) -> str:
-        """`nvidia` or `amd`."""
+        """The vendor: `nvidia` or `amd`."""
 
     @property
     def index(self) -> int:
