@@ -1,9 +1,4 @@
-"""The form of an answer about this machine: what was looked for, and whether it is there.
-
-Which Linux distribution this is, as far as installing something goes.
-
-The table of `perfrun doctor`. Values in, text out.
-"""
+"""Define a check of `perfrun doctor`, its table, and the commands that install what is missing."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ from perfrun.reports.table import Column, Table, TableCell, coloured
 
 
 class Presence(str, Enum):
-    """Whether what a benchmark wants is there."""
+    """The result of a check."""
 
     FOUND = "found"
     MISSING = "missing"
@@ -25,7 +20,7 @@ class Presence(str, Enum):
 
     @property
     def words(self) -> str:
-        """As a person reads it."""
+        """The text for people."""
         return "cannot tell" if self is Presence.UNKNOWN else self.value
 
 
@@ -34,15 +29,15 @@ class Check:
     """One line of `perfrun doctor`."""
 
     name: str  # stable; a key for programs
-    wanted: str  # what a benchmark wants, in a few words: "governor performance"
+    wanted: str  # what a benchmark needs, in a few words: "governor performance"
     presence: Presence
-    value: str | None = None  # what there is, in words; None when nothing is known
+    value: str | None = None  # what was found; None when nothing is known
     why: str = ""  # why it matters to a benchmark
-    mend: str | None = None  # the command that mends it; None where there is none
+    mend: str | None = None  # the command that provides what is missing, if there is one
 
 
 def presence(answer: bool | None) -> Presence:
-    """Found, missing, or cannot tell."""
+    """Convert True to found, False to missing, None to unknown."""
     if answer is None:
         return Presence.UNKNOWN
     return Presence.FOUND if answer else Presence.MISSING
@@ -60,9 +55,10 @@ _INSTALL = {
 
 
 def install_command(sysfs: Sysfs, packages: dict[str, str]) -> str | None:
-    """The command that installs a package named by distribution; `*` is its name elsewhere.
+    """Return the command that installs a package; `packages` maps distributions to its name.
 
-    None on a distribution that is not known, or where the package is not to be had.
+    The key `*` is for all other distributions. None is returned on an unknown distribution, or when
+    it has no such package.
     """
     for family in _families(sysfs):
         if family in _INSTALL:
@@ -72,7 +68,7 @@ def install_command(sysfs: Sysfs, packages: dict[str, str]) -> str | None:
 
 
 def kernel_argument_command(sysfs: Sysfs, argument: str) -> str:
-    """What puts an argument on the kernel's command line for good; takes a restart."""
+    """Return the command that adds a kernel argument permanently and restarts the machine."""
     if sysfs.exists("/usr/sbin/grubby") or sysfs.exists("/sbin/grubby"):
         return f"sudo grubby --update-kernel=ALL --args={argument} && sudo reboot"
     if sysfs.exists("/etc/default/grub"):
@@ -82,7 +78,7 @@ def kernel_argument_command(sysfs: Sysfs, argument: str) -> str:
 
 
 def _families(sysfs: Sysfs) -> list[str]:
-    """Names of the distribution and of those it is made from, the nearest first: os-release(5)."""
+    """Name the distribution and those it derives from, nearest first: os-release(5)."""
     text = sysfs.text("/etc/os-release") or sysfs.text("/usr/lib/os-release") or ""
     values: dict[str, str] = {}
     for line in text.splitlines():
@@ -104,7 +100,7 @@ _COLOURS = {Presence.FOUND: "green", Presence.MISSING: "yellow", Presence.UNKNOW
 
 
 def checks_table(checks: Sequence[Check], needed: Collection[str]) -> Table:
-    """A row for each check."""
+    """Return the table of checks, one row each."""
     return Table(
         columns=_COLUMNS,
         rows=tuple((c.wanted, _state(c, needed), c.value or "-", c.why) for c in checks),
@@ -112,15 +108,15 @@ def checks_table(checks: Sequence[Check], needed: Collection[str]) -> Table:
 
 
 def _state(check: Check, needed: Collection[str]) -> TableCell:
-    """Found, missing or cannot tell, and whether the run cannot do without."""
+    """Return the coloured result of a check, marked if the run needs what is missing."""
     words = check.presence.words
     if check.presence is Presence.MISSING and check.name in needed:
         return coloured(f"{words}, needed", "red")
     return coloured(words, _COLOURS[check.presence])
 
 
-def mending(checks: Sequence[Check]) -> str:
-    """The commands that mend what is missing, each whole on its line; empty when there are none."""
+def remedies(checks: Sequence[Check]) -> str:
+    """Return the commands for what is missing, each whole on one line; empty without any."""
     mends = [(check.wanted, check.mend) for check in checks if check.mend]
     width = max((len(wanted) for wanted, _ in mends), default=0)
     lines = [f"  {wanted:<{width}}  {mend}" for wanted, mend in mends]

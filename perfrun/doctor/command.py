@@ -1,4 +1,4 @@
-"""`perfrun doctor`: what this machine offers and lacks for benchmarking, and what mends it."""
+"""Run `perfrun doctor`: check what this machine offers and lacks for benchmarking."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from perfrun.doctor import software
-from perfrun.doctor.check import Check, Presence, checks_table, mending
+from perfrun.doctor.check import Check, Presence, checks_table, remedies
 from perfrun.doctor.containers import ask_docker, device_checks, engine_checks, image
 from perfrun.doctor.memory_and_disk import storage_checks
 from perfrun.doctor.processor import processor_checks
@@ -22,7 +22,7 @@ from perfrun.probes.sysfs import Sysfs
 from perfrun.reports.terminal import Terminal
 from perfrun.run.environment import Paths, Service, describe
 
-# What each kind of run cannot do without, by the names of checks.
+# The names of the checks that each kind of run needs.
 NEEDS = {
     "local": ("python", "workspace"),
     "container": ("engine", "workspace"),
@@ -33,14 +33,14 @@ NEEDS = {
 
 
 def doctor_command(argv: Sequence[str]) -> int:
-    """Carry out `perfrun doctor`: 1 when something is missing that the asked run needs."""
+    """Carry out `perfrun doctor`; return 1 when something is missing that the run needs."""
     plan = parse(argv, command="doctor")
     asked = kinds(plan)
     needed = needs(plan, asked)
     checks = examine(plan)
     lacking = [c for c in checks if c.name in needed and c.presence is Presence.MISSING]
     if plan.output_format == "json":
-        sys.stdout.write(json.dumps(document(checks, asked, needed)) + "\n")
+        sys.stdout.write(json.dumps(doctor_document(checks, asked, needed)) + "\n")
     else:
         _print(checks, needed)
         sys.stdout.write(_verdict(asked, lacking))
@@ -48,7 +48,7 @@ def doctor_command(argv: Sequence[str]) -> int:
 
 
 def kinds(plan: RunPlan) -> tuple[str, ...]:
-    """What kinds of run are asked for: by `--for`, else by the flags of the run itself."""
+    """Return the kinds of run asked for: by `--for`, else by the flags of the run itself."""
     named = [kind for words in plan.names for kind in words.split(",") if kind]
     for kind in named:
         if kind not in NEEDS:
@@ -59,7 +59,7 @@ def kinds(plan: RunPlan) -> tuple[str, ...]:
 
 
 def needs(plan: RunPlan, asked: Sequence[str]) -> frozenset[str]:
-    """The names of the checks that must not be missing."""
+    """Return the names of the checks that must not be missing."""
     needed = {name for kind in asked for name in NEEDS[kind]}
     if plan.repos:
         needed.add("git")
@@ -73,31 +73,31 @@ def needs(plan: RunPlan, asked: Sequence[str]) -> frozenset[str]:
 
 
 def examine(plan: RunPlan, sysfs: Sysfs | None = None) -> tuple[Check, ...]:
-    """Look at everything. What cannot be looked at is a check that cannot tell, never an error."""
+    """Make all checks; what cannot be examined is unknown, never an error."""
     tree = sysfs or Sysfs()
-    with ThreadPoolExecutor(max_workers=3) as pool:  # each waits for a process of its own
+    with ThreadPoolExecutor(max_workers=3) as pool:  # each thread waits for a process
         docker, python = pool.submit(ask_docker), pool.submit(_python, plan)
         git = pool.submit(software.git, tree)
         devices = accelerators()
         of_machine = processor_checks(tree)
         of_storage, of_system = storage_checks(tree, plan.workspace), system_checks(tree)
-        said = docker.result()
+        answer = docker.result()
         return (
             python.result(),
             git.result(),
             *of_storage,
             *of_machine,
             *of_system,
-            *engine_checks(tree, said),
-            *((image(plan.container.image, said),) if plan.container else ()),
-            *device_checks(tree, said, devices),
+            *engine_checks(tree, answer),
+            *((image(plan.container.image, answer),) if plan.container else ()),
+            *device_checks(tree, answer, devices),
         )
 
 
 def _python(plan: RunPlan) -> Check:
-    """Ask the interpreter under test, in a process of its own, as a run does.
+    """Check the interpreter under test in a process of its own, as a run does.
 
-    That of an image is not asked: it would take a container.
+    That of an image is not checked: it would take a container.
     """
     if plan.container:
         return software.python(None, None)
@@ -108,14 +108,14 @@ def _python(plan: RunPlan) -> Check:
             return software.python(describe(service), None)
     except UsageError as error:
         return software.python(None, str(error))
-    except OSError as error:  # no folder for temporary files: no word on the interpreter
+    except OSError as error:  # no folder for temporary files: nothing is known of the interpreter
         return software.python(None, f"could not be asked: {error}")
 
 
-def document(
+def doctor_document(
     checks: Sequence[Check], asked: Sequence[str], needed: frozenset[str]
 ) -> dict[str, object]:
-    """What `--format=json` prints."""
+    """Return the document of `--format=json`."""
     return {
         "for": list(asked),
         "ok": not any(c.name in needed and c.presence is Presence.MISSING for c in checks),
@@ -136,7 +136,7 @@ def document(
 
 def _print(checks: Sequence[Check], needed: frozenset[str]) -> None:
     Terminal(sys.stdout, sys.stderr, quiet=True).table(checks_table(checks, needed))
-    sys.stdout.write(mending(checks))
+    sys.stdout.write(remedies(checks))
 
 
 def _verdict(asked: Sequence[str], lacking: Sequence[Check]) -> str:

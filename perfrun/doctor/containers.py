@@ -1,7 +1,4 @@
-"""Container engine, Compose and cgroup delegation, as far as `docker` and the kernel tell.
-
-GPUs, and whether containers can have them.
-"""
+"""Check the container engine, Compose, cgroup delegation, GPUs, and GPUs in containers."""
 
 from __future__ import annotations
 
@@ -9,20 +6,19 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from perfrun.doctor.check import Check, install_command, presence
+from perfrun.doctor.software import ask
 from perfrun.doctor.system import cgroup_version
 from perfrun.image.engine import find_rootless_socket, parse_document
 from perfrun.image.gpus import GpuSupport, read_gpu_support
 from perfrun.probes.nvidia import Accelerators
 from perfrun.probes.sysfs import Sysfs
 
-TIMEOUT_S = 20.0  # one that takes longer, on a busy machine too, will not start containers either
 _PACKAGES = {"*": "docker", "debian": "docker.io", "ubuntu": "docker.io", "fedora": "moby-engine"}
 _DELEGATED = ("cpu", "cpuset", "memory", "pids")
 _DELEGATE = (
@@ -34,106 +30,93 @@ _DELEGATE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
-    """What `docker` answered. `info` is empty when no engine did."""
+class DockerAnswer:
+    """The answers of `docker`; `info` is empty when no engine answered."""
 
     has_client: bool
     info: Mapping[str, Any]
-    complaint: str = ""
+    errors: str = ""
     compose: str | None = None  # version
 
     @property
     def is_rootless(self) -> bool:
-        """Whether the engine runs as an ordinary user."""
+        """True when the engine runs as an ordinary user."""
         options = self.info.get("SecurityOptions") or ()
         return any(str(option).startswith("name=rootless") for option in options)
 
 
-def ask_docker() -> Said:
-    """Ask the engine what it is, and Compose which it is. Takes at most `TIMEOUT_S` each."""
+def ask_docker() -> DockerAnswer:
+    """Ask the engine and Compose for their versions, for at most 20 s each."""
     if shutil.which("docker") is None:
-        return Said(has_client=False, info={})
-    out, complaint = _docker("info", "--format", "{{json .}}")
+        return DockerAnswer(has_client=False, info={})
+    out, errors = _docker("info", "--format", "{{json .}}")
     info = parse_document(out)
     if not info.get("ServerVersion"):
         if "host" in info and "version" in info:
-            complaint = "the command `docker` is Podman's; perfrun needs Docker's own"
-        complaint = "\n".join(info.get("ServerErrors") or ()) or complaint
+            errors = "the command `docker` is Podman's; perfrun needs Docker's own"
+        errors = "\n".join(info.get("ServerErrors") or ()) or errors
         info = {}
     compose, _ = _docker("compose", "version", "--short")
-    return Said(has_client=True, info=info, complaint=complaint, compose=compose.strip() or None)
+    return DockerAnswer(has_client=True, info=info, errors=errors, compose=compose.strip() or None)
 
 
 def _docker(*words: str) -> tuple[str, str]:
-    """What `docker` printed, and what it complained of; nothing printed when it failed."""
-    try:
-        done = subprocess.run(
-            ["docker", *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return "", f"no answer in {TIMEOUT_S:g} s"
-    except OSError as error:
-        return "", f"docker cannot be started: {error.strerror}"
-    return (done.stdout if done.returncode == 0 or words[0] == "info" else ""), done.stderr
+    """Return the output of `docker` (empty when it failed) and its errors."""
+    status, out, errors = ask("docker", *words)
+    return (out if status == 0 or words[0] == "info" else ""), errors
 
 
-def engine_checks(sysfs: Sysfs, said: Said) -> list[Check]:
-    """Engine, Compose, and the control groups that a rootless engine may use."""
-    return [engine(sysfs, said), compose(sysfs, said), delegation(sysfs, said.is_rootless)]
+def engine_checks(sysfs: Sysfs, answer: DockerAnswer) -> list[Check]:
+    """Check engine, Compose, and the control groups that a rootless engine may use."""
+    return [engine(sysfs, answer), compose(sysfs, answer), delegation(sysfs, answer.is_rootless)]
 
 
-def engine(sysfs: Sysfs, said: Said) -> Check:
-    """Whether there is a container engine that this user can work with."""
-    kind = "rootless" if said.is_rootless else "rootful"
+def engine(sysfs: Sysfs, answer: DockerAnswer) -> Check:
+    """Check for a container engine that this user may use."""
+    kind = "rootless" if answer.is_rootless else "rootful"
     mend: str | None = None
-    if said.info:
-        value = f"Docker {said.info['ServerVersion']}, {kind}"
+    if answer.info:
+        value = f"Docker {answer.info['ServerVersion']}, {kind}"
     else:
-        value, mend = _no_engine(sysfs, said)
+        value, mend = _no_engine(sysfs, answer)
     return Check(
         name="engine",
         wanted="container engine",
-        presence=presence(bool(said.info)),
+        presence=presence(bool(answer.info)),
         value=value,
         why="--image, Compose and the framework images need it; local runs do not",
         mend=mend,
     )
 
 
-def _no_engine(sysfs: Sysfs, said: Said) -> tuple[str, str | None]:
-    if not said.has_client:
+def _no_engine(sysfs: Sysfs, answer: DockerAnswer) -> tuple[str, str | None]:
+    if not answer.has_client:
         return "no command `docker`", install_command(sysfs, _PACKAGES)
-    if "permission denied" in said.complaint.lower():
+    if "permission denied" in answer.errors.lower():
         return "this user may not use it", "sudo usermod -aG docker $USER  # then log in again"
-    lines = said.complaint.strip().splitlines() or ["docker info said nothing"]
+    lines = answer.errors.strip().splitlines() or ["docker info said nothing"]
     socket = find_rootless_socket()
     mend: str | None = "sudo systemctl start docker"
-    if "/run/user/" in said.complaint:
+    if "/run/user/" in answer.errors:
         mend = "systemctl --user start docker"
-    elif "Podman" in said.complaint:
+    elif "Podman" in answer.errors:
         mend = install_command(sysfs, _PACKAGES)
     elif socket is not None:
         mend = f"export DOCKER_HOST=unix://{socket}"
     return lines[-1].strip(), mend
 
 
-def image(name: str, said: Said) -> Check:
-    """Whether the engine has the image that the trials are to run in."""
+def image(name: str, answer: DockerAnswer) -> Check:
+    """Check that the engine has the image of the trials."""
     fits: bool | None = None
     value = None
-    is_ours = name.startswith("perfrun/")  # which no registry has
+    is_ours = name.startswith("perfrun/")  # no registry has it
     getting = "python3 setup.py --docker_tag" if is_ours else "docker pull"
-    if said.info:
-        found, complaint = _docker("image", "inspect", "--format", "{{.Id}}", name)
-        # Any other complaint, as of an engine that has just gone, is no answer.
-        fits = True if found else (False if "o such image" in complaint else None)
-        value = found.strip()[:19] or (complaint.strip().splitlines() or ["no answer"])[-1]
+    if answer.info:
+        found, errors = _docker("image", "inspect", "--format", "{{.Id}}", name)
+        # Any other error, such as that of an engine that has just ended, leaves it unknown.
+        fits = True if found else (False if "o such image" in errors else None)
+        value = found.strip()[:19] or (errors.strip().splitlines() or ["no answer"])[-1]
     return Check(
         name="image",
         wanted=f"image {name}",
@@ -144,9 +127,9 @@ def image(name: str, said: Said) -> Check:
     )
 
 
-def compose(sysfs: Sysfs, said: Said) -> Check:
-    """Whether `docker compose` works, version 2 or later."""
-    version = (said.compose or "").lstrip("v")
+def compose(sysfs: Sysfs, answer: DockerAnswer) -> Check:
+    """Check that `docker compose` works in version 2 or later."""
+    version = (answer.compose or "").lstrip("v")
     fits = bool(version) and not version.startswith("1.")
     packages = {
         "*": "docker-compose",
@@ -159,13 +142,13 @@ def compose(sysfs: Sysfs, said: Said) -> Check:
         wanted="Compose version 2",
         presence=presence(fits),
         value=version or "no plugin `docker compose`",
-        why="`docker compose run perfrun ...` is the run that needs nothing else on the host",
+        why="`docker compose run perfrun ...` needs nothing else on the host",
         mend=None if fits else install_command(sysfs, packages),
     )
 
 
 def delegation(sysfs: Sysfs, rootless: bool, user: int | None = None) -> Check:
-    """Which controllers this user may use for containers of their own."""
+    """Check that this user may use the cgroup controllers that containers need."""
     uid = os.geteuid() if user is None else user
     version = cgroup_version(sysfs)
     mend: str | None = None
@@ -191,7 +174,7 @@ def delegation(sysfs: Sysfs, rootless: bool, user: int | None = None) -> Check:
         wanted="cgroup delegation",
         presence=presence(fits),
         value=value,
-        why="a rootless engine can limit memory and CPU, and read peaks, only where they are given",
+        why="a rootless engine needs them to limit memory and CPU and to read peaks",
         mend=mend,
     )
 
@@ -199,14 +182,14 @@ def delegation(sysfs: Sysfs, rootless: bool, user: int | None = None) -> Check:
 _NVIDIA = "0x10de"
 
 
-def device_checks(sysfs: Sysfs, said: Said, devices: Accelerators | None) -> list[Check]:
-    """The GPUs that are there, and what gives them to containers."""
-    support = read_gpu_support(said.info or None, Path(sysfs.root or "/"))
+def device_checks(sysfs: Sysfs, answer: DockerAnswer, devices: Accelerators | None) -> list[Check]:
+    """Check for GPUs, and for a way to give them to containers."""
+    support = read_gpu_support(answer.info or None, Path(sysfs.root or "/"))
     return [gpu(sysfs, support, devices), toolkit(sysfs, support)]
 
 
 def gpu(sysfs: Sysfs, support: GpuSupport, devices: Accelerators | None) -> Check:
-    """Whether there is a GPU with a working driver."""
+    """Check for a GPU with a working driver."""
     mend = None
     if devices is not None:
         models = sorted(set(devices.models))
@@ -226,7 +209,7 @@ def gpu(sysfs: Sysfs, support: GpuSupport, devices: Accelerators | None) -> Chec
         wanted="GPU",
         presence=presence(devices is not None or support.vendor is not None),
         value=value,
-        why="benchmarks that ask for one",
+        why="some benchmarks need one",
         mend=mend,
     )
 
@@ -241,7 +224,7 @@ def _has_nvidia_hardware(sysfs: Sysfs) -> bool:
 
 
 def toolkit(sysfs: Sysfs, support: GpuSupport) -> Check:
-    """Whether containers of this engine can be given the GPUs, and by which way."""
+    """Check for a way to give GPUs to containers of this engine."""
     mend = None
     if support.access is not None:
         value = support.access.value
@@ -254,17 +237,17 @@ def toolkit(sysfs: Sysfs, support: GpuSupport) -> Check:
         wanted="GPU in containers",
         presence=presence(support.access is not None),
         value=value,
-        why="without it a container sees no GPU; CDI is the way for rootless engines",
+        why="without it a container sees no GPU; rootless engines need CDI",
         mend=mend,
     )
 
 
 def _no_access(sysfs: Sysfs, support: GpuSupport) -> tuple[str, str | None]:
-    """What is missing, and the command out of the sentence that says so."""
-    said = support.why_not or "no way into a container is known"
-    command = re.search(r"`(sudo [^`]*)`", said)
+    """Return what is missing, and the command for it out of the sentence that says so."""
+    why = support.why_not or "no way into a container is known"
+    command = re.search(r"`(sudo [^`]*)`", why)
     if command:
-        return said.partition(";")[0], command[1]
-    if not support.has_toolkit and "Toolkit" in said:
-        return said.partition(";")[0], install_command(sysfs, {"*": "nvidia-container-toolkit"})
-    return said, None
+        return why.partition(";")[0], command[1]
+    if not support.has_toolkit and "Toolkit" in why:
+        return why.partition(";")[0], install_command(sysfs, {"*": "nvidia-container-toolkit"})
+    return why, None

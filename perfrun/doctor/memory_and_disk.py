@@ -1,4 +1,4 @@
-"""Room to work in: memory, swap, the workspace and its disk."""
+"""Check memory, swap, huge pages, the workspace and its disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MIB = 1 << 20
 
 
 def storage_checks(sysfs: Sysfs, workspace: Path) -> list[Check]:
-    """Memory, swap, transparent huge pages, workspace and disk."""
+    """Make all checks of this module."""
     return [
         free_memory(sysfs),
         no_swap(sysfs),
@@ -25,7 +25,7 @@ def storage_checks(sysfs: Sysfs, workspace: Path) -> list[Check]:
 
 
 def free_memory(sysfs: Sysfs) -> Check:
-    """Whether enough memory is there without taking it from anybody."""
+    """Check that enough memory is available."""
     found = memory(sysfs)
     fits, value = None, None
     if found is not None and found.available_bytes is not None:
@@ -36,13 +36,13 @@ def free_memory(sysfs: Sysfs) -> Check:
         wanted="free memory",
         presence=presence(fits),
         value=value,
-        why="short of memory the kernel drops caches, swaps, and in the end kills",
+        why="when memory is short, the kernel drops caches, swaps, and finally kills processes",
         mend="ps -eo rss,pid,user,args --sort=-rss | head" if fits is False else None,
     )
 
 
 def no_swap(sysfs: Sysfs) -> Check:
-    """Whether nothing of size lies in swap."""
+    """Check that little memory is in swap."""
     found = memory(sysfs)
     used = found.swap_used_bytes if found else None
     fits = None if used is None else used <= SWAP_LIMIT_BYTES
@@ -55,13 +55,13 @@ def no_swap(sysfs: Sysfs) -> Check:
         wanted="swap not in use",
         presence=presence(fits),
         value=value,
-        why="a page that comes back from disk takes a thousand times as long",
+        why="reading a page back from disk takes a thousand times as long",
         mend="sudo swapoff -a" if fits is False else None,
     )
 
 
 def huge_pages(sysfs: Sysfs) -> Check:
-    """Which mode transparent huge pages are in; information, each mode has its uses."""
+    """Report the mode of transparent huge pages; each mode has its uses."""
     text = sysfs.text("/sys/kernel/mm/transparent_hugepage/enabled") or ""
     mode = text.partition("[")[2].partition("]")[0] or None
     return Check(
@@ -69,12 +69,12 @@ def huge_pages(sysfs: Sysfs) -> Check:
         wanted="transparent huge pages",
         presence=presence(True if mode else None),
         value=mode,
-        why="`always` makes peaks larger and big arrays faster: compare figures of one mode only",
+        why="`always` makes peaks larger and big arrays faster: compare only figures of one mode",
     )
 
 
 def writable(workspace: Path) -> Check:
-    """Whether results can be written; makes nothing."""
+    """Check that results can be written, without writing anything."""
     place = nearest_folder(workspace)
     fits = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
     return Check(
@@ -88,7 +88,7 @@ def writable(workspace: Path) -> Check:
 
 
 def free_disk(workspace: Path) -> Check:
-    """Whether the workspace's disk has room."""
+    """Check for free space on the workspace's disk."""
     free = free_disk_bytes(workspace)
     fits = None if free is None else free >= DISK_LIMIT_BYTES
     return Check(
@@ -96,6 +96,6 @@ def free_disk(workspace: Path) -> Check:
         wanted="free disk",
         presence=presence(fits),
         value=None if free is None else f"{free / _MIB:,.0f} MiB",
-        why="a full disk ends checkouts and swallows what benchmarks write",
+        why="on a full disk checkouts fail and benchmarks' files are lost",
         mend="perfrun --workspace=FOLDER, on a disk with room" if fits is False else None,
     )

@@ -1,4 +1,4 @@
-"""What the processor does to a benchmark: speed that moves, shared cores, other work."""
+"""Check what makes the processor's speed vary: frequency, shared cores, other load."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from perfrun.probes.sysfs import Sysfs, cpu_times, governors, load_1min, smt_act
 from perfrun.summary.quality_machine import load_limit
 
 _CPUS = "/sys/devices/system/cpu"
-# Of a CPU. A desktop at rest stays below it; one busy neighbour does not.
-STEAL_LIMIT = 0.005  # of the CPU time that was wanted, since boot
+STEAL_LIMIT = 0.005  # of the CPU time that was wanted since boot
 
 
 def processor_checks(sysfs: Sysfs) -> list[Check]:
-    """Governor, turbo, SMT, other load, steal and virtualisation."""
+    """Make all checks of this module."""
     return [
         governor(sysfs),
         turbo(sysfs),
@@ -26,7 +25,7 @@ def processor_checks(sysfs: Sysfs) -> list[Check]:
 
 
 def governor(sysfs: Sysfs) -> Check:
-    """Whether every CPU is told to run as fast as it may."""
+    """Check that the frequency governor of every CPU is `performance`."""
     found = governors(sysfs)
     fits = set(found) == {"performance"} if found else None
     return Check(
@@ -34,7 +33,7 @@ def governor(sysfs: Sysfs) -> Check:
         wanted="governor performance",
         presence=presence(fits),
         value=", ".join(found) or _no_frequencies(sysfs),
-        why="other governors change the frequency with the load, and with it every figure",
+        why="other governors change the frequency with the load, and so every figure",
         mend=f"echo performance | sudo tee {_CPUS}/cpufreq/policy*/scaling_governor"
         if fits is False
         else None,
@@ -47,7 +46,7 @@ def _no_frequencies(sysfs: Sysfs) -> str:
 
 
 def turbo(sysfs: Sysfs) -> Check:
-    """Whether the processor stays at its nominal frequency."""
+    """Check that the processor stays at its nominal frequency."""
     active = turbo_active(sysfs)
     mend = None
     if active and sysfs.exists(f"{_CPUS}/intel_pstate/no_turbo"):
@@ -60,28 +59,28 @@ def turbo(sysfs: Sysfs) -> Check:
         wanted="turbo off",
         presence=presence(None if active is None else not active),
         value=_no_frequencies(sysfs) if active is None else "on" if active else "off",
-        why="how far and how long it goes depends on heat and on what the other cores do; "
+        why="its gain depends on heat and on the load of the other cores; "
         "off is slower and steadier",
         mend=mend,
     )
 
 
 def smt(sysfs: Sysfs) -> Check:
-    """Whether no two hardware threads share a core."""
+    """Check that no two hardware threads share a core."""
     active = smt_active(sysfs)
     return Check(
         name="smt",
         wanted="SMT off",
         presence=presence(None if active is None else not active),
         value=None if active is None else "on" if active else "off",
-        why="two threads on one core take each other's time; it matters when more threads run "
-        "than there are cores",
+        why="two threads on one core slow each other down, when more threads run than there "
+        "are cores",
         mend=f"echo off | sudo tee {_CPUS}/smt/control" if active else None,
     )
 
 
 def idle(sysfs: Sysfs) -> Check:
-    """Whether little else has been running in the last minute."""
+    """Check that there was little load in the last minute."""
     load, times = load_1min(sysfs), cpu_times(sysfs)
     fits = None
     if load is not None and times is not None:
@@ -93,13 +92,13 @@ def idle(sysfs: Sysfs) -> Check:
         value=None
         if load is None or times is None
         else f"load {load:g} on {times.cpus} CPUs (limit {load_limit(times.cpus):g})",
-        why="others take CPU time, caches, memory bandwidth and power from the benchmark",
+        why="other work takes CPU time, caches, memory bandwidth and power from the benchmark",
         mend="ps -eo pcpu,pid,user,args --sort=-pcpu | head" if fits is False else None,
     )
 
 
 def steal(sysfs: Sysfs) -> Check:
-    """Whether the hypervisor has given this machine the time that it wanted."""
+    """Check that the machine had little steal time since boot."""
     times = cpu_times(sysfs)
     share = None
     if times is not None and times.busy_s + times.steal_s > 0:
@@ -109,7 +108,7 @@ def steal(sysfs: Sysfs) -> Check:
         wanted="no stolen CPU time",
         presence=presence(None if share is None else share <= STEAL_LIMIT),
         value=None if share is None else f"{share:.2%} since boot (limit {STEAL_LIMIT:.1%})",
-        why="time that the hypervisor gave to other guests is in every wall time",
+        why="wall times contain the time that the hypervisor gave to other guests",
     )
 
 
@@ -135,7 +134,7 @@ def _hardware(sysfs: Sysfs) -> str | None:
 
 
 def bare_metal(sysfs: Sysfs) -> Check:
-    """Whether there is no hypervisor between the benchmark and the processor."""
+    """Check that no hypervisor is between the benchmark and the processor."""
     virtual = _is_virtual(sysfs)
     hardware = _hardware(sysfs)
     kind = {True: "virtual machine", False: "no hypervisor", None: None}[virtual]
@@ -144,5 +143,5 @@ def bare_metal(sysfs: Sysfs) -> Check:
         wanted="bare metal",
         presence=presence(None if virtual is None else not virtual),
         value=f"{kind}: {hardware}" if kind and hardware else kind,
-        why="neighbours on the same host cannot be seen from here; only their steal time can",
+        why="load of other guests on the host cannot be seen from here, only its steal time",
     )

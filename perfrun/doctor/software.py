@@ -1,4 +1,4 @@
-"""git, and the Python environment under test."""
+"""Check git and the Python environment under test."""
 
 from __future__ import annotations
 
@@ -9,35 +9,37 @@ from perfrun.doctor.check import Check, install_command, presence
 from perfrun.probes.sysfs import Sysfs
 from perfrun.summary.document import Environment
 
-TIMEOUT_S = 20.0
-_FRAMEWORKS = (
-    "torch",
-    "tensorflow",
-    "tensorflow-cpu",
-    "tf-nightly",
-    "tf-nightly-cpu",
-    "jax",
-)
+TIMEOUT_S = 20.0  # an engine that takes longer, even on a busy machine, starts no containers either
+_FRAMEWORKS = ("torch", "tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "jax")
+
+
+def ask(*command: str) -> tuple[int | None, str, str]:
+    """Run a command and return its status (None when it did not end), output and errors."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None, "", f"no answer in {TIMEOUT_S:g} s"
+    except OSError as error:
+        return None, "", f"{command[0]} cannot be started: {error.strerror}"
+    return done.returncode, done.stdout, done.stderr
 
 
 def git(sysfs: Sysfs) -> Check:
-    """Whether git is there, and which."""
+    """Check for git, and report its version."""
     version, value = None, "no command `git`"
     if shutil.which("git"):
-        try:
-            done = subprocess.run(
-                ["git", "--version"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=TIMEOUT_S,
-                check=False,
-            )
-            version = done.stdout.partition("version ")[2].strip() or None
-            value = version or f"`git --version` ended with status {done.returncode}"
-        except (OSError, subprocess.TimeoutExpired) as error:
-            value = str(error)
+        status, out, errors = ask("git", "--version")
+        version = out.partition("version ")[2].strip() or None
+        ended = f"`git --version` ended with status {status}"
+        value = version or (errors if status is None else ended)
     return Check(
         name="git",
         wanted="git",
@@ -49,9 +51,9 @@ def git(sysfs: Sysfs) -> Check:
 
 
 def python(found: Environment | None, problem: str | None) -> Check:
-    """Whether the interpreter under test works, and the frameworks installed beside it.
+    """Check the interpreter under test, and report the frameworks installed beside it.
 
-    `problem` is why it does not; both None when it could not be asked.
+    `problem` is why it does not work; both are None when it was not asked.
     """
     value = problem
     if found is not None:

@@ -1,4 +1,4 @@
-"""What the kernel lets a benchmark see and count on: rights, clocks, cgroups, containment."""
+"""Check what the kernel gives a benchmark: cgroups, counters, clocks, address layout."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from perfrun.probes.sysfs import Sysfs
 
 _PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 _CLOCK = "/sys/devices/system/clocksource/clocksource0"
-# Read in user space, in tens of nanoseconds; the others are a system call or a slow device.
+# These are read in user space in tens of nanoseconds; others take a system call or a slow device.
 _FAST_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "timebase")
 _STA_UNSYNC = 0x40  # adjtimex(2)
 
 
 def system_checks(sysfs: Sysfs) -> list[Check]:
-    """Cgroups, perf, RAPL, ASLR, clocks, containment."""
+    """Make all checks of this module."""
     return [
         cgroups(sysfs),
         perf(sysfs),
@@ -29,7 +29,7 @@ def system_checks(sysfs: Sysfs) -> list[Check]:
 
 
 def cgroup_version(sysfs: Sysfs) -> int | None:
-    """2 where the one hierarchy has it all, 1 where the old ones do; see cgroups(7)."""
+    """Return 2 for the unified hierarchy, 1 for the old ones, or None; see cgroups(7)."""
     if sysfs.exists("/sys/fs/cgroup/cgroup.controllers"):
         return 2
     return (
@@ -38,7 +38,7 @@ def cgroup_version(sysfs: Sysfs) -> int | None:
 
 
 def cgroups(sysfs: Sysfs) -> Check:
-    """Whether the kernel keeps exact figures of groups of processes, and in the newer way."""
+    """Check for cgroups, in which the kernel counts exactly, and for their version 2."""
     version = cgroup_version(sysfs)
     return Check(
         name="cgroup",
@@ -53,7 +53,7 @@ def cgroups(sysfs: Sysfs) -> Check:
 
 
 def perf(sysfs: Sysfs, user: int | None = None) -> Check:
-    """Whether this user may count events of its own processes, and the processor has counters."""
+    """Check for hardware counters that this user may read for own processes."""
     level = sysfs.number(_PARANOID)
     is_root = (os.geteuid() if user is None else user) == 0
     counters = any(
@@ -77,7 +77,7 @@ def perf(sysfs: Sysfs, user: int | None = None) -> Check:
 
 
 def energy(sysfs: Sysfs) -> Check:
-    """Whether the processor's energy counters can be read."""
+    """Check that the processor's energy counters can be read."""
     zones = sysfs.names("/sys/class/powercap", "*-rapl:*")
     read = [sysfs.number(f"/sys/class/powercap/{zone}/energy_uj") for zone in zones]
     answer = any(value is not None for value in read)
@@ -86,7 +86,7 @@ def energy(sysfs: Sysfs) -> Check:
         wanted="energy counters (RAPL)",
         presence=presence(answer),
         value="readable" if answer else "not readable by this user" if zones else "none here",
-        why="energy of the processor per trial; a side channel, so distributions keep it to root",
+        why="energy of the processor per trial; as a side channel it is for root only by default",
         mend="sudo chmod a+r /sys/class/powercap/*-rapl:*/energy_uj"
         if zones and not answer
         else None,
@@ -94,20 +94,20 @@ def energy(sysfs: Sysfs) -> Check:
 
 
 def aslr(sysfs: Sysfs) -> Check:
-    """Whether addresses differ from trial to trial, as they do for users."""
+    """Check that addresses differ from trial to trial, as they do for users."""
     level = sysfs.number("/proc/sys/kernel/randomize_va_space")
     return Check(
         name="aslr",
         wanted="address layout random",
         presence=presence(None if level is None else level == 2),
         value=None if level is None else f"randomize_va_space {level}",
-        why="one fixed layout can be fast or slow by luck; many trials over many layouts are not",
+        why="a fixed layout can be fast or slow by luck; trials with random layouts average it",
         mend="sudo sysctl kernel.randomize_va_space=2" if level in (0, 1) else None,
     )
 
 
 def clock_source(sysfs: Sysfs) -> Check:
-    """Whether reading the clock is quick."""
+    """Check that the clock can be read without a system call."""
     current = sysfs.text(f"{_CLOCK}/current_clocksource")
     others = (sysfs.text(f"{_CLOCK}/available_clocksource") or "").split()
     fits = None if current is None else current in _FAST_CLOCKS
@@ -117,7 +117,7 @@ def clock_source(sysfs: Sysfs) -> Check:
         wanted="quick clock",
         presence=presence(fits),
         value=current,
-        why="a slow clock (hpet, acpi_pm) costs microseconds a reading, and that is timed",
+        why="a slow clock (hpet, acpi_pm) takes microseconds a reading, which are timed, too",
         mend=f"echo {better} | sudo tee {_CLOCK}/current_clocksource"
         if fits is False and better
         else None,
@@ -125,7 +125,7 @@ def clock_source(sysfs: Sysfs) -> Check:
 
 
 class _Timex(ctypes.Structure):
-    """The beginning of `struct timex`, and room for the rest (208 bytes where long has 8)."""
+    """The beginning of `struct timex`, and space for the rest (208 bytes where long has 8)."""
 
     _fields_ = (
         ("modes", ctypes.c_uint),
@@ -139,7 +139,7 @@ class _Timex(ctypes.Structure):
 
 
 def clock_is_synchronised() -> bool | None:
-    """What the kernel's clock discipline says; None where it may not be asked: adjtimex(2)."""
+    """Return True when the kernel's clock is synchronised; None when unknown: adjtimex(2)."""
     clock = _Timex()  # modes 0: nothing is set
     try:
         state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(clock))
@@ -149,19 +149,19 @@ def clock_is_synchronised() -> bool | None:
 
 
 def synchronised(answer: bool | None) -> Check:
-    """Whether the time of day is kept right by somebody."""
+    """Check that the time of day is synchronised."""
     return Check(
         name="clock_synchronised",
         wanted="time of day synchronised",
         presence=presence(answer),
         value=None if answer is None else "by the kernel's word" if answer else "not synchronised",
-        why="results are ordered by it; durations are not touched, their clock is another",
+        why="results are ordered by it; durations use another clock",
         mend="sudo timedatectl set-ntp true" if answer is False else None,
     )
 
 
 def container(sysfs: Sysfs) -> Check:
-    """Whether we are in a container; information: figures of the host may be hidden."""
+    """Report a container around perfrun, which may hide figures of the host."""
     marks = {
         "/.dockerenv": "Docker",
         "/run/.containerenv": "Podman",
@@ -175,5 +175,5 @@ def container(sysfs: Sysfs) -> Check:
         wanted="container or host",
         presence=Presence.FOUND,
         value=f"in {inside}" if inside else "not in a container",
-        why="in a container some of the machine cannot be seen or set; do that on the host",
+        why="a container hides parts of the machine; check and set those on the host",
     )

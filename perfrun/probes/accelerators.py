@@ -1,13 +1,11 @@
-"""Accelerators while a trial runs: what they held, did, drew and were kept from. Any vendor's.
+"""Sample the memory, utilization, clocks and power of a trial's accelerators, of any vendor.
 
 Each vendor's module (`nvidia`, `amd`) turns its library into `Device`s. Calls into a driver are
 not free, so devices are read five times a second at most, in a thread of their own, and less often
-where a reading takes long. Whatever a device does not say is None.
+where a reading takes long. A figure that a device does not report is None.
 
-Readings go to devices.csv as they are taken. Memory keeps what the summary needs of them, so that a
-trial of a week needs no more than one of a minute.
-
-Figures over readings that are not kept: each takes one reading at a time and stays small.
+Readings go to devices.csv as they are taken. Memory holds only running figures, so a trial of a
+week needs no more of it than one of a minute.
 """
 
 from __future__ import annotations
@@ -22,26 +20,27 @@ from typing import Protocol
 
 from perfrun.dataclass import dataclass
 from perfrun.probes.device_log import DeviceLog
+from perfrun.probes.sysfs import in_pid_namespace
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampledRange:
-    """A sampled figure: smallest, mean, largest."""
+    """The smallest, mean and largest value of a sampled figure."""
 
     low: float
     mean: float
     high: float
 
 
-class RunningSpan:
-    """Smallest, mean and largest of the values that are known."""
+class RunningRange:
+    """The smallest, mean and largest of the values so far, without the values."""
 
     def __init__(self) -> None:
         self._low = self._high = self._total = 0.0
         self._count = 0
 
     def add(self, value: float | None) -> None:
-        """Take one value; None is no value."""
+        """Take one value; None is ignored."""
         if value is None:
             return
         self._low = min(self._low, value) if self._count else value
@@ -49,15 +48,15 @@ class RunningSpan:
         self._total += value
         self._count += 1
 
-    def span(self) -> SampledRange | None:
-        """Return the figures; None when no value was known."""
+    def result(self) -> SampledRange | None:
+        """Return the figures; None when there was no value."""
         if not self._count:
             return None
         return SampledRange(low=self._low, mean=self._total / self._count, high=self._high)
 
 
 class RunningShares:
-    """How often each name was there, of the times at which names were known."""
+    """The share of the moments at which each name was present."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -70,14 +69,14 @@ class RunningShares:
             self._known += 1
 
     def shares(self) -> Mapping[str, float] | None:
-        """Return the share of each name, 0 to 1; None when names were never known."""
+        """Return the share of each name, 0 to 1; None when the names were never known."""
         if not self._known:
             return None
         return {name: self._counts[name] / self._known for name in sorted(self._counts)}
 
 
 class RunningIntegral:
-    """A value over time, by trapezoids between the moments at which it is known."""
+    """The integral of a value over time, by trapezoids between the known moments."""
 
     def __init__(self) -> None:
         self._last: tuple[float, float] | None = None
@@ -100,14 +99,13 @@ class RunningIntegral:
 
 
 RATE_HZ = 5.0
-_SHARE = 0.002  # of a core, that reading devices may take in the long run
+_SHARE = 0.002  # share of a core that reading devices may take in the long run
 _PROCESSES_EVERY = 5  # readings
-_HOST_PID_NAMESPACE = 0xEFFFFFFC  # inode of the first one (include/linux/proc_ns.h)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceReading:
-    """One device at one moment."""
+    """The state of one device at one moment."""
 
     used_bytes: int | None = None  # by all processes, driver included
     utilization_percent: float | None = None  # share of time in which any kernel ran
@@ -124,41 +122,41 @@ _FIGURES = attrgetter(*_FIELDS)
 
 
 class Device(Protocol):
-    """An accelerator as its vendor's library shows it. No method raises."""
+    """An accelerator, as its vendor's library shows it. No method raises."""
 
     @property
     def vendor(self) -> str:
-        """`nvidia` or `amd`."""
+        """The vendor: `nvidia` or `amd`."""
 
     @property
     def index(self) -> int:
-        """Its number to the vendor's library, from 0. Frameworks may count otherwise."""
+        """The vendor library's number of it, from 0. Frameworks may count differently."""
 
     @property
     def name(self) -> str:
-        """Model."""
+        """The model's name."""
 
     @property
     def uuid(self) -> str | None:
-        """What names it for ever."""
+        """The identifier that never changes."""
 
     @property
     def total_bytes(self) -> int | None:
-        """Its memory; None where it shares the host's."""
+        """The size of its memory; None where it shares the host's."""
 
     def read(self) -> DeviceReading:
-        """Return the state of this moment."""
+        """Return the current state."""
 
     def processes(self) -> Mapping[int, int | None] | None:
-        """Return pid (of the host) -> bytes held on the device; None when it cannot be had."""
+        """Return host pid -> bytes held on the device; None when the device cannot tell."""
 
     def energy_j(self) -> float | None:
-        """Joules since the driver was loaded; only differences mean something."""
+        """Return joules since the driver was loaded; only differences mean something."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceUsage:
-    """What one device did during a trial. Of the whole device, unless it says otherwise."""
+    """The figures of one device during a trial: of the whole device, unless noted otherwise."""
 
     vendor: str
     index: int
@@ -168,8 +166,8 @@ class DeviceUsage:
     used_before_bytes: int | None  # at the first reading, just after the worker was started
     used_peak_bytes: int | None
     process_peak_bytes: int | None  # held by the trial's processes
-    process_reason: str | None  # why that is unknown
-    other_processes: Mapping[int, int | None] | None  # pid -> bytes, of those not the trial's
+    process_reason: str | None  # why process_peak_bytes is unknown
+    other_processes: Mapping[int, int | None] | None  # pid -> bytes, of processes not the trial's
     utilization_percent: SampledRange | None
     memory_utilization_percent: SampledRange | None
     sm_clock_mhz: SampledRange | None
@@ -183,7 +181,7 @@ class DeviceUsage:
 
 @dataclass(frozen=True, kw_only=True)
 class DevicesUsage:
-    """All devices of this machine during a trial, or why there are none."""
+    """The figures of all devices during a trial, or the reason why there are none."""
 
     devices: tuple[DeviceUsage, ...] | None = None
     reason: str | None = None
@@ -192,14 +190,11 @@ class DevicesUsage:
     observer_cpu_s: float | None = None
 
 
-_SPANS = (
-    *("utilization_percent", "memory_utilization_percent", "sm_clock_mhz", "memory_clock_mhz"),
-    *("power_w", "temperature_c"),
-)
+_RANGES = _FIELDS[1:-1]  # all but used_bytes and throttle_reasons
 
 
 class DeviceTrack:
-    """What was seen of one device so far, without the readings themselves."""
+    """The figures of one device so far, without the readings themselves."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -207,7 +202,7 @@ class DeviceTrack:
         self._energy_before_j = device.energy_j()
         self._used_before: int | None = None
         self._used_peak: int | None = None
-        self._spans = {name: RunningSpan() for name in _SPANS}
+        self._ranges = {name: RunningRange() for name in _RANGES}
         self._throttled = RunningShares()
         self._power = RunningIntegral()
         self._own_peak: int | None = None
@@ -215,19 +210,19 @@ class DeviceTrack:
         self._others: dict[int, int | None] = {}
 
     def note(self, reading: DeviceReading, at_s: float) -> None:
-        """Take one reading and when it was made."""
+        """Take one reading and the time at which it was made."""
         self.samples += 1
         if reading.used_bytes is not None:
             if self._used_before is None:
                 self._used_before = reading.used_bytes
             self._used_peak = max(self._used_peak or 0, reading.used_bytes)
-        for name, running in self._spans.items():
+        for name, running in self._ranges.items():
             running.add(getattr(reading, name))
         self._throttled.add(reading.throttle_reasons)
         self._power.add(at_s, reading.power_w)
 
     def note_processes(self, holders: Mapping[int, int | None], pids: Collection[int]) -> None:
-        """Take who holds memory of the device; `pids` are the trial's processes."""
+        """Take the bytes that each process holds; `pids` are the trial's processes."""
         self._processes_known = True
         own = [size for pid, size in holders.items() if pid in pids]
         if own and all(size is not None for size in own):
@@ -237,7 +232,7 @@ class DeviceTrack:
                 self._others[pid] = max(self._others.get(pid) or 0, size or 0) or None
 
     def usage(self) -> DeviceUsage:
-        """Sum up. Asks the device for its energy once more."""
+        """Return the figures; asks the device for its energy once more."""
         device = self.device
         own_peak, reason = self._own_memory()
         energy_j, source = self._energy()
@@ -256,7 +251,7 @@ class DeviceTrack:
             throttle_reasons=self._throttled.shares(),
             energy_j=energy_j,
             energy_source=source,
-            **{name: running.span() for name, running in self._spans.items()},
+            **{name: running.result() for name, running in self._ranges.items()},
         )
 
     def _own_memory(self) -> tuple[int | None, str | None]:
@@ -272,7 +267,7 @@ class DeviceTrack:
         return None, "no process of the trial was seen on the device"
 
     def _energy(self) -> tuple[float | None, str | None]:
-        """From the device's counter; where it has none, from its power, sampled."""
+        """Return the energy by the device's counter, or by its sampled power where it has none."""
         before, after = self._energy_before_j, self.device.energy_j()
         if before is not None and after is not None and after >= before:
             return after - before, "counter"
@@ -281,9 +276,9 @@ class DeviceTrack:
 
 
 class DeviceSampler(threading.Thread):
-    """Reads devices until `finish`. `pids` returns the trial's processes at this moment.
+    """A thread that reads devices until `finish`; `pids` returns the trial's current processes.
 
-    `log` is a new file for all readings. It is written by this thread, in perfrun's own process.
+    `log` is the path of a new file for all readings, which this thread writes.
     """
 
     def __init__(
@@ -304,11 +299,11 @@ class DeviceSampler(threading.Thread):
         self._columns = {key: 0.0 for track in self._tracks for key in _columns(track.device, None)}
 
     def columns(self) -> Mapping[str, float]:
-        """Return the latest figures for process_info.log; 0 before the first, and of no figure."""
+        """Return the latest figures for process_info.log; an unknown figure is 0."""
         return self._columns
 
     def run(self) -> None:
-        """Read all devices, again and again."""
+        """Read all devices repeatedly until `finish` is called."""
         begin, count = time.thread_time(), 0
         while True:
             before = time.thread_time()
@@ -319,7 +314,7 @@ class DeviceSampler(threading.Thread):
             pause_s = max(self._interval_s, (time.thread_time() - before) / _SHARE)
             if self._stop_event.wait(pause_s):
                 break
-        for track in self._tracks:  # the last state: a trial may be shorter than a pause
+        for track in self._tracks:  # once more: a trial may be shorter than a pause
             self._read(track, with_processes=False)
         self._cpu_s = time.thread_time() - begin
 
@@ -352,20 +347,12 @@ class DeviceSampler(threading.Thread):
 
 
 def _columns(device: Device, reading: DeviceReading | None) -> dict[str, float]:
-    """Numbers only, always the same keys: a known consumer plots every one."""
+    """Return numbers only, always under the same keys: a known consumer plots every one."""
     reading = reading or DeviceReading()
-    begin = f"{device.vendor}{device.index}_"
+    prefix = f"{device.vendor}{device.index}_"
     return {
-        begin + "used": reading.used_bytes or 0,
-        begin + "utilization_percent": reading.utilization_percent or 0.0,
-        begin + "power_w": reading.power_w or 0.0,
-        begin + "sm_clock_mhz": reading.sm_clock_mhz or 0.0,
+        prefix + "used": reading.used_bytes or 0,
+        prefix + "utilization_percent": reading.utilization_percent or 0.0,
+        prefix + "power_w": reading.power_w or 0.0,
+        prefix + "sm_clock_mhz": reading.sm_clock_mhz or 0.0,
     }
-
-
-def in_pid_namespace() -> bool:
-    """True when pids here are not those of the host: in a container. False where unknown."""
-    try:
-        return Path("/proc/self/ns/pid").stat().st_ino != _HOST_PID_NAMESPACE
-    except OSError:
-        return False

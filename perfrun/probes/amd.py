@@ -1,4 +1,4 @@
-"""AMD devices while a trial runs, by amdsmi, which comes with ROCm. Used where it is there."""
+"""Read AMD devices through amdsmi, which comes with ROCm, where it is installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIB = 2**20
 
 
 class AmdDevice:
-    """One device. What it does not support is None."""
+    """One AMD device. A figure that it does not support is None."""
 
     vendor = "amd"
 
@@ -27,7 +27,7 @@ class AmdDevice:
         self.total_bytes = _mebibytes(self._memory().get("vram_total"))
 
     def read(self) -> DeviceReading:
-        """Return the state of this moment."""
+        """Return the current state."""
         smi, handle = self._smi, self._handle
         busy = self._asked(lambda: smi.amdsmi_get_gpu_activity(handle)) or {}
         power = self._asked(lambda: smi.amdsmi_get_power_info(handle)) or {}
@@ -43,14 +43,14 @@ class AmdDevice:
         )
 
     def processes(self) -> Mapping[int, int | None] | None:
-        """Return pid -> bytes of all that use the device."""
+        """Return pid -> bytes of all processes that use the device."""
         listed = self._asked(lambda: self._smi.amdsmi_get_gpu_process_list(self._handle))
         if listed is None:
             return None
         return {int(p["pid"]): int(p["memory_usage"]["vram_mem"]) for p in listed}
 
     def energy_j(self) -> float | None:
-        """Joules since the driver was loaded; the counter's steps are some microjoules."""
+        """Return joules since the driver was loaded; the counter's steps are some microjoules."""
         count = self._asked(lambda: self._smi.amdsmi_get_energy_count(self._handle))
         if not count:
             return None
@@ -79,7 +79,7 @@ class AmdDevice:
         return _number(celsius)
 
     def _asked(self, call: Callable[[], Any]) -> Any:
-        """What a call returns; None where device, driver or version do not support it."""
+        """Return the result of a call; None where device, driver or version do not support it."""
         try:
             return call()
         except Exception:  # its errors share no base class over the versions
@@ -87,7 +87,7 @@ class AmdDevice:
 
 
 def _number(value: Any) -> float | None:
-    """A figure; amdsmi says N/A in words."""
+    """Return a figure; None for the text N/A, which amdsmi uses for an unknown one."""
     return float(value) if isinstance(value, int | float) else None
 
 
@@ -97,7 +97,7 @@ def _mebibytes(value: Any) -> int | None:
 
 @cache
 def amd_devices() -> tuple[tuple[AmdDevice, ...], str | None]:
-    """Return the devices, or why there are none. The library stays started."""
+    """Return the devices, or the reason why there are none. The library stays initialised."""
     if not Path("/dev/kfd").exists():
         return (), NO_DRIVER
     try:

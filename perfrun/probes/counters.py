@@ -1,7 +1,7 @@
-"""What the whole machine has done so far: counters to be read before and after, and subtracted.
+"""Read the counters of the whole machine before and after a trial, and subtract them.
 
-Used for a trial's `cpu` section, and by whoever judges whether the machine was quiet. A snapshot is
-half a millisecond; what this kernel does not say is None. Sources: proc(5);
+The `cpu` section of a summary and the quality findings use them. A snapshot takes half a
+millisecond; a figure that the kernel does not have is None. Sources: proc(5);
 Documentation/accounting/psi.rst of the kernel.
 """
 
@@ -20,25 +20,24 @@ from perfrun.worker.cgroups import Cgroup, read_pressure
 _TICKS_HZ = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _NOTHING: dict[str, list[int]] = {}
-_SLOW_S = 0.01  # a step of the counters; reading them takes a tenth of a millisecond
+_SLOW_S = 0.01  # one tick of the counters; reading them takes a tenth of a millisecond
 # /proc/stat: user nice system idle iowait irq softirq steal (guest time is in user already).
 _BUSY, _IDLE, _IOWAIT, _STEAL = (0, 1, 2, 5, 6), 3, 4, 7
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counters:
-    """Totals that only grow. Seconds are of all cores together, so 2 cores have 2 s in a second.
+    """Totals that only grow; seconds are summed over all cores, so 2 cores have 2 s in a second.
 
-    In a snapshot they count from boot; in what `counters_between` returns, from one snapshot to
-    the next.
+    In a snapshot they count from boot; `counters_between` returns those of an interval.
     """
 
-    elapsed_s: float  # on the monotonic clock, which no one sets
-    wall_clock_s: float  # on the clock of the wall: a difference from elapsed_s is a jump
+    elapsed_s: float  # on the monotonic clock, which nobody sets
+    wall_clock_s: float  # time of day: it differs from elapsed_s when the clock was set
     busy_s: float | None = None  # user, nice, system and interrupts; steps of 10 ms per core
     idle_s: float | None = None
     iowait_s: float | None = None
-    steal_s: float | None = None  # wanted by this virtual machine, given to another
+    steal_s: float | None = None  # the hypervisor ran something else on this machine's CPUs
     context_switches: int | None = None
     forks: int | None = None
     swapped_in_bytes: int | None = None
@@ -55,7 +54,7 @@ class Counters:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The machine at one moment."""
+    """The counters and loads of the machine at one moment."""
 
     counters: Counters
     load_1min: float | None = None
@@ -100,9 +99,9 @@ def take_snapshot(cgroup: Cgroup | None = None) -> Snapshot:
 
 
 def counters_between(before: Snapshot, after: Snapshot) -> Counters:
-    """Return what was added from one snapshot to the other; None where either has no figure.
+    """Return the differences of two snapshots; None where either has no figure.
 
-    A counter that fell (a core was taken away, a counter wrapped around) is None too.
+    A counter that fell (a core was removed, a counter wrapped around) is None, too.
     """
     added = {
         name: difference(getattr(before.counters, name), value)
@@ -116,15 +115,18 @@ def counters_between(before: Snapshot, after: Snapshot) -> Counters:
     )
 
 
+def change(before: Any, after: Any) -> Any:
+    """Return `after - before`; None when one is missing."""
+    return None if before is None or after is None else after - before
+
+
 def difference(before: Any, after: Any) -> Any:
-    """`after - before`; None when one is missing or the counter fell."""
-    if before is None or after is None or after < before:
-        return None
-    return after - before
+    """Return the change of a counter; None when a figure is missing or the counter fell."""
+    return None if before is None or after is None or after < before else after - before
 
 
 def _processor_seconds(ticks: list[int]) -> dict[str, float | None]:
-    """Seconds from the line `cpu` of /proc/stat."""
+    """Convert the line `cpu` of /proc/stat to seconds."""
     if len(ticks) <= _STEAL:
         return {}
     return {
@@ -136,10 +138,10 @@ def _processor_seconds(ticks: list[int]) -> dict[str, float | None]:
 
 
 def _stat_and_times() -> tuple[dict[str, list[int]], float, float]:
-    """What the processors did, and until when: by the monotonic clock and by that of the wall.
+    """Return /proc/stat and the time at which it was read, on the monotonic and the wall clock.
 
-    Of three readings the one that was not interrupted: who is kept from the processor between the
-    two would take another second's work for this one's.
+    Of up to three readings the quickest counts: if this thread is preempted between file and
+    clock, the counters do not belong to the time.
     """
     best = (math.inf, _NOTHING, 0.0, 0.0)
     for _ in range(3):
@@ -154,21 +156,21 @@ def _stat_and_times() -> tuple[dict[str, list[int]], float, float]:
 
 
 def _stat() -> dict[str, list[int]]:
-    """The lines of /proc/stat but those of interrupts, which are long and not asked for."""
+    """Return the lines of /proc/stat, except those of interrupts, which are long and unused."""
     lines = (line.split() for line in _text("/proc/stat").splitlines() if line[:4] != "intr")
     return {words[0]: [int(word) for word in words[1:]] for words in lines if words}
 
 
 def _table(path: str) -> dict[str, int]:
-    """A file of lines `name number [unit]`."""
+    """Parse a file of lines `name number [unit]`."""
     pairs = (line.split(None, 2) for line in _text(path).splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) > 1 and pair[1].isdigit()}
 
 
 def _thermal_throttles() -> int | None:
-    """How often cores were slowed because of heat, since boot. Only x86 with a driver counts it."""
+    """Return how often heat slowed cores since boot; only x86 with a driver counts it."""
     folder = Path("/sys/devices/system/cpu")
-    if not (folder / "cpu0/thermal_throttle").is_dir():  # spares virtual machines a glob
+    if not (folder / "cpu0/thermal_throttle").is_dir():  # saves a glob on virtual machines
         return None
     counts = [_text(str(path)) for path in folder.glob("cpu*/thermal_throttle/core_throttle_count")]
     return sum(int(count) for count in counts if count.strip().isdigit()) if counts else None

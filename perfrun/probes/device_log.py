@@ -1,4 +1,4 @@
-"""devices.csv: every reading of every accelerator of a trial, a row each."""
+"""Write devices.csv: one row for each reading of each accelerator of a trial."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-_WRITE_EVERY_S = 5.0  # a row alone costs ten times as much as its share of many
+_WRITE_EVERY_S = 5.0  # a row written alone costs ten times as much as one of many
 
 
 class DeviceLog:
-    """Writes rows to a new file, those of some seconds at once.
+    """A new file of rows, written every few seconds.
 
-    What the disk does not take is dropped, whole rows only: nothing waits in memory for a full disk
-    and nobody is told, for the summary has its figures from elsewhere. Later rows are tried again.
-    A file that is there already, or a link, is somebody else's: then nothing is written.
+    Rows that a full disk does not take are dropped whole and without a message: memory must not
+    grow, and the summary does not need them. Later rows are tried again. If the path exists
+    already, also as a link, it belongs to somebody else and nothing is written.
     """
 
     def __init__(self, path: Path, header: Sequence[str]) -> None:
@@ -32,7 +32,7 @@ class DeviceLog:
             self._file = path.open("xb", buffering=0)
 
     def add(self, at_s: float, row: Sequence[object]) -> None:
-        """Take one row. Its time is in seconds, and never less than the last one's."""
+        """Take one row. Its time is in seconds and never decreases."""
         if self._file is None:
             return
         self._rows.writerow((f"{at_s:.3f}", *map(_cell, row)))
@@ -41,7 +41,7 @@ class DeviceLog:
             self._write()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows and close the file."""
         if self._file is None:
             return
         self._write()
@@ -67,7 +67,7 @@ class DeviceLog:
 
 
 def _cell(value: object) -> object:
-    """Unknown is empty; several names are joined, and known to be none they are `none`."""
+    """Return a cell: empty when unknown, names joined by `+`, `none` for an empty tuple."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, tuple):

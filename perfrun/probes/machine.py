@@ -1,9 +1,7 @@
-"""Facts about this machine, asked once a run. Absent is None, never zero.
+"""Read facts about this machine, once a run, and its state before and after each trial.
 
-The state of the machine before and after a trial, to see what disturbed it.
-
-Linux; elsewhere most of it is None. A state costs about a millisecond, is taken by the harness and
-not by the worker. Sources: clock_gettime(2), getrusage(2); see `probes.system` for the counters.
+An unknown figure is None, never zero; outside Linux most figures are. Reading a state takes about
+a millisecond. Sources: clock_gettime(2), getrusage(2); `probes.counters` has those of the counters.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from perfrun.worker.cgroups import Cgroup, find_cgroup
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What PerfZero's `system_info` needs, and more."""
+    """Facts about this machine: those of PerfZero's `system_info`, and more."""
 
     cpu_model: str
     physical_cpu_count: int | None
@@ -51,7 +49,7 @@ class Machine:
 
 
 def machine() -> Machine:
-    """Ask the system. Takes a few milliseconds where /proc/cpuinfo names the processor."""
+    """Read the facts. It takes a few milliseconds where /proc/cpuinfo names the processor."""
     processors = _proc_cpuinfo()
     sockets = {value for key, value in processors if key == "physical id"}
     affinity = getattr(os, "sched_getaffinity", None)
@@ -81,7 +79,7 @@ def _proc_cpuinfo() -> list[tuple[str, str]]:
 
 
 def _logical_cpu_count() -> int | None:
-    """The kernel's number: os.cpu_count obeys PYTHON_CPU_COUNT and -X cpu_count (Python 3.13)."""
+    """Return the kernel's number: os.cpu_count obeys PYTHON_CPU_COUNT and -X cpu_count (3.13)."""
     try:
         count = os.sysconf("SC_NPROCESSORS_ONLN")
     except (AttributeError, OSError, ValueError):
@@ -90,14 +88,14 @@ def _logical_cpu_count() -> int | None:
 
 
 def _physical_cpu_count() -> int | None:
-    """Where the kernel shows no siblings. psutil's import is a tenth of a run of one no-op."""
+    """Ask psutil, where /sys has no siblings: importing it takes a tenth of a no-op's run."""
     import psutil
 
     return psutil.cpu_count(logical=False)
 
 
 def _memory_bytes() -> int:
-    """What the kernel has to give, by MemTotal; psutil's figure where there is none."""
+    """Return the kernel's MemTotal, or psutil's figure where there is none."""
     words = (_read("/proc/meminfo") or "").split(None, 2)
     if len(words) > 1 and words[0] == "MemTotal:" and words[1].isdigit():
         return int(words[1]) * 1024
@@ -107,7 +105,7 @@ def _memory_bytes() -> int:
 
 
 def _cpu_model(processors: list[tuple[str, str]]) -> str:
-    """The kernel's name of the processor, as PerfZero's.
+    """Return the kernel's name of the processor, as PerfZero's.
 
     Where /proc/cpuinfo has none (ARM, macOS), py-cpuinfo finds it in other ways; it takes about a
     second, which is why it is not asked first.
@@ -131,7 +129,7 @@ def _operating_system() -> str | None:
 
 
 def _memory_limit() -> int | None:
-    """The memory limit of this process's cgroup, v2 or v1, as seen from where we are."""
+    """Return the memory limit of this process's cgroup, v2 or v1, as this process sees it."""
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         text = _read(path)
         # cgroup v1 says "no limit" with a number near 2**63.
@@ -161,20 +159,14 @@ def _user() -> str | None:
         return str(os.getuid())
 
 
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None
-
-
+_read = Sysfs().text
 _WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-_MOST = 16  # frequency policies: reading hundreds would take milliseconds
+_MOST_POLICIES = 16  # of frequency: reading hundreds would take milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineState:
-    """The machine at one moment. None is what this machine does not say."""
+    """The state of the machine at one moment. None is unknown."""
 
     snapshot: Snapshot
     cpus: int
@@ -194,7 +186,7 @@ class MachineState:
 def machine_state(
     folder: Path, sysfs: Sysfs | None = None, *, cgroup: Cgroup | None = None
 ) -> MachineState:
-    """Look at the machine now; `folder` is where results go, `cgroup` the trial's if not ours."""
+    """Read the state now; `folder` is where results go, `cgroup` the trial's own group if any."""
     tree = sysfs or Sysfs()
     wall_offset_s, suspended_s = _clock_offsets()
     own, children = (resource.getrusage(who) for who in _WHO)
@@ -207,25 +199,25 @@ def machine_state(
         children_cpu_s=children.ru_utime + children.ru_stime,
         wall_offset_s=wall_offset_s,
         suspended_s=suspended_s,
-        governors=governors(tree, _MOST),
+        governors=governors(tree, _MOST_POLICIES),
         frequency_khz=frequency_khz(tree),
-        top_frequencies_khz=top_frequencies_khz(tree, _MOST),
-        memory_bytes=_available_memory_bytes(),
+        top_frequencies_khz=top_frequencies_khz(tree, _MOST_POLICIES),
+        memory_bytes=_physical_memory_bytes(),
         free_disk_bytes=free_disk_bytes(folder),
     )
 
 
 @lru_cache(maxsize=1)
 def own_cgroup() -> Cgroup | None:
-    """The control group that perfrun and its local trials are in. Nobody moves it meanwhile."""
+    """Return the control group of perfrun and its local trials, which does not change."""
     return find_cgroup()
 
 
 def _clock_offsets() -> tuple[float | None, float | None]:
-    """Time of day less monotonic clock, and boot time less monotonic clock, in seconds.
+    """Return time of day less monotonic clock, and boot time less monotonic clock, in seconds.
 
-    Of three readings the one that was not interrupted: between two clocks of one reading a busy
-    machine may run somebody else for milliseconds.
+    Of three readings the quickest counts: a busy machine may preempt this thread between two
+    clocks for milliseconds.
     """
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     best: tuple[int, float, float | None] | None = None
@@ -242,7 +234,7 @@ def _clock_offsets() -> tuple[float | None, float | None]:
     return best[1], best[2]
 
 
-def _available_memory_bytes() -> int | None:
+def _physical_memory_bytes() -> int | None:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
@@ -250,7 +242,7 @@ def _available_memory_bytes() -> int | None:
 
 
 def free_disk_bytes(folder: Path) -> int | None:
-    """What an ordinary user may still write to the disk of `folder`."""
+    """Return the bytes that an ordinary user may still write to the disk of `folder`."""
     try:
         found = os.statvfs(nearest_folder(folder))
     except (OSError, AttributeError):
@@ -259,7 +251,7 @@ def free_disk_bytes(folder: Path) -> int | None:
 
 
 def nearest_folder(folder: Path) -> Path:
-    """The folder, or the one above it that is there."""
+    """Return the folder, or the nearest one above it that exists."""
     for place in (folder, *folder.parents):
         try:
             if place.exists():

@@ -1,8 +1,6 @@
-"""NVIDIA devices while a trial runs, by the management library (nvidia-ml-py).
+"""Read NVIDIA devices through NVML (nvidia-ml-py); no other module uses that library.
 
-What they are is asked by `gpu`, once a run. Figures and their units: NVML API reference.
-
-NVIDIA devices, by the management library (nvidia-ml-py). The only module that knows it.
+Source of the figures and their units: NVML API reference.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from perfrun.dataclass import dataclass
 from perfrun.probes.accelerators import DeviceReading
 
 NO_DRIVER = "no NVIDIA driver: libnvidia-ml.so.1 cannot be loaded"
-# Bits of the API by our names, which are the API's. The first two say that nothing holds the
-# device back: it has nothing to do, or was asked to.
+# Constants of the API and the names in a summary. The first two do not mean that the device is held
+# back: it is idle, or an application has set its clocks.
 _REASON_NAMES = {
     "GpuIdle": "gpu_idle",
     "ApplicationsClocksSetting": "applications_clocks_setting",
@@ -33,12 +31,12 @@ _REASON_NAMES = {
 
 
 class NvidiaDevice:
-    """One device. What it does not support is None."""
+    """One NVIDIA device. A figure that it does not support is None."""
 
     vendor = "nvidia"
 
     def __init__(self, nvml: Any, index: int) -> None:
-        """Raises the library's error when the device cannot be had."""
+        """Open the device. Raises the library's error when that fails."""
         self._nvml = nvml
         self.index = index
         self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -49,7 +47,7 @@ class NvidiaDevice:
         self.total_bytes: int | None = int(memory.total) if memory else None
 
     def read(self) -> DeviceReading:
-        """Return the state of this moment: about ten calls into the driver."""
+        """Return the current state, by about ten calls into the driver."""
         nvml, handle = self._nvml, self._handle
         memory = self._asked(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
         busy = self._asked(lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
@@ -72,7 +70,7 @@ class NvidiaDevice:
         )
 
     def processes(self) -> Mapping[int, int | None] | None:
-        """Return pid -> bytes of all that compute or draw on the device; pids are the host's."""
+        """Return host pid -> bytes of all processes that compute or draw on the device."""
         nvml, found = self._nvml, {}
         known = False
         for name in ("Compute", "Graphics"):
@@ -87,7 +85,7 @@ class NvidiaDevice:
         return found if known else None
 
     def energy_j(self) -> float | None:
-        """Joules since the driver was loaded (Volta and newer; the counter is in millijoules)."""
+        """Return joules since the driver was loaded (Volta and newer; NVML counts millijoules)."""
         call = self._nvml.nvmlDeviceGetTotalEnergyConsumption
         millijoules = self._asked(lambda: call(self._handle))
         return None if millijoules is None else millijoules / 1e3
@@ -99,7 +97,7 @@ class NvidiaDevice:
         return tuple(name for bit, name in self._reasons.items() if bits & bit)
 
     def _asked(self, call: Callable[[], Any]) -> Any:
-        """What a call returns; None where device or driver do not support it."""
+        """Return the result of a call; None where device or driver do not support it."""
         try:
             return call()
         except (self._nvml.NVMLError, AttributeError):
@@ -107,7 +105,7 @@ class NvidiaDevice:
 
 
 def _current_reasons(nvml: Any) -> Any:
-    """The call has a new name since driver 535; old drivers know the old one."""
+    """Return the call for the reasons: driver 535 renamed it, older ones know the old name."""
     try:
         return nvml.nvmlDeviceGetCurrentClocksEventReasons
     except AttributeError:
@@ -115,7 +113,7 @@ def _current_reasons(nvml: Any) -> Any:
 
 
 def reason_bits(nvml: Any) -> dict[int, str]:
-    """Return bit -> name of the reasons why clocks are lower than they could be."""
+    """Return bit -> name of the reasons for lower clocks."""
     found = {}
     for constant, name in _REASON_NAMES.items():
         for prefix in ("nvmlClocksEventReason", "nvmlClocksThrottleReason"):
@@ -128,9 +126,12 @@ def reason_bits(nvml: Any) -> dict[int, str]:
 
 @cache
 def nvidia_devices() -> tuple[tuple[NvidiaDevice, ...], str | None]:
-    """Return the devices, or why there are none. The library stays started: starting it is slow."""
+    """Return the devices, or the reason why there are none.
+
+    The library stays initialised, since initialising it is slow.
+    """
     try:
-        # Whether there is a driver at all is known for a hundredth of what the binding costs.
+        # Loading the driver's library costs a hundredth of importing the binding.
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return (), NO_DRIVER
@@ -151,9 +152,9 @@ def _text(value: str | bytes) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Accelerators:
-    """The devices of this machine. Made only when there is at least one."""
+    """The NVIDIA devices of this machine; there is at least one."""
 
-    model: str  # of the first device that is not there for the display
+    model: str  # of the main device: see `main_model`
     count: int
     driver_version: str
     models: tuple[str, ...]
@@ -161,11 +162,7 @@ class Accelerators:
 
 
 def accelerators() -> Accelerators | None:
-    """Return the NVIDIA devices, or None when there is no driver or no device.
-
-    The model is the first device's, or the second's where the first is a Quadro and there are two
-    or more: PerfZero's rule for workstations whose first card drives the screen.
-    """
+    """Return the NVIDIA devices, or None when there is no driver or no device."""
     with _nvml() as nvml:
         if nvml is None:
             return None
@@ -190,25 +187,27 @@ def accelerators() -> Accelerators | None:
 def _memory_bytes(nvml: Any, handle: Any) -> int | None:
     try:
         return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-    except nvml.NVMLError:  # devices that share the host's memory do not say
+    except nvml.NVMLError:  # a device that shares the host's memory
         return None
 
 
 def main_model(models: tuple[str, ...]) -> str:
-    """PerfZero's choice among several devices."""
+    """Return the first model, or the second where the first is a Quadro.
+
+    This is PerfZero's rule for workstations whose first card drives the screen.
+    """
     return models[1] if len(models) > 1 and "Quadro" in models[0] else models[0]
 
 
 @contextlib.contextmanager
 def _nvml() -> Iterator[Any]:
-    """The library, started; None where there is none to start."""
+    """Initialise the library and shut it down again; yield None where that fails."""
     try:
-        # Whether there is a driver at all is known for a hundredth of what the binding costs.
         ctypes.CDLL("libnvidia-ml.so.1")
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # no driver, or a library that does not fit it: the same to us
+    except Exception:  # no driver, or a library that does not fit it
         yield None
         return
     try:

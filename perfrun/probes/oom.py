@@ -1,7 +1,7 @@
-"""Which processes the kernel kills for want of memory while a trial runs.
+"""Detect processes that the kernel kills for lack of memory while a trial runs.
 
-Its counter (/proc/vmstat) is of the whole machine; its log names each victim. Sources: proc(5),
-Documentation/ABI/testing/dev-kmsg and mm/oom_kill.c of the kernel.
+The kernel's counter (/proc/vmstat) covers the whole machine; its log names each victim. Sources:
+proc(5), Documentation/ABI/testing/dev-kmsg and mm/oom_kill.c of the kernel.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import time
 from pathlib import Path
 from typing import Final
 
+from perfrun.probes.sysfs import in_pid_namespace
+
 _LOG = "/dev/kmsg"
 _LONGEST_RECORD: Final = 8192
-_FIRST_PID_NAMESPACE: Final = 0xEFFFFFFC  # the number of the one whose pids are in the log
-# A record of the kernel itself (facility 0: a priority of one digit), not of who writes to the log.
+# A record of the kernel itself (facility 0: a priority of one digit), not one written by a user.
 _VICTIM = re.compile(rb"[0-7],[^;]*;[^\n]*\bKilled process (\d+) \(")
-# The kernel counts a victim, kills it and then names it, and others may run in between.
+# The kernel counts a victim, kills it and logs it; other tasks may run in between.
 _PATIENCE_S = 2.0
 
 
 class OomKills:
-    """Counts from when it is made. To be closed, as a context manager is."""
+    """The kernel's kills since this context manager was created."""
 
     def __init__(self) -> None:
         self._log = _opened_at_its_end()
@@ -37,10 +38,10 @@ class OomKills:
         self._close()
 
     def of(self, pid: int | None) -> tuple[int, bool]:
-        """How many of those killed until now may have been process `pid`, and if that is certain.
+        """Return how many victims may have been process `pid`, and True when that is certain.
 
-        Uncertain is a count of the whole machine: where the log cannot be read, has lost records,
-        or has other pids than we (in a container), or where `pid` is unknown.
+        The answer is uncertain, and a count of the whole machine, where `pid` is unknown, or where
+        the log cannot be read, has lost records, or has the pids of another namespace.
         """
         count = _count() - self._before
         if count <= 0 or pid is None:
@@ -55,7 +56,7 @@ class OomKills:
         return (1, True) if pid in self._victims else (count, False)
 
     def _read(self) -> bool:
-        """Take what is new in the log; False when it cannot be read, or no longer has all of it."""
+        """Take the log's new records; False when it cannot be read or has lost records."""
         if self._log is None:
             return False
         try:
@@ -77,8 +78,8 @@ class OomKills:
 
 def _opened_at_its_end() -> int | None:
     with contextlib.suppress(OSError):
-        if Path("/proc/self/ns/pid").stat().st_ino != _FIRST_PID_NAMESPACE:
-            return None
+        if in_pid_namespace():
+            return None  # the log has the host's pids
         log = os.open(_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             os.lseek(log, 0, os.SEEK_END)
@@ -90,7 +91,7 @@ def _opened_at_its_end() -> int | None:
 
 
 def _count() -> int:
-    """How many processes the kernel has killed for want of memory since it booted."""
+    """Return how many processes the kernel has killed for lack of memory since boot."""
     try:
         text = Path("/proc/vmstat").read_text(encoding="ascii")
     except OSError:

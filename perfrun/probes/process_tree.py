@@ -1,12 +1,8 @@
-"""Watch a process and its descendants from outside, many times a second, at little cost.
+"""Sample memory and CPU use of a process and its descendants, and write process_info.log.
 
-Linux only: reads /proc. Sources: proc(5); clock_getres(2) on clocks of other processes.
-
-The processes of a tree, and the sum of their resident memory, many times a second.
-
-Descriptors are kept open: reading one costs a fifth of opening it. Source: proc(5).
-
-process_info.log: what a trial used over time, a line for each moment. Good enough to plot.
+It works on Linux only, by reading /proc many times a second at little cost: files stay open, since
+reading one costs a fifth of opening it. Sources: proc(5); clock_getres(2) on clocks of other
+processes.
 """
 
 from __future__ import annotations
@@ -27,23 +23,23 @@ from perfrun.worker.cgroups import Cgroup, PeakSplit
 from perfrun.worker.procfs import descendants, memory_marks
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# Share of a core that looking for new processes may take; reading a big tree is the dear part.
+# Share of a core that the search for new processes may take; reading a big tree is expensive.
 _TREE_SHARE = 0.002
-# After a look that found nothing new (another's process had begun) the pause is twice as long, but
-# no longer than this for that reason: a quarter of a second is promised to be seen.
+# After a search that found nothing new (somebody else started a process) the pause doubles, but not
+# beyond this: a process that lives a quarter of a second is promised to be seen.
 _LONGER_PAUSE_S = 0.2
-_MOST_OPEN = 256  # descriptors that may be kept; further processes are opened each time
+_MOST_OPEN = 256  # files that stay open; those of further processes are opened each time
 
 
 class TreeMemory:
-    """Sums the memory of a process's descendants, and keeps the largest figures."""
+    """The memory of a process and its descendants: current sums and largest figures."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._children: dict[int, int | None] = {}  # pid -> statm, kept open
         self.pids = frozenset([pid])  # all of them, the process itself included
         self._last_pid = b""
-        self._next_tree_look = 0.0
+        self._next_search = 0.0
         self.peak_rss_bytes = 0  # largest sum of resident memory
         self.peak_processes = 0  # processes at that time
         self.most_processes = 1
@@ -51,17 +47,17 @@ class TreeMemory:
 
     @property
     def processes(self) -> int:
-        """How many there are, the process itself included."""
+        """The number of processes, the process itself included."""
         return 1 + len(self._children)
 
     def sample(self, own: tuple[int, int], last_pid: bytes) -> int:
         """Return the sum of resident memory over the tree.
 
-        `own`: resident memory of the process itself, and how much of it is not anonymous.
-        `last_pid` is what the kernel gave out last: while it stays, no process was started.
+        `own` is the resident memory of the process itself, and the part that is not anonymous.
+        `last_pid` is the kernel's latest pid: while it stays the same, no process was started.
         """
-        self._look_for_children(last_pid)
-        if not self._children:  # as most are: nothing to sum
+        self._find_children(last_pid)
+        if not self._children:  # the usual case: nothing to sum
             self.pss.note_alone(own[0])
             if own[0] > self.peak_rss_bytes:
                 self.peak_rss_bytes, self.peak_processes = own[0], 1
@@ -78,18 +74,18 @@ class TreeMemory:
         return {pid: _resident_bytes(pid, file) for pid, file in self._children.items()}
 
     def close(self) -> None:
-        """Close what was kept open."""
+        """Close the open files."""
         for file in self._children.values():
             if file is not None:
                 os.close(file)
         self._children = {}
 
-    def _look_for_children(self, last_pid: bytes) -> None:
-        """Read the tree again when the kernel has given out a new pid since the last look."""
+    def _find_children(self, last_pid: bytes) -> None:
+        """Read the tree again when the kernel has given out a new pid since the last search."""
         if last_pid == self._last_pid and last_pid:
             return
         now = time.perf_counter()
-        if now < self._next_tree_look:
+        if now < self._next_search:
             return
         self._last_pid = last_pid
         begin = time.thread_time()
@@ -106,7 +102,7 @@ class TreeMemory:
         pause_s = (time.thread_time() - begin) / _TREE_SHARE
         if not is_new:
             pause_s = max(pause_s, min(2 * pause_s, _LONGER_PAUSE_S))
-        self._next_tree_look = now + pause_s
+        self._next_search = now + pause_s
 
 
 def _opened(pid: int) -> int | None:
@@ -116,7 +112,7 @@ def _opened(pid: int) -> int | None:
 
 
 def _resident_bytes(pid: int, file: int | None) -> tuple[int, int]:
-    """Resident memory and what of it is not anonymous; 0 of a process that has ended."""
+    """Return resident bytes and those that are not anonymous; 0 for a process that has ended."""
     try:
         if file is not None:
             return resident_bytes(os.pread(file, 128, 0))
@@ -127,7 +123,7 @@ def _resident_bytes(pid: int, file: int | None) -> tuple[int, int]:
 
 
 def resident_bytes(statm: bytes) -> tuple[int, int]:
-    """The second and third field of /proc/PID/statm, in bytes."""
+    """Return the second and third field of /proc/PID/statm, in bytes."""
     pages = statm.split()
     return int(pages[1]) * _PAGE, int(pages[2]) * _PAGE
 
@@ -135,17 +131,17 @@ def resident_bytes(statm: bytes) -> tuple[int, int]:
 _SHORTEST_S = 0.1  # PerfZero's window for cpu_percent: more lines would repeat it
 _LINES_PER_AGE = 1000  # a trial twice as long has some 700 more lines, not twice as many
 _PEAK = "tree_pss"  # whose peaks are kept
-_HIGHER = 1.001  # what makes a peak worth a line of its own
+_HIGHER = 1.001  # growth that makes a peak worth a line of its own
 # Lines are formatted and written together: with cold caches the first costs ten times the others.
 _WRITE_EVERY_S = 1.0
 
 
 class Timeline:
-    """Writes samples as JSON lines that get rarer as the trial gets longer, peaks excepted.
+    """The writer of process_info.log: JSON lines that get rarer as the trial gets longer.
 
-    Of the samples between two lines the highest is written too, with its own time, if it stands
-    out: thinning never takes a peak away. A log that cannot be written stops nobody. It lacks the
-    last second of a trial whose harness was killed.
+    The highest sample between two lines is written, too, with its own time, if it stands out:
+    thinning never removes a peak. A log that cannot be written does not disturb the trial. When
+    the harness is killed, the log lacks the last second.
     """
 
     def __init__(self, path: Path) -> None:
@@ -153,7 +149,7 @@ class Timeline:
         self._file: BinaryIO | None = None
         self._next_s = 0.0
         self._lines: list[Mapping[str, float]] = []  # still to be written
-        self._rest = b""  # of what a full disk took a part of, or nothing
+        self._rest = b""  # bytes that a full disk has not taken yet
         self._next_write_s = 0.0
         self._highest: Mapping[str, float] | None = None  # since the last line, if it stands out
         self._to_beat = 0.0  # value that stands out
@@ -176,11 +172,11 @@ class Timeline:
                 self._file.close()
 
     def wants(self, elapsed_s: float, value: float) -> bool:
-        """Whether a sample of this time and tree's PSS would change anything."""
+        """Return True when a sample of this time and PSS of the tree would be used."""
         return elapsed_s >= self._next_s or value > self._to_beat
 
     def add(self, sample: Mapping[str, float]) -> None:
-        """Take a sample. Its `time` is in seconds, and never less than the last one's."""
+        """Take a sample. Its `time` is in seconds and never decreases."""
         elapsed_s, value = sample["time"], sample[_PEAK]
         if not self.wants(elapsed_s, value):
             return
@@ -196,7 +192,7 @@ class Timeline:
             self._write()
 
     def _keep_peak(self, value: float) -> None:
-        """Add the highest sample since the last line if it stands out from the next one, too."""
+        """Add the highest sample since the last line if it exceeds the next one, too."""
         highest, self._highest = self._highest, None
         if highest and highest[_PEAK] > _HIGHER * value:
             self._lines.append(highest)
@@ -210,10 +206,10 @@ class Timeline:
                 self._rest = self._rest[self._file.write(self._rest) :]
 
 
-RATE_HZ = 21.0  # a little more than the 20 that are promised: a busy machine wakes us late
+RATE_HZ = 21.0  # a little more than the promised 20: a busy machine wakes the thread late
 _CPU_WINDOW_S = 0.1  # PerfZero's window for cpu_percent
-# How often the kernel's marks are polled for a process that may be killed before it can say them
-# itself. They cost six times what the current sizes cost.
+# The kernel's peak marks are polled, since the process may be killed before it can report them.
+# They cost six times as much as the current sizes.
 _MARKS_PERIOD_S = 1.0
 _FINISH_S = 30.0  # for the last sample
 
@@ -222,12 +218,12 @@ Columns = Callable[[], Mapping[str, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class TreeUsage:
-    """The largest figures seen. Bytes; percent of one core."""
+    """The largest figures of a process tree, in bytes and percent of one core."""
 
     peak_rss_bytes: int | None
     peak_vms_bytes: int | None
     tree_peak_rss_bytes: int | None  # sum of RSS: shared pages count for each process
-    tree_peak_processes: int | None  # at that time
+    tree_peak_processes: int | None  # at the time of tree_peak_rss_bytes
     max_cpu_percent: float | None
     samples: int
     rate_hz: float | None
@@ -238,17 +234,17 @@ class TreeUsage:
     tree_pss_unreadable: int = 0  # processes whose PSS may not be read: their RSS stands for it
     most_processes: int | None = None  # alive at the same time
     cgroup_split: Mapping[str, int | None] | None = None  # anonymous and file memory at the peak
-    cgroup_seen_bytes: int | None = None  # charged to the control group then
+    cgroup_seen_bytes: int | None = None  # charged to the control group at that peak
 
 
 class TreeSampler(threading.Thread):
-    """Samples process `pid` and its descendants until stopped; writes PerfZero's process_info.log.
+    """A thread that samples process `pid` and its descendants and writes process_info.log.
 
-    The log has one JSON object a line: `time` (seconds since start), `rss` and `vms` (bytes) and
-    `cpu_percent` of the process itself, as PerfZero's, then `tree_rss`, `processes`, `tree_pss`
-    and what `columns` returns (always the same numeric keys). See `Timeline`.
+    The log has one JSON object a line, as PerfZero's: `time` (seconds since start), `rss` and `vms`
+    (bytes) and `cpu_percent` of the process itself, then `tree_rss`, `processes`, `tree_pss` and
+    the result of `columns` (always the same numeric keys). See `Timeline`.
 
-    `cgroup` is the control group of the trial, if it has one of its own.
+    `cgroup` is the trial's own control group, if it has one.
     """
 
     def __init__(
@@ -266,12 +262,12 @@ class TreeSampler(threading.Thread):
         self._interval_s = 1.0 / rate_hz
         self._columns = columns
         self._split = PeakSplit(cgroup) if cgroup else None
-        # Held until `finish`. A lock, since waiting for an Event takes half as much again: the
-        # pause between two samples is the dearest part of them, all caches being cold.
+        # Held until `finish`. Waiting for a lock costs a third less than waiting for an Event, and
+        # the wait, after which all caches are cold, is the most expensive part of a sample.
         self._sampling = threading.Lock()
         self._sampling.acquire()
-        self._statm = b""  # as it was read last
-        self._own: tuple[int, ...] = (0, 0, 0)  # what it says: virtual, resident, not anonymous
+        self._statm = b""  # the last content
+        self._own: tuple[int, ...] = (0, 0, 0)  # its bytes: virtual, resident, not anonymous
         self._tree_rss = 0
         self._peak_rss = 0
         self._peak_vms = 0
@@ -285,7 +281,7 @@ class TreeSampler(threading.Thread):
         self._cpu_percent = 0.0
 
     def run(self) -> None:
-        """Sample until `finish` is called or the process is gone."""
+        """Sample until `finish` is called or the process has ended."""
         begin = time.thread_time()
         with contextlib.ExitStack() as stack:
             stack.callback(self._tree.close)
@@ -313,13 +309,13 @@ class TreeSampler(threading.Thread):
 
     @property
     def pids(self) -> frozenset[int]:
-        """The process and its descendants, as of the last look."""
+        """The process and its descendants, as of the last search."""
         return self._tree.pids
 
     def finish(self) -> TreeUsage:
         """Stop sampling and return the largest figures."""
         self._sampling.release()
-        # Of a process that hangs in the kernel with its memory's lock held, no file can be read.
+        # Reading blocks while the process hangs in the kernel and holds its memory map's lock.
         self.join(_FINISH_S)
         elapsed = time.perf_counter() - self._start
         tree = self._tree
@@ -333,7 +329,7 @@ class TreeSampler(threading.Thread):
             rate_hz=self._samples / elapsed if elapsed > 0 else None,
             observer_cpu_s=self._cpu_s,
             tree_peak_pss_bytes=tree.pss.peak_bytes or None,
-            tree_pss_looks=tree.pss.looks,
+            tree_pss_looks=tree.pss.readings,
             tree_pss_unreadable=tree.pss.unreadable,
             most_processes=tree.most_processes if self._samples else None,
             cgroup_split=self._split.split if self._split else None,
@@ -344,7 +340,7 @@ class TreeSampler(threading.Thread):
         """Take one sample; False when the process has no memory any more."""
         try:
             text = os.pread(statm, 128, 0)
-            if text != self._statm:  # it seldom is in a benchmark's steady state
+            if text != self._statm:  # rare in a benchmark's steady state
                 self._own = tuple(int(pages) * _PAGE for pages in text.split()[:3])
                 self._statm = text
             vms, rss, shared = self._own
@@ -365,7 +361,7 @@ class TreeSampler(threading.Thread):
         return True
 
     def _line(self, elapsed: float) -> dict[str, float]:
-        """What process_info.log says of the last sample."""
+        """Return the line of process_info.log for the last sample."""
         vms, rss, _ = self._own
         return {
             "time": elapsed,
@@ -384,7 +380,7 @@ class TreeSampler(threading.Thread):
             return
         used = _cpu_seconds(self._pid)
         if time.perf_counter() - now > _CPU_WINDOW_S / 100:
-            return  # held up between the two clocks: the other process may have run on
+            return  # preempted between the two clocks: the other process may have run on
         self._window = (now, used)
         if used is not None and before is not None:
             self._cpu_percent = round((used - before) / (now - then) * 100.0, 1)
@@ -392,7 +388,7 @@ class TreeSampler(threading.Thread):
 
 
 def _last_pid(load: int) -> bytes:
-    """The pid given out last (in /proc/loadavg): it changes when a process or thread begins."""
+    """Return the latest pid of /proc/loadavg: it changes when a process or thread begins."""
     try:
         return os.pread(load, 128, 0).rpartition(b" ")[2]
     except OSError:
@@ -400,7 +396,7 @@ def _last_pid(load: int) -> bytes:
 
 
 def _cpu_seconds(pid: int) -> float | None:
-    """CPU seconds of all threads of another process, to the nanosecond, without a file.
+    """Return the CPU seconds of another process, to the nanosecond, without reading a file.
 
     The clock of process PID is `~PID << 3 | 2` (CPUCLOCK_SCHED) in the kernel's encoding.
     """

@@ -1,7 +1,7 @@
-"""Energy that processors and memory drew, by the counters of RAPL, as the kernel shows them.
+"""Read the energy of processors and memory from the kernel's RAPL counters.
 
-Source: Documentation/power/powercap/powercap.rst of the kernel. The counters are those of whole
-packages: of all that runs on the machine, not of one process.
+A counter covers a whole package and all that runs on it, not one process. Source:
+Documentation/power/powercap/powercap.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from perfrun.dataclass import dataclass
 ROOT = Path("/sys/class/powercap")
 NO_ZONES = "no RAPL counters in /sys/class/powercap: not an x86 processor, or a virtual machine"
 ENABLE = "sudo chmod a+r /sys/class/powercap/*/energy_uj"
-# A counter of 262 kJ at 400 W is full after eleven minutes; it must not go round twice unseen.
+# A counter of 262 kJ wraps around after eleven minutes at 400 W; it must not do so twice unseen.
 PERIOD_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Meter:
-    """Energy drawn during a trial, by something whose counter can be read."""
+    """The energy that one counter measured during a trial."""
 
     name: str  # package-0, package-0/dram, psys, nvidia0, ...
     source: str
@@ -33,13 +33,16 @@ class Meter:
 class _Zone:
     name: str
     folder: Path
-    range_uj: int  # where the counter starts again
+    range_uj: int  # where the counter wraps around
     last_uj: int
     total_uj: int = 0
 
 
 class Rapl:
-    """Counts from when it is made. `reason` says why there is nothing, `enable` what mends it."""
+    """The RAPL counters since its creation.
+
+    `reason` says why a counter is missing, `enable` is the command that helps.
+    """
 
     def __init__(self, root: Path = ROOT) -> None:
         self.reason: str | None = None
@@ -63,11 +66,11 @@ class Rapl:
 
     @property
     def works(self) -> bool:
-        """True when there is a counter to read."""
+        """Return True when there is a counter to read."""
         return bool(self._zones)
 
     def read(self) -> None:
-        """Add what was drawn since the last reading; to be called once a minute or more often."""
+        """Add the energy since the last reading; to be called once a minute or more often."""
         for zone in self._zones:
             try:
                 now_uj = int((zone.folder / "energy_uj").read_text(encoding="ascii"))
@@ -78,7 +81,7 @@ class Rapl:
         self._last_s = time.perf_counter()
 
     def meters(self) -> tuple[Meter, ...]:
-        """Read once more and return what each zone drew."""
+        """Read once more and return the energy of each zone."""
         self.read()
         return tuple(
             Meter(
@@ -93,7 +96,7 @@ class Rapl:
 
 
 def _zone_folders(root: Path) -> list[Path]:
-    """Packages and their parts. The mmio zones show the same packages once more."""
+    """List packages and their parts. The mmio zones repeat the same packages."""
     try:
         found = sorted(root.glob("*/energy_uj"))
     except OSError:
@@ -102,7 +105,7 @@ def _zone_folders(root: Path) -> list[Path]:
 
 
 def _name(folder: Path) -> str:
-    """`package-0`, and `package-0/dram` for a part of it (folder intel-rapl:0:1)."""
+    """Return `package-0`, or `package-0/dram` for a part of it (folder intel-rapl:0:1)."""
     own = _read_name(folder)
     parent, _, _ = folder.name.rpartition(":")
     if parent.count(":"):

@@ -1,9 +1,7 @@
-"""Read what the kernel shows as files. Whatever cannot be read is None, and nothing raises.
+"""Read figures about this machine from /proc, /sys and /etc, for `perfrun doctor` and for runs.
 
-Figures about this machine that `perfrun doctor` and the runner both read.
-
-None where the kernel does not say. Sources: proc(5); Documentation/admin-guide/pm/cpufreq.rst of
-the kernel. What a trial adds to its counters is in `probes.system`.
+A figure that cannot be read is None, and nothing raises. Sources: proc(5);
+Documentation/admin-guide/pm/cpufreq.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ from perfrun.dataclass import dataclass
 
 @dataclass(frozen=True)
 class Sysfs:
-    """The tree of /proc, /sys and /etc, or one that a test has made.
+    """The files of /proc, /sys and /etc, or a copy of them below `root`.
 
-    Paths are given as they are on a real machine, from `/` on.
+    Paths are those of a real machine and begin with `/`.
     """
 
     root: str = ""
 
     def text(self, path: str) -> str | None:
-        """The contents of a file without blanks around them."""
+        """Return a file's contents without surrounding blanks."""
         try:
             with open(self.root + path, "rb") as file:
                 return file.read().decode("utf-8", "replace").strip()
@@ -33,7 +31,7 @@ class Sysfs:
             return None
 
     def number(self, path: str) -> int | None:
-        """The whole number that a file begins with."""
+        """Return the integer that a file begins with."""
         words = (self.text(path) or "").split()
         try:
             return int(words[0]) if words else None
@@ -41,7 +39,7 @@ class Sysfs:
             return None
 
     def exists(self, path: str) -> bool | None:
-        """Whether a file or folder is there; None where this user may not look."""
+        """Return True when a file or folder exists; None where this user may not look."""
         try:
             os.stat(self.root + path)
         except PermissionError:
@@ -51,7 +49,7 @@ class Sysfs:
         return True
 
     def names(self, folder: str, pattern: str = "*") -> list[str]:
-        """Names in a folder that match, `cpu2` before `cpu10`; empty when there is no folder."""
+        """List the matching names in a folder, `cpu2` before `cpu10`; empty without the folder."""
         try:
             found = os.listdir(self.root + folder)
         except OSError:
@@ -59,9 +57,20 @@ class Sysfs:
         return sorted(fnmatch.filter(found, pattern), key=lambda name: (len(name), name))
 
     def table(self, path: str) -> dict[str, str]:
-        """A file of `name value` or `name: value` lines."""
+        """Parse a file of `name value` or `name: value` lines."""
         lines = (line.split(None, 1) for line in (self.text(path) or "").splitlines())
         return {words[0].rstrip(":"): words[1] for words in lines if len(words) == 2}
+
+
+_HOST_PID_NAMESPACE = 0xEFFFFFFC  # inode of the first one (include/linux/proc_ns.h)
+
+
+def in_pid_namespace() -> bool:
+    """Return True when pids here are not the host's (in a container); False where unknown."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino != _HOST_PID_NAMESPACE
+    except OSError:
+        return False
 
 
 _CPUS = "/sys/devices/system/cpu"
@@ -70,18 +79,18 @@ _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, kw_only=True)
 class CpuTimes:
-    """Seconds since boot, summed over all CPUs. A tick of 10 ms is the finest step."""
+    """CPU seconds since boot, summed over all CPUs, in ticks of 10 ms."""
 
     cpus: int
     busy_s: float  # user, nice and system; guests are part of user
-    interrupts_s: float  # hard and soft: nobody's in particular
+    interrupts_s: float  # hard and soft; they belong to no process
     idle_s: float  # waiting for disks included
-    steal_s: float  # wanted, but the hypervisor ran somebody else
+    steal_s: float  # the hypervisor ran something else on this machine's CPUs
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemInfo:
-    """Bytes, as /proc/meminfo has them."""
+    """Memory and swap of the machine, from /proc/meminfo."""
 
     total_bytes: int
     available_bytes: int | None
@@ -90,7 +99,7 @@ class MemInfo:
 
 
 def cpu_times(sysfs: Sysfs) -> CpuTimes | None:
-    """The first line of /proc/stat; None without one, or where a sandbox shows zeros only."""
+    """Read the first line of /proc/stat; None without one, or where a sandbox shows only zeros."""
     lines = (sysfs.text("/proc/stat") or "").splitlines()
     cpus = 0
     for line in lines[1:]:
@@ -114,7 +123,7 @@ def cpu_times(sysfs: Sysfs) -> CpuTimes | None:
 
 
 def load_1min(sysfs: Sysfs) -> float | None:
-    """Tasks that ran or wanted to, a mean over the last minute or so."""
+    """Return the load: running and runnable tasks, averaged over about the last minute."""
     words = (sysfs.text("/proc/loadavg") or "").split()
     try:
         return float(words[0])
@@ -123,7 +132,7 @@ def load_1min(sysfs: Sysfs) -> float | None:
 
 
 def memory(sysfs: Sysfs) -> MemInfo | None:
-    """What /proc/meminfo says."""
+    """Read /proc/meminfo."""
     table = sysfs.table("/proc/meminfo")
     total = _kilobytes(table, "MemTotal")
     if total is None:
@@ -145,9 +154,9 @@ def _kilobytes(table: dict[str, str], name: str) -> int | None:
 
 
 def governors(sysfs: Sysfs, most: int | None = None) -> tuple[str, ...]:
-    """The frequency governors in use, each once; empty where frequencies are not ours to set.
+    """Return the frequency governors in use, each once; empty where the system has no cpufreq.
 
-    Of the first `most` policies only: a machine may have hundreds.
+    Only the first `most` policies are read: a machine may have hundreds.
     """
     found = (sysfs.text(f"{policy}/scaling_governor") for policy in policies(sysfs)[:most])
     return tuple(sorted({governor for governor in found if governor}))
@@ -155,38 +164,38 @@ def governors(sysfs: Sysfs, most: int | None = None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def policies(sysfs: Sysfs) -> tuple[str, ...]:
-    """The folders of the frequency policies, one for CPUs that change speed together.
+    """List the folders of the frequency policies; the CPUs of one policy share a frequency.
 
-    Kept: they do not come and go, and listing them would be most of the cost of reading them.
+    The list is kept: it does not change, and listing costs more than reading.
     """
     folder = f"{_CPUS}/cpufreq"
     return tuple(f"{folder}/{name}" for name in sysfs.names(folder, "policy*"))
 
 
 def top_frequencies_khz(sysfs: Sysfs, most: int | None = None) -> tuple[int, ...]:
-    """The highest frequency that each policy may use now; thermal and power caps lower it."""
+    """Return the highest frequency that each policy allows; thermal and power caps lower it."""
     found = (sysfs.number(f"{policy}/scaling_max_freq") for policy in policies(sysfs)[:most])
     return tuple(value for value in found if value is not None)
 
 
 def frequency_khz(sysfs: Sysfs) -> int | None:
-    """The fastest current frequency of the first policies.
+    """Return the highest current frequency of the first four policies.
 
-    Not of all: kernels before 5.18 may sleep 10 ms for each.
+    Reading all is too slow: kernels before 5.18 may sleep 10 ms for each.
     """
     found = [sysfs.number(f"{policy}/scaling_cur_freq") for policy in policies(sysfs)[:4]]
     return max((value for value in found if value), default=None)
 
 
 def smt_active(sysfs: Sysfs) -> bool | None:
-    """Whether two hardware threads share a core."""
+    """Return True when two hardware threads share a core."""
     active = sysfs.number(f"{_CPUS}/smt/active")
     return None if active is None else bool(active)
 
 
 @lru_cache(maxsize=64)
 def core_count(sysfs: Sysfs) -> int | None:
-    """Physical cores that are online, by their siblings; None where the kernel names none."""
+    """Count the online physical cores by their siblings; None where the kernel names none."""
     siblings = {
         sysfs.text(f"{_CPUS}/{cpu}/topology/thread_siblings_list")
         for cpu in sysfs.names(_CPUS, "cpu[0-9]*")
@@ -195,7 +204,7 @@ def core_count(sysfs: Sysfs) -> int | None:
 
 
 def turbo_active(sysfs: Sysfs) -> bool | None:
-    """Whether the processor may go beyond its nominal frequency."""
+    """Return True when the processor may exceed its nominal frequency."""
     off = sysfs.number(f"{_CPUS}/intel_pstate/no_turbo")
     if off is not None:
         return not off

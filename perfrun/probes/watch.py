@@ -1,4 +1,4 @@
-"""Everything that is watched from outside while a trial runs, begun and ended together."""
+"""Start and stop together all that watches a trial from outside."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from perfrun.dataclass import dataclass
 from perfrun.probes.accelerators import Device, DeviceSampler, DevicesUsage
 from perfrun.probes.amd import amd_devices
+from perfrun.probes.counters import change
 from perfrun.probes.machine import MachineState, machine_state
 from perfrun.probes.nvidia import nvidia_devices
 from perfrun.probes.process_tree import TreeSampler, TreeUsage
@@ -20,19 +21,16 @@ from perfrun.worker.cgroups import Cgroup, find_cgroup
 
 @dataclass(frozen=True, kw_only=True)
 class Energy:
-    """What was drawn during a trial, by whatever has a counter; each reason says what is missing.
-
-    Of machines and devices, not of the trial alone.
-    """
+    """The energy that machine and devices, not the trial alone, drew during a trial."""
 
     meters: tuple[Meter, ...] = ()
     reasons: Mapping[str, str] | None = None  # source -> why it has no figure
-    enable: Mapping[str, str] | None = None  # source -> the command that mends it
+    enable: Mapping[str, str] | None = None  # source -> the command that makes it readable
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """What was seen of a trial from outside."""
+    """The observations of one trial from outside."""
 
     tree: TreeUsage | None  # None when the worker's processes cannot be seen from here
     devices: DevicesUsage
@@ -44,20 +42,20 @@ class Watched:
 
     @property
     def harness_cpu_s(self) -> float:
-        """CPU time of all of perfrun, watching included."""
+        """The CPU time of perfrun itself, watching included."""
         return self.after.own_cpu_s - self.before.own_cpu_s
 
     @property
     def children_cpu_s(self) -> float:
-        """CPU time of what perfrun waited for: the worker, and orphans it left."""
+        """The CPU time of processes that perfrun waited for: the worker and its orphans."""
         return self.after.children_cpu_s - self.before.children_cpu_s
 
 
 class Watch:
-    """Watches process `pid` (None: the machine only) from when it is made until `finish`.
+    """The samplers of process `pid` (None: of the machine only), from creation until `finish`.
 
-    `own_cgroup`: it is in a control group of its own. That its group is another than ours is no
-    proof: a rootless engine without cgroups starts it in the engine's.
+    `own_cgroup` says that the process has a control group of its own. A group other than perfrun's
+    is no proof of that: a rootless engine without cgroups starts the process in the engine's.
     """
 
     def __init__(self, pid: int | None, folder: Path, *, own_cgroup: bool) -> None:
@@ -70,7 +68,7 @@ class Watch:
         devices, self._no_devices = _devices()
         self._devices: DeviceSampler | None = None
         if devices:
-            log = folder / "perfrun" / "devices.csv"  # where no benchmark's file has that name
+            log = folder / "perfrun" / "devices.csv"  # no benchmark writes there
             self._devices = DeviceSampler(devices, self._pids, log=log)
         self._tree: TreeSampler | None = None
         if pid is not None:
@@ -85,7 +83,7 @@ class Watch:
             self._devices.start()
 
     def finish(self) -> Watched:
-        """Stop watching and return what was seen."""
+        """Stop watching and return the observations."""
         tree = self._tree.finish() if self._tree else None
         devices = self._devices.finish() if self._devices else DevicesUsage(reason=self._no_devices)
         after = machine_state(self._folder, cgroup=self._cgroup)
@@ -120,7 +118,7 @@ class Watch:
 
 
 class _RaplReader(threading.Thread):
-    """Reads the counters before they can go round."""
+    """A thread that reads the counters before they can wrap around."""
 
     def __init__(self, rapl: Rapl) -> None:
         super().__init__(name="perfrun-rapl", daemon=True)
@@ -145,7 +143,7 @@ def _started_reader(rapl: Rapl) -> _RaplReader | None:
 
 
 def _cgroup_of(pid: int | None) -> tuple[Cgroup | None, bool]:
-    """The control group of a process, and whether it is another than ours."""
+    """Return the control group of a process, and True when it is another than perfrun's."""
     if pid is None:
         return find_cgroup(), False
     ours, its = find_cgroup(), find_cgroup(str(pid))
@@ -155,7 +153,7 @@ def _cgroup_of(pid: int | None) -> tuple[Cgroup | None, bool]:
 
 
 def _devices() -> tuple[tuple[Device, ...], str | None]:
-    """Devices of all vendors, or why there are none."""
+    """Return the devices of all vendors, or the reason why there are none."""
     nvidia, no_nvidia = nvidia_devices()
     amd, no_amd = amd_devices()
     found: tuple[Device, ...] = (*nvidia, *amd)
@@ -178,10 +176,6 @@ def _device_meters(devices: DevicesUsage, before: MachineState) -> tuple[Meter, 
 
 
 def cgroup_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return what the counters of a control group added; None where there was no figure."""
+    """Return the differences of a control group's counters; None where there was no figure."""
     names = [name for name in after if name.endswith(("_s", "_periods"))]
-    pairs = {name: (before.get(name), after.get(name)) for name in names}
-    return {
-        name: None if first is None or last is None else last - first
-        for name, (first, last) in pairs.items()
-    }
+    return {name: change(before.get(name), after.get(name)) for name in names}

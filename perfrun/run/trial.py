@@ -22,7 +22,7 @@ from perfrun.run.progress import Follower
 from perfrun.summary.assemble import RunFacts, TrialFacts, build_summary
 from perfrun.summary.cpu import MeasuredSections, bring_together
 from perfrun.summary.document import Order, Outcome, Status, TrialResult, to_json
-from perfrun.summary.finding import MachineDelta, span_between
+from perfrun.summary.finding import MachineDelta, machine_delta
 from perfrun.summary.quality import judge_quality
 from perfrun.summary.storage import PROFILE_SUMMARY, SUMMARY, ResultFolder, Storage, full_disk
 from perfrun.worker.procfs import memory_marks
@@ -142,7 +142,7 @@ def _run_worker(
     with _followed(folder, around.streams):
         end = _wait(process, plan.timeout_s, around.interruption)
         watched = watch.finish()
-        span = span_between(watched.before, watched.after, end)
+        span = machine_delta(watched.before, watched.after, end)
     last_facts = process.close()  # last: it keeps an engine busy
     if last_facts:
         end = replace(end, container={**(end.container or {}), **last_facts})

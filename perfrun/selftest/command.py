@@ -1,7 +1,7 @@
-"""`perfrun selftest`: run workloads whose truth is known, and hold the results against it.
+"""Run `perfrun selftest`: workloads with reference values, compared with what perfrun measures.
 
-Everything goes the way of a user's run: command line, workspace, worker in the environment under
-test, summaries on disk, which are then read back.
+All goes the way of a user's run: command line, workspace, worker in the environment under test,
+summaries on disk, which are then read back.
 """
 
 from __future__ import annotations
@@ -19,36 +19,37 @@ from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
 from perfrun.options.plan import RunPlan
 from perfrun.reports.table import Column, Table, plain_text
+from perfrun.run.progress import Screen
 from perfrun.run.runner import run
 from perfrun.selftest.reference import Documents, ReferenceCheck, ReferenceRow, checks, read_peak
-from perfrun.summary.document import TrialResult
 from perfrun.text import with_unit
 
-ATTEMPTS = 3  # a busy machine may spoil one
+ATTEMPTS = 3  # a busy machine may disturb one
 CLASS = "perfrun.worker.calibrated.Calibrated"
-# Where the workloads run, and how the result is shown. What is run is not for the user to say.
+# The flags that say where the workloads run and how the result is shown; what runs is fixed.
 FLAGS = (
     *("python", "image", "image_python", "trial_network", "cpuset", "memory", "shm_size", "gpus"),
     *("pids_limit", "workspace", "timeout", "debug", "format"),
 )
 _COLUMNS = (
     Column(heading="what"),
-    *(Column(heading=name, right=True) for name in ("truth", "measured", "error", "allowed")),
+    *(Column(heading=name, right=True) for name in ("reference", "measured", "error", "allowed")),
     Column(heading="verdict"),
 )
 _HELP = f"""\
 usage: perfrun selftest [--python=FILE | --image=NAME] [--format=table|json] [flags]
 
-Run workloads of known length, size and outcome, and hold what perfrun measures against the truth.
-Flags are those of a run that say where it runs: {", ".join(f"--{name}" for name in FLAGS)}.
-Results are thrown away unless --workspace is given.
+Run workloads of known length, size and outcome, and compare what perfrun measures with the
+reference values. The flags are those of a run that say where it runs:
+{", ".join(f"--{name}" for name in FLAGS)}.
+Results are deleted unless --workspace is given.
 
-Exit status: 0 nothing is off, 1 something is, 2 wrong usage. All of it is in docs/measurement.md.
+Exit status: 0 no row is off, 1 a row is off, 2 wrong usage. See docs/measurement.md.
 """
 
 
 def selftest_command(argv: Sequence[str]) -> int:
-    """Carry out `perfrun selftest`: 0 when no row is off, 1 when one is."""
+    """Carry out `perfrun selftest`; return 1 when a row is off, else 0."""
     if "--help" in argv or "-h" in argv:
         sys.stdout.write(_HELP)
         return 0
@@ -59,17 +60,17 @@ def selftest_command(argv: Sequence[str]) -> int:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="perfrun-selftest-"))
             words.append(f"--workspace={folder}")
         shown = parse([*words, "--allow_empty"])
-        screen = _Screen()
+        screen = _Notes()
         rows = judged(checks(read_peak()), lambda names: _run(words, names, screen), screen.note)
     if shown.output_format == "json":
-        sys.stdout.write(json.dumps(document(rows)) + "\n")
+        sys.stdout.write(json.dumps(selftest_document(rows)) + "\n")
     else:
-        sys.stdout.write(table(rows))
+        sys.stdout.write(selftest_table(rows))
     return 1 if any(row.verdict == "off" for row in rows) else 0
 
 
 def _check(argv: Sequence[str]) -> None:
-    """Refuse flags of a run that mean nothing here."""
+    """Refuse flags of a run that have no meaning here."""
     for word in argv:
         name = word.partition("=")[0]
         if name.startswith("-") and name.lstrip("-") not in FLAGS:
@@ -77,35 +78,20 @@ def _check(argv: Sequence[str]) -> None:
             raise UsageError(f"perfrun selftest: {name}: no such flag here; there are {known}")
 
 
-class _Screen:
-    """Says on standard error what goes on; what the workloads print is in their folders."""
-
-    def prepare(self) -> None:
-        pass
+class _Notes:
+    """A screen that shows only notes; what the workloads print is in their folders."""
 
     def note(self, text: str) -> None:
         sys.stderr.write(f"perfrun: {text}\n")
 
-    def trial_started(self, number: int, total: int | None, method: str, trial_id: int) -> None:
+    def _ignore(self, *_: object, **__: object) -> None:
         pass
 
-    def stdout(self, text: str) -> None:
-        pass
-
-    def stderr(self, text: str) -> None:
-        pass
-
-    def trial_finished(self, result: TrialResult) -> None:
-        pass
-
-    def profile_started(self, method: str, kind: str) -> None:
-        pass
-
-    def profile_finished(self, result: TrialResult) -> None:
-        pass
+    prepare = trial_started = trial_finished = profile_started = profile_finished = _ignore
+    stdout = stderr = _ignore
 
 
-def _run(words: Sequence[str], names: Sequence[str], screen: _Screen) -> Documents:
+def _run(words: Sequence[str], names: Sequence[str], screen: Screen) -> Documents:
     """Run workloads as a user would, and read their summaries from disk."""
     methods = ",".join(f"{CLASS}.{name}" for name in names)
     plan: RunPlan = parse([*words, f"--benchmark_methods={methods}"])
@@ -123,14 +109,14 @@ def judged(
     run_workloads: Callable[[Sequence[str]], Documents],
     note: Callable[[str], None],
 ) -> tuple[ReferenceRow, ...]:
-    """Run what the checks need and judge; what is off is run again, and its best row counts."""
+    """Run and judge the checks; those that are off run again, and the best row of each counts."""
     rows: dict[str, ReferenceRow] = {}
     left = list(wanted)
     for attempt in range(1, ATTEMPTS + 1):
         names = tuple(dict.fromkeys(name for check in left for name in check.workloads))
         if attempt > 1:
             off = ", ".join(check.what for check in left)
-            note(f"selftest: once more, for what was off: {off}")
+            note(f"selftest: these were off and run once more: {off}")
         documents = run_workloads(names)
         for check in left:
             row = check.row(documents)
@@ -142,13 +128,13 @@ def judged(
     return tuple(rows[check.what] for check in wanted)
 
 
-def document(rows: Sequence[ReferenceRow]) -> dict[str, Any]:
-    """What `--format=json` prints."""
+def selftest_document(rows: Sequence[ReferenceRow]) -> dict[str, Any]:
+    """Return the document of `--format=json`."""
     return {"rows": [asdict(row) for row in rows], "passed": all(r.verdict != "off" for r in rows)}
 
 
-def table(rows: Sequence[ReferenceRow]) -> str:
-    """Aligned text: truth against measured, one row a check."""
+def selftest_table(rows: Sequence[ReferenceRow]) -> str:
+    """Return a table with reference and measured value, one row a check."""
     text = plain_text(Table(columns=_COLUMNS, rows=tuple(map(_cells, rows))))
     counts = {v: sum(row.verdict == v for row in rows) for v in ("ok", "off", "skipped")}
     return (

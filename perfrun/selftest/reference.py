@@ -1,15 +1,11 @@
-"""Hold what was measured against what is known to be true. Pure: summaries in, rows out.
+"""Compare what was measured with reference values: the rows of `perfrun selftest`.
 
 The workloads are those of `perfrun.worker.calibrated`. Tolerances are wide enough for a busy
-machine and narrow enough for a wrong unit, sign or process: `tests/unit/test_calibration.py` has a
-wrong document for every row.
+machine and narrow enough to find a wrong unit, sign or process:
+`tests/unit/selftest/test_reference.py` has a wrong document for every row.
 
-A figure known to be true, and what was measured of it: the rows of `perfrun selftest`.
-
-The most floating-point operations a second that this machine's processors can do.
-
-A bound, not an estimate: cores times the highest clock times what the widest instructions can do in
-a cycle. A measured rate above it is wrong.
+The peak rate of floating-point operations is an upper bound and no estimate: cores times the
+highest clock times the operations of the widest instructions. A measured rate above it is wrong.
 """
 
 from __future__ import annotations
@@ -34,25 +30,25 @@ INFINITY = float("inf")
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceRow:
-    """One truth and what was measured.
+    """One reference value and what was measured.
 
-    `error` is measured / truth - 1, and `allowed` its limits, both inclusive. They are None where
-    truth is a text, which must be met exactly.
+    `error` is measured / reference - 1, and `allowed` its inclusive limits. They are None where the
+    reference is a text, which must be equal.
     """
 
     what: str
-    truth: float | str | None
+    truth: float | str | None  # the reference value; a key of the JSON document
     measured: float | str | None
     unit: str
-    source: str  # of the measured value, and of the truth where that is not a constant
+    source: str  # of the measured value, and of the reference where it is not a constant
     error: float | None = None
     allowed: tuple[float, float] | None = None
     verdict: str = "ok"  # ok, off or skipped
-    reason: str | None = None  # why off or skipped
+    reason: str | None = None  # why it is off or skipped
 
     @property
     def distance(self) -> float:
-        """How far off: 0 when not, and comparable between attempts at the same row."""
+        """The distance from the limits: 0 when not off; attempts at the same row compare by it."""
         if self.verdict != "off":
             return 0.0
         if self.error is None or self.allowed is None:
@@ -62,42 +58,41 @@ class ReferenceRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceCheck:
-    """A row to be, and the workloads that it needs."""
+    """A function that makes a row, and the workloads that it needs."""
 
     what: str
     workloads: tuple[str, ...]
     judge: Callable[[ReferenceCheck, Documents], ReferenceRow]
-    deaths: bool = False  # whether the workloads are to end otherwise than well
+    deaths: bool = False  # True when the workloads must not pass
 
     def row(self, documents: Documents) -> ReferenceRow:
-        """Judge. A workload that did not end well, or without the figure, makes the row `off`."""
+        """Judge; a workload that did not pass, or lacks the figure, makes the row `off`."""
         for name in () if self.deaths else self.workloads:
             outcome = documents[name]["perfrun"]["outcome"]
             if outcome["status"] != "passed":
-                return self._off(f"the workload {name!r}: {outcome['status']}, {outcome['reason']}")
+                why = f"the workload {name!r}: {outcome['status']}, {outcome['reason']}"
+                return _without_figures(self, "off", why)
         try:
             return self.judge(self, documents)
         except (KeyError, IndexError, TypeError, ZeroDivisionError) as error:
-            return self._off(f"a figure is not there: {type(error).__name__}: {error}")
-
-    def _off(self, reason: str) -> ReferenceRow:
-        return _without_figures(self, "off", reason)
+            why = f"a figure is missing: {type(error).__name__}: {error}"
+            return _without_figures(self, "off", why)
 
 
 def compare(
     check: ReferenceCheck,
-    truth: float,
+    reference: float,
     measured: float,
     unit: str,
     allowed: tuple[float, float],
     source: str,
 ) -> ReferenceRow:
-    """A row about a number."""
-    error = measured / truth - 1
+    """Return the row of a number."""
+    error = measured / reference - 1
     is_ok = allowed[0] <= error <= allowed[1]
     return ReferenceRow(
         what=check.what,
-        truth=truth,
+        truth=reference,
         measured=measured,
         unit=unit,
         source=source,
@@ -109,7 +104,7 @@ def compare(
 
 
 def skipped(check: ReferenceCheck, reason: str) -> ReferenceRow:
-    """A row about something that this machine or environment does not have."""
+    """Return the row of something that this machine or environment does not have."""
     return _without_figures(check, "skipped", reason)
 
 
@@ -126,7 +121,7 @@ def _without_figures(check: ReferenceCheck, verdict: str, reason: str) -> Refere
 
 
 def around(share: float) -> tuple[float, float]:
-    """Limits of so much on both sides."""
+    """Return limits of the same size on both sides."""
     return (-share, share)
 
 
@@ -153,18 +148,18 @@ def note(document: Document, of: str, name: str) -> str | None:
 
 
 # Single-precision operations per core and cycle: two units of fused multiply-add (two operations)
-# on as many numbers as a register holds, which no core of the kind exceeds. Sources: "Intel 64 and
+# on as many numbers as a register holds; no core of that kind does more. Sources: "Intel 64 and
 # IA-32 Architectures Optimization Reference Manual"; AMD "Software Optimization Guide" (Zen 5);
 # Arm "Neoverse V1" and "A64FX" guides.
 _BY_FLAG = (("avx512f", 64), ("avx2", 32), ("avx", 16), ("sve", 64), ("asimd", 32), ("sse2", 8))
 _FASTEST_HZ = 6.2e9  # no processor is sold with a higher clock
 _CPUS = Path("/sys/devices/system/cpu")
-_BOOSTS = ("cpufreq/boost", "cpu0/cpufreq/boost")  # of all; since Linux 6.11 of each, too
+_BOOSTS = ("cpufreq/boost", "cpu0/cpufreq/boost")  # of all CPUs; since Linux 6.11 of each, too
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """The bound, and how it comes about; or why it is not known."""
+    """The bound and its computation, or the reason why it is unknown."""
 
     flops_per_s: float | None
     cores: int
@@ -173,7 +168,7 @@ class Peak:
 
 
 def read_peak() -> Peak:
-    """Ask this machine. Containers on it have the same processors."""
+    """Return the peak of this machine; containers on it have the same processors."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     max_khz = highest_khz(_CPUS)
@@ -181,9 +176,9 @@ def read_peak() -> Peak:
 
 
 def highest_khz(cpus: Path) -> str:
-    """Read cpuinfo_max_freq below `cpus`; empty where processors may run faster than it says.
+    """Read cpuinfo_max_freq below `cpus`; empty where processors may run faster than that.
 
-    The driver acpi-cpufreq leaves the boost out of it (Documentation/admin-guide/pm/cpufreq.rst).
+    The driver acpi-cpufreq does not count the boost (Documentation/admin-guide/pm/cpufreq.rst).
     """
     if any(_text(cpus / boost).strip() == "1" for boost in _BOOSTS):
         return ""
@@ -191,12 +186,12 @@ def highest_khz(cpus: Path) -> str:
 
 
 def peak(cpuinfo: str, max_khz: str, cores: int, architecture: str) -> Peak:
-    """Work it out from the text of /proc/cpuinfo and cpuinfo_max_freq (kHz; empty: not known)."""
+    """Compute the peak from the texts of /proc/cpuinfo and cpuinfo_max_freq (kHz; or empty)."""
     found = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
     flags = set(found[1].split()) if found else set()
     known = [(flag, operations) for flag, operations in _BY_FLAG if flag in flags]
     if not known:
-        why = f"what a core of this {architecture} machine does in a cycle is not known"
+        why = f"the operations per cycle of a core of this {architecture} machine are not known"
         return Peak(flops_per_s=None, cores=cores, why_unknown=why)
     flag, operations = max(known, key=lambda pair: pair[1])
     hertz, clock = _FASTEST_HZ, f"{_FASTEST_HZ / 1e9:g} GHz, as no core is faster"
@@ -217,7 +212,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-WAKE_UP_S = 0.002  # a sleeper gets its processor back by then, on a machine with one to spare
+WAKE_UP_S = 0.002  # a sleeper wakes up within this time on a machine with an idle processor
 
 
 def _sleep(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
@@ -228,21 +223,22 @@ def _sleep(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
 
 
 def _phase(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
-    """The clock that the trial times its method with is another reading than the workload's."""
-    truth = metric(documents["sleep"], "clocks", "perf_counter_s")
+    """Compare the worker's time of the method phase with the workload's own clock."""
+    reference = metric(documents["sleep"], "clocks", "perf_counter_s")
     measured = documents["sleep"]["perfrun"]["phases"]["method"]["wall_s"]
-    return compare(check, truth, measured, "s", (0.0, 0.05), "phases.method; workload's own clock")
+    source = "phases.method; workload's own clock"
+    return compare(check, reference, measured, "s", (0.0, 0.05), source)
 
 
 def _clock(name: str) -> Callable[[ReferenceCheck, Documents], ReferenceRow]:
     def judge(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
-        truth = metric(documents["sleep"], "clocks", "perf_counter_s")
+        reference = metric(documents["sleep"], "clocks", "perf_counter_s")
         try:
             measured = metric(documents["sleep"], "clocks", f"{name}_s")
         except KeyError:
             return skipped(check, f"this system has no clock {name!r}")
         source = f"CLOCK_{name.upper()}; perf_counter"
-        return compare(check, truth, measured, "s", around(0.002), source)
+        return compare(check, reference, measured, "s", around(0.002), source)
 
     return judge
 
@@ -299,7 +295,7 @@ def _child(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
 
 
 def _shared(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
-    """Pages that a forked child shares count once: a sum of resident memory would be double."""
+    """Compare the memory of a forked child, whose shared pages must count once."""
     found, base = (
         documents[name]["perfrun"]["memory"]["tree_pss"] for name in ("sharing_child", "nothing")
     )
@@ -330,23 +326,23 @@ def _product(peak: Peak, check: ReferenceCheck, documents: Documents) -> Referen
         return skipped(check, why or "the machine's peak is not known")
     measured = metric(documents["product"], "rate", "flops_per_s")
     source = f"{note(documents['product'], 'rate', 'library')}; peak: {peak.how}"
-    # Not below a thousandth of one core's peak either: no library is as slow, but milliseconds
-    # taken for seconds are.
+    # No library is slower than a thousandth of one core's peak, so a smaller rate is an error, such
+    # as milliseconds taken for seconds.
     least = 1e-3 / peak.cores - 1
     return compare(check, peak.flops_per_s, measured, "FLOP/s", (least, 0.0), source)
 
 
-def _death(workload: str, truth: str) -> ReferenceCheck:
+def _death(workload: str, reference: str) -> ReferenceCheck:
     def judge(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
         outcome = documents[workload]["perfrun"]["outcome"]
         detail = (outcome["exception"] or {}).get("type") or outcome["signal"]
         if detail is None and outcome["exit_code"]:
             detail = outcome["exit_code"]
         measured = outcome["status"] + ("" if detail is None else f" {detail}")
-        is_ok = measured == truth
+        is_ok = measured == reference
         return ReferenceRow(
             what=check.what,
-            truth=truth,
+            truth=reference,
             measured=measured,
             unit="",
             source="outcome",
@@ -359,7 +355,7 @@ def _death(workload: str, truth: str) -> ReferenceCheck:
 
 
 def checks(peak: Peak) -> tuple[ReferenceCheck, ...]:
-    """All rows, in the order of the table."""
+    """Return all checks, in the order of the table."""
     plain: tuple[tuple[str, Callable[[ReferenceCheck, Documents], ReferenceRow], str], ...] = (
         ("sleep of known length", _sleep, "sleep"),
         ("method phase of the same", _phase, "sleep"),

@@ -1,7 +1,7 @@
 """Build `perfzero_summary.json`: PerfZero's keys, order and types, then the key `perfrun`.
 
-Pure: values in, a document out. docs/results.md explains every field, reference PerfZero's code at
-its last commit.
+It takes values and returns a document. docs/results.md explains every field; the reference is
+PerfZero's code at its last commit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HARNESS_NAME = "perfrun"
 
 @dataclass(frozen=True, kw_only=True)
 class TrialFacts:
-    """Everything known about one trial."""
+    """The facts that only one trial has."""
 
     name: str
     trial_id: int
@@ -33,7 +33,7 @@ class TrialFacts:
     measured: MeasuredSections
     reports: tuple[Report, ...] = ()
     unsaved_reports: tuple[Mapping[str, Any], ...] = ()
-    series: tuple[Mapping[str, Any], ...] = ()  # one for each `Benchmark.measure`
+    series: tuple[Mapping[str, Any], ...] = ()  # one for each call of `Benchmark.measure`
     phases: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     framework: Mapping[str, Any] | None = None
     frameworks: tuple[Mapping[str, Any], ...] = ()
@@ -48,7 +48,7 @@ class TrialFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
-    """What all trials of a run share."""
+    """The facts that all trials of a run share."""
 
     plan: RunPlan
     run_id: str
@@ -78,7 +78,7 @@ def build_summary(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
 
 
 def _benchmark_result(trial: TrialFacts) -> dict[str, Any]:
-    """The first report; PerfZero's `wall_time: -1` when there is none or the method did not end."""
+    """Return the first report, or PerfZero's `wall_time: -1` without one or without its end."""
     report = trial.reports[0] if trial.reports and trial.outcome.status.ran else None
     return {
         "name": trial.name,
@@ -91,7 +91,7 @@ def _benchmark_result(trial: TrialFacts) -> dict[str, Any]:
 
 
 def _perfzero_metric(metric: Metric) -> dict[str, Any]:
-    """Protobuf's JSON: fields that were written, in field order, then those left at zero."""
+    """Return protobuf's JSON: the written fields in field order, then those left at zero."""
     values = {
         "name": metric.name,
         "value": metric.value,
@@ -120,7 +120,7 @@ def _benchmark_info(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
 
 
 def _git_info(checkout: Mapping[str, Any]) -> dict[str, str]:
-    """PerfZero's three facts; empty for a folder that is no checkout."""
+    """Return PerfZero's three facts; nothing for a folder that is no checkout."""
     if not checkout["git_hash"]:
         return {}
     return {
@@ -206,7 +206,7 @@ def _report(report: Report) -> dict[str, Any]:
 
 
 def out_of_bounds(reports: Sequence[Report]) -> str | None:
-    """Name the metrics that miss their bounds, in one line; None when all are met."""
+    """Name the metrics that miss their bounds, in one line; return None when all meet them."""
     missed = [
         f"{metric.name} = {metric.value:g} is not in [{_bound(metric.min_value, '-inf')}, "
         f"{_bound(metric.max_value, 'inf')}]"

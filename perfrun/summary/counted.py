@@ -1,4 +1,4 @@
-"""Which trials of a set enter its figures: one rule for runs, comparisons, nights and reports."""
+"""Choose the trials that enter a figure, by one rule for all commands and reports."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Protocol, TypeVar
 
 
 class Trial(Protocol):
-    """What the rule asks of a trial."""
+    """The part of a trial that the rule needs."""
 
     @property
     def disturbed(self) -> bool:
-        """Whether the machine was, while the trial ran."""
+        """True when the machine was disturbed during the trial."""
 
 
 SomeTrial = TypeVar("SomeTrial", bound=Trial)
 
 
 def counted(trials: Sequence[SomeTrial]) -> Sequence[SomeTrial]:
-    """The undisturbed ones, or all when most were disturbed.
+    """Return the undisturbed trials, or all when most were disturbed.
 
-    On a machine that is nearly always busy, the rare quiet moment is no fair sample of it, and one
-    trial that is left says less than all of them.
+    On a machine that is nearly always busy, the few quiet moments are no fair sample of it, and the
+    few trials that are left say less than all of them.
     """
     quiet = [trial for trial in trials if not trial.disturbed]
     return quiet if 2 * len(quiet) >= len(trials) else trials

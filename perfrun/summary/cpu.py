@@ -1,7 +1,4 @@
-"""Section `cpu` of a summary: time, switches, faults, input, output, what held it up. Pure.
-
-Everything that was measured of a trial but the method's own reports, brought together. Pure.
-"""
+"""Build the measured sections of a summary; that of the CPU is here, memory's in `memory`."""
 
 from __future__ import annotations
 
@@ -11,13 +8,13 @@ from typing import Any
 from perfrun.dataclass import dataclass, field
 from perfrun.launchers.launcher import Exit
 from perfrun.probes.accelerators import DevicesUsage
-from perfrun.probes.counters import Counters, counters_between
+from perfrun.probes.counters import Counters, change, counters_between
 from perfrun.probes.process_tree import TreeUsage
 from perfrun.probes.watch import Energy, Watched, cgroup_between
 from perfrun.summary.document import Usage
 from perfrun.summary.memory import Memory, memory_section
 
-_SHORTEST_S = 0.01  # below this, CPU time over wall time says more of the clocks than of the method
+_SHORTEST_S = 0.01  # of shorter methods, CPU over wall time shows the clocks' steps
 _COUNTS = (
     "user_s",
     "system_s",
@@ -37,39 +34,39 @@ _BYTES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What the kernel counted of one stretch of work, waited-for children included."""
+    """The kernel's counts for a trial or its method, children that were waited for included."""
 
     user_s: float | None = None
     system_s: float | None = None
-    voluntary_switches: int | None = None  # it waited
-    involuntary_switches: int | None = None  # it was made to wait
-    minor_faults: int | None = None  # no disk was needed
+    voluntary_switches: int | None = None  # the process waited
+    involuntary_switches: int | None = None  # the kernel preempted it
+    minor_faults: int | None = None  # page faults that needed no disk
     major_faults: int | None = None
     read_bytes: int | None = None  # from storage
-    written_bytes: int | None = None  # that will go to storage
-    cancelled_bytes: int | None = None  # of these, dropped again before they got there
-    read_call_bytes: int | None = None  # by read(2) and the like, from wherever
+    written_bytes: int | None = None  # to storage, sooner or later
+    cancelled_bytes: int | None = None  # of these, dropped before they reached storage
+    read_call_bytes: int | None = None  # by read(2) and the like, from any source
     written_call_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cpu:
-    """CPU, input and output of a trial. None is unknown; `reasons` says why."""
+    """The section `cpu`: CPU time, input and output. None is unknown; `reasons` says why."""
 
     trial: Work  # from the worker's start to its end
     method: Work  # the method alone
     max_percent: float | None  # of one core, largest window of 0.1 s or more
-    # Of the control group that the worker ran in: throttling and pressure.
+    # The control group that the worker ran in: its throttling and pressure.
     cgroup_path: str | None
-    cgroup_own: bool  # the trial's alone
+    cgroup_own: bool  # nothing but the trial ran in it
     cgroup: Mapping[str, float | None] = field(default_factory=dict)
-    machine: Counters | None = None  # all that happened on the machine meanwhile
+    machine: Counters | None = None  # of the whole machine during the trial
     others_busy_s: float | None = None  # CPU time of all but the trial and perfrun
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 def cpu_section(record: Mapping[str, Any], end: Exit | None, watched: Watched | None) -> Cpu:
-    """Bring together what the kernel said of the worker, and what was read of the machine."""
+    """Build the section from the kernel's figures of the worker and of the machine."""
     trial = _trial(end)
     method = _method(record.get("resources", {}))
     machine = counters_between(watched.before.snapshot, watched.after.snapshot) if watched else None
@@ -98,20 +95,17 @@ def _method(said: Mapping[str, Any]) -> Work:
     before, after = said.get("before"), said.get("after")
     if not before or not after:
         return Work()
-    return Work(
-        **{
-            name: None
-            if before.get(name) is None or after.get(name) is None
-            else after[name] - before[name]
-            for name in (*_COUNTS, *_BYTES)
-        }
-    )
+    names = (*_COUNTS, *_BYTES)
+    return Work(**{name: change(before.get(name), after.get(name)) for name in names})
 
 
 def _cgroup(
     end: Exit | None, watched: Watched | None
 ) -> tuple[str | None, bool, Mapping[str, float | None]]:
-    """From inside the container if it had one, whose counters began with the trial."""
+    """Return path, ownership and added counts of the trial's control group.
+
+    A container's own figures go first: its counters began with the trial.
+    """
     inside = (end.cgroup if end else None) or {}
     if inside:
         zero = dict.fromkeys(inside, 0)
@@ -123,10 +117,10 @@ def _cgroup(
 
 
 def _others(machine: Counters | None, trial: Work, watched: Watched | None) -> float | None:
-    """Steps of 10 ms a core make this a little less than nothing at times: then it is nothing."""
+    """Return the CPU time of other processes; the counters' steps of 10 ms can make it negative."""
     if not watched or not machine or machine.busy_s is None or trial.user_s is None:
         return None
-    # An orphan of the trial is in the second figure only, a container's process in the first.
+    # The first figure lacks the trial's orphans, the second the processes of a container.
     of_trial = max(trial.user_s + (trial.system_s or 0.0), watched.children_cpu_s)
     return max(0.0, machine.busy_s - of_trial - watched.harness_cpu_s)
 
@@ -134,7 +128,7 @@ def _others(machine: Counters | None, trial: Work, watched: Watched | None) -> f
 def _max_percent(
     record: Mapping[str, Any], end: Exit | None, tree: TreeUsage | None
 ) -> float | None:
-    """The busiest window of 0.1 s; for shorter trials the method's own mean, or the trial's."""
+    """Return the busiest window of 0.1 s; for shorter trials the method's mean, or the trial's."""
     method = record.get("phases", {}).get("method", {})
     candidates = [tree.max_cpu_percent] if tree and tree.max_cpu_percent is not None else []
     if method.get("wall_s", 0.0) >= _SHORTEST_S:
@@ -149,18 +143,18 @@ def _reasons(
 ) -> Mapping[str, str]:
     reasons = {}
     if trial.user_s is None:
-        reasons["trial"] = "perfrun did not see the worker's end"
+        reasons["trial"] = "perfrun did not see the worker end"
     elif trial.read_bytes is None:
         reasons["trial.read_bytes"] = "the kernel did not show /proc/PID/io of the ended worker"
     if method.user_s is None:
-        reasons["method"] = "the method did not come to its end in the worker"
+        reasons["method"] = "the method did not end in the worker"
     if cgroup.get("throttled_s") is None:
         reasons["cgroup.throttled_s"] = (
-            "the worker ran in no control group of the cpu controller but the root"
+            "the worker ran in no control group with the cpu controller except the root"
         )
     if cgroup.get("cpu_pressure_s") is None:
         reasons["cgroup.cpu_pressure_s"] = (
-            "control groups have pressure in version 2 only, and not the root"
+            "only control groups of version 2 have pressure figures, and the root has none"
         )
     if machine is None:
         reasons["machine"] = "the machine was not watched"
@@ -169,7 +163,7 @@ def _reasons(
         reasons["machine.cpu_pressure_s"] = "this kernel has no /proc/pressure"
     if machine.thermal_throttles is None:
         reasons["machine.thermal_throttles"] = (
-            "no processor of this machine counts them in /sys, as in most virtual machines"
+            "/sys has no such counter on this machine, as on most virtual machines"
         )
     return reasons
 
@@ -195,9 +189,9 @@ def bring_together(
     *,
     own_peak_rss_bytes: int,
 ) -> MeasuredSections:
-    """Make the sections from what the worker said, how it ended, and what was watched.
+    """Build the sections from the worker's record, its end and the observations from outside.
 
-    `end` and `watched` are None of a trial whose worker did not start, or whose harness was killed.
+    `end` and `watched` are None when the worker did not start or the harness was killed.
     """
     tree = watched.tree if watched else None
     devices = watched.devices if watched else DevicesUsage(reason=_NOT_WATCHED)
@@ -222,7 +216,7 @@ def bring_together(
 
 
 def process_info(measured: MeasuredSections) -> dict[str, float]:
-    """PerfZero's three keys, then numbers only: a known consumer reads every value as one."""
+    """Return PerfZero's three keys and more; all are numbers, as a known consumer expects."""
     memory, cpu = measured.memory, measured.cpu
     allocated = [item.peak.bytes for item in memory.device if item.what == "allocated"]
     used = [item.peak.bytes for item in memory.device if item.what == "device"]

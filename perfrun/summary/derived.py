@@ -1,4 +1,4 @@
-"""Derived metrics beside their primary one: shown with it and counted with it. Pure."""
+"""Compute and show the derived metrics of a judged primary metric."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST = ("throughput", "latency_p90_s", "latency_p99_s")
 
 @dataclass(frozen=True, kw_only=True)
 class DerivedRatio:
-    """How a derived metric stands where its primary one was judged."""
+    """The ratio of a derived metric between two sets of trials."""
 
     metric: str
     direction: Direction
@@ -31,7 +31,7 @@ def derived_ratios(
     *,
     count_disturbed: bool = False,
 ) -> tuple[DerivedRatio, ...]:
-    """The metrics that are derived from a primary one on both sides, by name."""
+    """Return the ratio of each metric that both sides derive from a primary one."""
     here, there = ({name for one in side for name in one.derived(primary)} for side in (base, new))
     found = []
     for name in sorted(here & there):
@@ -47,23 +47,23 @@ def derived_ratios(
 
 
 def judged_metrics(records: Iterable[SummaryRecord]) -> dict[str, None]:
-    """The metrics that are judged unless others are named: primary in one of the trials."""
+    """Return the metrics that are judged by default: those primary in at least one trial."""
     return dict.fromkeys(name for one in records for name in one.primaries)
 
 
 def derived_rows(found: Iterable[DerivedRatio]) -> list[Mapping[str, Any]]:
-    """The key `derived` of a judged metric in JSON."""
+    """Return the JSON key `derived` of a judged metric."""
     return [{"metric": d.metric, "ratio": d.ratio, "direction": d.direction} for d in found]
 
 
 def derived_text(found: Sequence[DerivedRatio]) -> str:
-    """As people read it: `throughput 0.909, latency_p90_s 1.103`."""
-    shown = sorted(found, key=lambda one: (_place(one.metric), one.metric))
+    """Return a text for people: `throughput 0.909, latency_p90_s 1.103`."""
+    shown = sorted(found, key=lambda one: (_rank(one.metric), one.metric))
     texts = [f"{one.metric} {one.ratio:.3f}" for one in shown[:_MOST_SHOWN]]
     more = len(shown) - _MOST_SHOWN
     return ", ".join(texts) + (f" and {more} more" if more > 0 else "")
 
 
-def _place(metric: str) -> int:
+def _rank(metric: str) -> int:
     own = metric.rpartition("/")[2]
     return _FIRST.index(own) if own in _FIRST else len(_FIRST)

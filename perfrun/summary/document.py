@@ -1,4 +1,4 @@
-"""Every value that is written to disk, and its form there.
+"""Define the values of a summary and write them as JSON.
 
 Schema history of the `perfrun` section of a summary:
     1   first version
@@ -20,30 +20,30 @@ SCHEMA_VERSION = 2
 
 
 class Status(str, Enum):
-    """How a trial ended."""
+    """The ways in which a trial can end."""
 
     PASSED = "passed"
     OUT_OF_BOUNDS = "out_of_bounds"  # it ran, and a metric missed its bounds
     FAILED = "failed"  # it raised an exception, or could not be started
     EXITED = "exited"  # sys.exit or os._exit, with any status
-    CRASHED = "crashed"  # a signal that perfrun did not send
-    OOM_KILLED = "oom_killed"  # the kernel killed it for want of memory
+    CRASHED = "crashed"  # by a signal that perfrun did not send
+    OOM_KILLED = "oom_killed"  # the kernel killed it for lack of memory
     TIMED_OUT = "timed_out"
     INTERRUPTED = "interrupted"  # Ctrl-C, or the harness itself was killed
 
     @property
     def ran(self) -> bool:
-        """True when the method came to its own end, so that its figures are whole."""
+        """True when the method ended by itself, so that its figures are complete."""
         return self in (Status.PASSED, Status.OUT_OF_BOUNDS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a trial ended and everything that explains it."""
+    """The end of a trial and all that explains it."""
 
     status: Status
     reason: str | None = None  # one line; None when passed
-    phase: str | None = None  # how far it came: start, import, construct, method
+    phase: str | None = None  # the last phase: start, import, construct, method
     exit_code: int | None = None
     signal: str | None = None  # name, as SIGSEGV
     exception: Mapping[str, str] | None = None  # type, message, traceback
@@ -64,7 +64,7 @@ class Metric:
 
     @property
     def in_bounds(self) -> bool:
-        """Bounds are inclusive. A NaN meets no bound."""
+        """True when the value meets its bounds, which are inclusive; a NaN meets none."""
         if math.isnan(self.value):
             return self.min_value is None and self.max_value is None
         low = -math.inf if self.min_value is None else self.min_value
@@ -87,32 +87,32 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """How long a trial took and what watching it took. None is unknown.
+    """The duration of a trial and the cost of watching it. None is unknown.
 
-    What the trial itself used is in the sections `memory`, `cpu`, `devices` and `energy`.
+    The sections `memory`, `cpu`, `devices` and `energy` hold the use by the trial itself.
     """
 
     elapsed_s: float | None = None  # from starting the worker to its end
     samples: int = 0  # of the process tree
     sampling_rate_hz: float | None = None  # as achieved
     observer_cpu_s: float | None = None  # CPU time that watching took
-    harness_cpu_s: float | None = None  # CPU time of all of perfrun meanwhile, watching included
+    harness_cpu_s: float | None = None  # CPU time of perfrun itself, watching included
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Where a trial stood in its run."""
+    """The place of a trial in its run."""
 
     seed: int | None = None  # the rounds were shuffled with it; None = in the order given
     position: int = 1  # in the run, from 1
     round: int = 1  # from 1
-    rerun_of: int | None = None  # id of the disturbed trial that this one stands in for
-    profile: str | None = None  # kind of profiler it ran under: then its figures do not count
+    rerun_of: int | None = None  # id of the disturbed trial that this one replaces
+    profile: str | None = None  # kind of profiler; with one, the figures do not count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """The software under test, as a throw-away worker found it."""
+    """The software under test, as a temporary worker found it."""
 
     python: Mapping[str, Any] = field(default_factory=dict)
     distributions: Mapping[str, str] = field(default_factory=dict)  # name -> version
@@ -122,7 +122,7 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialResult:
-    """One finished trial, as the terminal, the journal and `--format=json` need it."""
+    """A finished trial, as the terminal, the journal and `--format=json` need it."""
 
     name: str
     trial_id: int
@@ -132,17 +132,17 @@ class TrialResult:
 
     @property
     def grade(self) -> str | None:
-        """Quality of its figures, A to F; None when nothing was watched."""
+        """The quality of its figures, A to F; None when nothing was watched."""
         return (self.document["perfrun"].get("quality") or {}).get("grade")
 
     @property
     def disturbed(self) -> bool:
-        """Whether something from outside came in between, so that it is worth doing again."""
+        """True when something disturbed the trial, so that it is worth running again."""
         return bool((self.document["perfrun"].get("quality") or {}).get("disturbed"))
 
 
 def json_ready(value: Any) -> Any:
-    """Return `value` as JSON can hold it: NaN and infinities become PerfZero's strings."""
+    """Convert a value to what JSON can hold: NaN and infinities become PerfZero's strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Enum):
@@ -155,5 +155,5 @@ def json_ready(value: Any) -> Any:
 
 
 def to_json(document: Mapping[str, Any]) -> str:
-    """Serialise as PerfZero does: two blanks of indent, ASCII, no newline at the end."""
+    """Serialise a document as PerfZero does: indent 2, ASCII, no newline at the end."""
     return json.dumps(json_ready(document), indent=2, allow_nan=False)

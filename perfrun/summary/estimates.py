@@ -1,8 +1,6 @@
-"""What the trials of a method say together: its median, how sure that is, what it could have seen.
+"""Estimate the median of each method of a run, and build the run's own document.
 
-Documents in, values out. numpy and scipy are imported only for methods of two trials or more.
-
-A run's result as a value, and its document: what `--format=json` prints and `runs/` keeps.
+numpy and scipy are imported only for methods of two trials or more.
 """
 
 from __future__ import annotations
@@ -18,34 +16,34 @@ from perfrun.summary.document import Status, TrialResult
 
 @dataclass(frozen=True, kw_only=True)
 class TrialObservation:
-    """One trial, as the statistics see it."""
+    """The part of one trial that the statistics need."""
 
     value: float | None  # seconds: the first report's wall time, when it is more than 0
-    ran: bool  # the method came to its own end
-    disturbed: bool = False  # the machine was, while it ran
+    ran: bool  # the method ended by itself
+    disturbed: bool = False
     cost_s: float = 0.0  # from starting the worker to its end
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodEstimate:
-    """All trials of one method together. None is unknown: one trial has no interval."""
+    """The figures of all trials of one method. None is unknown: one trial has no interval."""
 
     name: str
-    trials: int  # run, whatever became of them
-    used: int  # that entered the figures below
+    trials: int  # with any outcome
+    used: int  # those that entered the figures below
     disturbed: int
     failed: int
     median_s: float | None
-    low_s: float | None  # 95 % interval of the median
+    low_s: float | None  # 95 % confidence interval of the median
     high_s: float | None
     relative_half_width: float | None  # of that interval, over the median
     relative_noise: float | None  # standard deviation of one trial by the MAD, over the median
-    minimum_detectable_effect: float | None  # relative, for as many trials again
-    stopped_by: str | None  # why there were no more
+    minimum_detectable_effect: float | None  # relative, for another set of as many trials
+    stopped_by: str | None  # the reason for this number of trials
 
 
 def observe(document: Mapping[str, Any]) -> TrialObservation:
-    """Take from a summary what the statistics need."""
+    """Take the observation of one trial from its summary."""
     own = document["perfrun"]
     ran = Status(own["outcome"]["status"]).ran
     wall_time = document["benchmark_result"]["wall_time"]
@@ -59,7 +57,7 @@ def observe(document: Mapping[str, Any]) -> TrialObservation:
 
 
 def used_values(observations: Sequence[TrialObservation]) -> tuple[float, ...]:
-    """The values that count: of undisturbed trials, or of all when most were disturbed."""
+    """Return the values that count: of undisturbed trials, or of all when most were disturbed."""
     known = [seen for seen in observations if seen.value is not None]
     return tuple(seen.value for seen in counted(known) if seen.value is not None)
 
@@ -71,7 +69,7 @@ def estimate(
     stopped_by: str | None,
     sequential: bool,
 ) -> MethodEstimate:
-    """Sum up a method. `sequential` says that its own values decided how many there are."""
+    """Estimate one method. `sequential` says that its values decided the number of trials."""
     values = used_values(observations)
     middle = low = high = noise = effect = None
     if len(values) == 1:
@@ -104,19 +102,19 @@ def estimate(
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """All trials of a run, those of an earlier, resumed part included."""
+    """The trials of a run, those of an earlier, resumed part included."""
 
     trials: tuple[TrialResult, ...]
     interrupted: bool
     methods: tuple[MethodEstimate, ...] = ()
-    seed: int | None = None  # of the order; None when there was one round in the order given
+    seed: int | None = None  # of the order; None for one round in the order given
     profiles: tuple[TrialResult, ...] = ()  # of the trials under a profiler, which do not count
 
 
 def estimates(
     trials: Sequence[TrialResult], stopped_by: Mapping[str, str | None], *, sequential: bool
 ) -> tuple[MethodEstimate, ...]:
-    """Sum up each method that was to run. One asked for twice is one method here."""
+    """Estimate each planned method; one that was asked for twice is one method here."""
     by_name: dict[str, list[TrialResult]] = {name: [] for name in stopped_by}
     for trial in trials:
         if trial.status is not Status.INTERRUPTED:
@@ -133,7 +131,7 @@ def estimates(
 
 
 def run_document(result: RunResult) -> dict[str, Any]:
-    """The trials with their outcomes and files, and what they say together."""
+    """Return the document of a run: `--format=json` prints it and `runs/` keeps it."""
     return {
         "results": [
             {

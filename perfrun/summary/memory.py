@@ -1,6 +1,6 @@
-"""Section `memory` of a summary: five peaks, each with its source and how exact it is. Pure.
+"""Build the section `memory` of a summary: peaks, each with its source and exactness.
 
-docs/memory.md explains what each figure is, and when which is the right one.
+docs/memory.md explains each figure and its use.
 """
 
 from __future__ import annotations
@@ -14,60 +14,60 @@ from perfrun.probes.accelerators import DevicesUsage
 from perfrun.probes.process_tree import TreeUsage
 
 EXACT = "exact"
-_KILLED = "the worker ended before it could say"
+_KILLED = "the worker ended before it could report"
 _NOT_WATCHED = "the worker's processes were not watched"
-_OWN_CGROUP = "the trial shares the control group of perfrun and of what else runs in it"
+_OWN_CGROUP = "the trial shares the control group of perfrun and of all else that runs there"
 _CONTAINER = "perfrun --image=NAME (each trial in a container has a control group of its own)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeakMemory:
-    """One peak."""
+    """One peak of memory use."""
 
     bytes: int | None = None
     source: str | None = None
     exactness: str | None = None  # exact | sampled@<rate>hz
-    reason: str | None = None  # why it is absent, or what it lacks
-    enable: str | None = None  # one line that would make it available
+    reason: str | None = None  # why it is absent or incomplete
+    enable: str | None = None  # the command that makes it available
 
 
 @dataclass(frozen=True, kw_only=True)
 class CgroupMemory:
-    """Peak of the control group, and what it was made of."""
+    """The peak of the control group, and its parts."""
 
     peak: PeakMemory
-    # At the highest use that was seen:
+    # The parts at the highest use that was sampled:
     anon_bytes: int | None = None
-    file_bytes: int | None = None  # page cache, and shmem_bytes
+    file_bytes: int | None = None  # page cache, shmem_bytes included
     shmem_bytes: int | None = None
-    seen_bytes: int | None = None  # that use; the split is good when it is close to the peak
+    seen_bytes: int | None = None  # that use; near the peak, the parts are those of the peak
     limit_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceMemory:
-    """Peak on one device."""
+    """One peak of memory use on one device."""
 
-    device: str  # as the source counts: cuda:0, gpu:0, nvidia0
+    device: str  # as the source names it: cuda:0, gpu:0, nvidia0
     what: str  # allocated | reserved (by the framework's allocator) | process | device
     peak: PeakMemory
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Peaks of a trial."""
+    """The peaks of memory use of a trial."""
 
     process_rss: PeakMemory
     process_vms: PeakMemory
     import_rss: PeakMemory  # imports and construction
-    method_rss: PeakMemory  # what was resident when the method began, and what it added
+    method_rss: PeakMemory  # during the method; what was resident at its start is included
     tree_pss: PeakMemory  # worker and descendants, shared pages once
     tree_rss: PeakMemory  # shared pages once for each process: an upper bound
-    tree_processes: int | None  # most at the same time
+    tree_processes: int | None  # the most that were alive at the same time
     tree_pss_looks: int  # how often PSS was read
     cgroup: CgroupMemory
     device: tuple[DeviceMemory, ...]
-    device_reason: str | None  # why that is empty
+    device_reason: str | None  # why `device` is empty
 
 
 def memory_section(
@@ -78,10 +78,10 @@ def memory_section(
     *,
     own_peak_rss_bytes: int,
 ) -> Memory:
-    """Bring together the kernel's marks, what was sampled and what the worker said.
+    """Build the section from the kernel's marks, the samples and the worker's record.
 
-    `own_peak_rss_bytes` is the harness's own peak: below it the kernel's ru_maxrss says nothing
-    about the worker, because it survives exec (fork copies the parent's mark).
+    `own_peak_rss_bytes` is the harness's own peak: a smaller ru_maxrss tells nothing about the
+    worker, since fork copies the parent's mark and it survives exec.
     """
     said = record.get("memory", {})
     at_end, before = said.get("end", {}), said.get("before_method", {})
@@ -147,7 +147,7 @@ def _method_rss(said: Mapping[str, Any], at_end: Mapping[str, Any]) -> PeakMemor
 
 
 def _tree_pss(process: PeakMemory, tree: TreeUsage | None) -> PeakMemory:
-    """The largest sum of PSS; never less than the worker alone, which is known better."""
+    """Return the largest sum of PSS, or the worker's own peak if that is more."""
     if tree is None or not tree.samples:
         return PeakMemory(reason=_NOT_WATCHED)
     if tree.most_processes == 1:
@@ -168,7 +168,7 @@ def _tree_pss(process: PeakMemory, tree: TreeUsage | None) -> PeakMemory:
         bytes=summed,
         source="sum of PSS (smaps_rollup), and anonymous memory added since",
         exactness=sampled(tree),
-        reason=f"PSS of {unreadable} process(es) may not be read: RSS stands for it"
+        reason=f"PSS of {unreadable} process(es) may not be read; their RSS counts instead"
         if unreadable
         else None,
     )
@@ -185,7 +185,7 @@ def _tree_rss(process: PeakMemory, tree: TreeUsage | None) -> PeakMemory:
 
 
 def _cgroup(end: Exit | None, tree: TreeUsage | None) -> CgroupMemory:
-    """From what was read inside the container as the last act, and sampled meanwhile."""
+    """Return the figures read in the container at its end, or the samples from outside."""
     figures = (end.cgroup if end else None) or {}
     peak = figures.get("memory_peak_bytes")
     if peak is None:
@@ -221,7 +221,7 @@ def _cgroup(end: Exit | None, tree: TreeUsage | None) -> CgroupMemory:
 def _split(
     figures: Mapping[str, Any], tree: TreeUsage | None
 ) -> tuple[Mapping[str, Any], int | None]:
-    """What was in use at the highest sample: the supervisor's, or ours; else that of the end."""
+    """Return the parts at the highest sample, in or outside the container, or at the end."""
     if figures.get("peak_split"):
         return figures["peak_split"], figures.get("peak_split_bytes")
     if tree and tree.cgroup_split:
@@ -230,7 +230,7 @@ def _split(
 
 
 def _allocated(record: Mapping[str, Any]) -> Sequence[DeviceMemory]:
-    """What frameworks' allocators said as the worker's last act."""
+    """Return the peaks of the frameworks' allocators, which the worker read at its end."""
     found = []
     for entry in record.get("allocators", ()):
         for what in ("allocated", "reserved"):
@@ -242,7 +242,7 @@ def _allocated(record: Mapping[str, Any]) -> Sequence[DeviceMemory]:
 
 
 def _used(devices: DevicesUsage) -> Sequence[DeviceMemory]:
-    """What the drivers said, from outside."""
+    """Return the peaks by the drivers, sampled from outside."""
     exactness = f"sampled@{devices.sampling_rate_hz or 0:.1f}hz"
     found = []
     for device in devices.devices or ():
@@ -268,12 +268,12 @@ def _no_device(record: Mapping[str, Any], devices: DevicesUsage) -> str:
 
 
 def sampled(tree: TreeUsage | None) -> str | None:
-    """How exact a sampled figure is: at the rate that was achieved."""
+    """Return the exactness of a sampled figure: the rate that was achieved."""
     return f"sampled@{tree.rate_hz:.1f}hz" if tree and tree.rate_hz else None
 
 
 def _mark(value: int | None, source: str) -> PeakMemory:
-    """A mark that the kernel (or an allocator) kept itself."""
+    """Return a peak that the kernel or an allocator recorded itself."""
     if not value and value != 0:
         return PeakMemory(reason=_KILLED)
     return PeakMemory(bytes=value, source=source, exactness=EXACT)

@@ -1,9 +1,9 @@
-"""The metrics of a trial: which are primary, and which are derived from a primary one. Pure.
+"""Take the metrics of a trial from its summary: primary ones, and those derived from them.
 
-Of one `Benchmark.measure`, the median time per step is primary, and everything else that follows
-from the same timed steps is derived from it: percentiles, mean, throughput. A slowdown shows in all
-of them and is still one slowdown. What a user reports under a name of his own is always primary,
-also when perfrun has a metric of that name.
+Of one call of `Benchmark.measure`, the median time per step is primary; all else that follows from
+the same timed steps is derived from it: percentiles, mean, throughput. A regression shows in all of
+them and is still one regression. A metric that a user reports himself is always primary, also when
+perfrun has a metric of that name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from perfrun.analysis import directions
 from perfrun.analysis.directions import Direction
 from perfrun.dataclass import dataclass
-from perfrun.summary.subject import is_number, rows, section, text
+from perfrun.summary.subject import is_number, objects, section, text
 
 WALL_TIME, THROUGHPUT, PEAK_RSS = "wall_time", "throughput", "peak_rss_bytes"
 MEDIAN, FIRST_CALL = "latency_median_s", "first_call_s"
@@ -26,28 +26,28 @@ _STATED: Mapping[str, Direction] = {"lower": "lower", "higher": "higher", "none"
 
 @dataclass(frozen=True, kw_only=True)
 class MetricValue:
-    """One metric of one trial."""
+    """The value of one metric of one trial."""
 
     name: str
     value: float  # always finite
-    stated_unit: str = ""  # '' where the summary does not say
-    stated_direction: str = ""  # lower, higher or none; '' as above
-    derived_from: str = ""  # name of the primary metric that it follows from; '' of a primary one
+    stated_unit: str = ""  # '' when not stated
+    stated_direction: str = ""  # lower, higher or none; '' when not stated
+    derived_from: str = ""  # name of the primary metric; '' for a primary metric itself
 
     @property
     def unit(self) -> str:
-        """The unit: as stated, else as the name says; '' when unknown."""
+        """The unit, as stated or else by the name; '' when unknown."""
         return unit_of(self.name, self.stated_unit)
 
     @property
     def direction(self) -> Direction:
-        """Which way is better: as stated, else as the name says."""
+        """The better direction, as stated or else by the name."""
         return direction_of(self.name, self.stated_direction)
 
 
 @lru_cache(4096)
 def direction_of(name: str, stated: str = "") -> Direction:
-    """Say which way is better: as stated, else by the part after the report's name, else by all."""
+    """Return the better direction: as stated, else by the last part of the name, else by all."""
     if stated in _STATED:
         return _STATED[stated]
     own = directions.direction_of(name.rpartition("/")[2])
@@ -56,12 +56,12 @@ def direction_of(name: str, stated: str = "") -> Direction:
 
 @lru_cache(4096)
 def unit_of(name: str, stated: str = "") -> str:
-    """The unit: as stated, else as the name says; '' when neither tells."""
+    """Return the unit, as stated or else by the name; '' when unknown."""
     return stated or directions.unit_of(name.rpartition("/")[2]) or directions.unit_of(name)
 
 
 def metrics_of(document: Mapping[str, Any]) -> tuple[dict[str, MetricValue], dict[str, Any]]:
-    """Take the metrics of a trial that came to its end, and its reports' other extras."""
+    """Return the metrics of a trial whose method ended, and the other extras of its reports."""
     found = _Metrics()
     found.take(document)
     return found.metrics, found.extras
@@ -70,10 +70,10 @@ def metrics_of(document: Mapping[str, Any]) -> tuple[dict[str, MetricValue], dic
 def from_series(
     report: Mapping[str, Any], series: Iterable[Mapping[str, Any]]
 ) -> list[Mapping[str, Any] | None]:
-    """Say of each of the report's metrics what the series states of it; None of a user's own.
+    """Return the series' facts about each metric of a report; None for a user's own metric.
 
-    A metric is the series' own when it has the series' name and figure, and each counts once: who
-    reports the name once more reports a metric of his own.
+    A metric is the series' own when name and value are those of the series, and each counts once: a
+    second metric of that name is the user's own.
     """
     unclaimed: dict[str, list[Mapping[str, Any]]] = {}
     for one in series:
@@ -81,7 +81,7 @@ def from_series(
         for name in metrics:
             unclaimed.setdefault(name, []).append(section(metrics, name))
     found: list[Mapping[str, Any] | None] = []
-    for metric in rows(report.get("metrics")):
+    for metric in objects(report.get("metrics")):
         said, value = metric.get("name"), metric.get("value")
         known = unclaimed.get(said, []) if isinstance(said, str) else []
         own = next((facts for facts in known if facts.get("value") == value), None)
@@ -92,26 +92,26 @@ def from_series(
 
 
 def series_of(document: Mapping[str, Any], report: str) -> list[Mapping[str, Any]]:
-    """The series of `Benchmark.measure` that the report of that name was made from."""
+    """Return the series of `Benchmark.measure` from which the report of that name was made."""
     return [
         one
-        for one in rows(section(document, "perfrun").get("series"))
+        for one in objects(section(document, "perfrun").get("series"))
         if one.get("report") is not None and text(one["report"]) in (report, "")
     ]
 
 
 class _Metrics:
-    """Collects the metrics of a summary. The first of a name counts, and a user's own first."""
+    """The metrics of a summary. The first of a name counts; a user's own goes before ours."""
 
     def __init__(self) -> None:
         self.metrics: dict[str, MetricValue] = {}
         self.extras: dict[str, Any] = {}
         self._of_series: set[str] = set()
-        self._medians: dict[float, str] = {}  # of the wall times: what has that figure
+        self._medians: dict[float, str] = {}  # wall time -> the metric with that value
 
     def take(self, document: Mapping[str, Any]) -> None:
         own, result = section(document, "perfrun"), section(document, "benchmark_result")
-        reports = rows(own.get("reports"))
+        reports = objects(own.get("reports"))
         first = reports[0] if reports else {}
         name = text(first.get("name"))
         self._report("", result, first.get("throughput"), series_of(document, name))
@@ -121,10 +121,10 @@ class _Metrics:
             if f"{prefix}{WALL_TIME}" in self.metrics:
                 prefix = f"{prefix[:-1]}#{number}/"
             self._report(prefix, report, report.get("throughput"), series_of(document, name))
-        for one in rows(own.get("series")):
+        for one in objects(own.get("series")):
             if one.get("report") is None:
                 self._unreported(one)
-        # PerfZero's 0 is unknown: the method was over before it looked.
+        # PerfZero's 0 is unknown: the method ended before the first sample.
         self._add(PEAK_RSS, section(document, "process_info").get("max_rss"), least=1)
 
     def _report(
@@ -135,21 +135,21 @@ class _Metrics:
         series: Sequence[Mapping[str, Any]],
     ) -> None:
         wall_time = report.get("wall_time")
-        if wall_time != 0:  # which is what a report has that says nothing of it
+        if wall_time != 0:  # 0 in a report is unknown
             self._add(f"{prefix}{WALL_TIME}", wall_time, ("s", "lower"), least=0)
             if is_number(wall_time) and wall_time > 0:
                 self._medians.setdefault(wall_time, f"{prefix}{WALL_TIME}")
         own = from_series(report, series)
-        entries = rows(report.get("metrics"))
+        entries = objects(report.get("metrics"))
         primary = self._primary(prefix, wall_time, series, zip(entries, own, strict=True))
-        if throughput != 0:  # likewise
+        if throughput != 0:
             is_ours = throughput in [one.get("throughput_per_s") for one in series]
             self._add(f"{prefix}{THROUGHPUT}", throughput, derived_from=primary if is_ours else "")
             if is_ours:
                 self._of_series.add(f"{prefix}{THROUGHPUT}")
         for metric, facts in zip(entries, own, strict=True):
             self._metric(prefix, text(metric.get("name")), metric.get("value"), facts, primary)
-        for extra in rows(report.get("extras")):
+        for extra in objects(report.get("extras")):
             self._extra(prefix, text(extra.get("name")), extra.get("value"))
 
     def _primary(
@@ -159,7 +159,7 @@ class _Metrics:
         series: Sequence[Mapping[str, Any]],
         entries: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]],
     ) -> str:
-        """What the series of a report are judged by: its wall time, when that is their median."""
+        """Return the primary metric of a report's series: its wall time, if it is their median."""
         medians = [section(section(one, "metrics"), MEDIAN).get("value") for one in series]
         if is_number(wall_time) and wall_time in medians:
             return f"{prefix}{WALL_TIME}"
@@ -183,7 +183,7 @@ class _Metrics:
             self._of_series.add(full)
 
     def _extra(self, prefix: str, name: str, value: Any) -> None:
-        """An extra is a metric when its name says which way is better, as examples_per_second."""
+        """Add an extra; it is a metric if its name tells the direction, as examples_per_second."""
         if is_number(value) and directions.direction_of(name) != "none":
             self._metric(prefix, name, value, None, "")
         elif isinstance(value, int | float) or (
@@ -192,7 +192,7 @@ class _Metrics:
             self.extras.setdefault(f"{prefix}{name}", value)
 
     def _unreported(self, series: Mapping[str, Any]) -> None:
-        """A series without a report of its own; its median may be what the user reported."""
+        """Add a series without a report; its median may be what the user reported."""
         metrics = section(series, "metrics")
         prefix = f"{text(series.get('name')) or 'series'}/"
         median = section(metrics, MEDIAN).get("value")
@@ -225,11 +225,11 @@ class _Metrics:
 
 
 def _derived(full: str, name: str, primary: str) -> str:
-    """The first call is no timed step: what it takes follows from nothing else."""
+    """Return the primary metric of a derived one; the first call is no timed step, so primary."""
     return "" if name == FIRST_CALL or full == primary else primary
 
 
 def _stated(facts: Mapping[str, Any]) -> tuple[str, str]:
-    """Unit and direction, as the series states them."""
+    """Return unit and direction, as the series states them."""
     direction = text(facts.get("direction"))
     return text(facts.get("unit")), direction if direction in _STATED else ""

@@ -1,7 +1,4 @@
-"""How far the figures of a trial can be trusted: findings, and a grade over them. Pure.
-
-What the accelerators say: others that used them, and clocks that were held down. Pure.
-"""
+"""Judge the quality of a trial's figures: findings about it, and a grade from the findings."""
 
 from __future__ import annotations
 
@@ -14,21 +11,21 @@ from perfrun.summary.finding import Finding, MachineDelta, Severity
 from perfrun.summary.quality_machine import machine_findings
 from perfrun.summary.quality_series import series_findings
 
-# Reasons for lower clocks as NVML names them (clocks event reasons), and what they mean for a
-# trial. The others (idle, a display, clocks that were set by somebody) are no reason for doubt.
+# NVML's reasons for lower clocks (clocks event reasons) that matter to a trial. The others (idle, a
+# display, clocks that somebody has set) do not.
 REASONS = {
     "hw_thermal_slowdown": Severity.DISTURBED,
     "sw_thermal_slowdown": Severity.DISTURBED,
     "hw_power_brake_slowdown": Severity.DISTURBED,
     "hw_slowdown": Severity.DISTURBED,
-    "sw_power_cap": Severity.WARNING,  # a busy device at its power limit: so it will be again
+    "sw_power_cap": Severity.WARNING,  # a busy device at its power limit: another trial has it, too
     "sync_boost": Severity.WARNING,
 }
-SHARE_LIMIT = 0.01  # of the samples; a single one at the start says little
+SHARE_LIMIT = 0.01  # of the samples; a single one at the start means little
 
 
 def device_findings(devices: Sequence[DeviceUsage]) -> Iterator[Finding]:
-    """Yield what is to be said about each device."""
+    """Yield findings about each device: other users, and clocks that were held down."""
     for device in devices:
         name = f"{device.vendor} {device.index}"
         others = device.other_processes
@@ -58,35 +55,35 @@ def device_findings(devices: Sequence[DeviceUsage]) -> Iterator[Finding]:
                 )
 
 
-# A disturbance weighs as much as three reasons to be careful.
+# A disturbance weighs as much as three warnings.
 POINTS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.DISTURBED: 3}
-GRADES = "ABCDEF"  # by points: 0, 1, 2, 3, 4 and 5, more
+GRADES = "ABCDEF"  # for 0, 1, 2, 3, 4 to 5, and more points
 _WORST_POINTS = (0, 1, 2, 3, 5)  # the most that each grade but the last may have
 ENOUGH_SAMPLES = 5  # of the process tree; with fewer, what is sampled may be far off
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
-    """The verdict on one trial."""
+    """The grade of one trial and its findings."""
 
     grade: str  # A, the best, to F
-    disturbed: bool  # something from outside came in between: run it again
+    disturbed: bool  # something outside disturbed the trial: run it again
     findings: tuple[Finding, ...]
 
 
 def judge_quality(
-    span: MachineDelta | None,
+    delta: MachineDelta | None,
     *,
     series: Sequence[Mapping[str, Any]] = (),
     devices: Sequence[DeviceUsage] = (),
     samples: int | None = None,
 ) -> Quality:
-    """Judge a trial by the machine around it and by its own series.
+    """Judge a trial by the machine, the devices and its own series.
 
-    `samples`: how often the process tree was looked at. What is None gives no finding.
+    `samples` is the number of samples of the process tree. A value of None gives no finding.
     """
     findings = [
-        *(machine_findings(span) if span else ()),
+        *(machine_findings(delta) if delta else ()),
         *device_findings(devices),
         *series_findings(series),
         *_sampling(samples),
@@ -99,10 +96,10 @@ def judge_quality(
 
 
 def grade(findings: Iterable[Finding]) -> str:
-    """The letter for these findings: one more finding never makes it better.
+    """Return the grade of these findings; a further finding never improves it.
 
-    Of each code the worst counts, once: a trial of nine short series has one reason to be careful
-    with it, not nine, and is no worse than nine trials of one series each.
+    The worst finding of each code counts once: a trial with nine short series is no worse than nine
+    trials of one series each.
     """
     worst: dict[str, int] = {}
     for finding in findings:

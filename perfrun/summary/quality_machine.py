@@ -1,63 +1,63 @@
-"""What the machine did to a trial: other work, theft, throttling, clocks, memory. Pure.
+"""Find disturbances by the machine: other load, steal time, throttling, clocks, memory.
 
-Every limit has its reason beside it. What was not measured gives no finding; `unknown` names it.
+Each threshold has its reason beside it. An unknown figure gives no finding; `cannot_tell` names it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from perfrun.probes.counters import change
 from perfrun.summary.finding import Finding, MachineDelta, Severity, Thresholds, beyond
 
-MEMORY_SHARE_LIMIT = 0.1  # of all memory; below it the kernel begins to reclaim what is cached
+MEMORY_SHARE_LIMIT = 0.1  # of all memory; below it the kernel begins to drop caches
 DISK_LIMIT_BYTES = 1 << 30  # a framework's checkout, and room for logs and results
-SWAP_LIMIT_BYTES = 64 << 20  # pages of long idle programs, which nobody misses
+SWAP_LIMIT_BYTES = 64 << 20  # pages of long idle programs
 LOAD_PER_CPU_LIMIT = 0.1
 LOAD_LIMIT = 1.0  # tasks, however many CPUs there are: they share caches, memory and power
-# Of the machine's limit for other work (`load_limit`): below it nobody notices.
+# Of `load_limit`, the limit for other work: below it the effect is not noticeable.
 OTHERS_WARNING_SHARE = 0.25
-# Of the CPU time wanted: half a per cent hides in the noise of most benchmarks, two do not.
+# Of the CPU time wanted: 0.5 % is below the noise of most benchmarks, 2 % is not.
 STEAL = Thresholds(warning=0.005, disturbed=0.02)
-STEAL_SLACK_S = 0.02  # two steps of its counter: one is 4 % of a trial of 0.12 s on two CPUs
-THROTTLED = Thresholds(disturbed=0.01)  # of the quota's periods, which are 0.1 s as a rule
-JUMP = Thresholds(disturbed=0.01)  # s; steps of clocks, not their slow correction, which both share
-SWAPPED = Thresholds(disturbed=1 << 20)  # bytes; less is a page or two of somebody who woke up
-HARNESS = Thresholds(
-    warning=0.02
-)  # of a core; four times what watching may take (docs/performance.md)
-HARNESS_SLACK_S = 0.1  # starting and ending a trial costs this however short it is
+STEAL_SLACK_S = 0.02  # two steps of the counter: one is 4 % of a trial of 0.12 s on two CPUs
+THROTTLED = Thresholds(disturbed=0.01)  # of the quota's periods, usually 0.1 s long
+JUMP = Thresholds(disturbed=0.01)  # s; a slow correction moves both clocks and is no jump
+SWAPPED = Thresholds(disturbed=1 << 20)  # bytes; less is a few pages of a program that woke up
+# Of a core: four times the cost that watching may have (docs/performance.md).
+HARNESS = Thresholds(warning=0.02)
+HARNESS_SLACK_S = 0.1  # the cost of starting and ending any trial
 # Share of the trial in which some task of the machine waited (PSI "some"). A benchmark with more
-# threads than CPUs makes pressure of its own, so these are no disturbance by themselves.
+# threads than CPUs causes pressure itself, so pressure is no disturbance.
 CPU_PRESSURE = Thresholds(warning=0.1)
-MEMORY_PRESSURE = Thresholds(warning=0.01)  # a healthy machine hardly ever waits for memory
+MEMORY_PRESSURE = Thresholds(warning=0.01)  # a healthy machine seldom waits for memory
 IO_PRESSURE = Thresholds(warning=0.1)
 FREQUENCY_SHARE = 0.1  # a tenth faster or slower at the end than at the start
-LOAD_OWN_CPU_S = 1.0  # once perfrun's own trials ran longer than this, the load is theirs, too
+LOAD_OWN_CPU_S = 1.0  # after more CPU time than this of perfrun's trials, the load is theirs, too
 _LOAD_WINDOW_S = 60.0
 _MIB = 1 << 20
 
 
 def load_limit(cpus: int) -> float:
-    """How many busy tasks beside the benchmark are tolerable on so many CPUs."""
+    """Return the tolerable number of busy tasks beside the benchmark on so many CPUs."""
     return min(LOAD_LIMIT, LOAD_PER_CPU_LIMIT * cpus)
 
 
-def machine_findings(span: MachineDelta) -> Iterator[Finding]:
-    """Yield all that is to be said about the machine, from counters and states."""
-    if span.added.elapsed_s <= 0:
+def machine_findings(delta: MachineDelta) -> Iterator[Finding]:
+    """Yield the findings about the machine."""
+    if delta.added.elapsed_s <= 0:
         return
-    yield from _other_work(span)
-    yield from _held_back(span)
-    yield from _clocks(span)
-    yield from _frequencies(span)
-    yield from _memory(span)
-    yield from _pressures(span)
-    yield from _unknown(span)
+    yield from _other_work(delta)
+    yield from _held_back(delta)
+    yield from _clocks(delta)
+    yield from _frequencies(delta)
+    yield from _memory(delta)
+    yield from _pressures(delta)
+    yield from _unknown(delta)
 
 
-def _other_work(span: MachineDelta) -> Iterator[Finding]:
-    cpus, elapsed = span.after.cpus, span.added.elapsed_s
-    limit, cores = load_limit(cpus), span.others_cores
+def _other_work(delta: MachineDelta) -> Iterator[Finding]:
+    cpus, elapsed = delta.after.cpus, delta.added.elapsed_s
+    limit, cores = load_limit(cpus), delta.others_cores
     yield from beyond(
         "machine_loaded",
         cores,
@@ -66,8 +66,8 @@ def _other_work(span: MachineDelta) -> Iterator[Finding]:
         unit="CPUs",
         mend="end or move other work: ps -eo pcpu,pid,user,args --sort=-pcpu | head",
     )
-    load = span.before.snapshot.load_1min
-    own = span.before.own_cpu_s + span.before.children_cpu_s
+    load = delta.before.snapshot.load_1min
+    own = delta.before.own_cpu_s + delta.before.children_cpu_s
     # CPU time c cannot have added more than c / 60 to the mean over a minute.
     yield from beyond(
         "load_at_start",
@@ -77,7 +77,7 @@ def _other_work(span: MachineDelta) -> Iterator[Finding]:
         unit="tasks",
         mend="wait until the machine is idle",
     )
-    share = max(0.0, span.harness_cpu_s - HARNESS_SLACK_S) / elapsed
+    share = max(0.0, delta.harness_cpu_s - HARNESS_SLACK_S) / elapsed
     yield from beyond(
         "harness_busy",
         share,
@@ -85,8 +85,8 @@ def _other_work(span: MachineDelta) -> Iterator[Finding]:
         text=f"perfrun itself used {share:.1%} of a CPU beside the trial",
         unit="CPUs",
     )
-    busy, cores_there = span.added.busy_s, span.after.cores
-    if span.after.smt and busy is not None and cores_there:
+    busy, cores_there = delta.added.busy_s, delta.after.cores
+    if delta.after.smt and busy is not None and cores_there:
         yield from beyond(
             "cores_shared",
             busy / elapsed,
@@ -97,8 +97,8 @@ def _other_work(span: MachineDelta) -> Iterator[Finding]:
         )
 
 
-def _held_back(span: MachineDelta) -> Iterator[Finding]:
-    added = span.added
+def _held_back(delta: MachineDelta) -> Iterator[Finding]:
+    added = delta.added
     wanted = (added.busy_s or 0.0) + (added.steal_s or 0.0)
     stolen = None
     if added.steal_s is not None and wanted > 0:
@@ -111,12 +111,12 @@ def _held_back(span: MachineDelta) -> Iterator[Finding]:
         unit="share",
         mend="a dedicated host, or a quieter time",
     )
-    share = span.throttled_share
+    share = delta.throttled_share
     yield from beyond(
         "throttled",
         share,
         THROTTLED,
-        text=f"the CPU quota ran out in {share or 0:.0%} of its periods",
+        text=f"the CPU quota was used up in {share or 0:.0%} of its periods",
         unit="share",
         mend="a larger quota for the container or control group, or fewer threads",
     )
@@ -124,15 +124,15 @@ def _held_back(span: MachineDelta) -> Iterator[Finding]:
         "thermal_throttled",
         added.thermal_throttles,
         Thresholds(disturbed=0),
-        text=f"the processor slowed down for its heat {added.thermal_throttles} times",
+        text=f"heat slowed the processor down {added.thermal_throttles} times",
         unit="times",
         mend="better cooling, turbo off, or pauses",
     )
 
 
-def _clocks(span: MachineDelta) -> Iterator[Finding]:
-    jump = _moved(span.before.wall_offset_s, span.after.wall_offset_s)
-    slept = _moved(span.before.suspended_s, span.after.suspended_s)
+def _clocks(delta: MachineDelta) -> Iterator[Finding]:
+    jump = change(delta.before.wall_offset_s, delta.after.wall_offset_s)
+    slept = change(delta.before.suspended_s, delta.after.suspended_s)
     # The time of day goes on while the machine sleeps; that is no jump.
     if jump is not None and slept is not None:
         jump -= slept
@@ -154,12 +154,8 @@ def _clocks(span: MachineDelta) -> Iterator[Finding]:
     )
 
 
-def _moved(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else after - before
-
-
-def _frequencies(span: MachineDelta) -> Iterator[Finding]:
-    before, after = span.before, span.after
+def _frequencies(delta: MachineDelta) -> Iterator[Finding]:
+    before, after = delta.before, delta.after
     slow = sorted({*before.governors, *after.governors} - {"performance"})
     if slow:
         yield Finding(
@@ -193,8 +189,8 @@ def _frequencies(span: MachineDelta) -> Iterator[Finding]:
             )
 
 
-def _memory(span: MachineDelta) -> Iterator[Finding]:
-    added, after = span.added, span.after
+def _memory(delta: MachineDelta) -> Iterator[Finding]:
+    added, after = delta.added, delta.after
     flows = (added.swapped_in_bytes, added.swapped_out_bytes)
     swapped = None if None in flows else sum(flow or 0 for flow in flows)
     yield from beyond(
@@ -203,19 +199,19 @@ def _memory(span: MachineDelta) -> Iterator[Finding]:
         SWAPPED,
         text=f"{(swapped or 0) / _MIB:,.0f} MiB went to swap or came from it during the trial",
         unit="bytes",
-        mend="more memory, fewer neighbours, or `sudo swapoff -a`",
+        mend="more memory, less other work, or `sudo swapoff -a`",
     )
     used = after.snapshot.swap_used_bytes
     if used is not None and used > SWAP_LIMIT_BYTES:
         yield Finding(
             code="swap_used",
             severity=Severity.INFO,
-            text=f"{used / _MIB:,.0f} MiB lie in swap",
+            text=f"{used / _MIB:,.0f} MiB are in swap",
             value=used,
             limit=SWAP_LIMIT_BYTES,
             unit="bytes",
         )
-    states = (span.before.snapshot, span.after.snapshot)
+    states = (delta.before.snapshot, delta.after.snapshot)
     free = [s.available_bytes for s in states if s.available_bytes is not None]
     if free and after.memory_bytes and min(free) < MEMORY_SHARE_LIMIT * after.memory_bytes:
         yield Finding(
@@ -240,9 +236,9 @@ def _memory(span: MachineDelta) -> Iterator[Finding]:
         )
 
 
-def _pressures(span: MachineDelta) -> Iterable[Finding]:
-    added = span.added
-    for name, seconds, limits, what in (
+def _pressures(delta: MachineDelta) -> Iterable[Finding]:
+    added = delta.added
+    for name, seconds, thresholds, what in (
         ("cpu_pressure", added.cpu_pressure_s, CPU_PRESSURE, "a CPU"),
         ("memory_pressure", added.memory_pressure_s, MEMORY_PRESSURE, "memory"),
         ("io_pressure", added.io_pressure_s, IO_PRESSURE, "a disk"),
@@ -251,17 +247,17 @@ def _pressures(span: MachineDelta) -> Iterable[Finding]:
         yield from beyond(
             name,
             share,
-            limits,
+            thresholds,
             text=f"some task waited for {what} during {share or 0:.0%} of the trial",
             unit="share",
         )
 
 
-def _unknown(span: MachineDelta) -> Iterator[Finding]:
-    added = span.added
+def _unknown(delta: MachineDelta) -> Iterator[Finding]:
+    added = delta.added
     figures = {
-        "CPU use of others": span.others_cores,
-        "steal": added.steal_s,
+        "CPU use of others": delta.others_cores,
+        "steal time": added.steal_s,
         "swapping": added.swapped_in_bytes,
         "pressure": added.cpu_pressure_s,
     }
@@ -270,5 +266,5 @@ def _unknown(span: MachineDelta) -> Iterator[Finding]:
         yield Finding(
             code="cannot_tell",
             severity=Severity.INFO,
-            text=f"not to be known here: {', '.join(absent)}",
+            text=f"this machine does not report: {', '.join(absent)}",
         )

@@ -1,9 +1,9 @@
-"""What the series of `Benchmark.measure` say about their own quality. Pure.
+"""Find reasons to doubt the series of a trial: no steady state, few values, outliers, timer.
 
-How many values a percentile needs: with n independent values, the interval from the smallest to the
-largest holds the q-quantile with probability 1 - q**n - (1-q)**n. That is 95 % from 6 values on for
-the median, from 29 for p90, from 299 for p99. Below, no interval around the figure can be given
-that is itself 95 % sure. Source: David & Nagaraja, Order Statistics, 3rd ed., 7.1.
+With n independent values, the interval from the smallest to the largest holds the q-quantile with
+probability 1 - q**n - (1-q)**n. That is 95 % from 6 values on for the median, from 29 for p90, from
+299 for p99. Fewer values give no 95 % confidence interval of the percentile. Source: David &
+Nagaraja, Order Statistics, 3rd ed., 7.1.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from perfrun.text import duration
 
 CONFIDENCE = 0.95
 PERCENTILES = {"p90": 0.90, "p99": 0.99}
-TIMER_SHARE = 0.001  # of an interval, that may be the timer's (the goal of `Benchmark.measure`)
-RESOLUTION_STEPS = 1000  # of the clock, that an interval must have for 0.1 %
-# Tukey's outer fences (Exploratory Data Analysis, 1977): of normal noise 1 in 400,000 is beyond.
+TIMER_SHARE = 0.001  # of an interval; the timer may take this much (goal of `Benchmark.measure`)
+RESOLUTION_STEPS = 1000  # steps of the clock that an interval must have for 0.1 %
+# Tukey's outer fences (Exploratory Data Analysis, 1977): 1 in 400,000 normal values is beyond.
 FENCE = 3.0
-OUTLIERS_SHARE = 0.01  # more than one in a hundred is what the figures are made of
-OFF = 0.05  # of the median: a sleep is so even that what is nearer than this is beyond its fences
-_ENOUGH = 20  # fewer values have no quartiles to speak of
+OUTLIERS_SHARE = 0.01  # a larger share affects the figures
+OFF = 0.05  # of the median: without this, tiny deviations of an even sleep are outliers
+_ENOUGH = 20  # fewer values have no useful quartiles
 
 
-def needed(quantile: float) -> int:
-    """How many values it takes for a 95 % interval of this quantile to lie within them."""
+def values_needed(quantile: float) -> int:
+    """Return the least number of values that contain a 95 % interval of this quantile."""
     extreme = max(quantile, 1.0 - quantile)
     count = math.ceil(math.log(1.0 - CONFIDENCE) / math.log(extreme))
     while 1.0 - extreme**count - (1.0 - extreme) ** count < CONFIDENCE:
@@ -36,7 +36,7 @@ def needed(quantile: float) -> int:
 
 
 def series_findings(series: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Yield what is to be said about each series; `series` is `perfrun.series` of the summary."""
+    """Yield the findings about each series; `series` is `perfrun.series` of the summary."""
     for one in series:
         if one.get("statistics"):
             yield from _steadiness(one)
@@ -78,7 +78,7 @@ def _steadiness(one: Mapping[str, Any]) -> Iterator[Finding]:
             f"the figures are of the last {count} iterations",
             value=count,
             unit="iterations",
-            mend="look for a leak, a cache that fills up, heat, or a neighbour who came",
+            mend="look for a leak, a cache that fills up, heat, or other work that began",
         )
     elif found.get("steady") is False and not compiled:
         yield Finding(
@@ -92,7 +92,7 @@ def _steadiness(one: Mapping[str, Any]) -> Iterator[Finding]:
 def _percentiles(one: Mapping[str, Any]) -> Iterator[Finding]:
     statistics = one["statistics"]
     for name, quantile in PERCENTILES.items():
-        count, enough = statistics["count"], needed(quantile)
+        count, enough = statistics["count"], values_needed(quantile)
         if count >= enough:
             continue
         given = statistics.get(f"{name}_s") is not None
@@ -110,7 +110,7 @@ def _percentiles(one: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _outliers(one: Mapping[str, Any]) -> Iterator[Finding]:
-    """Values beyond the outer fences and not near, of the part that the statistics are of."""
+    """Find values beyond the outer fences in the part that the statistics cover."""
     start = (one.get("steadiness") or {}).get("steady_from") or 0
     every = one.get("times_every") or 1
     times = (one.get("times_s") or ())[math.ceil(start / every) :]
@@ -131,7 +131,7 @@ def _outliers(one: Mapping[str, Any]) -> Iterator[Finding]:
             value=share,
             limit=OUTLIERS_SHARE,
             unit="share",
-            mend="look for interrupts, garbage collection and neighbours; the median is not moved",
+            mend="look for interrupts, garbage collection and other work; the median stays right",
         )
 
 
@@ -149,7 +149,7 @@ def _timer(one: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(
             code="timer_overhead",
             severity=Severity.WARNING,
-            text=f"{one['name']}: timing takes {share:.2%} of what is timed",
+            text=f"{one['name']}: the timer takes {share:.2%} of the timed interval",
             value=share,
             limit=TIMER_SHARE,
             unit="share",

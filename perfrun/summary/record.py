@@ -1,8 +1,7 @@
-"""What a summary says of a trial: the one record that the index is filled from and commands read.
+"""Read a summary into the one record from which the index is filled and that all commands use.
 
-Takes perfrun's summaries of every schema version up to its own, and PerfZero's. A summary may come
-from anywhere: whatever is in it, the answer is a record or `BadSummary` with one line. Pure, but
-for `read_record`.
+It reads PerfZero's summaries and perfrun's of every schema version up to its own. A summary may
+come from anywhere: whatever it holds, the result is a record or `BadSummary` with one line.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from perfrun.summary.subject import Subject, is_number, section, subject, text
 from perfrun.summary.surroundings import batch_size_of, checkouts, context
 
 SUMMARY = "perfzero_summary.json"
-LARGEST_BYTES = 64 * 2**20  # no summary is near it; a file above it is something else
-_LATEST_S = 1e11  # a time stamp above it is in milliseconds
+LARGEST_BYTES = 64 * 2**20  # no summary is near it; a larger file is something else
+_LATEST_S = 1e11  # a larger time stamp is in milliseconds
 _OBJECTS = {
     "": ("benchmark_result", "benchmark_info", "setup_info", "ml_framework_info", "system_info",
          "process_info", "perfrun"),
@@ -41,33 +40,33 @@ _LISTS = {
 
 
 class BadSummary(PerfrunError, ValueError):  # noqa: N818 - it is a finding about a file
-    """The text says what is wrong with a summary, in one line."""
+    """A summary that cannot be used; the text says why, in one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SummaryRecord:
-    """One trial, one that failed too."""
+    """One trial, passed or failed, as its summary describes it."""
 
     path: Path  # of the summary; `Path()` where none is known
     uid: str  # the same for every copy of the trial's summary
     subject: Subject
     execution_id: str
-    run_id: str  # '' in PerfZero's
+    run_id: str  # '' in PerfZero's summaries
     trial_id: int
     timestamp: float  # seconds since the epoch
     status: Status
-    reason: str | None  # why it did not pass, where that is known
+    reason: str | None  # why it did not pass, if known
     grade: str  # '' when not judged
     disturbed: bool
     label: str
     hostname: str
-    batch_size: str | None  # None: not to be seen
-    metrics: Mapping[str, MetricValue]  # by name; empty for a trial that did not come to its end
-    extras: Mapping[str, Any]  # what a report said besides its metrics
+    batch_size: str | None  # None when unknown
+    metrics: Mapping[str, MetricValue]  # by name; empty when the method did not end by itself
+    extras: Mapping[str, Any]  # of the reports, besides the metrics
     commits: Mapping[str, str]  # folder of the checkout to commit
     urls: Mapping[str, str]  # folder of the checkout to its repository
     context: Mapping[str, Any]  # versions, image, machine, flags, code: `surroundings.context`
-    document: Mapping[str, Any]  # the summary; of one that has gone, what its context tells
+    document: Mapping[str, Any]  # the summary; if the file is gone, a part made from `context`
 
     @property
     def method(self) -> str:
@@ -76,17 +75,17 @@ class SummaryRecord:
 
     @property
     def ran(self) -> bool:
-        """True when the method came to its own end."""
+        """True when the method ended by itself."""
         return self.status.ran
 
     @cached_property
     def values(self) -> Mapping[str, float]:
-        """The figure of each metric."""
+        """The value of each metric, by name."""
         return {name: metric.value for name, metric in self.metrics.items()}
 
     @cached_property
     def directions(self) -> Mapping[str, Direction]:
-        """Which way is better, of each metric."""
+        """The better direction of each metric, by name."""
         return {name: metric.direction for name, metric in self.metrics.items()}
 
     @property
@@ -95,17 +94,17 @@ class SummaryRecord:
         return tuple(name for name, one in self.metrics.items() if not one.derived_from)
 
     def derived(self, primary: str) -> tuple[str, ...]:
-        """The metrics that say in other words what a primary one says."""
+        """Return the metrics that are derived from a primary one."""
         return tuple(name for name, one in self.metrics.items() if one.derived_from == primary)
 
 
 def read_record(path: Path) -> SummaryRecord:
     """Read a summary. Raises OSError or BadSummary."""
-    return parse(_content(path), path)
+    return parse_record(_content(path), path)
 
 
 def _content(path: Path) -> bytes:
-    # A pipe under that name must not hang whoever looks at results.
+    # O_NONBLOCK: a pipe under that name must not block the reader.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(number)
@@ -114,13 +113,13 @@ def _content(path: Path) -> bytes:
         if status.st_size > LARGEST_BYTES:
             raise BadSummary(f"is larger than {LARGEST_BYTES // 2**20} MiB: no summary")
         with open(number, "rb", closefd=False) as file:
-            return file.read(status.st_size)  # of what still grows, the rest is not whole
+            return file.read(status.st_size)
     finally:
         os.close(number)
 
 
-def parse(content: bytes, path: Path) -> SummaryRecord:
-    """Take the record from the text of a summary. Raises BadSummary."""
+def parse_record(content: bytes, path: Path) -> SummaryRecord:
+    """Make the record from a summary's text. Raises BadSummary."""
     try:
         document = json.loads(content)
     except UnicodeDecodeError:
@@ -134,7 +133,7 @@ def parse(content: bytes, path: Path) -> SummaryRecord:
 
 
 def record_of(document: Any, path: Path) -> SummaryRecord:
-    """Take the record from a summary. Raises BadSummary."""
+    """Make the record from a parsed summary. Raises BadSummary."""
     if not isinstance(document, dict):
         raise BadSummary("is JSON, but no summary: not an object")
     _check(document)
@@ -150,7 +149,7 @@ def record_of(document: Any, path: Path) -> SummaryRecord:
     trial_id = result.get("trial_id")
     hostname = text(section(document, "system_info").get("hostname"))
     status = _status(document)
-    # What a trial took that did not come to its end says nothing of the method.
+    # Figures of a method that did not end by itself are not those of the method.
     metrics, extras = metrics_of(document) if status.ran else ({}, {})
     return SummaryRecord(
         path=path,
@@ -177,7 +176,7 @@ def record_of(document: Any, path: Path) -> SummaryRecord:
 
 
 def _check(document: Mapping[str, Any]) -> None:
-    """Refuse what is of the wrong kind where others look, and what is no result."""
+    """Refuse a newer schema, a trial under a profiler, and keys of the wrong kind."""
     _check_kinds(document)
     own = document.get("perfrun") or {}
     version = own.get("schema_version")
@@ -213,7 +212,7 @@ def _wrong(place: str, name: str, value: Any, wanted: str) -> BadSummary:
 
 def _short(value: Any) -> str:
     if isinstance(value, int) and abs(value) >= 10**40:
-        return "a huge number"  # whose digits Python refuses to write out
+        return "a huge number"  # Python refuses to convert its digits
     shown = text(value if isinstance(value, str) else repr(value))
     return " ".join(shown.split())[:40] or "empty"
 
@@ -223,7 +222,7 @@ def _uid(*parts: Any) -> str:
 
 
 def _status(document: Mapping[str, Any]) -> Status:
-    """How the trial ended, in perfrun's words; PerfZero knows three cases of them."""
+    """Return the trial's outcome; PerfZero's summaries have only three of them."""
     outcome = section(section(document, "perfrun"), "outcome").get("status")
     if isinstance(outcome, str) and outcome in _STATUSES:
         return Status(outcome)

@@ -1,8 +1,8 @@
-"""Put results on disk, whatever the disk does.
+"""Write results to disk, and keep them also when the disk is full or fails.
 
-A summary is written aside, synced and renamed. Where that fails, the run gives back the space it
-had set aside for this (`Reserve`), and failing that too it writes below the system's folder for
-temporary files and says so: a measured result is never thrown away for want of a place.
+A summary is written to a temporary name, synced and renamed. If that fails, the run frees the space
+that it has reserved (`Reserve`); if it fails again, the summary goes to the system's folder for
+temporary files, and a message says so: a measured result is never lost for lack of space.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pathlib import Path
 from perfrun.dataclass import dataclass
 
 SUMMARY = "perfzero_summary.json"
-# Another name: who reads all summaries of a folder must not take a profile for a result.
+# It has another name, so that no reader of summaries takes a profile for a result.
 PROFILE_SUMMARY = "profile_summary.json"
 RESERVED_BYTES = 1024 * 1024
 _RESERVE = ".reserve-"
 _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_TRIAL_BYTES = 512 * 1024  # what perfrun itself writes for a trial takes less
+_TRIAL_BYTES = 512 * 1024  # perfrun itself writes less than this for a trial
 
 
 class Reserve:
-    """A file of known size that is deleted when the disk is full, so that summaries still fit.
+    """A file of known size, deleted when the disk is full so that summaries still fit.
 
-    Its owner keeps it locked, so that one whose owner was killed can be told and removed.
+    Its owner keeps it locked; an unlocked one is left over from a killed run and can be removed.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -38,7 +38,7 @@ class Reserve:
         self._descriptor: int | None = None
 
     def take(self) -> str | None:
-        """Set the space aside, if it is not yet; return why there is none on a full disk."""
+        """Reserve the space unless it is reserved; return the error of a full disk."""
         if self._path.exists():
             return None
         self._let_go()
@@ -51,7 +51,7 @@ class Reserve:
         return None
 
     def release(self) -> None:
-        """Give the space back; another's of the same name (of a run that goes on) is left alone."""
+        """Free the space, if this object reserved it."""
         if self._descriptor is not None:
             self._remove()
             self._let_go()
@@ -61,14 +61,14 @@ class Reserve:
             self._path.unlink(missing_ok=True)
 
     def _let_go(self) -> None:
-        """Also of a file that has lost its name: it keeps its space as long as it is open."""
+        """Close the file; even without a name it keeps its space while it is open."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def _remove_abandoned_reserves(folder: Path) -> None:
-    """Remove what runs have set aside that were killed. Of those that go on it is locked."""
+    """Remove the reserves of killed runs; those of running ones are locked."""
     for path in folder.glob(f"{_RESERVE}*"):
         with contextlib.suppress(OSError):
             descriptor = os.open(path, _OPEN)
@@ -81,58 +81,58 @@ def _remove_abandoned_reserves(folder: Path) -> None:
 
 
 def _locked(path: Path) -> int | None:
-    """Open a file and lock it, where that can be done."""
+    """Open a file and lock it, if possible."""
     try:
         descriptor = os.open(path, _OPEN)
     except OSError:
-        return None  # removed by another run that begins just now: it is taken anew
-    with contextlib.suppress(OSError):  # a file system without locks; nobody removes it there
+        return None  # another run that begins now has removed it: it is reserved again
+    with contextlib.suppress(OSError):  # a file system without locks: then nobody removes it
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return descriptor
 
 
 @dataclass(frozen=True)
 class ResultFolder:
-    """The folder of one trial: made new, never an old one."""
+    """The folder of one trial, newly made."""
 
     path: Path
 
     @property
     def private(self) -> Path:
-        """perfrun's own files of the trial, out of the way of the benchmark's."""
+        """The folder of perfrun's own files, apart from the benchmark's."""
         return self.path / "perfrun"
 
 
 class Storage:
-    """Makes trial folders below `output` and writes summaries into them."""
+    """The folder `output` of a run: makes trial folders in it and writes summaries there."""
 
     def __init__(self, output: Path, run_id: str, notify: Callable[[str], None]) -> None:
         self._output = output
         self._run_id = run_id
         self._notify = notify
-        self._has_told = False  # that the disk is full
+        self._has_told = False  # the user, that the disk is full
         self.reserve = Reserve(output, run_id)
 
     @property
     def _rescue(self) -> Path:
-        """Where results go that the workspace does not take."""
+        """The folder for results that cannot be written to the workspace."""
         from tempfile import gettempdir  # 4 ms, for a workspace that has failed
 
         return Path(gettempdir()) / f"perfrun-rescue-{self._run_id}"
 
     def open(self) -> None:
-        """Make the output folder and set space aside. Raises OSError when it cannot be made."""
+        """Make the output folder and reserve space. Raises OSError when it cannot be made."""
         self._output.mkdir(parents=True, exist_ok=True)
         _remove_abandoned_reserves(self._output)
         self.reserve.take()
 
     def close(self) -> None:
-        """Give the reserved space back."""
+        """Free the reserved space."""
         self.reserve.release()
 
     def new_folder(self, execution_id: str) -> ResultFolder:
         """Make `<output>/<execution_id>`, or the same with `-2`, `-3`, ... when it is taken."""
-        self._look_at_disk()
+        self._check_disk()
         for attempt in range(3):
             try:
                 parent = self._output if attempt < 2 else self._rescue
@@ -146,8 +146,8 @@ class Storage:
             return ResultFolder(path)
         raise failure
 
-    def _look_at_disk(self) -> None:
-        """Make room on a full disk, and say so: once, until there was room again."""
+    def _check_disk(self) -> None:
+        """Free the reserve on a full disk, and say so once until there is room again."""
         full = self.reserve.take() or full_disk(self._output)
         if full:
             self.reserve.release()
@@ -160,7 +160,7 @@ class Storage:
         self._has_told = bool(full)
 
     def write_summary(self, folder: ResultFolder, text: str, name: str = SUMMARY) -> Path:
-        """Write the summary where it can be written, and return where that was."""
+        """Write the summary to the trial's folder or, if that fails, elsewhere; return its path."""
         for attempt in range(3):
             path = folder.path / name
             try:
@@ -175,13 +175,13 @@ class Storage:
             if place != folder.path:
                 self._notify(f"{folder.path} cannot be written ({failure}); summary is in {path}")
             return path
-        # No disk takes it: what was measured is at least said.
+        # No disk takes it: at least print what was measured.
         self._notify(f"the summary of {folder.path} could not be written ({failure}):\n{text}")
         return path
 
 
 def full_disk(folder: Path) -> str | None:
-    """How much is free where this disk has no room for a trial; None where it has."""
+    """Return the free space as a text when it is too small for a trial, else None."""
     try:
         disk = os.statvfs(folder)
         free = disk.f_bavail * disk.f_frsize
@@ -204,7 +204,7 @@ def _make_new(parent: Path, name: str) -> Path:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file aside, sync it, and rename it; on failure leave nothing behind."""
+    """Write a text file to a temporary name, sync and rename it; on failure leave nothing."""
     aside = path.with_name(path.name + ".next")
     try:
         with aside.open("w", encoding="utf-8") as file:
@@ -219,5 +219,5 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def safe_name(text: str) -> str:
-    """A name for a folder: what is not a letter, digit, dot, dash or underscore becomes `_`."""
+    """Return a folder's name: all but letters, digits, dots, dashes and underscores becomes `_`."""
     return re.sub(r"[^\w.-]", "_", text, flags=re.ASCII)[:150].lstrip(".") or "_"

@@ -1,7 +1,7 @@
-"""What makes two trials points of the same series: texts that a person can read. Pure.
+"""Build the key of a trial's series from its summary, as texts that a person can read.
 
-A part that changes begins a new series; what is not in here (versions, commits, host names) is what
-a change within a series is explained by.
+When a part of the key changes, a new series begins. Versions, commits and host names are no parts
+of it: they explain changes within a series.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _HEX = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What was measured, on what; with a metric it is the key of a series."""
+    """The key of a series, without its metric: what was measured, and on what."""
 
     method: str
-    environment: str  # kind and name of the place, Python's major.minor, framework; no versions
-    hardware: str  # '' where a summary says nothing of it
+    environment: str  # kind or image, Python's major.minor, framework; no other versions
+    hardware: str  # '' when unknown
     driver: str  # of the accelerators; '' without any
     source: str  # SHA-256 of the benchmark's module; '' when unknown
     settings: str  # variables, flags of the benchmark, constructor arguments; '' without any
 
 
 def subject(document: Mapping[str, Any], method: str) -> Subject:
-    """Name what a summary measured."""
+    """Return the subject of a summary."""
     own = section(document, "perfrun")
     driver = section(document, "system_info").get("accelerator_driver_version")
     return Subject(
@@ -46,7 +46,7 @@ def subject(document: Mapping[str, Any], method: str) -> Subject:
 
 
 def environment(document: Mapping[str, Any]) -> str:
-    """What a user calls the same environment from night to night."""
+    """Return the environment's name, which stays the same when packages are updated."""
     own = section(document, "perfrun")
     framework = text(section(document, "ml_framework_info").get("name"))
     container = section(own, "container")
@@ -56,11 +56,11 @@ def environment(document: Mapping[str, Any]) -> str:
         words = ["container", repository(container)]
     else:
         python = section(section(own, "environment"), "python")
-        words = [_place(document, python), _python(python)]
+        words = [_kind(document, python), _python(python)]
     return " ".join(word for word in [*words, framework if framework != "none" else ""] if word)
 
 
-def _place(document: Mapping[str, Any], python: Mapping[str, Any]) -> str:
+def _kind(document: Mapping[str, Any], python: Mapping[str, Any]) -> str:
     if section(document, "setup_info"):  # perfrun itself runs in an image that setup.py built
         return "image"
     if "conda" in text(python.get("build")):
@@ -74,7 +74,7 @@ def _python(python: Mapping[str, Any]) -> str:
 
 
 def repository(container: Mapping[str, Any]) -> str:
-    """The image's name without tag and digest; of an image named by its id, what it came from."""
+    """Return the image's name without tag and digest; for an image id, the name it came from."""
     name = text(container.get("image"))
     digests = container.get("repo_digests")
     if name.startswith("sha256:") or (len(name) >= 12 and set(name) <= _HEX):
@@ -87,7 +87,7 @@ def repository(container: Mapping[str, Any]) -> str:
 
 
 def hardware(document: Mapping[str, Any]) -> str:
-    """Processor, memory, accelerators, and limits put on them; a host's name is not part of it."""
+    """Return processor, memory, accelerators and their limits, without the host's name."""
     system = section(document, "system_info")
     own = section(document, "perfrun")
     machine = section(own, "machine")
@@ -124,10 +124,10 @@ def _named(name: str, value: Any) -> str:
 
 
 def memory_class_gib(size_bytes: Any) -> float | None:
-    """The size that memory of so many bytes is sold as: the next of 4, 5, 6, 7 times a power of 2.
+    """Round a memory size up to 4, 5, 6 or 7 times a power of two, as memory is sold.
 
-    What the kernel keeps for itself, a few percent that differ from version to version, must not
-    begin a new series.
+    The kernel reserves a few percent, which differ between versions and must not begin a new
+    series.
     """
     if not is_number(size_bytes) or not 2**20 <= size_bytes < 2**60:
         return None
@@ -139,8 +139,9 @@ def memory_class_gib(size_bytes: Any) -> float | None:
 
 
 def settings(document: Mapping[str, Any]) -> str:
-    """Variables, flags of the benchmark and constructor arguments: another batch size, or another
-    number of threads, is another series.
+    """Return the variables, flags of the benchmark and constructor arguments, in one text.
+
+    Another batch size, or another number of threads, is another series.
     """
     own = section(document, "perfrun")
     env, flags = section(own, "env"), own.get("benchmark_flags")
@@ -151,7 +152,7 @@ def settings(document: Mapping[str, Any]) -> str:
 
 
 def _canonical(given: Any) -> str:
-    """JSON with its keys sorted; a text that is no JSON stays as it is."""
+    """Return JSON with sorted keys; a text that is no JSON stays as it is."""
     try:
         value = json.loads(given) if isinstance(given, str) else given
         return redact(json.dumps(value, sort_keys=True))
@@ -160,18 +161,18 @@ def _canonical(given: Any) -> str:
 
 
 def section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """An object within an object; empty when it is absent or something else."""
+    """Return an object within an object; an empty one when it is absent or something else."""
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def rows(value: Any) -> Sequence[Mapping[str, Any]]:
-    """The objects of a list; empty when it is something else."""
+def objects(value: Any) -> Sequence[Mapping[str, Any]]:
+    """Return the objects of a list; none when it is something else."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
-    """Return whether it is a finite number; an int that no float can hold is none."""
+    """Return True for a finite number; an int that no float can hold is none."""
     return (
         isinstance(value, int | float)
         and not isinstance(value, bool)
@@ -180,7 +181,7 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 
 
 def text(value: Any) -> str:
-    """`value` as a text that every database takes: no NUL, no half of a surrogate pair."""
+    """Return a text that every database accepts: no NUL, no half of a surrogate pair."""
     found = value if isinstance(value, str) else "" if value is None else str(value)
     if found.isascii() and "\0" not in found:
         return found

@@ -1,4 +1,4 @@
-"""What a trial ran in: all that a change of its figures can be explained by. Pure."""
+"""Take from a summary all that may explain a change of its figures: versions, commits, flags."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from perfrun.summary.subject import rows, section, text
+from perfrun.summary.subject import objects, section, text
 
 _BATCH_FLAG = re.compile(r"-{1,2}(\w*batch_size)(?:=(.*))?", re.DOTALL)
 
 
 def checkouts(document: Mapping[str, Any], perfzero_key: str, own_key: str) -> dict[str, str]:
-    """Folder of each checkout to one fact about it."""
+    """Map the folder of each checkout to one fact about it."""
     info = section(section(document, "benchmark_info"), "site_package_info")
     found = {text(name): text(section(info, name).get(perfzero_key)) for name in info}
-    for checkout in rows(section(document, "perfrun").get("git")):
+    for checkout in objects(section(document, "perfrun").get("git")):
         found[text(checkout.get("directory"))] = text(checkout.get(own_key))
     return {name: fact for name, fact in found.items() if name and fact}
 
 
 def context(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Versions, image, machine, flags and code, as an index keeps them.
+    """Return versions, image, machine, flags and code, as the index keeps them.
 
-    Trials of one run share it, so it is stored once for all of them.
+    The trials of a run share them, so they are stored once for all.
     """
     own, info = section(document, "perfrun"), section(document, "benchmark_info")
     container, environment = section(own, "container"), section(own, "environment")
@@ -59,7 +59,7 @@ def context(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _git(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = rows(section(document, "perfrun").get("git"))
+    found = objects(section(document, "perfrun").get("git"))
     if not found:
         return section(section(document, "benchmark_info"), "site_package_info")
     keys = ("url", "branch", "git_hash", "dirty", "diff_sha256")
@@ -67,7 +67,7 @@ def _git(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def document_of(context: Mapping[str, Any], commits: Mapping[str, str]) -> dict[str, Any]:
-    """Make a summary again as far as a context tells: what `perfrun.differences` looks into."""
+    """Make from a context the part of a summary that `perfrun.compare.differences` reads."""
     image = {**context["image"], **context["engine"], "limits": context["limits"]}
     names = ("python", "distributions", "direct_url_commits")
     return {
@@ -94,7 +94,7 @@ def document_of(context: Mapping[str, Any], commits: Mapping[str, str]) -> dict[
 
 
 def batch_size_of(document: Mapping[str, Any]) -> str | None:
-    """The batch size by flags, constructor arguments, report or series: the first that tells."""
+    """Return the batch size by the first of flags, constructor arguments, report, series."""
     own, info = section(document, "perfrun"), section(document, "benchmark_info")
     flags = [text(word) for word in own.get("benchmark_flags") or ()]
     for at, word in enumerate(flags):
@@ -106,10 +106,10 @@ def batch_size_of(document: Mapping[str, Any]) -> str | None:
         if name.endswith("batch_size"):
             return f"{name}={value}"
     result = section(document, "benchmark_result")
-    for item in (*rows(result.get("extras")), *rows(result.get("metrics"))):
+    for item in (*objects(result.get("extras")), *objects(result.get("metrics"))):
         if item.get("name") == "batch_size":
             return f"batch_size={item.get('value')}"
-    sizes = [one.get("items_per_step") for one in rows(own.get("series"))]
+    sizes = [one.get("items_per_step") for one in objects(own.get("series"))]
     return f"items_per_step={','.join(map(str, sizes))}" if any(sizes) else None
 
 

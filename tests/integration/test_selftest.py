@@ -41,7 +41,7 @@ def test_a_workspace_that_was_named_keeps_the_summaries(tmp_path: Path) -> None:
     folder = tmp_path / "a 'workspace'"
     done = selftest(f"--workspace={folder}", cwd=tmp_path)
     assert done.returncode == (1 if " off: " in done.stdout else 0), done.stdout + done.stderr
-    assert done.stdout.splitlines()[0].split()[:3] == ["what", "truth", "measured"]
+    assert done.stdout.splitlines()[0].split()[:3] == ["what", "reference", "measured"]
     assert len(list(folder.glob("output/*/perfzero_summary.json"))) >= 15
 
 

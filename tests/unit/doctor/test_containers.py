@@ -11,13 +11,13 @@ from machines import LAPTOP, built
 
 from perfrun.doctor import containers, software
 from perfrun.doctor.check import Presence
-from perfrun.doctor.containers import Said, ask_docker
+from perfrun.doctor.containers import DockerAnswer, ask_docker
 from perfrun.probes.nvidia import Accelerators
 from perfrun.probes.sysfs import Sysfs
 from perfrun.summary.document import Environment
 
 FOUND, MISSING, UNKNOWN = Presence.FOUND, Presence.MISSING, Presence.UNKNOWN
-NOBODY = Said(has_client=False, info={})
+NOBODY = DockerAnswer(has_client=False, info={})
 ROOTLESS = {"ServerVersion": "27.1", "SecurityOptions": ["name=seccomp", "name=rootless"]}
 USER = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers"
 
@@ -94,7 +94,7 @@ def test_an_engine_that_hangs_is_not_waited_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_docker(tmp_path, monkeypatch, "exec /bin/sleep 60")
-    monkeypatch.setattr(containers, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(software, "TIMEOUT_S", 0.2)
     found = containers.engine(built(tmp_path, LAPTOP), ask_docker())
     assert (found.presence, found.value) == (MISSING, "no answer in 0.2 s")
 
@@ -117,7 +117,7 @@ def test_a_docker_that_cannot_be_executed_is_no_engine(
 
 def test_the_first_compose_does_not_do(tmp_path: Path) -> None:
     tree = built(tmp_path, LAPTOP)
-    old = containers.compose(tree, Said(has_client=True, info={}, compose="1.29.2"))
+    old = containers.compose(tree, DockerAnswer(has_client=True, info={}, compose="1.29.2"))
     assert (old.presence, old.mend) == (MISSING, "sudo apt-get install docker-compose-plugin")
 
 
@@ -219,7 +219,7 @@ def test_containers_get_gpus_by_cdi_or_by_the_runtime(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     tree = built(tmp_path, {**LAPTOP, **files})
-    _, found = containers.device_checks(tree, Said(has_client=True, info=info), None)
+    _, found = containers.device_checks(tree, DockerAnswer(has_client=True, info=info), None)
     assert (found.presence, found.value, found.mend) == (expected, value, mend)
 
 
@@ -228,7 +228,7 @@ def test_a_toolkit_that_is_there_is_only_to_be_set_up(
 ) -> None:
     fake_docker(tmp_path, monkeypatch, "")
     (tmp_path / "bin" / "docker").rename(tmp_path / "bin" / "nvidia-ctk")
-    said = Said(has_client=True, info={"ServerVersion": "28", "CDISpecDirs": ["/etc/cdi"]})
+    said = DockerAnswer(has_client=True, info={"ServerVersion": "28", "CDISpecDirs": ["/etc/cdi"]})
     tree = built(tmp_path, {**LAPTOP, "/dev/nvidia0": ""})
     _, found = containers.device_checks(tree, said, None)
     assert found.mend == "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
@@ -254,7 +254,7 @@ def test_the_frameworks_of_the_environment_are_named() -> None:
 def test_the_image_of_the_trials_is_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = Said(has_client=True, info=ROOTLESS)
+    there = DockerAnswer(has_client=True, info=ROOTLESS)
     script = """
         case $5 in
             ours) echo sha256:0123456789abcdef0123;;

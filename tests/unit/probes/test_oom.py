@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perfrun.probes import oom
+from perfrun.probes import oom, sysfs
 from perfrun.probes.oom import OomKills
 
 KILLED = "3,31994,511845,-;Memory cgroup out of memory: Killed process {} (python) total-vm:1kB"
@@ -113,5 +113,5 @@ def test_a_log_that_no_longer_has_all_records_leaves_the_count(
 
 
 def test_the_logs_of_other_pids_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oom, "_FIRST_PID_NAMESPACE", 1)
+    monkeypatch.setattr(sysfs, "_HOST_PID_NAMESPACE", 1)
     assert oom._opened_at_its_end() is None

@@ -108,7 +108,7 @@ def begun(sampler: TreeSampler) -> bool:
 
 def family(sampler: TreeSampler) -> bool:
     """All four processes, and what they share."""
-    return len(sampler.pids) == 4 and sampler._tree.pss.looks > 0
+    return len(sampler.pids) == 4 and sampler._tree.pss.readings > 0
 
 
 def peak_above(own_bytes: int) -> Seen:
@@ -212,7 +212,7 @@ def test_looks_stay_within_their_budget() -> None:
         sizes: Sizes = {here: (size, 0), os.getppid(): (size, 0)}
         memory.follow(sizes, dict)
         time.sleep(0.001)
-    assert memory.looks > 0
+    assert memory.readings > 0
     # What was saved up, what came in, and at most one look more than that.
     assert memory.cpu_s < 0.6 + 0.002 * 2.0 + 0.2
 

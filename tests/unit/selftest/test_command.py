@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.selftest.command import ATTEMPTS, document, judged, selftest_command, table
+from perfrun.selftest.command import (
+    ATTEMPTS,
+    judged,
+    selftest_command,
+    selftest_document,
+    selftest_table,
+)
 from perfrun.selftest.reference import Documents, ReferenceCheck, ReferenceRow
 
 
@@ -89,9 +95,9 @@ def test_the_table_says_truth_measured_error_limits_and_verdict() -> None:
         what="four", truth=2.0**28, measured=2.0**28, unit="bytes", source="", error=0.0,
         allowed=(-0.01, 0.01),
     )  # fmt: skip
-    text = table([row("one", 0.05), row("two", 0.5), missing, size])
+    text = selftest_table([row("one", 0.05), row("two", 0.5), missing, size])
     lines = text.splitlines()
-    assert lines[0].split() == ["what", "truth", "measured", "error", "allowed", "verdict"]
+    assert lines[0].split() == ["what", "reference", "measured", "error", "allowed", "verdict"]
     assert "1.05 s" in lines[2]
     assert "+5.00 %" in lines[2]
     assert lines[2].endswith("ok")
@@ -102,8 +108,8 @@ def test_the_table_says_truth_measured_error_limits_and_verdict() -> None:
 
 
 def test_the_document_says_whether_all_is_well() -> None:
-    assert document([row("one", 0.0)])["passed"] is True
-    wrong = document([row("one", 0.0), row("two", 1.0)])
+    assert selftest_document([row("one", 0.0)])["passed"] is True
+    wrong = selftest_document([row("one", 0.0), row("two", 1.0)])
     assert wrong["passed"] is False
     assert wrong["rows"][1]["verdict"] == "off"
     assert wrong["rows"][1]["allowed"] == (-0.1, 0.1)

@@ -224,7 +224,7 @@ def test_a_figure_that_is_not_there_makes_its_row_off(check: ReferenceCheck) -> 
         documents[name]["process_info"] = {}
     row = check.row(documents)
     assert row.verdict == "off"
-    assert "not there" in str(row.reason)
+    assert "a figure is missing" in str(row.reason)
 
 
 def test_what_the_machine_does_not_have_is_skipped_with_the_reason() -> None:

@@ -93,7 +93,7 @@ def test_a_worker_that_died_is_known_by_what_was_polled() -> None:
     assert said(memory.process_rss) == (300, "sampled@20.0hz")
     assert memory.process_rss.source == "VmHWM polled"
     assert said(memory.process_vms) == (900, "sampled@20.0hz")
-    assert memory.method_rss.reason == "the worker ended before it could say"
+    assert memory.method_rss.reason == "the worker ended before it could report"
 
 
 @pytest.mark.parametrize(

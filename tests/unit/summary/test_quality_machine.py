@@ -16,7 +16,7 @@ from perfrun.launchers.launcher import Exit
 from perfrun.probes.counters import Counters, Snapshot
 from perfrun.probes.machine import MachineState, machine_state
 from perfrun.summary import quality_machine
-from perfrun.summary.finding import Finding, MachineDelta, Severity, span_between
+from perfrun.summary.finding import Finding, MachineDelta, Severity, machine_delta
 from perfrun.summary.quality_machine import machine_findings
 
 SECONDS = 10.0
@@ -80,8 +80,8 @@ def trial(
     return MachineDelta(before=before, after=replace(before, snapshot=later, **own))
 
 
-def found(span: MachineDelta) -> dict[str, Finding]:
-    findings = list(machine_findings(span))
+def found(delta: MachineDelta) -> dict[str, Finding]:
+    findings = list(machine_findings(delta))
     assert len({finding.code for finding in findings}) == len(findings)
     return {finding.code: finding for finding in findings}
 
@@ -91,7 +91,7 @@ def test_a_quiet_machine_gives_no_findings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("span", "code", "severity", "value", "says"),
+    ("delta", "code", "severity", "value", "says"),
     [
         (trial(added={"busy_s": 15.0}), "machine_loaded", "disturbed", 0.995, "0.99 of 4 CPUs"),
         (trial(added={"busy_s": 7.0}), "machine_loaded", "warning", 0.195, "0.20 of 4 CPUs"),
@@ -148,9 +148,9 @@ def test_a_quiet_machine_gives_no_findings() -> None:
     ids=lambda value: value if isinstance(value, str) and "_" in value else "",
 )
 def test_a_disturbance_is_found_alone_with_its_figure(
-    span: MachineDelta, code: str, severity: str, value: float | None, says: str
+    delta: MachineDelta, code: str, severity: str, value: float | None, says: str
 ) -> None:
-    findings = found(span)
+    findings = found(delta)
     assert list(findings) == [code]
     finding = findings[code]
     assert finding.severity == severity
@@ -182,8 +182,8 @@ def test_the_trials_cpu_is_never_taken_for_that_of_others() -> None:
 
 
 def test_the_group_of_a_container_counts_from_its_own_beginning() -> None:
-    span = replace(trial(), trial_cgroup={"cpu_periods": 100, "throttled_periods": 10})
-    assert found(span)["throttled"].value == pytest.approx(0.1)
+    delta = replace(trial(), trial_cgroup={"cpu_periods": 100, "throttled_periods": 10})
+    assert found(delta)["throttled"].value == pytest.approx(0.1)
     for without_quota in ({}, {"cpu_periods": 0, "throttled_periods": 0}):
         assert found(replace(trial(), trial_cgroup=without_quota)) == {}
 
@@ -196,7 +196,7 @@ def test_what_is_not_known_gives_no_finding_but_is_named() -> None:
     findings = found(MachineDelta(before=nothing, after=after))
     assert list(findings) == ["cannot_tell"]
     assert findings["cannot_tell"].severity is Severity.INFO
-    assert "CPU use of others, steal, swapping, pressure" in findings["cannot_tell"].text
+    assert "CPU use of others, steal time, swapping, pressure" in findings["cannot_tell"].text
 
 
 def test_a_sandbox_whose_counters_stand_still_cannot_tell() -> None:
@@ -221,11 +221,11 @@ def test_two_states_of_this_machine_differ_by_what_was_done_between_them(tmp_pat
     end_s = time.process_time()
     after = machine_state(tmp_path)
     last_s = time.process_time()
-    span = MachineDelta(before=before, after=after)
-    assert end_s - begin_s - 0.01 <= span.harness_cpu_s <= last_s - first_s + 0.01
-    assert span.added.busy_s is not None
-    assert span.added.busy_s >= 0.2
-    codes = found(span)
+    delta = MachineDelta(before=before, after=after)
+    assert end_s - begin_s - 0.01 <= delta.harness_cpu_s <= last_s - first_s + 0.01
+    assert delta.added.busy_s is not None
+    assert delta.added.busy_s >= 0.2
+    codes = found(delta)
     assert "clock_jumped" not in codes
     assert "suspended" not in codes
     assert before.free_disk_bytes
@@ -262,8 +262,8 @@ def test_what_the_launcher_knows_of_the_trial_is_used(
         strays=(),
         cgroup=cgroup,
     )
-    span = span_between(BEFORE, BEFORE, end)
-    assert (span.trial_cpu_s, span.trial_cgroup) == (cpu_s, cgroup)
+    delta = machine_delta(BEFORE, BEFORE, end)
+    assert (delta.trial_cpu_s, delta.trial_cgroup) == (cpu_s, cgroup)
 
 
 def test_every_limit_is_positive_and_a_disturbance_is_worse_than_a_warning() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfrun.summary.finding import Finding, Severity
-from perfrun.summary.quality_series import FENCE, needed, series_findings
+from perfrun.summary.quality_series import FENCE, series_findings, values_needed
 
 
 def series(**changed: Any) -> dict[str, Any]:
@@ -49,14 +49,14 @@ def test_a_percentile_needs_the_values_that_order_statistics_ask_for(
     quantile: float, count: int
 ) -> None:
     """0.99**299 < 0.05 < 0.99**298, the textbook's figure."""
-    assert needed(quantile) == count
+    assert values_needed(quantile) == count
 
 
 @pytest.mark.parametrize("quantile", [0.9, 0.99])
 def test_with_so_many_values_the_interval_holds_the_quantile_19_times_in_20(
     quantile: float,
 ) -> None:
-    source, count, held = random.Random(7), needed(quantile), 0
+    source, count, held = random.Random(7), values_needed(quantile), 0
     for _ in range(2000):
         values = [source.random() for _ in range(count)]
         held += min(values) < quantile < max(values)

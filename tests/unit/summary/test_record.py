@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trial_documents import perfrun_summary, perfzero_summary
 
-from perfrun.summary.record import BadSummary, SummaryRecord, parse, read_record, record_of
+from perfrun.summary.record import BadSummary, SummaryRecord, parse_record, read_record, record_of
 
 PATH = Path("somewhere/perfzero_summary.json")
 
@@ -154,14 +154,14 @@ GOOD = json.dumps(perfrun_summary())
 )
 def test_a_file_that_is_no_summary_is_said_to_be_none(content: bytes, reason: str) -> None:
     with pytest.raises(BadSummary, match=reason) as caught:
-        parse(content, PATH)
+        parse_record(content, PATH)
     assert "\n" not in str(caught.value)
 
 
 @given(st.integers(0, len(GOOD) - 1))
 def test_a_summary_cut_short_anywhere_is_bad_and_never_half_read(length: int) -> None:
     with pytest.raises(BadSummary):
-        parse(GOOD[:length].encode(), PATH)
+        parse_record(GOOD[:length].encode(), PATH)
 
 
 JSON = st.recursive(
