@@ -162,7 +162,7 @@ def _detected(
             other.is_canary and _moved_too(other, watch, history, change, level_since)
             for other, watch in zip(histories, watches, strict=True)
         ),
-        detectors=(*raised_by, "pelt") if watches[number].pelt_sees(change) else raised_by,
+        detectors=(*raised_by, "pelt") if watches[number].pelt_finds(change) else raised_by,
     )
 
 
@@ -188,7 +188,7 @@ def _moved_too(
     if not places:
         return False
     since = bisect_left(canary.nights, level_since)
-    shift, p_value = watch.moved(since, places[0], places[-1])
+    shift, p_value = watch.shift_between(since, places[0], places[-1])
     same_way = _verdict(shift, canary) == verdict
     return p_value <= _CANARY and same_way and abs(shift) >= math.log1p(MIN_EFFECT)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from perfrun.analysis.metrics import direction_of, unit_of
+
+from perfrun.analysis.directions import direction_of, unit_of
 
 
 @pytest.mark.parametrize(

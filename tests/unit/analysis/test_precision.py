@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from perfrun.analysis.stopping import (
+
+from perfrun.analysis.precision import (
     PILOT,
     MethodProgress,
     PrecisionTarget,
@@ -16,7 +17,6 @@ from perfrun.analysis.stopping import (
     verdict,
     worth,
 )
-
 from perfrun.options.values import FEWEST_TRIALS
 from simulations.stop_rule import allocation, stop_rule
 
