@@ -337,7 +337,7 @@ def decider(rule: PairRule) -> Decider:
     """What `run_pairs` asks after each pair: answers at the rule's looks, which keeps its level."""
     from perfrun.analysis import pairs  # numpy
 
-    looks = frozenset(pairs.looks(rule.max_pairs))
+    looks = frozenset(pairs.interim_analyses(rule.max_pairs))
 
     def make(methods: int) -> Decided:
         shared = shared_rule(rule, methods)
