@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from perfrun.analysis.pairs import MIN_EFFECT, level, looks, rank_depth
+from perfrun.analysis.pairs import MIN_EFFECT, interim_analyses, level, rank_depth
 from simulations.noises import NOISES, Floats
 
 NOISE = 0.02
@@ -123,14 +123,14 @@ def paired(
     verdicts = np.full(runs, "undecided", dtype="U10")
     pairs = np.full(runs, max_pairs)
     going = np.arange(runs)
-    for look in looks(max_pairs):
-        low, high = intervals(ratios[going, :look], rank_depth(look, level(max_pairs)))
+    for count in interim_analyses(max_pairs):
+        low, high = intervals(ratios[going, :count], rank_depth(count, level(max_pairs)))
         margin = math.log1p(min_effect)
         said = np.where(low > 0, "slower", np.where(high < 0, "faster", "undecided"))
         if min_effect > 0:
             said = np.where((low >= -margin) & (high <= margin), "equivalent", said)
         verdicts[going] = said
-        pairs[going] = look
+        pairs[going] = count
         going = going[said == "undecided"]
     return Outcomes(
         faster=float(np.mean(verdicts == "faster")),

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from perfrun.analysis.pairs import level, looks, rank_depth
+from perfrun.analysis.pairs import interim_analyses, level, rank_depth
 from simulations.ab import NOISE, Row, intervals, percent, trials
 from simulations.noises import Floats
 
@@ -85,10 +85,10 @@ def _case(figures: Sequence[Floats], rounds: int, corrected_for: int) -> NDArray
     """Say of each call if any figure's interval leaves out 1 once the first has ended the case."""
     wrong = np.zeros(len(figures[0]), dtype=bool)
     going = np.arange(len(wrong))
-    for look in looks(rounds):
-        depth = rank_depth(look, level(rounds, corrected_for))
-        said = [_leaves_out_one(figure[going, :look], depth) for figure in figures]
-        ends = said[0] if look < rounds else np.ones(len(going), dtype=bool)
+    for count in interim_analyses(rounds):
+        depth = rank_depth(count, level(rounds, corrected_for))
+        said = [_leaves_out_one(figure[going, :count], depth) for figure in figures]
+        ends = said[0] if count < rounds else np.ones(len(going), dtype=bool)
         wrong[going[ends]] = np.any(np.stack(said), axis=0)[ends]
         going = going[~ends]
     return wrong

@@ -1,4 +1,4 @@
-"""Two sets of trials of the same methods: ratios, intervals, verdicts. Numbers in, numbers out.
+"""Compare two sets of trials of the same methods: ratios, intervals, verdicts.
 
 docs/comparing.md explains the rule; simulations/compare.py shows how often it is wrong.
 """
@@ -29,19 +29,20 @@ from perfrun.analysis.two_samples import cliffs_delta, mann_whitney, ratio_of_me
 Verdict = Literal["faster", "slower", "equivalent", "undecided"]
 
 LEVEL = 0.05  # of false discoveries among all comparisons
-MIN_EFFECT = 0.01  # a difference below this is none, however sure it is
-# A comparison that could not have seen a change of less than this does not say "equivalent".
+MIN_EFFECT = 0.01  # smaller differences are not relevant, however sure they are
+# A comparison that could not have found a change of this size does not say "equivalent".
 LARGEST_MARGIN = 0.10
-# "Equivalent" means within what so many trials find in 19 of 20 cases: as rarely wrong as LEVEL.
+# "Equivalent" means within the change that so many trials find in 19 of 20 cases, so that the
+# verdict is wrong as rarely as LEVEL.
 MARGIN_POWER = 0.95
-# From so many trials a side ranks decide. Below, no ranking is rare enough to survive the
-# correction for many comparisons (five a side: p >= 0.008), and Welch's t on logarithms does.
+# From so many trials a side on, a rank test decides. Below, no ranking is rare enough to survive
+# the correction for many comparisons (five a side: p >= 0.008), so Welch's t on logarithms decides.
 FEWEST_FOR_RANKS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
-    """What is to be compared: the trials' values of one metric of one method, both sets."""
+    """The values of one metric of one method in both sets of trials."""
 
     method: str
     metric: str
@@ -52,7 +53,7 @@ class Pairing:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What came out. Ratios are new over base."""
+    """The result for one metric of one method. Ratios are new over base."""
 
     method: str
     metric: str
@@ -74,11 +75,11 @@ class Comparison:
 def compare(
     pairings: Sequence[Pairing], *, min_effect: float = MIN_EFFECT
 ) -> tuple[Comparison, ...]:
-    """Compare all, and correct for their number (Benjamini and Hochberg).
+    """Compare all pairings, and correct the p-values for their number (Benjamini and Hochberg).
 
     `slower` is worse by the metric's direction and `faster` better, whatever the metric counts.
     """
-    raw = [_measured(pairing, min_effect) for pairing in pairings]
+    raw = [_compared(pairing, min_effect) for pairing in pairings]
     known = [found.p_value for found in raw if found.p_value is not None]
     corrected = iter(benjamini_hochberg(known))
     return tuple(
@@ -89,7 +90,7 @@ def compare(
     )
 
 
-def _measured(pairing: Pairing, min_effect: float) -> Comparison:
+def _compared(pairing: Pairing, min_effect: float) -> Comparison:
     base, new = numbers_of(pairing.base), numbers_of(pairing.new)
     middle, over = median(base), median(new)
     several = min(len(base), len(new)) >= 2
@@ -116,8 +117,11 @@ def _measured(pairing: Pairing, min_effect: float) -> Comparison:
 
 
 def _p_value(base: Floats, new: Floats) -> float:
-    """Ranks from eight trials a side up; else Welch's t on logarithms, where it can be had."""
-    if np.ptp(base) + np.ptp(new) == 0:  # the exact test of ranks; scipy's, with ties, is not
+    """Return the p-value of a rank test from eight trials a side up, else of Welch's t test.
+
+    Welch's test is on logarithms, so values that are not positive are always tested by ranks.
+    """
+    if np.ptp(base) + np.ptp(new) == 0:  # the exact rank test; scipy's is not exact with ties
         return 1.0 if base[0] == new[0] else 2 / math.comb(len(base) + len(new), len(base))
     positive = min(base.min(), new.min()) > 0
     if min(len(base), len(new)) >= FEWEST_FOR_RANKS or not positive:
@@ -127,7 +131,7 @@ def _p_value(base: Floats, new: Floats) -> float:
 
 
 def _welch(base: Floats, new: Floats) -> tuple[float, float, float]:
-    """Difference of the mean logarithms, its standard error, and Welch's degrees of freedom.
+    """Return the difference of the mean logarithms, its standard error and degrees of freedom.
 
     Welch, "The generalization of Student's problem", Biometrika 34, 1947.
     """
@@ -140,7 +144,7 @@ def _welch(base: Floats, new: Floats) -> tuple[float, float, float]:
 
 
 def _interval(base: Floats, new: Floats) -> ConfidenceInterval | None:
-    """95 % interval of the ratio of medians: the bootstrap's, of few trials Welch's."""
+    """Return the 95 % interval of the ratio of medians: a bootstrap, of few trials Welch's."""
     if min(len(base), len(new)) >= FEWEST_FOR_ORDER_STATISTICS:
         found = ratio_of_medians(new, base)
         return found.interval if found else None
@@ -151,13 +155,13 @@ def _interval(base: Floats, new: Floats) -> ConfidenceInterval | None:
         return ConfidenceInterval(low=ratio, high=ratio, confidence=1 - LEVEL)
     difference, error, freedom = _welch(base, new)
     reach = float(special.stdtrit(freedom, 1 - LEVEL / 2)) * error
-    # It is the interval of the ratio of geometric means; the medians' is made to lie in it.
+    # This is the interval of the ratio of geometric means; it is widened to hold that of medians.
     low, high = math.exp(difference - reach), math.exp(min(difference + reach, 700.0))
     return ConfidenceInterval(low=min(low, ratio), high=max(high, ratio), confidence=1 - LEVEL)
 
 
 def _detectable(base: Floats, new: Floats, power: float) -> float | None:
-    """The minimum detectable effect of both sides: their mean variance, harmonic mean size."""
+    """Return the minimum detectable effect, from the mean variance and harmonic mean size."""
     noises = [relative_noise(side) for side in (base, new)]
     known = [noise for noise in noises if noise is not None]
     if len(known) < 2:
@@ -168,7 +172,7 @@ def _detectable(base: Floats, new: Floats, power: float) -> float | None:
 
 
 def _judged(found: Comparison, min_effect: float) -> Comparison:
-    """Put the verdict in: a difference that is sure and matters, none that matters, or neither."""
+    """Return the comparison with its verdict, or with the reason why it is undecided."""
     if found.ratio is None:
         return replace(found, reason="the base's median is not positive: there is no ratio")
     if found.interval is None or found.p_value is None:
@@ -176,7 +180,7 @@ def _judged(found: Comparison, min_effect: float) -> Comparison:
         return replace(found, reason=reason)
     low, high = found.interval.low, found.interval.high
     sure = found.p_value <= LEVEL and not low <= 1 <= high
-    if sure and _matters(found.ratio, min_effect):
+    if sure and _is_relevant(found.ratio, min_effect):
         if found.direction == "none":
             return replace(found, reason="it differs, and which way is better is not known")
         worse = (found.ratio > 1) == (found.direction == "lower")
@@ -189,5 +193,5 @@ def _judged(found: Comparison, min_effect: float) -> Comparison:
     return replace(found, reason="the interval leaves it open")
 
 
-def _matters(ratio: float, min_effect: float) -> bool:
+def _is_relevant(ratio: float, min_effect: float) -> bool:
     return ratio > 0 and abs(math.log(ratio)) >= math.log1p(min_effect)

@@ -1,4 +1,4 @@
-"""What a million items cost where an hour has a price. Numbers in, numbers out."""
+"""Compute the cost of a million items from the price of an hour."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MILLION = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A median over trials with its 95 % interval; without one where a single trial has it."""
+    """A median over trials with its 95 % interval; a single trial has no interval."""
 
     median: float
     low: float | None
@@ -22,7 +22,7 @@ class Figure:
 
 
 def figure(values: Sequence[float]) -> Figure | None:
-    """Sum up the values of the trials; None without any."""
+    """Return the figure of the trials' values; None without values."""
     if not values:
         return None
     interval = median_interval(values)
@@ -35,7 +35,7 @@ def figure(values: Sequence[float]) -> Figure | None:
 
 
 def cost_per_million(price_per_hour: float, throughput: Figure) -> Figure | None:
-    """The price of a million items at a throughput in items per second.
+    """Return the price of a million items at a throughput in items per second.
 
     `price / 3600 / throughput * 1e6`, in the currency of the price; the ends of the interval change
     places, since more throughput costs less. None where the throughput is not positive.

@@ -1,20 +1,20 @@
-"""How likely each revision is the first bad one, after some pairs. Numbers in, numbers out.
+"""Compute how likely each revision is the first bad one, from pairs of trials of two revisions.
 
 If revision c is the first bad one, the pairs of a and b scatter around the effect when
-a < c <= b, and around 0 otherwise. So every pair tells something of every candidate:
+a < c <= b, and around 0 otherwise. So every pair carries information about every candidate:
 Horstein's probabilistic bisection (IEEE Transactions on Information Theory 9, 1963; Waeber, Frazier
 and Henderson, SIAM Journal on Control and Optimization 51, 2013), with the likelihood of the
 figures instead of a yes or no.
 
-Revisions also differ without a cause, by the layout of their code for one. That is a hidden number
-of each revision, which all of its pairs have in common, and the belief is of all of them together:
-a linear mixed model (Laird and Ware, Biometrics 38, 1982), of which the pairs of the same two
-revisions are one figure, their weighted mean. How large these numbers are is weighed along with the
-candidates, and so is the effect.
+Revisions also differ without a cause, by the layout of their code for one. Each revision has a
+hidden deviation that all of its pairs share, and the posterior is that of a linear mixed model
+(Laird and Ware, Biometrics 38, 1982). In it the pairs of the same two revisions are one figure,
+their weighted mean. The size of the deviations and the effect are unknown too, and are integrated
+over.
 
 The weights are those of Student's t (Lange, Little and Taylor, Journal of the American Statistical
-Association 84, 1989), whose scale and degrees of freedom come from how far the pairs of the same
-revisions are apart: what is far off tells little, and the more often pairs are, the less.
+Association 84, 1989). Its scale and degrees of freedom are fitted to the differences between pairs
+of the same revisions. An outlier has little weight, and less the more outliers there are.
 """
 
 from __future__ import annotations
@@ -29,26 +29,25 @@ import numpy as np
 from perfrun.analysis.pairs import walsh_averages
 from perfrun.analysis.stats import Floats
 
-# What revisions differ by without a cause: standard deviations, as shares of the effect, and how
-# likely each is before it is seen.
+# Standard deviations of revisions that differ without a cause, as shares of the effect, and the
+# prior probability of each.
 _BETWEEN = np.array([0.05, 0.1, 0.15, 0.2])
 _BETWEEN_PRIOR = np.log([0.3, 0.35, 0.25, 0.1])
-# And once in a while a lot: one revision by as much as the effect.
-_STRAY = 0.005
-_STRAY_BY = 1.0  # standard deviation, as a share of the effect
-# Of the effect, as a share of the one seen between good and bad: the few pairs that were enough to
-# tell these apart exaggerate.
+# The prior probability that a revision is an outlier, which differs by as much as the effect.
+_OUTLIER = 0.005
+_OUTLIER_BY = 1.0  # standard deviation, as a share of the effect
+# Prior mean and standard deviation of the effect, as shares of the one measured between good and
+# bad: the few pairs that were enough to tell these apart exaggerate.
 _EFFECT, _EFFECT_SPREAD = 0.9, 0.5
-_LEAST_NOISE = 1e-4  # figures that repeat exactly have some all the same
+_LEAST_NOISE = 1e-4  # also of figures that repeat exactly
 _DEGREES = np.array([2.0, 3.0, 4.0, 6.0, 10.0, 20.0])
-# Before any pair: as if so many had been seen that have 4 degrees of freedom.
-_USUAL, _USUAL_PAIRS = 4.0, 10.0
-_SCALES = np.geomspace(0.6, 1.5, 16)  # that are tried, as multiples of a robust estimate
+_USUAL = 4.0  # degrees of freedom with the largest prior probability
+_SCALES = np.geomspace(0.6, 1.5, 16)  # to try, as multiples of a robust estimate
 
 
 @dataclass(frozen=True, kw_only=True)
 class RevisionPair:
-    """What a pair of trials said."""
+    """The figure of a pair of trials."""
 
     a: int
     b: int
@@ -57,69 +56,69 @@ class RevisionPair:
 
 @dataclass(frozen=True, kw_only=True)
 class PairNoise:
-    """How pairs of the same two revisions scatter: Student's t."""
+    """The distribution of pairs of the same two revisions around their mean: Student's t."""
 
     scale: float
     degrees: float
 
     @property
     def variance(self) -> float:
-        """Of what a pair tells of a location: the inverse of Fisher's information."""
+        """The variance of a location estimated by one pair: the inverse of Fisher's information."""
         return self.scale**2 * (self.degrees + 3) / (self.degrees + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Belief:
-    """What the pairs say of the revisions that can be tested."""
+class Posterior:
+    """The posterior over the revisions that can be tested, given the pairs."""
 
     testable: tuple[int, ...]
-    # At i: how likely the first bad one is after testable[i] and not after testable[i + 1].
-    shares: Floats
+    # At i: the probability that the first bad one is after testable[i], not after testable[i + 1].
+    probabilities: Floats
     noise: PairNoise
-    between: float  # standard deviation of what revisions differ by without a cause
-    paired: tuple[int, ...]  # the revisions that have been in a pair
-    # At i: if the first bad one is after paired[i] and not after paired[i + 1],
-    effects: Floats  # the effect that is expected
-    levels: Floats  # [revision, i]: and what each revision differs by itself
-    doubts: Floats  # covariance of these
+    between: float  # standard deviation of revisions that differ without a cause
+    paired: tuple[int, ...]  # the revisions that are in a pair
+    # At i: on condition that the first bad one is after paired[i] and not after paired[i + 1]:
+    effects: Floats  # the expected effect
+    levels: Floats  # [revision, i]: the expected deviation of each revision
+    covariance: Floats  # of these deviations
 
-    def worth(self, revisions: Sequence[int]) -> Floats:
-        """How much one more pair of any two of the revisions, in order, tells of the candidates.
+    def information(self, revisions: Sequence[int]) -> Floats:
+        """Return the information about the candidates in one more pair of any two revisions.
 
-        That is how far what it is expected to say differs from candidate to candidate, compared
-        with the noise: [i, j] for i < j, else 0.
+        That is the variance of the expected figure over the candidates, relative to the noise. It
+        is at [i, j] for i < j, else 0; the revisions are in order.
         """
         cuts = sorted({*revisions, *self.paired})
-        sums = np.concatenate(([0.0], np.cumsum(self.shares)))
-        shares = np.diff(sums[np.searchsorted(self.testable, cuts)])
+        sums = np.concatenate(([0.0], np.cumsum(self.probabilities)))
+        probabilities = np.diff(sums[np.searchsorted(self.testable, cuts)])
         row = np.searchsorted(self.paired, cuts[:-1], side="right") - 1
         known = np.searchsorted(cuts, self.paired)
         levels = np.zeros((len(cuts), len(row)))
         levels[known] = self.levels[:, row]
         after = np.arange(len(cuts))[:, None] > np.arange(len(row))
         levels += after * self.effects[row]
-        levels -= (levels @ shares)[:, None]
-        told = _of_differences((levels * shares) @ levels.T)
-        doubts = np.eye(len(cuts)) * self.between**2
-        doubts[np.ix_(known, known)] = self.doubts
-        found = np.triu(told / (self.noise.variance + _of_differences(doubts)), 1)
+        levels -= (levels @ probabilities)[:, None]
+        explained = _difference_variances((levels * probabilities) @ levels.T)
+        covariance = np.eye(len(cuts)) * self.between**2
+        covariance[np.ix_(known, known)] = self.covariance
+        found = np.triu(explained / (self.noise.variance + _difference_variances(covariance)), 1)
         wanted = np.searchsorted(cuts, revisions)
-        worth: Floats = found[np.ix_(wanted, wanted)]
-        return worth
+        information: Floats = found[np.ix_(wanted, wanted)]
+        return information
 
 
-def believe(testable: Sequence[int], told: Sequence[RevisionPair]) -> Belief:
-    """Say how likely each candidate is; good and bad must have been paired.
+def posterior_of(testable: Sequence[int], measured: Sequence[RevisionPair]) -> Posterior:
+    """Return the posterior; good and bad must have been paired.
 
-    Every revision is as likely as another before anything was measured.
+    The prior probability is the same for every revision.
     """
     groups: dict[tuple[int, int], list[float]] = {}
-    for pair in told:
+    for pair in measured:
         groups.setdefault((pair.a, pair.b), []).append(pair.log_ratio)
-    noise = _noise(list(groups.values()))
+    noise = _fitted_noise(list(groups.values()))
     verified = np.asarray(groups[testable[0], testable[-1]])
     effect = float(np.median(walsh_averages(verified)))
-    # Candidates between the same two of all that were paired are as likely as each other: a row.
+    # Candidates between the same two paired revisions are equally likely: they are one row.
     paired = tuple(sorted({index for ends in groups for index in ends}))
     model = _model(paired, groups, noise, effect)
     sizes = np.square(_BETWEEN * max(abs(effect), _LEAST_NOISE))  # variances that are tried
@@ -127,35 +126,35 @@ def believe(testable: Sequence[int], told: Sequence[RevisionPair]) -> Belief:
     evidence = np.exp(logs - np.max(logs))  # sizes, rows
     row = np.searchsorted(paired, testable[:-1], side="right") - 1
     density = evidence.sum(axis=0)[row] * np.diff(testable)
-    # For what is expected of a pair, one size of the differences will do.
+    # One size of the deviations is enough for the expected figures.
     by_size = evidence @ np.diff(paired)
     between = float(by_size @ sizes / by_size.sum())
-    effects, levels, doubts = _expected(model, between)
-    return Belief(
+    effects, levels, covariance = _expectations(model, between)
+    return Posterior(
         testable=tuple(testable),
-        shares=density / density.sum(),
+        probabilities=density / density.sum(),
         noise=noise,
         between=math.sqrt(between),
         paired=paired,
         effects=effects,
         levels=levels,
-        doubts=doubts,
+        covariance=covariance,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Model:
-    """Figures = effect x inside + members @ what revisions differ by + noise of variance 1.
+    """Figures = effect x inside + members @ deviations of revisions + noise of variance 1.
 
-    All in the basis in which the covariance of the figures is diagonal, however much revisions
-    differ: 1 + their variance x factors.
+    All are in the basis in which the covariance of the figures is diagonal for any variance of the
+    deviations: 1 + variance x factors.
     """
 
-    figures: Floats  # a group of pairs each
+    figures: Floats  # one for each group of pairs
     inside: Floats  # groups, rows of candidates
     members: Floats  # groups, revisions
     factors: Floats
-    effect: float  # seen between good and bad
+    effect: float  # measured between good and bad
 
 
 def _model(
@@ -185,9 +184,9 @@ def _model(
 def _summed(
     groups: Sequence[Sequence[float]], noise: PairNoise, effect: float
 ) -> tuple[Floats, Floats]:
-    """Mean and precision of each group, with weights of its pairs.
+    """Return the weighted mean and the precision of each group of pairs.
 
-    With these, a normal law tells the effect from none as well as Student's t does.
+    With these, a normal distribution distinguishes the effect from 0 as Student's t does.
     """
     counts = np.array([len(group) for group in groups])
     numbers = np.concatenate([np.asarray(group) for group in groups])
@@ -202,20 +201,21 @@ def _summed(
 
 
 def _log_evidence(model: _Model, sizes: Floats) -> Floats:
-    """The logarithm of how likely the pairs are, but for a constant: [size, row].
+    """Return the log likelihood of the pairs, up to a constant: [size, row].
 
-    Effect and deviations are integrated over. One revision or none is stray; two are too rare.
+    Effect and deviations are integrated over. At most one revision is an outlier; two are too rare.
     """
     weights = 1 / (1 + sizes[:, None] * model.factors)  # sizes, groups
     mean, precision = _prior(model.effect)
-    # Quadratic forms of figures and steps, without a stray revision, ...
+    # Quadratic forms of figures and steps, without an outlier, ...
     plain = weights @ np.square(model.figures)
     cross = weights @ (model.inside * model.figures[:, None])
     steps = weights @ np.square(model.inside)
-    # ... and what each of them takes away: [size, row, revision]. Sherman and Morrison's formula.
-    members = model.members[:, 1:-1]  # good and bad are not: they have been seen to differ
+    # ... and with each revision as the outlier: [size, row, revision], by the formula of Sherman
+    # and Morrison.
+    members = model.members[:, 1:-1]  # good and bad are none: they have been seen to differ
     weighted = weights[:, :, None] * members
-    more = np.square(_STRAY_BY * model.effect)
+    more = np.square(_OUTLIER_BY * model.effect)
     grown = 1 + more * (weights @ np.square(members))
     figures = np.einsum("g,sgp->sp", model.figures, weighted)
     inside = model.inside.T @ weighted
@@ -223,49 +223,49 @@ def _log_evidence(model: _Model, sizes: Floats) -> Floats:
     plains = plain[:, None, None] - share * np.square(figures)[:, None, :]
     crosses = cross[:, :, None] - share * inside * figures[:, None, :]
     stepses = steps[:, :, None] - share * np.square(inside)
-    usual = _integrated(plain[:, None], cross, steps, mean, precision) + math.log1p(-_STRAY)
-    strays = _integrated(plains, crosses, stepses, mean, precision)
-    strays += math.log(_STRAY) - np.log(grown)[:, None, :] / 2
-    either = np.logaddexp(usual, np.logaddexp.reduce(strays, axis=2))
+    usual = _over_effects(plain[:, None], cross, steps, mean, precision) + math.log1p(-_OUTLIER)
+    outliers = _over_effects(plains, crosses, stepses, mean, precision)
+    outliers += math.log(_OUTLIER) - np.log(grown)[:, None, :] / 2
+    either = np.logaddexp(usual, np.logaddexp.reduce(outliers, axis=2))
     found: Floats = either + (_BETWEEN_PRIOR + np.log(weights).sum(axis=1) / 2)[:, None]
     return found
 
 
-def _integrated(
+def _over_effects(
     plain: Floats, cross: Floats, steps: Floats, mean: float, precision: float
 ) -> Floats:
-    """Over the effect, whose prior is normal."""
+    """Return the log likelihood integrated over the effect, whose prior is normal."""
     sharp = steps + precision
     found: Floats = (np.square(cross + mean * precision) / sharp - plain - np.log(sharp)) / 2
     return found
 
 
 def _prior(effect: float) -> tuple[float, float]:
-    """Mean and precision of the effect."""
+    """Return prior mean and precision of the effect."""
     return _EFFECT * effect, (_EFFECT_SPREAD * max(abs(effect), _LEAST_NOISE)) ** -2
 
 
-def _expected(model: _Model, between: float) -> tuple[Floats, Floats, Floats]:
-    """Effects and deviations that the pairs let expect, as `Belief` has them."""
+def _expectations(model: _Model, between: float) -> tuple[Floats, Floats, Floats]:
+    """Return expected effects, expected deviations and their covariance, as in `Posterior`."""
     weights = 1 / (1 + between * model.factors)
     mean, precision = _prior(model.effect)
     effects = weights @ (model.inside * model.figures[:, None]) + mean * precision
     effects /= weights @ np.square(model.inside) + precision
     members = (weights[:, None] * model.members).T
     levels = between * members @ (model.figures[:, None] - model.inside * effects)
-    doubts = between * np.eye(len(members)) - between**2 * members @ model.members
-    return effects, levels, doubts
+    covariance = between * np.eye(len(members)) - between**2 * members @ model.members
+    return effects, levels, covariance
 
 
-def _of_differences(covariance: Floats) -> Floats:
-    """The variance of the difference of any two."""
+def _difference_variances(covariance: Floats) -> Floats:
+    """Return the variance of the difference of any two."""
     own = np.diag(covariance)
     found: Floats = own[:, None] + own - 2 * covariance
     return found
 
 
-def _noise(groups: Sequence[Sequence[float]]) -> PairNoise:
-    """Fit it to how far the pairs of the same revisions are apart, by maximum likelihood."""
+def _fitted_noise(groups: Sequence[Sequence[float]]) -> PairNoise:
+    """Fit the noise to the residuals of pairs of the same revisions, by penalised likelihood."""
     residuals = np.concatenate([_residuals(tuple(group)) for group in groups if len(group) > 1])
     rough = max(1.4826 * float(np.median(np.abs(residuals))), _LEAST_NOISE)
     scales = rough * _SCALES
@@ -276,17 +276,17 @@ def _noise(groups: Sequence[Sequence[float]]) -> PairNoise:
         constant -= math.log(degrees) / 2
         logs = constant - np.log(scales) - (degrees + 1) / 2 * np.log1p(squares / degrees).mean(0)
         at = int(np.argmax(logs))
-        likelihood = len(residuals) * float(logs[at]) - _doubt(float(degrees))
+        likelihood = len(residuals) * float(logs[at]) - _prior_penalty(float(degrees))
         if likelihood > best[0]:
             best = (likelihood, PairNoise(scale=float(scales[at]), degrees=float(degrees)))
     return best[1]
 
 
-def _doubt(degrees: float) -> float:
+def _prior_penalty(degrees: float) -> float:
     return abs(math.log2(degrees / _USUAL))
 
 
-@lru_cache(maxsize=4096)  # of a search's groups, one changes with each pair
+@lru_cache(maxsize=4096)  # each pair changes only one of a search's groups
 def _residuals(group: tuple[float, ...]) -> Floats:
     found: Floats = np.asarray(group) - np.median(group)
     return found * math.sqrt(len(group) / (len(group) - 1))

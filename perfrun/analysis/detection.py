@@ -1,6 +1,6 @@
-"""Changes of level in a whole suite: few false ones among many series, and which were the machine.
+"""Detect changes of level in the histories of a whole suite, and which of them the machine made.
 
-A nightly job looks at hundreds of series every night. A change is taken up in a night when its own
+A nightly job judges hundreds of series every night. A change is accepted in a night when its own
 series raises an alarm and it is among that night's discoveries (Benjamini and Hochberg over all
 series of the night), so that the share of false ones stays bounded however large the suite.
 """
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from perfrun.analysis.changepoint import ALARM, Change, SeriesWatch
 from perfrun.analysis.stats import benjamini_hochberg
 
-FALSE_DISCOVERIES = 0.05  # share of the changes taken up, at most
-MIN_EFFECT = 0.01  # a difference below this is none, however sure it is
+FALSE_DISCOVERIES = 0.05  # share of the accepted changes, at most
+MIN_EFFECT = 0.01  # smaller differences are not relevant, however sure they are
 _SAME_TIME = 2  # nights between changes that are called simultaneous
-_CANARY = 0.05  # p-value from which a canary has moved too
+_CANARY = 0.05  # p-value from which on a canary has changed too
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -31,12 +31,12 @@ Verdict = Literal["worse", "better"]
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """One series: an observation a night, or several, in their order."""
+    """One series: its observations in order, one or several a night."""
 
     values: Sequence[float]  # positive
-    nights: Sequence[int]  # numbers of days, not falling
+    nights: Sequence[int]  # day number of each observation, ascending
     direction: Literal["lower", "higher"]  # which way is better
-    is_canary: bool = False  # its code never changes: when it moves, the machine has
+    is_canary: bool = False  # its code never changes, so a change is the machine's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +51,8 @@ class Detected:
     high: float
     p_value: float
     direction: Verdict
-    machine_suspect: bool  # a canary moved the same way in those nights
-    detectors: tuple[str, ...]  # that see it: score, energy, separation; pelt with hindsight
+    machine_suspect: bool  # a canary changed in the same direction in those nights
+    detectors: tuple[str, ...]  # that find it: score, energy, separation; afterwards pelt
 
 
 def detect(
@@ -64,20 +64,20 @@ def detect(
     begun_since: int = 0,
     alarm_since: int = 0,
 ) -> tuple[Detected, ...]:
-    """Go through all nights as if each were the last; what was found, in the order of its nights.
+    """Return the changes that a nightly job reports, in order, judging each night as the last one.
 
-    Changes that began, or were made sure, in an earlier night than asked for are left out.
-    Raises ValueError for values that are not positive and finite.
+    Changes that began before `begun_since`, or raised their alarm before `alarm_since`, are left
+    out. Raises ValueError for values that are not positive and finite.
     """
     watches, p_values = SeriesWatch.all_of([history.values for history in histories])
     days = [np.asarray(history.nights, dtype=np.int64) for history in histories]
     calendar = _Calendar(days, p_values)
-    loud = set(calendar.every[p_values <= alarm].tolist())  # most nights have no alarm
+    with_alarm = set(calendar.every[p_values <= alarm].tolist())  # few of the nights
     least = math.log1p(min_effect)
     for night in calendar.nights:
-        if night in loud:
-            for number in _take_up(watches, calendar.of(night), alarm, false_discoveries, least):
-                loud.update(days[number][watches[number].p_values <= alarm].tolist())
+        if night in with_alarm:
+            for number in _accept(watches, calendar.of(night), alarm, false_discoveries, least):
+                with_alarm.update(days[number][watches[number].p_values <= alarm].tolist())
     found = [
         _detected(number, change, histories, watches)
         for number, watch in enumerate(watches)
@@ -88,8 +88,8 @@ def detect(
     return tuple(sorted(found, key=lambda one: (_begin(one, histories), one.series)))
 
 
-class _Tonight(NamedTuple):
-    """Of each series that has observations of a night, the one that says most."""
+class _NightObservations(NamedTuple):
+    """The observation with the least p-value of each series that has any in a night."""
 
     series: list[int]
     places: list[int]
@@ -97,10 +97,10 @@ class _Tonight(NamedTuple):
 
 
 class _Calendar:
-    """What each night has."""
+    """The observations of all series, by night."""
 
     def __init__(self, days: Sequence[Integers], p_values: Floats) -> None:
-        """`p_values` are those of all series, end to end; they may change later."""
+        """Take the nights of each series, and the p-values of all, end to end; these may change."""
         self._p_values = p_values
         self.every = np.concatenate(days) if days else np.empty(0, dtype=np.int64)
         self._order = np.argsort(self.every, kind="stable")  # by series, then by observation
@@ -110,36 +110,36 @@ class _Calendar:
         self._begins = np.cumsum([0, *sizes])
         self.nights: list[int] = np.unique(self._days).tolist()
 
-    def of(self, night: int) -> _Tonight:
-        """What there is of one night."""
+    def of(self, night: int) -> _NightObservations:
+        """Return the observations of one night."""
         first, end = np.searchsorted(self._days, (night, night + 1))
         places = self._order[first:end]
         ranks = np.lexsort((self._p_values[places], self._series[places]))
         series, firsts = np.unique(self._series[places], return_index=True)
         best = places[ranks[firsts]]
-        return _Tonight(
+        return _NightObservations(
             series.tolist(), (best - self._begins[series]).tolist(), self._p_values[best]
         )
 
 
-def _take_up(
+def _accept(
     watches: Sequence[SeriesWatch],
-    tonight: _Tonight,
+    observations: _NightObservations,
     alarm: float,
     false_discoveries: float,
     least: float,
 ) -> list[int]:
-    """Cut the series whose change is taken up in this night; return their numbers."""
-    if tonight.p_values.min() > alarm:
+    """Accept the changes that are discoveries of this night; return their series' numbers."""
+    if observations.p_values.min() > alarm:
         return []
-    taken = []
-    adjusted = np.array(benjamini_hochberg(tonight.p_values))
-    for at in np.flatnonzero((tonight.p_values <= alarm) & (adjusted <= false_discoveries)):
-        number, place = tonight.series[at], tonight.places[at]
+    accepted = []
+    adjusted = np.array(benjamini_hochberg(observations.p_values))
+    for at in np.flatnonzero((observations.p_values <= alarm) & (adjusted <= false_discoveries)):
+        number, place = observations.series[at], observations.places[at]
         if abs(watches[number].shift(place)) >= least:
             watches[number].cut(place)
-            taken.append(number)
-    return taken
+            accepted.append(number)
+    return accepted
 
 
 def _detected(
@@ -159,10 +159,10 @@ def _detected(
         p_value=change.p_value,
         direction=_verdict(change.shift, history),
         machine_suspect=any(
-            other.is_canary and _moved_too(other, watch, history, change, level_since)
+            other.is_canary and _changed_too(other, watch, history, change, level_since)
             for other, watch in zip(histories, watches, strict=True)
         ),
-        detectors=(*raised_by, "pelt") if watches[number].pelt_sees(change) else raised_by,
+        detectors=(*raised_by, "pelt") if watches[number].pelt_finds(change) else raised_by,
     )
 
 
@@ -170,13 +170,14 @@ def _verdict(shift: float, history: History) -> Verdict:
     return "worse" if (shift > 0) == (history.direction == "lower") else "better"
 
 
-def _moved_too(
+def _changed_too(
     canary: History, watch: SeriesWatch, history: History, change: Change, level_since: int
 ) -> bool:
-    """Whether the canary moved the same way: by a change of its own, or asked about those nights.
+    """True when the canary changed in the same direction at the same time.
 
-    It is asked a single question, so it answers to far less than would be an alarm. Its nights
-    before are those that the other series had at its level before.
+    That is by an accepted change of its own, or by a single test of the nights from the change to
+    its alarm, which needs far less evidence than an alarm. The baseline of that test are the nights
+    that the other series had at its level before.
     """
     verdict = _verdict(change.shift, history)
     begin, end = history.nights[change.first_after], history.nights[change.alarm]
@@ -188,7 +189,7 @@ def _moved_too(
     if not places:
         return False
     since = bisect_left(canary.nights, level_since)
-    shift, p_value = watch.moved(since, places[0], places[-1])
+    shift, p_value = watch.shift_between(since, places[0], places[-1])
     same_way = _verdict(shift, canary) == verdict
     return p_value <= _CANARY and same_way and abs(shift) >= math.log1p(MIN_EFFECT)
 

@@ -1,4 +1,4 @@
-"""Which way is better for a metric, and its unit, by its name where nobody has said it."""
+"""Derive a metric's direction (which way is better) and unit from its name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Literal
 
 Direction = Literal["lower", "higher", "none"]
 
-# Looked for in this order: `images_per_second` ends in `second` and is a rate all the same, and
-# a `cache_miss_rate` is none.
+# The first match counts: `images_per_second` ends in `second` and is a rate nevertheless, and a
+# `cache_miss_rate` is not better when higher.
 _RULES: tuple[tuple[str, Direction], ...] = (
     (r"max_batch_size", "higher"),
     (r"^time_to_|^(epochs|steps|iterations)_to_", "lower"),  # a target, as time_to_accuracy_s
@@ -44,12 +44,12 @@ _COMPILED_UNITS = tuple((re.compile(pattern), unit) for pattern, unit in _UNITS)
 
 
 def direction_of(metric: str) -> Direction:
-    """Say which way is better; `none` where the name does not tell."""
+    """Return which way is better; `none` where the name does not tell."""
     name = metric.lower()
     return next((d for pattern, d in _COMPILED if pattern.search(name)), "none")
 
 
 def unit_of(metric: str) -> str:
-    """The unit; empty where the name does not tell."""
+    """Return the unit; empty where the name does not tell."""
     name = metric.lower()
     return next((unit for pattern, unit in _COMPILED_UNITS if pattern.search(name)), "")

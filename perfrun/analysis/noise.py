@@ -1,10 +1,10 @@
-"""Level and noise of the nights before a change, estimated so that outliers hardly move them.
+"""Estimate level and noise of the observations before a change; outliers hardly move them.
 
 * The level is an M-estimate (Huber, Annals of Mathematical Statistics 35, 1964).
-* A night far out counts as two standard deviations; as three where nights resemble those before
-  them, because such a series tells little else, and no night was ever that far.
-* Nights are taken as AR(1). Their memory is taken larger than it looks, because in short series it
-  looks too small.
+* An outlier is clipped at two standard deviations. The limit rises to three where the series is
+  autocorrelated, because such a series carries little else, and has no outlier so far.
+* Observations are taken as AR(1) with the autocorrelation `memory`. It is estimated larger than
+  the data show, because short series show too little.
 
 The constants are chosen by `simulations/detect.py`; docs/detecting.md has its table.
 """
@@ -20,86 +20,88 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-BEFORE = 60  # nights that say what was before, at most
-_REACH = 2.1  # standard deviations; what is farther out counts as this
-_MOST_REACH = 3.0  # the same where nights have a memory and none was farther out than `_TELLING`
+MOST_BEFORE = 60  # observations that a baseline rests on, at most
+_REACH = 2.1  # standard deviations at which observations are clipped
+_MOST_REACH = 3.0  # the same in autocorrelated series where none is farther out than `_TELLING`
 _TELLING = 3.2
-_RARE, _COMMON = 0.017, 0.03  # shares of such nights from which on reach is the largest, the least
-_WEAK, _STRONG = 0.15, 0.35  # memory from which on reach is the least, the largest
-_FAR = 4.0  # standard deviations from which a night is an outlier
-_MEMORY_MARGIN = 6.0  # by which the memory is taken larger, over the number of nights
+_RARE, _COMMON = 0.017, 0.03  # shares of such observations: reach is largest to the first, least
+_WEAK, _STRONG = 0.15, 0.35  # memory: reach is least to the first, largest from the second
+_FAR = 4.0  # standard deviations from which on an observation is an outlier
+_MEMORY_MARGIN = 6.0  # added to the memory, over the number of observations
 _MOST_MARGIN = 0.25
 _MOST_MEMORY = 0.8
-FLOOR = 5e-4  # relative; clocks make noise look smaller than it is
+LEAST_SCALE = 5e-4  # relative; the resolution of clocks makes noise look smaller than it is
 TO_SIGMA = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
 _INNER = 0.6  # weight of the bulk in the spread
 
 
-class Before(NamedTuple):
-    """The nights before some ends, at most `BEFORE` for each: a row of them, the latest last.
+class BaselineWindows(NamedTuple):
+    """The observations before some ends, at most `MOST_BEFORE` for each: a row each, latest last.
 
-    What is not there, or not about the level that is asked for, stands at the begin of a row;
-    `unknown` and `former` are the places of these values, counted through all rows.
+    A row begins with places for what does not exist or is not at the level in question.
+    `unknown` and `former` are these places, counted through all rows.
     """
 
     values: Floats
-    nights: Integers  # of each row, that are at the level that is asked for
-    noise_nights: Integers  # that are known
+    level_count: Integers  # observations of each row that are at the level in question
+    noise_count: Integers  # observations of each row that exist
     unknown: Integers
-    former: Integers  # known, and before the level that is asked for began
-    residuals: Floats  # of `former`, about the levels that they were at
+    former: Integers  # observations before the level in question began
+    residuals: Floats  # of `former`, from the levels that they were at
 
 
 class Baseline(NamedTuple):
-    """For each end (exclusive) of the nights before: their level and noise."""
+    """Level and noise of the observations before each end (exclusive)."""
 
     level: Floats
-    scale: Floats  # standard deviation of the bulk of single nights
-    spread: Floats  # standard deviation of nights that are cut off at `_REACH`, in scales
+    scale: Floats  # standard deviation of the bulk of single observations
+    spread: Floats  # standard deviation of observations that are clipped at `_REACH`, in scales
     memory: Floats
-    fresh: Floats  # variance of what is new in a night, in variances of a night
-    nights: Floats  # that the level rests on
-    noise_nights: Floats  # that the noise rests on
-    reach: Floats  # in scales; what is farther out counts as this
-    likely_memory: Floats  # the memory not taken larger
+    fresh: Floats  # variance of the innovations, in variances of an observation
+    level_count: Floats  # observations that the level rests on
+    noise_count: Floats  # observations that the noise rests on
+    reach: Floats  # in scales; observations are clipped at it
+    estimated_memory: Floats  # the memory without its margin
 
 
-def before(
+def windows_before(
     logs: Floats, levels: Floats, ends: Integers, first: Integers | int, start: Integers | int
-) -> Before:
-    """The nights before each end. `first` is that of the series, `start` that of the level.
+) -> BaselineWindows:
+    """Return the observations before each end.
 
-    `levels` says about which level the nights before `start` lie.
+    `first` is the first observation of the series, `start` that of the level; `levels` has the
+    levels of the observations before `start`.
     """
-    padded = np.concatenate([np.zeros(BEFORE), logs])
-    values = sliding_window_view(padded, BEFORE)[ends]
-    nights, noise_nights = np.minimum(ends - start, BEFORE), np.minimum(ends - first, BEFORE)
-    short = np.flatnonzero(nights < BEFORE)
-    column = np.arange(BEFORE)
-    is_unknown = column < (BEFORE - noise_nights[short])[:, None]
-    is_former = (column < (BEFORE - nights[short])[:, None]) & ~is_unknown
-    places = short[:, None] * BEFORE + column
+    padded = np.concatenate([np.zeros(MOST_BEFORE), logs])
+    values = sliding_window_view(padded, MOST_BEFORE)[ends]
+    level_count = np.minimum(ends - start, MOST_BEFORE)
+    noise_count = np.minimum(ends - first, MOST_BEFORE)
+    short = np.flatnonzero(level_count < MOST_BEFORE)
+    column = np.arange(MOST_BEFORE)
+    is_unknown = column < (MOST_BEFORE - noise_count[short])[:, None]
+    is_former = (column < (MOST_BEFORE - level_count[short])[:, None]) & ~is_unknown
+    places = short[:, None] * MOST_BEFORE + column
     former = places[is_former]
-    night = ends[former // BEFORE] - BEFORE + former % BEFORE
-    return Before(
+    observation = ends[former // MOST_BEFORE] - MOST_BEFORE + former % MOST_BEFORE
+    return BaselineWindows(
         values=values,
-        nights=nights,
-        noise_nights=noise_nights,
+        level_count=level_count,
+        noise_count=noise_count,
         unknown=places[is_unknown],
         former=former,
-        residuals=logs[night] - levels[night],
+        residuals=logs[observation] - levels[observation],
     )
 
 
-def past_of(known: Before) -> Baseline:
-    """Level and noise of the nights before each end."""
-    values, count, noise_count = known.values, known.nights, known.noise_nights
+def estimated_baselines(known: BaselineWindows) -> Baseline:
+    """Estimate level and noise of the observations before each end."""
+    values, count, noise_count = known.values, known.level_count, known.noise_count
     ordered = values.copy()
     ordered.put(known.unknown, np.inf)
     ordered.put(known.former, np.inf)
     ordered.sort(axis=1)
     level = _medians(ordered, count)
-    # Each is used again: what is in work has to fit into a processor's cache.
+    # Arrays are used again, so that all of them fit into a processor's cache.
     sizes, scores, bounded = ordered, np.empty_like(values), np.empty_like(values)
     for _ in range(2):  # the second time about the better level
         np.subtract(values, level[:, None], out=scores)
@@ -107,73 +109,75 @@ def past_of(known: Before) -> Baseline:
         np.abs(scores, out=sizes)
         sizes.put(known.unknown, np.inf)
         sizes.sort(axis=1)
-        scale = np.maximum(TO_SIGMA * _medians(sizes, noise_count), FLOOR)
+        scale = np.maximum(TO_SIGMA * _medians(sizes, noise_count), LEAST_SCALE)
         scores /= scale[:, None]
         scores.put(known.unknown, 0.0)
         np.clip(scores, -_REACH, _REACH, out=bounded)
         moves = bounded.copy() if len(known.former) else bounded
         moves.put(known.former, 0.0)
         level = level + scale * np.einsum("ij->i", moves) / count
-    squares, pairs = _products(bounded, bounded), _products(bounded[:, 1:], bounded[:, :-1])
+    squares, pairs = _row_products(bounded, bounded), _row_products(bounded[:, 1:], bounded[:, :-1])
     memory = pairs / np.maximum(squares, 1e-12)
-    memory = memory + (1 + 3 * np.maximum(memory, 0)) / noise_count  # it looks too small by this
-    likely = np.clip(memory, 0, _MOST_MEMORY)
+    memory = memory + (1 + 3 * np.maximum(memory, 0)) / noise_count  # the estimate's bias
+    estimated = np.clip(memory, 0, _MOST_MEMORY)
     margin = np.minimum(_MEMORY_MARGIN / noise_count, _MOST_MARGIN)
-    memory = np.minimum(likely + margin, _MOST_MEMORY)
-    # Few rows have a night that is far out, and in few a night counts as farther than `_REACH`.
+    memory = np.minimum(estimated + margin, _MOST_MEMORY)
+    # Only the few rows with an outlier are counted, and only those with a larger reach redone.
     largest = sizes[np.arange(len(sizes)), noise_count - 1] / scale
-    reach = _reach(_beyond(_TELLING, scores, largest), noise_count, likely)
+    reach = _reach(_count_beyond(_TELLING, scores, largest), noise_count, estimated)
     wide = np.flatnonzero(reach > _REACH)
     some = np.clip(scores[wide], -reach[wide, None], reach[wide, None])
     bounded[wide] = some
-    squares[wide], pairs[wide] = _products(some, some), _products(some[:, 1:], some[:, :-1])
-    # The sum of squares of what is new in each night but the first.
-    first = bounded[np.arange(len(bounded)), BEFORE - noise_count]
+    squares[wide] = _row_products(some, some)
+    pairs[wide] = _row_products(some[:, 1:], some[:, :-1])
+    # The sum of squares of the innovations of all observations but the first.
+    first = bounded[np.arange(len(bounded)), MOST_BEFORE - noise_count]
     news = squares - first**2 - 2 * memory * pairs + memory**2 * (squares - bounded[:, -1] ** 2)
     fresh = news / np.maximum(squares, 1e-12) * noise_count / (noise_count - 1)
-    far = _beyond(_FAR, scores, largest)
+    far = _count_beyond(_FAR, scores, largest)
     return Baseline(
         level=level,
         scale=scale,
         spread=_spread(squares, far * reach**2, far, noise_count),
         memory=memory,
         fresh=np.maximum(fresh, 1 - memory**2),
-        nights=count.astype(np.float64),
-        noise_nights=noise_count.astype(np.float64),
+        level_count=count.astype(np.float64),
+        noise_count=noise_count.astype(np.float64),
         reach=reach,
-        likely_memory=likely,
+        estimated_memory=estimated,
     )
 
 
-def _reach(far: Integers, nights: Integers, memory: Floats) -> Floats:
-    """How far a night counts: farther where a memory costs power and outliers are rare."""
-    is_rare = np.interp((far + 1) / (nights + 1), (_RARE, _COMMON), (1.0, 0.0))
+def _reach(far: Integers, count: Integers, memory: Floats) -> Floats:
+    """Return the clipping limit: larger where autocorrelation costs power and outliers are rare."""
+    is_rare = np.interp((far + 1) / (count + 1), (_RARE, _COMMON), (1.0, 0.0))
     is_strong = np.interp(memory, (_WEAK, _STRONG), (0.0, 1.0))
     reach: Floats = _REACH + (_MOST_REACH - _REACH) * is_rare * is_strong
     return reach
 
 
-def _spread(squares: Floats, of_far: Floats, far: Integers, nights: Integers) -> Floats:
-    """Of nights that are cut off, from their sum of squares, and that of those beyond `_FAR`.
+def _spread(squares: Floats, of_far: Floats, far: Integers, count: Integers) -> Floats:
+    """Return the standard deviation of clipped observations.
 
-    Outliers count by half: they hardly tell anything about a small step, and much about a large.
+    `squares` is their sum of squares, `of_far` that of the `far` outliers among them. Outliers
+    count by half: they matter little for a small step, and much for a large one.
     """
-    inner = (squares - of_far) / np.maximum(nights - far - 1, 1)
-    whole = squares / np.maximum(nights - 1, 1)
+    inner = (squares - of_far) / np.maximum(count - far - 1, 1)
+    whole = squares / np.maximum(count - 1, 1)
     spread: Floats = np.sqrt(np.maximum(_INNER * inner + (1 - _INNER) * whole, 0.25))
     return spread
 
 
 def mean_variance(memory: Floats, count: Floats | int) -> Floats:
-    """Variance of a mean of so many values of an AR(1) process, in variances of one value."""
+    """Return the variance of a mean of AR(1) values, in variances of one value."""
     rest = 1 - memory
     whole = (1 + memory) / rest - 2 * memory * (1 - memory**count) / (count * rest**2)
     variance: Floats = whole / count
     return variance
 
 
-def _beyond(limit: float, scores: Floats, largest: Floats) -> Integers:
-    """How many scores of each row are farther out, given the size of the largest one."""
+def _count_beyond(limit: float, scores: Floats, largest: Floats) -> Integers:
+    """Count the scores of each row beyond the limit; `largest` has the largest size of each."""
     counts = np.zeros(len(scores), dtype=np.int64)
     rows = np.flatnonzero(largest > limit)
     counts[rows] = (np.abs(scores[rows]) > limit).sum(axis=1)
@@ -181,13 +185,12 @@ def _beyond(limit: float, scores: Floats, largest: Floats) -> Integers:
 
 
 def _medians(ordered: Floats, counts: Integers) -> Floats:
-    """Median of the first `counts` values of rows in ascending order."""
+    """Return the medians of the first `counts` values of rows in ascending order."""
     each = np.arange(len(ordered))
     medians: Floats = (ordered[each, (counts - 1) // 2] + ordered[each, counts // 2]) / 2
     return medians
 
 
-def _products(left: Floats, right: Floats) -> Floats:
-    """Sums of the products of rows."""
+def _row_products(left: Floats, right: Floats) -> Floats:
     sums: Floats = np.einsum("ij,ij->i", left, right)
     return sums

@@ -1,9 +1,9 @@
-"""When pairs of trials have said enough: a sequential signed-rank test. Numbers in, numbers out.
+"""Judge pairs of trials by a sequential signed-rank test, which may stop early.
 
-Each pair gives one logarithm of a ratio. The test looks at the pairs at fixed numbers of them, and
-every look costs some of the 5 %: all looks use the same level, Pocock's (Biometrika 64, 1977), so
-that a comparison of identical code that may stop at any of them is wrong in 5 of 100 cases at most.
-simulations/ab.py measures that, with drift too.
+Each pair gives one logarithm of a ratio. Interim analyses are made at fixed numbers of pairs, and
+each uses up some of the 5 % of false alarms: all have the same level, Pocock's (Biometrika 64,
+1977), so that a comparison of identical code that may stop at any of them is wrong in 5 of 100
+cases at most. simulations/ab.py measures that, with drift too.
 """
 
 from __future__ import annotations
@@ -21,63 +21,63 @@ from perfrun.analysis.stats import ConfidenceInterval, Floats, numbers_of
 
 Verdict = Literal["faster", "slower", "equivalent", "undecided"]
 
-FALSE_ALARMS = 0.05  # over all looks
-FEWEST_PAIRS = 6  # with fewer no order is rarer than 5 %
-MIN_EFFECT = 0.02  # a change that is surely smaller is none
+FALSE_ALARMS = 0.05  # over all interim analyses
+FEWEST_PAIRS = 6  # with fewer, no arrangement of ranks is rarer than 5 %
+MIN_EFFECT = 0.02  # a change that is surely smaller is not relevant
 MAX_PAIRS = 30
-_FIRST_LOOK = 8  # the first whose rarest order passes Pocock's level
+_FIRST_ANALYSIS = 8  # pairs; with fewer no arrangement of ranks passes Pocock's level
 _GROWTH = 1.25
-# Two-sided nominal levels for 1, 2, ... equally spaced looks: Jennison and Turnbull, Group
+# Two-sided nominal levels for 1, 2, ... equally spaced analyses: Jennison and Turnbull, Group
 # Sequential Methods, 2000, table 2.1.
 _POCOCK = (
     *(0.05, 0.0294, 0.0221, 0.0182, 0.0158, 0.0142, 0.0130, 0.0120, 0.0112, 0.0106),
     *(0.0101, 0.0097, 0.0093, 0.0090, 0.0086, 0.0084, 0.0081, 0.0079, 0.0077, 0.0075),
 )
-# Pocock's looks are equally spaced. Ours grow further apart, which makes each cost more: with this
+# Pocock's analyses are equally spaced. Ours grow further apart, so each uses up more: with this
 # share of his levels, false alarms are 3 to 5 % from 8 to 100 pairs.
 _SPACING = 0.85
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairRule:
-    """What is asked of the pairs of a method."""
+    """The limits of the test of one method."""
 
     max_pairs: int = MAX_PAIRS
     min_effect: float = MIN_EFFECT  # relative: 0.02 for 2 %
-    methods: int = 1  # or figures: how many are judged together, which share the 5 %
+    methods: int = 1  # methods or figures that are judged together and share the 5 %
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What pairs say. Ratios are b over a."""
+    """The verdict of the pairs so far. Ratios are b over a."""
 
     verdict: Verdict
     pairs: int
-    ratio: float | None  # of Hodges and Lehmann; None without pairs
-    interval: ConfidenceInterval | None  # 95 % over all looks together; None with too few pairs
-    p_value: float | None  # of the signed-rank test, not corrected for the looks
+    ratio: float | None  # estimate of Hodges and Lehmann; None without pairs
+    interval: ConfidenceInterval | None  # 95 % over all analyses together; None with too few pairs
+    p_value: float | None  # of the signed-rank test, not corrected for interim analyses
 
 
-def looks(max_pairs: int) -> tuple[int, ...]:
-    """After how many pairs the verdict is asked for: 8, 10, 13, ... and at the end."""
+def interim_analyses(max_pairs: int) -> tuple[int, ...]:
+    """Return the numbers of pairs after which to judge: 8, 10, 13, ... and the last one."""
     found = []
-    at = _FIRST_LOOK
+    at = _FIRST_ANALYSIS
     while at < max_pairs:
         found.append(at)
         at = math.ceil(at * _GROWTH)
-    # A last look right after another one would cost more than it tells.
+    # A last analysis right after another one would cost more than it gains.
     if found and max_pairs < found[-1] * 1.1:
         found.pop()
     return (*found, max_pairs)
 
 
 def level(max_pairs: int, methods: int = 1) -> float:
-    """The level of each look at one of so many methods (Bonferroni's correction for these)."""
-    return _level(len(looks(max_pairs))) / methods
+    """Return the level of each analysis of one of so many methods (Bonferroni's correction)."""
+    return _level(len(interim_analyses(max_pairs))) / methods
 
 
 def can_decide(rule: PairRule) -> bool:
-    """Whether all pairs in one direction would be rare enough at the last look."""
+    """True when pairs that all go in one direction would decide at the last analysis."""
     return rank_depth(rule.max_pairs, level(rule.max_pairs, rule.methods)) > 0
 
 
@@ -91,19 +91,19 @@ def judge(
     log_ratios: Sequence[float] | Floats,
     direction: Direction,
     rule: PairRule,
-    level_of_look: float | None = None,
+    analysis_level: float | None = None,
 ) -> Judgement:
-    """Say what the pairs have shown so far. Ask at `looks`, and once when they end early.
+    """Judge the pairs so far. Call it at `interim_analyses`, and once when the pairs end early.
 
-    `level_of_look` is for whoever looks at other times than these.
+    `analysis_level` is for callers with a schedule of their own.
     """
     if len(log_ratios) == 0:
         return Judgement(verdict="undecided", pairs=0, ratio=None, interval=None, p_value=None)
     numbers = numbers_of(log_ratios)
     walsh = walsh_averages(numbers)
-    if level_of_look is None:
-        level_of_look = level(rule.max_pairs, rule.methods)
-    depth = rank_depth(len(numbers), level_of_look)
+    if analysis_level is None:
+        analysis_level = level(rule.max_pairs, rule.methods)
+    depth = rank_depth(len(numbers), analysis_level)
     interval = None
     if depth:
         low, high = math.exp(walsh[depth - 1]), math.exp(walsh[-depth])
@@ -130,7 +130,7 @@ def _verdict(
 
 
 def walsh_averages(numbers: Floats) -> Floats:
-    """The means of all pairs of the values, each with itself too, sorted.
+    """Return the means of all pairs of the values, each with itself too, sorted.
 
     Their median is Hodges and Lehmann's estimate, their order statistics the interval that goes
     with Wilcoxon's test (Hollander and Wolfe, Nonparametric Statistical Methods, 3.2 and 3.3).
@@ -141,14 +141,14 @@ def walsh_averages(numbers: Floats) -> Floats:
 
 @lru_cache(maxsize=1024)
 def rank_depth(pairs: int, level: float) -> int:
-    """Which Walsh average from either end bounds the interval; 0 when there is none."""
-    # Of the sums below it, which are as likely as those above: at most half of the level.
+    """Return which Walsh average from either end bounds the interval; 0 when there is none."""
+    # Sums below it have at most half of the level, and those above have the other half.
     return int(np.searchsorted(np.cumsum(_rank_sums(pairs)), level / 2, side="right"))
 
 
 @lru_cache(maxsize=256)
 def _rank_sums(pairs: int) -> Floats:
-    """How likely each sum of positive ranks is when both signs are."""
+    """Return the probability of each sum of positive ranks when both signs are equally likely."""
     counts = np.ones(1)
     for rank in range(1, pairs + 1):
         grown = np.zeros(len(counts) + rank)

@@ -1,8 +1,8 @@
-"""When a method has had enough trials, and which methods get the next ones. Pure.
+"""Decide when a method has had enough trials, and which methods get the next ones.
 
-The rule looks at the data after every trial, and whoever stops when an interval happens to be
-narrow stops too often on a wrong one: plain 95 % intervals then cover 90 %. So the interval that
-steers, and is reported, is taken at 96 %, which leaves 93 to 97 % at the end whatever ended it.
+The rule judges after every trial, and a rule that stops when an interval happens to be narrow stops
+too often on a wrong one: plain 95 % intervals then cover 90 %. So the interval that steers, and is
+reported, is computed at 96 %, and 93 to 97 % of them hold the median, whatever ended the trials.
 simulations/stop_rule.py measures that; docs/measurement.md has its table.
 """
 
@@ -21,16 +21,16 @@ Verdict = Literal["precision", "noise", "max_trials"]
 PILOT = 6  # the fewest values whose range covers 96 %
 CONFIDENCE = 0.95  # as stated
 SEQUENTIAL_CONFIDENCE = 0.96  # as computed, see above
-# nvbench's idea (its stdrel criterion): noise that has settled above the target will not get there.
-# Ours looks ahead too, since an interval of trials gets narrower with their number.
-SETTLED_OVER = 5  # so many last estimates of the noise ...
-SETTLED_WITHIN = 0.05  # ... whose relative standard deviation is below this ...
-HOPELESS = 2.0  # ... and so many times the allowed trials would be needed
+# nvbench's idea (its stdrel criterion): noise that has settled above the target stays there. This
+# rule also predicts, since an interval gets narrower with the number of trials.
+SETTLED_OVER = 5  # the noise has settled when so many last estimates of it ...
+SETTLED_WITHIN = 0.05  # ... have a relative standard deviation below this
+HOPELESS = 2.0  # the target is out of reach when this multiple of the allowed trials is needed
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrecisionTarget:
-    """What is asked of each method. `precision` is relative: 0.01 for 1 %."""
+    """The goal for each method. `precision` is relative: 0.01 for 1 %."""
 
     precision: float
     max_trials: int
@@ -39,33 +39,33 @@ class PrecisionTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodProgress:
-    """What one method has shown so far."""
+    """The trials of one method so far."""
 
     values: tuple[float, ...]  # in the order they came, positive
-    trials: int  # all that were run for it, those without a usable value too
-    cost_s: float  # what one more is likely to take
+    trials: int  # all that were run, with or without a usable value
+    cost_s: float  # expected duration of one more
 
 
 def sequential_interval(values: Sequence[float]) -> ConfidenceInterval | None:
-    """The 95 % interval of the median of a series that may have been ended because of itself."""
+    """Return the 95 % interval of the median of trials that this rule may have ended."""
     found = median_interval(values, SEQUENTIAL_CONFIDENCE)
     return found and ConfidenceInterval(low=found.low, high=found.high, confidence=CONFIDENCE)
 
 
 def relative_half_width(values: Sequence[float]) -> float | None:
-    """Half the width of that interval over the median; None where there is no interval."""
+    """Return half the width of that interval over the median; None without an interval."""
     return _width_of(tuple(values))
 
 
 @lru_cache(maxsize=1 << 16)
 def _width_of(values: tuple[float, ...]) -> float | None:
-    """Kept: of a thousand methods, one has a new value when it is asked which comes next."""
+    """Cached: of a thousand methods, only one has a new value from one decision to the next."""
     found = sequential_interval(values)
     return found.half_width / median(values) if found else None
 
 
 def verdict(progress: MethodProgress, target: PrecisionTarget) -> Verdict | None:
-    """Why a method needs no further trial; None when it does."""
+    """Return the reason why a method needs no further trial; None when it needs one."""
     enough = len(progress.values) >= PILOT and progress.trials >= target.min_trials
     if enough:
         width = relative_half_width(progress.values)
@@ -79,7 +79,7 @@ def verdict(progress: MethodProgress, target: PrecisionTarget) -> Verdict | None
 
 
 def _is_hopeless(values: Sequence[float], target: PrecisionTarget) -> bool:
-    """The noise has settled, and at its level the target is far beyond the trials allowed."""
+    """True when the noise has settled at a level that needs far more trials than allowed."""
     first = len(values) - SETTLED_OVER + 1
     if first < PILOT:
         return False
@@ -100,12 +100,12 @@ def next_round(
     time_left_s: float | None,
     overrun: float = 0.0,
 ) -> tuple[str, ...]:
-    """Name the methods of the next round, of those that need trials (`verdict` is None).
+    """Return the methods of the next round, of those that need trials (`verdict` is None).
 
-    While the time left is enough for all, all of them: their trials then spread over the same
-    minutes, and slow drift of the machine falls on all alike. When it is not, the one trial that
-    buys most precision a second. Nothing when no trial fits into the time any more, of which
-    the share `overrun` of a trial may go beyond the end.
+    While the time left is enough, these are all of them: their trials then spread over the same
+    minutes, and slow drift of the machine affects all alike. When it is not, it is the one method
+    that gains most precision a second. None is returned when no trial fits into the time left; the
+    share `overrun` of a trial may go beyond it.
     """
     if time_left_s is None:
         return tuple(methods)
@@ -120,10 +120,10 @@ def next_round(
 
 
 def worth(progress: MethodProgress, target: PrecisionTarget) -> float:
-    """How much nearer to the target one more trial is likely to bring a method, a second.
+    """Return the precision that a method is expected to gain a second by one more trial.
 
-    Half-widths fall with the root of the number of trials. What is narrower than the target is
-    worth nothing, and a method without an interval comes before all that have one.
+    Half-widths fall with the root of the number of trials. Beyond the target nothing is gained, and
+    a method without an interval comes before all that have one.
     """
     count = len(progress.values)
     width = relative_half_width(progress.values) if count >= PILOT else None
@@ -135,7 +135,7 @@ def worth(progress: MethodProgress, target: PrecisionTarget) -> float:
 
 
 def trials_to_come(progress: MethodProgress, target: PrecisionTarget) -> int:
-    """How many trials a method is likely to need still, by the width that it has now."""
+    """Return the number of trials that a method is expected to need, by its present width."""
     missing = max(PILOT - len(progress.values), target.min_trials - progress.trials, 0)
     allowed = max(target.max_trials - progress.trials, 0)
     width = relative_half_width(progress.values) if len(progress.values) >= PILOT else None

@@ -1,8 +1,8 @@
-"""Statistics of one sample of trials: numbers in, numbers out.
+"""Statistics of one sample of trials.
 
-Intervals are two-sided. What is unknown (too few values, nothing to compare) is None. Importing
-this module takes numpy and scipy.special, not scipy.stats, which is three times as slow. Figures
-that back the choices here are in docs/measurement.md, made by simulations/stop_rule.py.
+Intervals are two-sided. Unknown results (too few values, nothing to compare) are None. The module
+imports numpy and scipy.special, but not scipy.stats, which takes three times as long. Figures that
+back the choices here are in docs/measurement.md, made by simulations/stop_rule.py.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Floats = NDArray[np.float64]
 
 # Makes the MAD of Gaussian values estimate their standard deviation.
 MAD_TO_SD = 1.482602218505602
-# What MAD_TO_SD lacks for small samples: Croux and Rousseeuw, "Time-efficient algorithms for two
+# Correction of MAD_TO_SD for small samples: Croux and Rousseeuw, "Time-efficient algorithms for two
 # highly robust estimators of scale", COMPSTAT 1992; beyond nine values n / (n - 0.8).
 _SMALL_SAMPLE = {5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
-# Of a rank test against the t test under Gaussian noise (Hodges and Lehmann, Annals of Mathematical
-# Statistics 27, 1956); with outliers ranks are the better ones.
+# Efficiency of a rank test relative to the t test under Gaussian noise (Hodges and Lehmann, Annals
+# of Mathematical Statistics 27, 1956); with outliers rank tests are the better ones.
 RANK_EFFICIENCY = 3 / math.pi
 # Fewer values than this cannot give a distribution-free interval of about 95 %.
 FEWEST_FOR_ORDER_STATISTICS = 5
@@ -32,7 +32,7 @@ FEWEST_FOR_ORDER_STATISTICS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class ConfidenceInterval:
-    """An interval and what it is of. `confidence` is what was asked for."""
+    """An interval and its nominal confidence."""
 
     low: float
     high: float
@@ -44,23 +44,23 @@ class ConfidenceInterval:
 
 
 def median(values: Sequence[float] | Floats) -> float:
-    """The middle value, or the mean of the two middle ones."""
+    """Return the middle value, or the mean of the two middle ones."""
     return float(np.median(numbers_of(values)))
 
 
 def mad(values: Sequence[float] | Floats) -> float:
-    """Median absolute deviation from the median, unscaled (Hampel, JASA 69, 1974)."""
+    """Return the median absolute deviation from the median, unscaled (Hampel, JASA 69, 1974)."""
     numbers = numbers_of(values)
     return float(np.median(np.abs(numbers - np.median(numbers))))
 
 
 def robust_sd(values: Sequence[float] | Floats) -> float | None:
-    """Standard deviation as the MAD has it, corrected for small samples; None below two values.
+    """Return the standard deviation estimated by the MAD, corrected for small samples.
 
-    Below five values it is the plain standard deviation: the middle of so few deviations is often
-    next to nothing, and promises more than there is.
-    Where more than half the values are equal the MAD is 0 and says nothing: the mean absolute
-    deviation takes its place (Iglewicz and Hoaglin, "How to detect and handle outliers", 1993).
+    Below five values it is the plain standard deviation: the median of so few deviations is often
+    close to 0 and underestimates the spread. Where more than half of the values are equal the MAD
+    is 0, and the mean absolute deviation takes its place (Iglewicz and Hoaglin, "How to detect and
+    handle outliers", 1993). None below two values.
     """
     numbers = numbers_of(values)
     size = len(numbers)
@@ -75,7 +75,7 @@ def robust_sd(values: Sequence[float] | Floats) -> float | None:
 
 
 def relative_noise(values: Sequence[float] | Floats) -> float | None:
-    """`robust_sd` over the median; None below two values or when the median is not positive."""
+    """Return `robust_sd` over the median; None below two values or without a positive median."""
     scale = robust_sd(values)
     middle = median(values)
     return scale / middle if scale is not None and middle > 0 else None
@@ -84,10 +84,10 @@ def relative_noise(values: Sequence[float] | Floats) -> float | None:
 def exact_median_interval(
     values: Sequence[float] | Floats, confidence: float = 0.95
 ) -> ConfidenceInterval | None:
-    """The narrowest symmetric pair of order statistics that covers at least so often.
+    """Return the narrowest symmetric pair of order statistics with at least this confidence.
 
     Distribution-free and conservative: David and Nagaraja, Order Statistics, 3rd ed., 7.1. None
-    when even the whole range does not cover so often (below six values at 95 %).
+    when even the whole range has less (below six values at 95 %).
     """
     numbers = np.sort(numbers_of(values))
     depth = _exact_depth(len(numbers), confidence)
@@ -100,7 +100,7 @@ def exact_median_interval(
 def median_interval(
     values: Sequence[float] | Floats, confidence: float = 0.95
 ) -> ConfidenceInterval | None:
-    """Interval of the median that keeps its level from two values up; None for one.
+    """Return an interval of the median that keeps its level from two values up; None for one.
 
     Five values and more: order statistics, interpolated between two depths so that coverage is the
     level asked for and not the next discrete one (Hettmansperger and Sheather, Statistics &
@@ -122,7 +122,7 @@ def median_interval(
 
 @lru_cache(maxsize=4096)
 def interpolated_depth(size: int, confidence: float) -> tuple[int, float]:
-    """Depth d, and the weight of depth d + 1, of the interpolated interval for so many values."""
+    """Return depth d, and the weight of depth d + 1, of the interpolated interval."""
     depth = max(1, _exact_depth(size, confidence))
     outer = _depth_coverage(size, depth)
     if outer <= confidence or 2 * depth >= size:
@@ -140,7 +140,7 @@ def _exact_depth(size: int, confidence: float) -> int:
 
 
 def _depth_coverage(size: int, depth: int) -> float:
-    """How often the median lies between the order statistics of this depth from either end."""
+    """Return the probability that the median lies between the order statistics of this depth."""
     return max(0.0, float(1 - 2 * special.bdtr(depth - 1, size, 0.5)))
 
 
@@ -155,10 +155,10 @@ def _t_interval(numbers: Floats, confidence: float) -> ConfidenceInterval:
 
 
 def benjamini_hochberg(p_values: Sequence[float] | Floats) -> tuple[float, ...]:
-    """Adjusted p-values: those at or below q are discoveries with a false share of at most q.
+    """Return adjusted p-values: of those at or below q, at most a share q is false.
 
-    Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995. Here, and not by
-    scipy.stats, whose import takes as long as a thousand nights.
+    Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995. scipy.stats has it
+    too, but its import takes as long as a thousand nights.
     """
     found = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(found)
@@ -171,11 +171,11 @@ def benjamini_hochberg(p_values: Sequence[float] | Floats) -> tuple[float, ...]:
 def minimum_detectable_effect(
     noise: float, trials: int, *, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:
-    """The smallest relative change that a comparison with as many trials again would find.
+    """Return the smallest relative change that a comparison with as many trials again would find.
 
-    `noise` is relative (see `relative_noise`); the comparison is Mann and Whitney's. The power of
-    the t test of logarithms by the noncentral t (Cohen, Statistical Power Analysis, 2nd ed. 1988,
-    chapter 2), corrected by the efficiency of ranks. None below two trials.
+    `noise` is relative (see `relative_noise`); the comparison is Mann and Whitney's. The power is
+    that of the t test of logarithms by the noncentral t (Cohen, Statistical Power Analysis, 2nd
+    ed. 1988, chapter 2), corrected by the efficiency of ranks. None below two trials.
     """
     if trials < 2:
         return None
@@ -185,7 +185,7 @@ def minimum_detectable_effect(
 
 @lru_cache(maxsize=1024)
 def _standard_effect(trials: int, alpha: float, power: float) -> float:
-    """The difference in standard deviations that two samples of this size find so often."""
+    """Return the difference, in standard deviations, that samples of this size find so often."""
     freedom = 2 * trials - 2
     critical = float(special.stdtrit(freedom, 1 - alpha / 2))
     # nctdtrinc solves nctdtr(freedom, centre, critical) = 1 - power for the centre.
@@ -194,7 +194,7 @@ def _standard_effect(trials: int, alpha: float, power: float) -> float:
 
 
 def numbers_of(values: Sequence[float] | Floats) -> Floats:
-    """The values as an array. Raises ValueError when there are none, or one is not finite."""
+    """Return the values as an array. Raises ValueError when there are none or one is not finite."""
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.size == 0 or not np.isfinite(numbers).all():
         raise ValueError("statistics need at least one value, and finite ones only")

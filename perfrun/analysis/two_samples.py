@@ -1,4 +1,4 @@
-"""Two samples compared: tests, effect sizes and their intervals. Numbers in, numbers out."""
+"""Compare two samples: tests, effect sizes and their intervals."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def ratio_of_medians(
     resamples: int = 2999,
     seed: int = 0,
 ) -> Effect | None:
-    """Median of `values` over median of `base`, independent samples, percentile bootstrap.
+    """Return the ratio of the medians of independent samples, with a bootstrap interval.
 
-    Efron and Tibshirani 1993, chapter 13. Covers 94 to 96.5 % at 95 % from five values a side up;
-    the acceleration of BCa is not defined for a median, so percentile it is. None below five
-    values a side or when the base's median is not positive.
+    It is the percentile bootstrap (Efron and Tibshirani 1993, chapter 13), because the acceleration
+    of BCa is not defined for a median. It covers 94 to 96.5 % at 95 % from five values a side up.
+    None below five values a side or when the base's median is not positive.
     """
     top, bottom = numbers_of(values), numbers_of(base)
     if min(len(top), len(bottom)) < FEWEST_FOR_ORDER_STATISTICS or np.median(bottom) <= 0:
@@ -72,9 +72,10 @@ def _resampled_medians(numbers: Floats, resamples: int, generator: np.random.Gen
 
 
 def mann_whitney(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Tested:
-    """Two independent samples (Mann and Whitney, Annals of Mathematical Statistics 18, 1947).
+    """Test two independent samples (Mann and Whitney, Annals of Mathematical Statistics 18, 1947).
 
-    Exact without ties up to eight values in the smaller sample, else normal with corrections.
+    The p-value is exact without ties up to eight values in the smaller sample; else it is that of
+    the normal approximation with its corrections.
     """
     from scipy import stats
 
@@ -83,9 +84,9 @@ def mann_whitney(one: Sequence[float] | Floats, other: Sequence[float] | Floats)
 
 
 def wilcoxon(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Tested:
-    """Pairs: the signed-rank test (Wilcoxon, Biometrics Bulletin 1, 1945) of `one - other`.
+    """Test pairs by the signed ranks of `one - other` (Wilcoxon, Biometrics Bulletin 1, 1945).
 
-    For ratios give logarithms. Pairs without any difference are no evidence: p is then 1.
+    For ratios give logarithms. Without any difference p is 1.
     """
     from scipy import stats
 
@@ -99,11 +100,11 @@ def wilcoxon(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> 
 def cliffs_delta(
     one: Sequence[float] | Floats, other: Sequence[float] | Floats, confidence: float = 0.95
 ) -> Effect | None:
-    """P(one > other) - P(one < other), with its asymmetric interval; None below two values a side.
+    """Return P(one > other) - P(one < other) with its asymmetric interval.
 
     Cliff, "Dominance statistics", Psychological Bulletin 114, 1993; interval as in Feng and Cliff,
     Journal of Modern Applied Statistical Methods 3, 2004, but with Student's t for the normal
-    quantile, which covered 92.6 % of 95 % at ten values a side.
+    quantile, which covered 92.6 % of 95 % at ten values a side. None below two values a side.
     """
     first, second = numbers_of(one), numbers_of(other)
     rows, columns = len(first), len(second)
@@ -120,7 +121,7 @@ def cliffs_delta(
     variance = max(variance, (1 - delta**2) / (rows * columns - 1))
     z = float(special.stdtrit(rows + columns - 2, 0.5 + confidence / 2))
     below = 1 - delta**2 + z**2 * variance
-    if below == 0:  # every value of one side is larger: the sample holds no sign of doubt
+    if below == 0:  # every value of one side is larger: the variance is 0
         return Effect(
             estimate=delta,
             interval=ConfidenceInterval(low=delta, high=delta, confidence=confidence),

@@ -334,7 +334,7 @@ def decider(rule: PairRule) -> Decider:
     """Return the rule of `run_pairs`: it decides at interim analyses only, to keep its level."""
     from perfrun.analysis import pairs  # numpy
 
-    interim = frozenset(pairs.looks(rule.max_pairs))
+    interim = frozenset(pairs.interim_analyses(rule.max_pairs))
 
     def make(methods: int) -> Decided:
         shared = shared_rule(rule, methods)

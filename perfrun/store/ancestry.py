@@ -1,4 +1,4 @@
-"""Put a history in the order of its commits: nights may be replayed, and builds overtake builds."""
+"""Put a history in the order of its commits; the order of time differs when nights are replayed."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from perfrun.errors import WorkspaceError
 from perfrun.store.series import Origin, Origins, Series
 from perfrun.workspace.git import GitFailed, Repository, ask, checkout_at
 
-Positions = Mapping[str, int]  # commit to its place: an ancestor has a lower one
-_MOST_COMMITS = 20_000  # named on one command line
+Positions = Mapping[str, int]  # commit to its position: an ancestor has a lower one
+_MOST_COMMITS = 20_000  # arguments of one command line
 
 
 class Ancestry:
-    """Knows which commits come before which, as far as full clones can be found.
+    """The order of commits, as far as full clones can be found.
 
-    A clone is, for each checkout's folder, the one that is given, the repository itself when its
-    url is a path of this machine, or the checkout in the workspace. Shallow ones cannot tell.
+    The clone for a checkout's folder is the one that is given, else the repository itself when its
+    url is a path of this machine, else the checkout in the workspace. Shallow clones do not
+    have the order.
     """
 
     def __init__(self, clones: Mapping[str, Path], workspace: Path | None) -> None:
         self._clones, self._workspace = clones, workspace
 
     def ordered(self, series: Sequence[Series], urls: Mapping[str, str]) -> tuple[Series, ...]:
-        """The series with their points by ancestry where it is known; others stay by time.
+        """Return the series with points by ancestry where it is known; others stay by time.
 
-        `urls`: where the checkouts came from, by their folder.
+        `urls` are the repositories of the checkouts, by folder.
         """
         wanted: dict[str, set[str]] = {}
-        different = {id(one.origins): one.origins for one in series}  # metrics share theirs
-        for commits_of in _distinct(different.values()):
+        by_id = {id(one.origins): one.origins for one in series}  # metrics share theirs
+        for commits_of in _distinct(by_id.values()):
             for name, commits in _varying(commits_of).items():
                 wanted.setdefault(name, set()).update(commits)
         known = {
@@ -42,9 +43,9 @@ class Ancestry:
         }
         if not known:
             return tuple(series)
-        orders = {number: _order(origins.rows, known) for number, origins in different.items()}
+        orders = {number: _order(origins.rows, known) for number, origins in by_id.items()}
         moved = {
-            number: Origins([different[number].rows[place] for place in order])
+            number: Origins([by_id[number].rows[place] for place in order])
             for number, order in orders.items()
         }
         return tuple(
@@ -79,7 +80,7 @@ class Ancestry:
 
 
 def positions(folder: Path, commits: Iterable[str]) -> Positions:
-    """The places of the commits in the history of a clone; empty when it cannot tell of all."""
+    """Return the commits' positions in the history of a clone; empty unless it has all of them."""
     wanted = sorted(set(commits))
     try:
         if not folder.is_dir():
@@ -97,9 +98,9 @@ def positions(folder: Path, commits: Iterable[str]) -> Positions:
 
 
 def _distinct(several: Iterable[Origins]) -> Iterable[Sequence[Mapping[str, str]]]:
-    """The commits of the trials of each series, once where they are the same.
+    """Return the commits of the trials of each series, without repetitions.
 
-    Those of trials with the same ones mostly are one object, and methods run in the same nights.
+    Trials with equal commits mostly share one object, and methods run in the same nights.
     """
     found = {}
     for origins in several:
@@ -109,7 +110,7 @@ def _distinct(several: Iterable[Origins]) -> Iterable[Sequence[Mapping[str, str]
 
 
 def _varying(several: Iterable[Mapping[str, str]]) -> dict[str, set[str]]:
-    """The commits of each checkout that changed within the series and is in all of its trials."""
+    """Return the commits of each checkout that changed within a series and is in all its trials."""
     found: dict[str, set[str]] = {}
     everywhere: set[str] | None = None
     for seen in several:
@@ -120,15 +121,15 @@ def _varying(several: Iterable[Mapping[str, str]]) -> dict[str, set[str]]:
 
 
 def _order(origins: Sequence[Origin], known: Mapping[str, Positions]) -> Sequence[int]:
-    """The places of the trials, by ancestry where it is known."""
+    """Return the indices of the trials, by ancestry where it is known."""
     seen = {id(origin.commits): origin.commits for origin in origins}
     names = sorted(_varying(seen.values()).keys() & known.keys())
     if not names:
         return range(len(origins))
 
     def place(number: int) -> tuple[int, float, str]:
-        # Of several repositories that move: whoever is ahead in one and behind in none has the
-        # larger sum.
+        # With several repositories, a trial that is ahead in one and behind in none has the larger
+        # sum.
         origin = origins[number]
         ahead = sum(known[name][origin.commits[name]] for name in names)
         return (ahead, origin.timestamp, origin.execution_id)

@@ -28,7 +28,7 @@ Exit status: 0, or 1 when there is no summary that can be read. All of it is in 
 
 
 def index_parser(command: str, text: str | None, epilog: str) -> CommandParser:
-    """The parser of a command that reads an index, with the flags that all of them have."""
+    """Return the parser of a command that reads an index, with the flags that all of them have."""
     made = CommandParser(f"perfrun {command}", text, epilog)
     made.add_workspace()
     made.add_store()
@@ -37,7 +37,7 @@ def index_parser(command: str, text: str | None, epilog: str) -> CommandParser:
 
 
 def index_command(argv: Sequence[str]) -> int:
-    """Carry out `perfrun index`: 1 when it holds nothing."""
+    """Run `perfrun index`; return its exit status, 1 when the index holds no trial."""
     parser = index_parser("index", __doc__, _EPILOG)
     parser.add_argument("folders", metavar="DIR", nargs="*", help="more summaries to read")
     given = parser.parse_args(list(argv))
@@ -45,9 +45,9 @@ def index_command(argv: Sequence[str]) -> int:
         refreshed = bring_up_to_date(store, given, [Path(name) for name in given.folders])
         counts, bad = store.counts(), store.bad_files()
     if given.format == "json":
-        text = json.dumps(document(store.address, refreshed, counts, bad)) + "\n"
+        text = json.dumps(index_document(store.address, refreshed, counts, bad)) + "\n"
     else:
-        text = summary(store.address, refreshed, counts)
+        text = index_lines(store.address, refreshed, counts)
     for folder in refreshed.empty:
         _say(f"{folder}: there is no perfzero_summary.json in it; a file may be named by itself")
     for one in bad:
@@ -81,10 +81,10 @@ def bring_up_to_date(
     return store.refresh([*([workspace] if own else []), *folders])
 
 
-def document(
+def index_document(
     address: Address, refreshed: Refreshed, counts: Counts, bad: Sequence[BadFile]
 ) -> dict[str, Any]:
-    """What `--format=json` prints."""
+    """Return the document that `--format=json` prints."""
     return {
         "store": address.shown,
         "found": refreshed.found,
@@ -96,8 +96,8 @@ def document(
     }
 
 
-def summary(address: Address, refreshed: Refreshed, counts: Counts) -> str:
-    """What happened and what there is, in two lines."""
+def index_lines(address: Address, refreshed: Refreshed, counts: Counts) -> str:
+    """Return two lines: the summaries that were found, and how much the index holds."""
     parts = [f"{refreshed.found} summaries", f"{refreshed.read} new or changed"]
     if refreshed.gone:
         parts.append(f"{refreshed.gone} gone")

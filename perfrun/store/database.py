@@ -1,4 +1,4 @@
-"""Talk to the database: transactions, one writer at a time, errors in one line."""
+"""Open a database for transactions with one writer at a time and errors of one line."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _WRITERS_LOCK = 0x7065726672756E  # "perfrun"; the key of PostgreSQL's advisory 
 
 
 class Database:
-    """One connection. Use it as a context manager, from one thread."""
+    """One connection. It is a context manager, for use by one thread."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self._engine = _engine(address)
-        with told(address):
+        with one_line_errors(address):
             self._connection = self._engine.connect()
         try:
             self._prepare()
@@ -57,9 +57,9 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlalchemy.Connection]:
-        """Give a transaction that sees one state of the index, whatever others write meanwhile."""
+        """Open a transaction that sees one state of the index, whatever others write meanwhile."""
         self._connection.info["writes"] = False
-        with told(self.address), self._connection.begin():
+        with one_line_errors(self.address), self._connection.begin():
             if not self.address.is_sqlite:
                 self._connection.exec_driver_sql(
                     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -68,13 +68,13 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlalchemy.Connection]:
-        """Give a transaction in which nobody else writes.
+        """Open a transaction in which nobody else writes.
 
-        So ids can be given out and rows looked up and added without races; a writer that is
-        killed leaves nothing, because the database undoes what was not committed.
+        So ids can be assigned and rows looked up and added without races. A writer that is killed
+        leaves nothing, because the database undoes what was not committed.
         """
         self._connection.info["writes"] = True
-        with told(self.address), self._connection.begin():
+        with one_line_errors(self.address), self._connection.begin():
             if not self.address.is_sqlite:
                 self._connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
                 self._connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})")
@@ -101,7 +101,7 @@ def _engine(address: Address) -> sqlalchemy.Engine:
         if address.is_sqlite
         else {"connect_timeout": 10, "application_name": "perfrun"}
     )
-    with told(address):
+    with one_line_errors(address):
         engine = sqlalchemy.create_engine(
             engine_url(address), poolclass=NullPool, connect_args=arguments, hide_parameters=True
         )
@@ -112,9 +112,9 @@ def _engine(address: Address) -> sqlalchemy.Engine:
 
 
 def engine_url(address: Address) -> str | sqlalchemy.URL:
-    """What SQLAlchemy takes. A file is an SQLite URI, so that its name may hold anything.
+    """Return the url for SQLAlchemy; a file's is an SQLite URI, so its name may hold anything.
 
-    Not as text: SQLAlchemy 2.1 decodes what SQLite decodes again, `%2541` to `A`.
+    It is no text: SQLAlchemy 2.1 decodes a text that SQLite decodes again, `%2541` to `A`.
     """
     if address.file is None:
         return address.url
@@ -123,15 +123,15 @@ def engine_url(address: Address) -> str | sqlalchemy.URL:
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
-    # By itself, the module sqlite3 begins transactions late and ends them before some statements.
+    # Else the module sqlite3 begins transactions late and ends them before some statements.
     connection.isolation_level = None
     mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
     if mode != "wal":
-        # Readers and a writer at the same time. Refused when another is just doing the same.
+        # Allows readers and a writer at once. It fails when another process does the same now.
         with contextlib.suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode=WAL")
-    # With WAL this can lose the last transactions when the machine loses power, never the rest;
-    # they are read from their files again.
+    # With WAL this can lose the last transactions when the machine loses power, never the rest.
+    # Their summaries are then read again.
     connection.execute("PRAGMA synchronous=NORMAL")
 
 
@@ -141,8 +141,8 @@ def _begin_sqlite(connection: sqlalchemy.Connection) -> None:
 
 
 @contextmanager
-def told(address: Address) -> Iterator[None]:
-    """Turn what a database says into one line that names it and what to do."""
+def one_line_errors(address: Address) -> Iterator[None]:
+    """Turn errors of a database into one line that names the index and the remedy."""
     try:
         yield
     except StoreError as error:
@@ -161,13 +161,13 @@ def _line(error: SQLAlchemyError) -> str:
 
 
 def _advice(address: Address, error: SQLAlchemyError) -> str:
-    said = str(getattr(error, "orig", "")).lower()
+    message = str(getattr(error, "orig", "")).lower()
     if not address.is_sqlite:
         return ""
-    if "malformed" in said or "not a database" in said:
+    if "malformed" in message or "not a database" in message:
         return "; delete it and run `perfrun index`: all it holds is in the summaries"
-    if "unable to open" in said or "readonly" in said or "read-only" in said:
+    if "unable to open" in message or "readonly" in message or "read-only" in message:
         return "; the folder must be there and writable, or name another file with --store"
-    if "locked" in said:
+    if "locked" in message:
         return f"; another perfrun has been writing for {WAIT_S} s: try again when it is done"
     return ""

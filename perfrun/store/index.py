@@ -1,4 +1,4 @@
-"""The index over summaries. The summaries stay the truth: delete an index and build it anew.
+"""The index over summaries. It holds nothing that the summaries lack, so it can be rebuilt.
 
 with open_store(parse_address(None, workspace)) as store:
     store.refresh()
@@ -24,7 +24,7 @@ from perfrun.store.garbage import no_collection
 from perfrun.store.places import FileKey, Places, Scan, scan, storable, would_be_found
 from perfrun.store.schema import bad_files, files
 from perfrun.store.series import BadFile, Counts, Selector, Series
-from perfrun.store.writing import Batch, TrialRows, rows_of, write, write_roots
+from perfrun.store.writing import Batch, TrialRows, rows_of, write_batch, write_roots
 from perfrun.summary.record import BadSummary, SummaryRecord, read_record
 from perfrun.summary.subject import text
 
@@ -33,18 +33,18 @@ _BATCH = 500  # files in one transaction: a killed writer loses no more, others 
 
 @dataclass(frozen=True, kw_only=True)
 class Refreshed:
-    """What bringing an index up to date found."""
+    """The result of bringing an index up to date."""
 
     found: int  # summaries in the folders
     read: int  # new or changed ones
-    gone: int  # not there any more
+    gone: int  # no longer there
     bad: int  # cannot be read; `Store.bad_files` names them
-    empty: tuple[Path, ...] = ()  # of the folders named, those without any summary
+    empty: tuple[Path, ...] = ()  # the named folders without any summary
 
 
 @contextmanager
 def open_store(address: Address) -> Iterator[Store]:
-    """Open an index, making it if need be. Raises StoreError, also for one of a newer perfrun."""
+    """Open an index, or make it. Raises StoreError, also for the index of a newer perfrun."""
     with Database(address) as database:
         yield Store(database)
 
@@ -71,7 +71,7 @@ class Store:
         return replace(self._take([*own, *named]), empty=tuple(empty))
 
     def add(self, paths: Iterable[Path]) -> Refreshed:
-        """Read single summaries, whether they changed or not seem to have."""
+        """Read single summaries that are new or changed."""
         return self._take([scan(path) for path in paths])
 
     def series(
@@ -85,12 +85,12 @@ class Store:
         which: reading.Which = "all",
         methods: Sequence[str] = (),
     ) -> Iterator[Series]:
-        """All series whose method and metric fit the patterns (`*`).
+        """Return the series whose method and metric fit the patterns (`*`).
 
         Points are in the order of their commits where a checkout was pinned and its history is at
         hand: in `clones` (by the checkout's folder) or where `Ancestry` looks; else by time.
-        `since` (inclusive) and `until` (exclusive) are seconds since the epoch. `which`: only those
-        of primary metrics, or of derived ones. `methods`: more names than `method` can say.
+        `since` (inclusive) and `until` (exclusive) are seconds since the epoch. `which`
+        selects primary metrics or derived ones. `methods` are further patterns for methods.
         """
         named = (*methods, *([method] if method else []))
         selector = Selector(methods=named, since=since, until=until)
@@ -99,21 +99,21 @@ class Store:
                 reading.read_series(connection, self._root, selector, metric=metric, which=which)
             )
             urls = reading.read_urls(connection)
-        # Not a generator: no transaction stays open while they are used.
+        # No generator, so that no transaction stays open while the series are used.
         return iter(Ancestry(clones or {}, self._root).ordered(found, urls))
 
     def trials(self, selector: Selector | None = None) -> Iterator[SummaryRecord]:
-        """The chosen trials by time, those that failed too."""
+        """Return the selected trials in the order of time, including those that failed."""
         with no_collection(), self._database.reading() as connection:
             return iter(list(reading.read_trials(connection, self._root, selector or Selector())))
 
     def bad_files(self) -> tuple[BadFile, ...]:
-        """The summaries that could not be read when they were last looked at."""
+        """Return the summaries that could not be read at the last attempt."""
         with self._database.reading() as connection:
             return reading.read_bad_files(connection, self._root)
 
     def counts(self) -> Counts:
-        """How much the index holds."""
+        """Return how much the index holds."""
         with self._database.reading() as connection:
             return reading.read_counts(connection)
 
@@ -133,7 +133,7 @@ class Store:
                 if known.get(keys[path]) != stamp
             ]
             gone = self._gone(scans, found, known.keys() - set(keys.values()))
-        self._note_roots()
+        self._write_roots()
         for at in range(0, len(changed), _BATCH):
             self._write(_read(changed[at : at + _BATCH]))
         for at in range(0, len(gone), _BATCH):
@@ -143,11 +143,11 @@ class Store:
 
     def _write(self, batch: Batch) -> None:
         with self._database.writing() as connection:
-            # A store that was named is where the results of many machines come together; what
-            # they said stays when they are gone. A workspace's own index is what is there.
-            write(connection, batch, keep_gone=self._root is None)
+            # An index named with --store collects the results of many machines, and keeps them when
+            # the files are gone. A workspace's own index mirrors its files.
+            write_batch(connection, batch, keep_gone=self._root is None)
 
-    def _note_roots(self) -> None:
+    def _write_roots(self) -> None:
         with self._database.reading() as connection:
             known = reading.read_roots(connection)
         moved = {n: root for n, root in self._places.roots.items() if known.get(n) != root}
@@ -156,7 +156,7 @@ class Store:
                 write_roots(connection, moved)
 
     def _known(self, places: set[str]) -> dict[FileKey, str]:
-        """The stamps of the files of these places as they were when they were read."""
+        """Return the stamps that the files of these places had when they were read."""
         where = files.c.place.in_(places) & ~files.c.gone
         query = select(files.c.place, files.c.path, files.c.stamp).where(where)
         with self._database.reading() as connection:
@@ -185,7 +185,7 @@ class Store:
 
 
 def _read(found: Sequence[tuple[FileKey, str, str, str]]) -> Batch:
-    """Read and judge files: key, path, stamp and problem. One that has just gone is left out."""
+    """Read files, given key, path, stamp and problem. A file that has just gone is left out."""
     good: dict[FileKey, tuple[str, TrialRows]] = {}
     bad: dict[FileKey, tuple[str, str]] = {}
     for key, path, stamp, problem in found:

@@ -1,10 +1,8 @@
-"""Names for files that stay the same on every host and in every container that sees the file.
+"""Find the summaries in folders, and name files the same on every host and in every container.
 
-A host's name is none: Compose draws one for each container. A workspace keeps an id of its own in a
-file, and its summaries are named relative to it, so it may be mounted anywhere. Where there is no
-such file and none can be made, a file is named by its disk (the id of its file system) and path.
-
-Find the summaries in folders, and see which have changed since they were read.
+A host's name is not part of a file's name: Compose draws one for each container. A workspace keeps
+an id of its own in a file, and its summaries are named relative to it, so it may be mounted
+anywhere. Without an id, a file is named by its disk (the id of its file system) and path.
 """
 
 from __future__ import annotations
@@ -26,50 +24,50 @@ from perfrun.summary.record import LARGEST_BYTES, SUMMARY
 
 @dataclass(kw_only=True)
 class Scan:
-    """What is in some folders."""
+    """The summaries in some folders."""
 
-    found: dict[str, str] = field(default_factory=dict)  # path to stamp, which changes as it does
-    problems: dict[str, str] = field(default_factory=dict)  # why one of them cannot be read
-    folders: list[str] = field(default_factory=list)  # whose listing is complete
+    found: dict[str, str] = field(default_factory=dict)  # path to stamp
+    problems: dict[str, str] = field(default_factory=dict)  # path to why it cannot be read
+    folders: list[str] = field(default_factory=list)  # folders whose listing is complete
 
 
 def scan(named: Path, *, must_be_there: bool = True) -> Scan:
     """Find the summaries of a workspace, of an output folder, of a trial's folder, or one file.
 
-    Raises UsageError for what is not there or cannot be looked into.
+    Raises UsageError for a path that does not exist or cannot be read.
     """
     path = os.path.realpath(named)
     result = Scan()
     try:
         if not os.path.isdir(path):  # noqa: PTH112 - and not a Path, for 100,000 of them
-            _look(path, result, must_be_there=must_be_there)
+            _scan_file(path, result, must_be_there=must_be_there)
             result.folders += [] if result.found else [path]
             return result
-        _look(os.path.join(path, SUMMARY), result)  # noqa: PTH118
+        _scan_file(os.path.join(path, SUMMARY), result)  # noqa: PTH118
         for folder in (path, os.path.join(path, "output")):  # noqa: PTH118
-            _look_below(folder, result)
+            _scan_below(folder, result)
     except OSError as error:
         raise UsageError(f"{named}: {error.strerror or error}") from None
     return result
 
 
-def _look_below(folder: str, result: Scan) -> None:
+def _scan_below(folder: str, result: Scan) -> None:
     try:
         with os.scandir(folder) as entries:
             names = sorted([entry.name for entry in entries if not entry.is_file()])
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except (FileNotFoundError, NotADirectoryError):
-        pass  # which says of every file that was in it that it is gone
+        pass  # every file that was in it has gone
     else:
         try:
             for name in names:
-                _look(f"{folder}/{name}/{SUMMARY}", result, opened, f"{name}/{SUMMARY}")
+                _scan_file(f"{folder}/{name}/{SUMMARY}", result, opened, f"{name}/{SUMMARY}")
         finally:
             os.close(opened)
     result.folders.append(folder)
 
 
-def _look(
+def _scan_file(
     path: str,
     result: Scan,
     opened: int | None = None,
@@ -77,7 +75,7 @@ def _look(
     *,
     must_be_there: bool = False,
 ) -> None:
-    """`below`: the path from a folder that is open, which takes less to follow."""
+    """Enter a file if it exists. `below` is its path from an open folder, which is faster."""
     try:
         status = os.stat(below or path, dir_fd=opened)
     except (FileNotFoundError, NotADirectoryError):
@@ -87,7 +85,7 @@ def _look(
     except OSError as error:
         result.found[path], result.problems[path] = "", error.strerror or str(error)
         return
-    # The inode too: a summary is written aside and renamed, perhaps within one tick of the clock.
+    # The inode too, since a summary may be replaced within one tick of the clock.
     result.found[path] = f"{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
     if not stat.S_ISREG(status.st_mode):
         result.problems[path] = "is no file"
@@ -96,39 +94,39 @@ def _look(
 
 
 def would_be_found(path: str, folders: Collection[str]) -> bool:
-    """Whether a scan that listed these folders would have come across the file."""
+    """Return True when a scan that listed these folders would have found the file."""
     parent, _, name = path.rpartition("/")
     return name == SUMMARY and (parent in folders or parent.rpartition("/")[0] in folders)
 
 
 def storable(path: str) -> str:
-    """A path as text: bytes that are no UTF-8 are written out, as every database takes text."""
+    """Return a path as text for a database: bytes that are no UTF-8 are written out."""
     if path.isascii():
         return path
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 WORKSPACE_ID = ".workspace-id"
-OWN = ""  # of a path that is relative to the workspace whose index this is
-_RUNS = "runs"  # what a workspace has in which perfrun has run
+OWN = ""  # place of paths relative to the workspace whose index this is
+_RUNS = "runs"  # folder of a workspace in which perfrun has run
 _ID = re.compile(r"[0-9a-f]{32}")
 _WORKSPACE, _DISK, _HOST = "workspace:", "disk:", "host:"
 
 
 class FileKey(NamedTuple):
-    """A file as the index names it. A tuple: an index has as many as there are summaries."""
+    """A file as the index names it. It is a tuple because there are as many as summaries."""
 
     place: str
     path: str  # relative to a workspace, else absolute
 
 
 class Places:
-    """What this host sees: which file is which, and where each place is."""
+    """The names of files on this host, and the paths of places."""
 
     def __init__(self, own: Path | None) -> None:
-        """`own`: the workspace whose index this is; None of a store for several."""
+        """Take the workspace whose index this is; None for a store of several workspaces."""
         self._start = None if own is None else f"{own}/"
-        self.roots: dict[str, str] = {}  # of the workspaces that were seen
+        self.roots: dict[str, str] = {}  # paths of the workspaces that were seen
         self._of_root: dict[str, str | None] = {}
         self._of_folder: dict[str, str] = {}
 
@@ -147,14 +145,14 @@ class Places:
         return FileKey(self._of_folder[output], storable(path))
 
     def path(self, key: FileKey) -> str:
-        """Where a file is; it may be that this host cannot see it."""
+        """Return the path of a file, which this host may be unable to see."""
         if key.place == OWN:
             return f"{self._start or ''}{key.path}"
         root = self.roots.get(key.place)
         return key.path if root is None else f"{root}/{key.path}"
 
     def of_folders(self, folders: Iterable[str]) -> set[str]:
-        """The places that summaries in these folders are named by, and by earlier versions were."""
+        """Return the places of summaries in these folders, in this version and earlier ones."""
         found = {OWN, _host()}
         for folder in folders:
             found.add(self.key(f"{folder}/{SUMMARY}").place)
@@ -172,23 +170,23 @@ class Places:
 
 
 def is_absolute(place: str) -> bool:
-    """Whether files of this place are named by absolute paths."""
+    """Return True when files of this place are named by absolute paths."""
     return place.startswith((_DISK, _HOST))
 
 
 def _workspace_id(root: Path) -> str | None:
-    """The id of a workspace, made once; None where there is none and none can be made."""
+    """Return the id of a workspace, which is made once; None when none can be made."""
     path = root / WORKSPACE_ID
     found = _read_id(path)
     if found is None and (root / _RUNS).is_dir():
         with contextlib.suppress(OSError):
-            _make(path)
+            _write_id(path)
         found = _read_id(path)
     return found
 
 
-def _make(path: Path) -> None:
-    """Write an id, whole, unless somebody else is first. Raises OSError."""
+def _write_id(path: Path) -> None:
+    """Write an id atomically, unless another process was first. Raises OSError."""
     aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
         aside.write_text(f"{uuid.uuid4().hex}\n", encoding="ascii")
@@ -215,7 +213,7 @@ def _read_id(path: Path) -> str | None:
 
 
 def _disk(folder: str) -> str:
-    """The file system that holds a folder; where it has no id, the host."""
+    """Return the place of the file system that holds a folder; without an id, the host's."""
     path = Path(folder or "/")
     while True:
         try:

@@ -1,7 +1,4 @@
-"""Ask the tables, within a transaction that sees one state of them.
-
-Put the figures that were read together as series, in columns. Pure.
-"""
+"""Read series, trials and counts from the tables, within a transaction."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ _BY_TIME = attrgetter("timestamp", "execution_id")
 def by_time(
     figures: Iterable[tuple[Any, ...]], ordered: Sequence[int]
 ) -> Iterable[tuple[Any, ...]]:
-    """The figures in the order of their trials, which mostly is that in which they are read."""
+    """Return the figures in the order of their trials; mostly they are read in it."""
     if ordered == sorted(ordered):
         return figures
     places = {trial_id: place for place, trial_id in enumerate(ordered)}
@@ -54,7 +51,7 @@ def by_time(
 def columns_of(
     figures: Iterable[tuple[Any, ...]], origins: Mapping[int, tuple[int, Origin]]
 ) -> dict[int, dict[int, Columns]]:
-    """The figures of each subject's metrics; those of a trial come one after the other."""
+    """Return the columns of each subject's metrics. The figures of a trial must be adjacent."""
     found: dict[int, dict[int, Columns]] = {}
     last = origin = None
     own: dict[int, Columns] = {}
@@ -80,9 +77,9 @@ def series_of(
     about: Mapping[int, Any],
     stated: Mapping[int, Any],
 ) -> Iterator[Series]:
-    """Bring together what is one series: a metric is stored once for each unit that was stated.
+    """Yield the series. A metric is stored once for each stated unit, and joined to one series.
 
-    The figures are by time. What the latest trial states counts.
+    Figures are in the order of time. Unit and direction are those that the latest trial states.
     """
     together: dict[tuple[int, str], list[tuple[Any, Columns]]] = {}
     for subject, of_metrics in columns.items():
@@ -92,8 +89,8 @@ def series_of(
     shared: dict[int, list[Origins]] = {}  # those of a subject that differ
     for key in sorted(together, key=lambda key: (about[key[0]].method, key[1], key[0])):
         parts = sorted(together[key], key=lambda part: _BY_TIME(part[1][0][-1]))
-        said = [named for named, _ in parts if named.unit or named.direction]
-        unit, direction = (said[-1].unit, said[-1].direction) if said else ("", "")
+        stating = [named for named, _ in parts if named.unit or named.direction]
+        unit, direction = (stating[-1].unit, stating[-1].direction) if stating else ("", "")
         rows, values = _joined([found for _, found in parts])
         yield Series(
             key=_key(about[key[0]], key[1]),
@@ -114,7 +111,7 @@ def _joined(parts: Sequence[Columns]) -> Columns:
 
 
 def _shared(known: list[Origins], rows: tuple[Origin, ...]) -> Origins:
-    """The one object for these trials: a trial has most of a method's metrics, or all."""
+    """Return one object for equal trials, since most metrics of a method have the same trials."""
     for one in known:
         if len(one.rows) == len(rows) and all(map(is_, one.rows, rows)):
             return one
@@ -148,13 +145,13 @@ _OF_ORIGIN = (
 )
 _TIME = itemgetter(5, 3)  # and the execution_id, where trials began at the same time
 _ROWS_AT_ONCE = 1000
-_MOST_IDS = 5000  # subjects or trials named in a query; with more, all are read
+_MOST_IDS = 5000  # subjects or trials listed in a query; beyond that, all are read
 Which = Literal["all", "primary", "derived"]  # of the metrics
 
 
 @dataclass(kw_only=True)
 class Loaded:
-    """Trials as read, before they are made into values."""
+    """Rows of trials and what they refer to."""
 
     rows: dict[int, Any]  # by id
     subjects: dict[int, Any]
@@ -170,11 +167,11 @@ def read_series(
     metric: str | None,
     which: Which,
 ) -> Iterator[Series]:
-    """All series of the selector's methods and times whose metric fits, each by time."""
+    """Yield the series of the selected methods and times whose metric fits, each by time."""
     about, commits = _subjects(connection, selector), _commits(connection)
     known = list(connection.execute(select(metrics)))
     names = [row for row in known if _fits(row.name, metric) and _is_of(row, which)]
-    # By time; what the figures of a trial share is made once.
+    # By time; all figures of a trial share one origin.
     origins: dict[int, tuple[int, Origin]] = {}
     rows = sorted(read_rows(connection, _where(select(*_OF_ORIGIN), selector, about)), key=_TIME)
     paths = _paths(connection, root, [row[0] for row in rows])
@@ -189,7 +186,7 @@ def read_series(
                     timestamp=timestamp,
                     status=status,
                     grade=grade,
-                    disturbed=bool(disturbed),  # SQLite's are numbers
+                    disturbed=bool(disturbed),  # SQLite returns numbers
                     commits=commits[context],
                     label=label,
                     summary_path=paths.get(number, ""),
@@ -206,7 +203,7 @@ def read_series(
 def read_trials(
     connection: Connection, root: Path | None, selector: Selector
 ) -> Iterator[SummaryRecord]:
-    """The trials that a selector chooses, by time, without opening their summaries."""
+    """Yield the selected trials by time, without opening their summaries."""
     loaded = _load(connection, selector, root)
     stated = {row.id: row for row in connection.execute(select(metrics))}
     values: dict[int, dict[str, MetricValue]] = {}
@@ -251,19 +248,19 @@ def read_trials(
 
 
 def read_bad_files(connection: Connection, root: Path | None) -> tuple[BadFile, ...]:
-    """The summaries that could not be read when they were last looked at."""
+    """Return the summaries that could not be read at the last attempt."""
     starts = _starts(connection, root)
     rows = connection.execute(select(bad_files).order_by(bad_files.c.path))
     return tuple(BadFile(path=starts.get(r.place, "") + r.path, reason=r.reason) for r in rows)
 
 
 def read_roots(connection: Connection) -> dict[str, str]:
-    """Where each workspace was seen last."""
+    """Return the path at which each workspace was seen last."""
     return {row.name: row.root for row in connection.execute(select(places))}
 
 
 def read_urls(connection: Connection) -> dict[str, str]:
-    """Where the checkouts came from, by their folder; of several places, one."""
+    """Return the repositories of checkouts by folder; one of them where there are several."""
     found: dict[str, str] = {}
     for row in connection.execute(select(contexts.c.urls).distinct()):
         found.update(json.loads(row.urls))
@@ -271,7 +268,7 @@ def read_urls(connection: Connection) -> dict[str, str]:
 
 
 def read_counts(connection: Connection) -> Counts:
-    """How much there is."""
+    """Return the numbers of trials, methods, subjects and files that have gone."""
     used = {row[0] for row in connection.execute(select(trials.c.subject_id).distinct())}
     named = list(connection.execute(select(subjects.c.id, subjects.c.method)))
     return Counts(
@@ -312,7 +309,7 @@ def _subjects(connection: Connection, selector: Selector) -> dict[int, Any]:
 
 
 def _commits(connection: Connection) -> dict[int, Mapping[str, str]]:
-    """By context. Those of a context are one object."""
+    """Return commits by context; trials of a context share one object."""
     rows = connection.execute(select(contexts.c.id, contexts.c.commits))
     return {row.id: json.loads(row.commits) for row in rows}
 
@@ -340,7 +337,7 @@ def _figures(
     selector: Selector,
     metric_ids: Sequence[int] | None,
 ) -> Iterator[tuple[Any, ...]]:
-    """Trial, metric and value, by the number of the trial; of all metrics, or of these."""
+    """Yield trial, metric and value in the order of trial ids, of all metrics or of these."""
     columns = (measurements.c.trial_id, measurements.c.metric_id, measurements.c.value)
     query = select(*columns).order_by(measurements.c.trial_id)  # the order of the table's key
     if selector != Selector():
@@ -351,10 +348,10 @@ def _figures(
 
 
 def read_rows(connection: Connection, query: Select[Any]) -> Iterator[tuple[Any, ...]]:
-    """What a query finds as the driver gives it: a million of SQLAlchemy's rows take a second.
+    """Yield the driver's own rows of a query: a million rows of SQLAlchemy take a second.
 
-    Use them within the transaction, and keep no more of them than is needed: a million rows take
-    longer to find room for than to read.
+    Use them within the transaction, and keep few of them: to allocate memory for a million rows
+    takes longer than to read them.
     """
     return chain.from_iterable(_parts_of(connection, query))
 
@@ -371,7 +368,7 @@ def _parts_of(connection: Connection, query: Select[Any]) -> Iterator[Sequence[A
 
 
 def _paths(connection: Connection, root: Path | None, ids: Sequence[int]) -> dict[int, str]:
-    """One path of each trial, at least of those asked for; of copies, one that is still there."""
+    """Return one path of each trial, at least of `ids`; of copies, one that still exists."""
     query = select(files.c.trial_id, files.c.place, files.c.path)
     if len(ids) <= _MOST_IDS:
         query = query.where(files.c.trial_id.in_(ids))
@@ -381,7 +378,7 @@ def _paths(connection: Connection, root: Path | None, ids: Sequence[int]) -> dic
 
 
 def _starts(connection: Connection, root: Path | None) -> dict[str, str]:
-    """What to put before the paths of each place that has relative ones."""
+    """Return the prefix for the paths of each place that has relative ones."""
     found = {name: f"{start}/" for name, start in read_roots(connection).items()}
     return {**found, OWN: "" if root is None else f"{root}/"}
 

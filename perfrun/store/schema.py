@@ -1,4 +1,4 @@
-"""The tables of an index, and how one of an earlier version becomes one of today.
+"""The tables of an index, and the migrations from earlier versions of them.
 
 History:
     1   first version
@@ -6,12 +6,11 @@ History:
     3   metrics say from which primary metric they are derived; trials have the batch size; files
         are named by their workspace or disk instead of the host's name, which containers change
 
-A change of tables, or of what `subject` and `summary_record` make of a summary, is a new version: a
-test holds this file against the number.
-An index holds nothing that is not in the summaries; docs/store.md says what each column means.
+A change of the tables, or of the subject or metrics that a summary's record has, needs a new
+version: a test compares both with the number. An index holds nothing that is not in the summaries;
+docs/store.md says what each column means.
 
-From one version of the index's tables to the next. Each step is frozen as it was written: it
-knows the tables of its time by their names, not those of today.
+A migration is frozen as it was written: it uses the tables of its time by their names.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ from perfrun.text import redact
 
 
 def with_variables(connection: Connection) -> None:
-    """1 to 2: the variables of `--env` are part of a series' settings.
+    """Migrate from 1 to 2: the variables of `--env` are part of a series' settings.
 
-    An early version 1 had no urls of checkouts. All files that are still there are read again.
+    An early version 1 had no urls of checkouts. All files that still exist are read again.
     """
     if "urls" not in {column["name"] for column in inspect(connection).get_columns("contexts")}:
         connection.execute(text("ALTER TABLE contexts ADD COLUMN urls TEXT NOT NULL DEFAULT '{}'"))
@@ -77,7 +76,7 @@ def with_variables(connection: Connection) -> None:
 
 def _variables(document: str) -> str:
     found: Mapping[str, Any] = json.loads(document).get("env_vars") or {}
-    # What perfrun's own environment had of PerfZero's was kept in the same place.
+    # Variables of PerfZero in perfrun's own environment were recorded in the same place.
     own = {name: value for name, value in found.items() if not name.startswith("PERFZERO_")}
     return redact(shlex.join(f"{name}={own[name]}" for name in sorted(own)))
 
@@ -103,10 +102,10 @@ def _subject(connection: Connection, key: tuple[str, ...]) -> int:
 
 
 def with_derived_metrics(connection: Connection) -> None:
-    """2 to 3: metrics that are derived from another one say so, and files are not named by hosts.
+    """Migrate from 2 to 3: metrics name the one they are derived from, and files have no host.
 
-    Only what `Benchmark.measure` reported had a unit and a direction of its own in version 2, and
-    the wall time. All files that are still there are read again; this is for those that have gone.
+    In version 2 only the wall time and the metrics of `Benchmark.measure` had a unit and a
+    direction. All files that still exist are read again; this is for those that have gone.
     """
     for line in (
         "ALTER TABLE metrics ADD COLUMN derived_from TEXT NOT NULL DEFAULT ''",
@@ -133,18 +132,18 @@ def with_derived_metrics(connection: Connection) -> None:
 
 
 def _primary_of(connection: Connection, row: Any, by_name: Mapping[str, Sequence[int]]) -> str:
-    """The metric that one of `Benchmark.measure` follows from; '' of a primary one."""
+    """Return the metric that one of `Benchmark.measure` is derived from; '' for a primary one."""
     before, slash, own = row.name.rpartition("/")
     if own in ("wall_time", "first_call_s"):
         return ""
     for name in (f"{before}{slash}wall_time", f"{before}{slash}latency_median_s"):
-        if name != row.name and _meet(connection, [row.id], by_name.get(name, ())):
+        if name != row.name and _share_a_trial(connection, [row.id], by_name.get(name, ())):
             return name
     return ""
 
 
-def _meet(connection: Connection, some: Sequence[int], others: Sequence[int]) -> bool:
-    """Whether a trial has a metric of both."""
+def _share_a_trial(connection: Connection, some: Sequence[int], others: Sequence[int]) -> bool:
+    """Return True when a trial has a metric of both."""
     query = text(
         "SELECT 1 FROM measurements one JOIN measurements other ON one.trial_id = other.trial_id "
         "WHERE one.metric_id IN :some AND other.metric_id IN :others LIMIT 1"
@@ -159,11 +158,11 @@ def _split_throughput(
     known: Sequence[Any],
     by_name: Mapping[str, Sequence[int]],
 ) -> None:
-    """A report of `Benchmark.measure` has its throughput from the median; others their own."""
+    """Split throughputs: only those of `Benchmark.measure` are derived from its median."""
     before, slash, _ = row.name.rpartition("/")
     median, primary = f"{before}{slash}latency_median_s", f"{before}{slash}wall_time"
     medians = [one.id for one in known if one.name == median and one.unit]
-    if not _meet(connection, medians, by_name.get(primary, ())):
+    if not _share_a_trial(connection, medians, by_name.get(primary, ())):
         return
     highest = connection.execute(text("SELECT MAX(id) FROM metrics")).scalar()
     fresh = int(highest or 0) + 1
@@ -249,7 +248,7 @@ trials = Table(
     Column("label", Text, nullable=False),
     Column("hostname", Text, nullable=False),
     Column("extras", Text, nullable=False),  # JSON, or ''
-    Column("batch_size", Text, nullable=False),  # '' where it is not to be seen
+    Column("batch_size", Text, nullable=False),  # '' where it is unknown
     Index("trials_by_subject", "subject_id", "timestamp"),
     Index("trials_by_time", "timestamp"),
 )
@@ -283,11 +282,11 @@ places = Table(
     "places",
     TABLES,
     Column("name", Text, primary_key=True),  # of a workspace, as in `files.place`
-    Column("root", Text, nullable=False),  # where it was seen last
+    Column("root", Text, nullable=False),  # its path when it was last seen
 )
 
-# Each takes an index from version n to n + 1; the first one from version 1. A step is part of one
-# transaction with all others and must not commit.
+# Each migrates an index from version n to n + 1; the first one from version 1. All run in one
+# transaction, so none may commit.
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     with_variables,
     with_derived_metrics,
@@ -295,12 +294,12 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
 
 
 def schema_version() -> int:
-    """The version of an index that this perfrun reads and writes."""
+    """Return the version of an index that this perfrun reads and writes."""
     return 1 + len(MIGRATIONS)
 
 
 def stored_version(connection: Connection) -> int | None:
-    """The version of what is there; None where no index has been made."""
+    """Return the version of the index in the database; None where there is none."""
     if not inspect(connection).has_table(meta.name):
         return None
     row = connection.execute(select(meta.c.value).where(meta.c.key == "schema_version")).first()
@@ -316,7 +315,7 @@ def stored_version(connection: Connection) -> int | None:
 
 
 def make_current(connection: Connection) -> None:
-    """Make the tables, or bring them up to date. Call it with the writers' lock held."""
+    """Create the tables, or bring them up to date. Call it with the writers' lock held."""
     version = stored_version(connection)
     if version is None:
         _refuse_foreign(connection)
@@ -332,7 +331,7 @@ def make_current(connection: Connection) -> None:
 
 
 def _refuse_foreign(connection: Connection) -> None:
-    """Keep off a database that is something else's."""
+    """Raise StoreError for a database with tables of another program."""
     there = set(inspect(connection).get_table_names())
     taken = sorted(there & set(TABLES.tables)) or (
         sorted(there) if connection.dialect.name == "sqlite" else []

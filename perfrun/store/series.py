@@ -1,4 +1,4 @@
-"""What is asked of an index, and the values that come back."""
+"""The values that an index is queried by, and those that it returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfrun.analysis.directions import Direction
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesKey:
-    """What all points of a series share. Another hardware, driver, source: another series."""
+    """The properties that all points of a series share."""
 
     method: str
     metric: str
@@ -25,9 +25,9 @@ class SeriesKey:
 
 
 class Point(NamedTuple):
-    """One trial's figure. Only trials that came to their end have figures.
+    """One trial's figure. Only trials that ran to the end have figures.
 
-    A tuple: there may be many of them, and a frozen dataclass takes three times as long.
+    It is a tuple because there may be many, and a frozen dataclass takes three times as long.
     """
 
     execution_id: str
@@ -43,7 +43,7 @@ class Point(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The trial that figures come from: what its points share. The names are those of `Point`."""
+    """The trial that points come from, with the fields of `Point` that they share."""
 
     execution_id: str
     run_id: str
@@ -57,10 +57,10 @@ class Origin(NamedTuple):
 
 
 class Origins:
-    """The trials of series in their order: one object for all metrics of the same trials.
+    """The trials of series in order: one object for all metrics of the same trials.
 
-    What follows from the trials alone is worked out once for all of them; so it is compared, and
-    remembered, by identity.
+    Results that follow from the trials alone are computed once for all metrics, so this is compared
+    and cached by identity.
     """
 
     def __init__(self, rows: Sequence[Origin]) -> None:
@@ -71,7 +71,7 @@ class Origins:
 class Series:
     """The history of one metric of one method on one machine in one environment.
 
-    In columns: who looks at all figures of a store takes `values` and `origins`.
+    It is stored in columns: callers that read all figures of a store use `values` and `origins`.
     """
 
     key: SeriesKey
@@ -79,23 +79,23 @@ class Series:
     direction: Direction  # which way is better
     origins: Origins  # by git ancestry where it is known, else by time
     values: Sequence[float]  # one for each of the origins
-    derived_from: str = ""  # metric of the primary series that it follows from; '' of a primary one
+    derived_from: str = ""  # the metric that it is derived from; '' for a primary one
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
-        """The figures one by one, in the order of their origins."""
+        """The points one by one, in the order of their origins."""
         pairs = zip(self.origins.rows, self.values, strict=True)
         return tuple([point_of(origin, value) for origin, value in pairs])
 
 
 def point_of(origin: Origin, value: float) -> Point:
-    """A figure of that trial."""
+    """Return a point of that trial."""
     return Point._make((*origin[:3], value, *origin[3:]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selector:
-    """Which trials: each part that is given must hold. Names of methods may be patterns (`*`)."""
+    """A selection of trials: all given parts must hold. Methods may be patterns (`*`)."""
 
     methods: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
@@ -121,5 +121,5 @@ class Counts:
 
     trials: int
     methods: int
-    subjects: int  # series, leaving metrics aside
-    gone: int  # files that are not there any more, of a store that keeps what they said
+    subjects: int  # series, not counting metrics separately
+    gone: int  # files that no longer exist, of a store that keeps their trials

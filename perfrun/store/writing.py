@@ -1,4 +1,4 @@
-"""Put records into the tables, within a transaction of the only writer."""
+"""Write records to the tables, within a transaction of the only writer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_VALUES = 500  # in an IN list; SQLite takes 32766 parameters
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRows:
-    """A record as the tables take it; of 500 at a time, whole summaries would be slow to keep."""
+    """A record as rows of the tables: smaller than a summary, since a batch has up to 500."""
 
     path: str
     uid: str
@@ -43,7 +43,7 @@ class TrialRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What was read, by file, and what was not there any more."""
+    """The files that were read, those that could not be read, and those that have gone."""
 
     good: Mapping[FileKey, tuple[str, TrialRows]] = field(default_factory=dict)  # with its stamp
     bad: Mapping[FileKey, tuple[str, str]] = field(default_factory=dict)  # stamp and reason
@@ -51,7 +51,7 @@ class Batch:
 
 
 def rows_of(record: SummaryRecord) -> TrialRows:
-    """Make rows of a record."""
+    """Return a record as rows."""
     context = (record.context, record.commits, record.urls)
     return TrialRows(
         path=str(record.path),
@@ -79,10 +79,10 @@ def rows_of(record: SummaryRecord) -> TrialRows:
     )
 
 
-def write(connection: Connection, batch: Batch, *, keep_gone: bool) -> None:
+def write_batch(connection: Connection, batch: Batch, *, keep_gone: bool) -> None:
     """Bring the tables up to date. Call it with the writers' lock held.
 
-    `keep_gone`: what is known of a file stays when the file has gone or gone bad.
+    With `keep_gone` the trial of a file stays when the file has gone or gone bad.
     """
     before = _trials_of(connection, [*batch.good, *batch.bad, *batch.gone])
     _delete_files(connection, bad_files, [*batch.good, *batch.bad, *batch.gone])
@@ -116,7 +116,7 @@ def write(connection: Connection, batch: Batch, *, keep_gone: bool) -> None:
 
 
 def _write_trials(connection: Connection, read: Sequence[TrialRows]) -> dict[str, int]:
-    """Write the trials with their figures; return their ids by uid. The last of copies counts."""
+    """Write trials with their figures; return their ids by uid. Of copies, the last one counts."""
     by_uid = {one.uid: one for one in read}
     subject_ids = _ids_of(connection, subjects, [one.subject for one in by_uid.values()])
     context_ids = _ids_of(connection, contexts, [one.context for one in by_uid.values()])
@@ -154,9 +154,9 @@ def _write_trials(connection: Connection, read: Sequence[TrialRows]) -> dict[str
 
 
 def _ids_of(connection: Connection, table: Table, rows: Iterable[Row]) -> dict[Row, int]:
-    """Ids of rows, those that were not there yet added. They are never changed.
+    """Return the ids of rows, and insert rows that are new. Rows are never changed.
 
-    A row is told by its digest: an index over long texts has its limits.
+    A row is identified by its digest, because databases limit the length of indexed texts.
     """
     wanted = {_digest(row): row for row in set(rows)}
     ids = _known(connection, table, table.c.digest, list(wanted))
@@ -186,7 +186,7 @@ def _known(connection: Connection, table: Table, key: Any, values: list[str]) ->
 
 
 def _next_id(connection: Connection, table: Table) -> int:
-    """Ids are given out here and not by the database: there is only one writer at a time."""
+    """Return the next free id, which nobody else takes: there is one writer at a time."""
     return int(connection.execute(select(func.max(table.c.id))).scalar() or 0) + 1
 
 
@@ -206,7 +206,7 @@ def _delete_files(connection: Connection, table: Table, keys: Sequence[FileKey])
 
 
 def _delete_orphans(connection: Connection, ids: set[int]) -> None:
-    """Remove trials that no file speaks for any more."""
+    """Delete trials that no longer have a file."""
     for part in _parts(sorted(ids)):
         rows = connection.execute(select(files.c.trial_id).where(files.c.trial_id.in_(part)))
         orphans = set(part) - {row.trial_id for row in rows}
@@ -217,7 +217,7 @@ def _delete_orphans(connection: Connection, ids: set[int]) -> None:
 
 
 def _delete_renamed(connection: Connection, batch: Batch, ids: Mapping[str, int]) -> None:
-    """Remove what earlier versions called these very files, or while a workspace had no id."""
+    """Delete names that these files had in earlier versions, or before a workspace had an id."""
     now = {(one.path, ids[one.uid]): key for key, (_, one) in batch.good.items()}
     old = []
     for part in _parts(sorted({trial_id for _, trial_id in now})):
@@ -230,7 +230,7 @@ def _delete_renamed(connection: Connection, batch: Batch, ids: Mapping[str, int]
 
 
 def write_roots(connection: Connection, roots: Mapping[str, str]) -> None:
-    """Note where workspaces were seen."""
+    """Write the paths at which workspaces were seen."""
     for name, root in roots.items():
         connection.execute(delete(places).where(places.c.name == name))
         connection.execute(insert(places).values(name=name, root=root))
@@ -256,7 +256,7 @@ def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, An
 
 
 def _copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Send rows as one stream: a server takes a statement for each of them three times as long."""
+    """Send rows as one stream; a statement for each row takes a server three times as long."""
     columns = list(rows[0])
     quoted = map(connection.dialect.identifier_preparer.quote, [table.name, *columns])
     name, *names = quoted

@@ -227,7 +227,7 @@ class Decision:
 
         found = pairs_of(blocks, self.base, rival)
         ratios = log_ratios(found, DECIDES)
-        if len(ratios) not in rules.looks(self.rounds):
+        if len(ratios) not in rules.interim_analyses(self.rounds):
             return False
         direction = found[-1].b.directions.get(DECIDES, "lower")
         return rules.judge(ratios, direction, rule).verdict != "undecided"

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from perfrun.analysis.bisecting import Ask, End, SearchRule, looks_with_levels, next_move
-from perfrun.analysis.culprits import RevisionPair, believe
+from perfrun.analysis.bisecting import Ask, End, SearchRule, interim_levels, next_move
+from perfrun.analysis.culprits import RevisionPair, posterior_of
 from perfrun.analysis.pairs import rank_depth
 from simulations import bisect_oracle
 from simulations.bisect import gaussian, outliers, row, simulate
@@ -150,8 +150,8 @@ def test_a_pair_that_was_disturbed_costs_pairs_and_not_the_answer() -> None:
 
 def test_before_anything_else_is_measured_every_revision_is_as_likely() -> None:
     pairs = [RevisionPair(a=0, b=4, log_ratio=0.1 + i / 1000) for i in range(8)]
-    assert list(believe([0, 1, 2, 3, 4], pairs).shares) == pytest.approx([0.25] * 4)
-    assert list(believe([0, 3, 4], pairs).shares) == pytest.approx([0.75, 0.25])
+    assert list(posterior_of([0, 1, 2, 3, 4], pairs).probabilities) == pytest.approx([0.25] * 4)
+    assert list(posterior_of([0, 3, 4], pairs).probabilities) == pytest.approx([0.75, 0.25])
     move = next_move(5, pairs, frozenset(), SearchRule())
     assert move == Ask(a=0, b=2, why="search")
 
@@ -176,12 +176,12 @@ def test_a_test_that_60_pairs_leave_open_goes_on_when_more_may_decide_it() -> No
 def test_identical_revisions_are_called_different_in_5_of_100_tests_at_most() -> None:
     values = np.random.default_rng(3).standard_normal((4000, 200))
     alarms = np.zeros(len(values), dtype=bool)
-    for look, nominal in looks_with_levels(SearchRule()):
-        seen = values[:, :look]
+    for count, nominal in interim_levels(SearchRule()):
+        seen = values[:, :count]
         ranks = np.argsort(np.argsort(np.abs(seen), axis=1), axis=1) + 1
         above = (ranks * (seen > 0)).sum(axis=1)
-        below = look * (look + 1) // 2 - above
-        alarms |= np.minimum(above, below) < rank_depth(look, nominal)
+        below = count * (count + 1) // 2 - above
+        alarms |= np.minimum(above, below) < rank_depth(count, nominal)
     assert 0.03 < alarms.mean() < 0.055
 
 
@@ -208,7 +208,7 @@ def test_one_revision_that_is_off_by_the_whole_effect_is_not_named(culprit: int)
     assert len(pairs) < 60
 
 
-def test_a_sure_culprit_is_named_when_no_pair_is_left_to_look_beside_it() -> None:
+def test_a_sure_culprit_is_named_when_no_pair_is_left_for_its_neighbours() -> None:
     told = [RevisionPair(a=0, b=30, log_ratio=0.1 + at / 1e4) for at in range(8)]
     told += [RevisionPair(a=14, b=15, log_ratio=0.1 + at / 1e4) for at in range(8)]
     told += [RevisionPair(a=0, b=15, log_ratio=0.1), RevisionPair(a=0, b=14, log_ratio=0.0)]

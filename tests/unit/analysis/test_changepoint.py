@@ -20,11 +20,11 @@ def quiet(count: int, seed: int = 1, spread: float = 0.01) -> np.ndarray:
 def changes(values: np.ndarray) -> tuple[Change, ...]:
     """Accept every alarm, as a suite of one series does."""
     watch = SeriesWatch(values)
-    night = 0
-    while night < len(values):
-        if watch.p_values[night] <= ALARM:
-            watch.cut(night)
-        night += 1
+    place = 0
+    while place < len(values):
+        if watch.p_values[place] <= ALARM:
+            watch.cut(place)
+        place += 1
     return watch.changes()
 
 
@@ -42,19 +42,19 @@ def test_five_percent_are_found_within_a_week(kind: str) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(
-    night=st.integers(0, 79),
+    place=st.integers(0, 79),
     factor=st.one_of(st.floats(1e-3, 0.9), st.floats(1.1, 1e3)),
     seed=st.integers(0, 20),
 )
-def test_one_night_however_bad_is_no_change(night: int, factor: float, seed: int) -> None:
+def test_a_single_outlier_of_any_size_is_no_change(place: int, factor: float, seed: int) -> None:
     values = quiet(80, seed=100 + seed)
-    # One more night can tip a balance that others have brought about; alone it is nothing.
+    # An outlier can tip a balance that others have brought about; alone it changes nothing.
     assume(SeriesWatch(values).p_values.min() > 0.1)
-    values[night] *= factor
+    values[place] *= factor
     assert changes(values) == ()
 
 
-def test_what_was_said_of_a_night_does_not_depend_on_the_nights_after_it() -> None:
+def test_the_verdict_on_an_observation_does_not_depend_on_the_observations_after_it() -> None:
     values = quiet(120)
     values[50:] *= 1.1
     values[90:] *= 0.95
@@ -68,7 +68,7 @@ def test_what_was_said_of_a_night_does_not_depend_on_the_nights_after_it() -> No
 
 
 @pytest.mark.parametrize("factor", [1.05, 0.95, 1.5, 20.0])
-def test_a_step_is_put_on_its_night_and_measured(factor: float) -> None:
+def test_a_step_is_put_on_its_observation_and_measured(factor: float) -> None:
     values = quiet(60)
     values[40:] *= factor
     (change,) = changes(values)
@@ -86,7 +86,7 @@ def test_a_step_and_its_repair_are_two_changes() -> None:
     assert second.shift < -0.17
 
 
-def test_small_steps_are_found_when_there_are_enough_nights() -> None:
+def test_small_steps_are_found_when_there_are_enough_observations() -> None:
     values = quiet(60 + MOST_AFTER, spread=0.02)
     values[60:] *= 1.03
     assert [change.shift > 0 for change in changes(values)] == [True]
@@ -122,8 +122,8 @@ def test_a_single_question_needs_less_than_an_alarm() -> None:
     values[38:] *= 1.03
     watch = SeriesWatch(values)
     assert min(watch.p_values) > ALARM
-    shift, p_value = watch.moved(0, 38, 39)
+    shift, p_value = watch.shift_between(0, 38, 39)
     assert shift == pytest.approx(np.log(1.03), abs=0.015)
     assert p_value < 0.05
-    assert watch.moved(0, 5, 6) == (0.0, 1.0)
-    assert watch.moved(0, 30, 31)[1] > 0.05
+    assert watch.shift_between(0, 5, 6) == (0.0, 1.0)
+    assert watch.shift_between(0, 30, 31)[1] > 0.05

@@ -1,4 +1,4 @@
-"""What PELT says of a change when more nights are known."""
+"""PELT judges a change when more observations are known."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from perfrun.analysis import changepoint
-from perfrun.analysis.changepoint import pelt_sees
+from perfrun.analysis.changepoint import pelt_finds
 
 
-def nights(after: int, shift: float, seed: int = 1) -> np.ndarray:
+def observations(after: int, shift: float, seed: int = 1) -> np.ndarray:
     values = np.random.default_rng(seed).standard_normal(60 + after)
     values[60:] += shift
     return values
@@ -23,16 +23,16 @@ def nights(after: int, shift: float, seed: int = 1) -> np.ndarray:
 
 def test_a_step_that_stays_is_seen_and_noise_is_not() -> None:
     pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
-    assert pelt_sees(nights(20, 2.5), 60, 0.0)
-    assert not any(pelt_sees(nights(60, 0.0, seed), 60, 0.0) for seed in range(100))
+    assert pelt_finds(observations(20, 2.5), 60, 0.0)
+    assert not any(pelt_finds(observations(60, 0.0, seed), 60, 0.0) for seed in range(100))
 
 
 def test_a_step_elsewhere_is_another_one() -> None:
     pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
-    assert not pelt_sees(nights(30, 3.0), 40, 0.0)
+    assert not pelt_finds(observations(30, 3.0), 40, 0.0)
 
 
-def test_the_compiled_part_of_ruptures_says_what_all_of_it_says(
+def test_the_compiled_part_of_ruptures_finds_what_all_of_it_finds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
@@ -44,12 +44,12 @@ def test_the_compiled_part_of_ruptures_says_what_all_of_it_says(
             values[begin:] += generator.choice([-6.0, -2.0, 2.0, 6.0])
         series.append(values)
 
-    found = [sorted(changepoint._divided(values, 8.0) or []) for values in series]
-    whole = [changepoint._divided_by_all_of_it(values, 8.0) for values in series]
+    found = [sorted(changepoint._pelt_splits(values, 8.0) or []) for values in series]
+    whole = [changepoint._splits_by_all_of_ruptures(values, 8.0) for values in series]
     assert found == whole
     assert {len(places) for places in found} >= {0, 1, 2, 3}
     monkeypatch.setattr(changepoint, "_compiled", lambda *_: None)
-    assert [changepoint._divided(values, 8.0) for values in series] == whole
+    assert [changepoint._pelt_splits(values, 8.0) for values in series] == whole
 
 
 def refuse(*_: object) -> None:
@@ -76,35 +76,35 @@ def test_a_compiled_part_that_has_changed_costs_no_alarm(
 ) -> None:
     pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
     monkeypatch.setattr(changepoint, "_compiled", compiled)
-    assert pelt_sees(nights(20, 2.5), 60, 0.0)
+    assert pelt_finds(observations(20, 2.5), 60, 0.0)
 
 
-def test_a_ruptures_that_cannot_be_imported_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ruptures_that_cannot_be_imported_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
     monkeypatch.setattr(changepoint, "_compiled", does_not_load)
     broken = ModuleType("ruptures")
     broken.__spec__ = ModuleSpec("ruptures", None)
     monkeypatch.setitem(sys.modules, "ruptures", broken)  # it has no KernelCPD
-    assert pelt_sees(nights(20, 2.5), 60, 0.0) is None
+    assert pelt_finds(observations(20, 2.5), 60, 0.0) is None
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_nights_that_are_too_few_for_two_levels_are_one(
+def test_observations_that_are_too_few_for_two_levels_are_one(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
     asked: list[object] = []
     monkeypatch.setattr(changepoint, "_compiled", lambda *_: asked.append(1))
-    assert changepoint._divided(np.arange(float(count)).reshape(-1, 1), 0.1) == []
+    assert changepoint._pelt_splits(np.arange(float(count)).reshape(-1, 1), 0.1) == []
     assert not asked
 
 
 def test_all_of_ruptures_is_not_imported() -> None:
     pytest.importorskip("ruptures", reason="ruptures is for Python below 3.14")
     program = (
-        "import sys, numpy; from perfrun.analysis.changepoint import pelt_sees; "
-        "nights = numpy.repeat([0.0, 5.0], 20); nights[::2] += 0.5; "
-        "print(pelt_sees(nights, 20, 0.0), 'scipy.stats' in sys.modules)"
+        "import sys, numpy; from perfrun.analysis.changepoint import pelt_finds; "
+        "observations = numpy.repeat([0.0, 5.0], 20); observations[::2] += 0.5; "
+        "print(pelt_finds(observations, 20, 0.0), 'scipy.stats' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
@@ -112,6 +112,6 @@ def test_all_of_ruptures_is_not_imported() -> None:
     assert done.stdout == "True False\n"
 
 
-def test_without_ruptures_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ruptures_the_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ruptures", None)
-    assert pelt_sees(nights(20, 2.5), 60, 0.0) is None
+    assert pelt_finds(observations(20, 2.5), 60, 0.0) is None

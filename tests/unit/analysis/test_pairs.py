@@ -1,4 +1,4 @@
-"""The sequential rule over pairs: its interval is Wilcoxon's, and its looks keep the level."""
+"""The sequential test of pairs: its interval is Wilcoxon's, and all analyses keep the level."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from perfrun.analysis.directions import Direction
 from perfrun.analysis.pairs import (
     FALSE_ALARMS,
     PairRule,
+    interim_analyses,
     judge,
     level,
-    looks,
     rank_depth,
     walsh_averages,
 )
@@ -85,8 +85,8 @@ def test_pairs_without_a_difference_are_no_evidence() -> None:
 
 
 @pytest.mark.parametrize("most", range(6, 201))
-def test_looks_grow_end_at_the_last_pair_and_the_first_can_decide(most: int) -> None:
-    found = looks(most)
+def test_interim_analyses_grow_end_at_the_last_pair_and_the_first_can_decide(most: int) -> None:
+    found = interim_analyses(most)
     assert found[-1] == most
     assert list(found) == sorted(set(found))
     assert 0 < level(most) <= FALSE_ALARMS
