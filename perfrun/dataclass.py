@@ -4,97 +4,72 @@ The standard library's decorator writes and compiles six functions for each clas
 and its import brings `inspect`: 64 classes and that import were 30 ms of a run of one no-op, three
 times the interpreter's own start. Here all classes share one set of functions. What they make is a
 dataclass to everybody else: a type checker sees the standard decorator, and `dataclasses.fields`,
-`replace` and `asdict` work, for `__dataclass_fields__` is made when somebody asks for it.
+`replace` and `asdict` work, because `__dataclass_fields__` is made when somebody asks for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-_Fields = dict[str, Any]  # name -> default, _Factory or _REQUIRED
-_REQUIRED: Any = object()
+_REQUIRED: Any = object()  # the default of a field that has none
 
 
 class _Factory:
-    """Makes the default of one object."""
+    """The default of a field that is made anew for each object."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.make = make
-
-
-def _field(*, default_factory: Callable[[], Any]) -> Any:
-    return _Factory(default_factory)
+    def __init__(self, *, default_factory: Callable[[], Any]) -> None:
+        self.make = default_factory
 
 
 def _dataclass(cls: Any = None, /, *, frozen: bool = False, kw_only: bool = False) -> Any:
     """Make a class a dataclass, as the standard decorator with the same arguments does."""
-
-    def made(cls: type) -> type:
-        fields: _Fields = {}
-        for base in cls.__mro__[:0:-1]:
-            fields.update(vars(base).get("_fields", {}))
-        for name in cls.__annotations__:
-            default = vars(cls).get(name, _REQUIRED)
-            fields[name] = default
-            if isinstance(default, _Factory):
-                delattr(cls, name)
-        members: dict[str, Any] = {
-            "_fields": fields,
-            "_positional": () if kw_only else tuple(fields),
-            "__match_args__": () if kw_only else tuple(fields),
-            "__dataclass_fields__": _StandardFields(),
-            "__init__": _init,
-            "__repr__": _repr,
-            "__eq__": _eq,
-            "__hash__": _hash if frozen else None,
-        }
-        if frozen:
-            members["__setattr__"], members["__delattr__"] = _refuse_to_set, _refuse_to_delete
-        for name, member in members.items():
-            if name in ("__repr__", "__eq__") and name in vars(cls):
-                continue  # the class has its own
-            setattr(cls, name, member)
-        return cls
-
-    return made if cls is None else made(cls)
+    if cls is None:
+        return lambda cls: _dataclass(cls, frozen=frozen, kw_only=kw_only)
+    defaults = {**getattr(cls, "_defaults", {})}  # of the base class
+    for name in cls.__annotations__:
+        defaults[name] = vars(cls).get(name, _REQUIRED)
+        if isinstance(defaults[name], _Factory):
+            delattr(cls, name)
+    cls._defaults = defaults
+    cls.__match_args__ = () if kw_only else tuple(defaults)
+    cls.__dataclass_fields__ = _StandardFields()
+    cls.__init__, cls.__hash__ = _init, _hash if frozen else None
+    if "__repr__" not in vars(cls):
+        cls.__repr__ = _repr
+    if "__eq__" not in vars(cls):
+        cls.__eq__ = _eq
+    if frozen:
+        cls.__setattr__ = cls.__delattr__ = _refuse
+    return cls
 
 
 def _init(self: Any, *values: Any, **given: Any) -> None:
     cls = type(self)
     if values:
-        given = _with_positional(cls, values, given)
+        by_position = dict(zip(cls.__match_args__, values, strict=False))
+        if len(by_position) < len(values) or by_position.keys() & given.keys():
+            raise TypeError(f"{cls.__name__}() is given too many values, or one of them twice")
+        given.update(by_position)
     own = vars(self)
-    for name, default in cls._fields.items():
+    for name, default in cls._defaults.items():
         if name in given:
-            own[name] = given[name]
+            own[name] = given.pop(name)
         elif default is _REQUIRED:
             raise TypeError(f"{cls.__name__}() is given no {name!r}")
         else:
             own[name] = default.make() if isinstance(default, _Factory) else default
-    if len(given) > len(own) or not given.keys() <= own.keys():
-        unknown = sorted(given.keys() - own.keys())
-        raise TypeError(f"{cls.__name__}() has no field {', '.join(map(repr, unknown))}")
-
-
-def _with_positional(cls: Any, values: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, Any]:
-    if len(values) > len(cls._positional):
-        raise TypeError(f"{cls.__name__}() takes {len(cls._positional)} values by position")
-    placed = dict(zip(cls._positional, values, strict=False))
-    if both := placed.keys() & given.keys():
-        raise TypeError(f"{cls.__name__}() is given {', '.join(sorted(both))} twice")
-    return {**placed, **given}
+    if given:
+        raise TypeError(f"{cls.__name__}() has no field {', '.join(map(repr, given))}")
 
 
 def _repr(self: Any) -> str:
-    shown = ", ".join(f"{name}={vars(self)[name]!r}" for name in self._fields)
+    shown = ", ".join(f"{name}={vars(self)[name]!r}" for name in self._defaults)
     return f"{type(self).__qualname__}({shown})"
 
 
 def _eq(self: Any, other: object) -> Any:
-    if type(other) is not type(self):
-        return NotImplemented
-    return _values(self) == _values(other)
+    return _values(self) == _values(other) if type(other) is type(self) else NotImplemented
 
 
 def _hash(self: Any) -> int:
@@ -103,38 +78,22 @@ def _hash(self: Any) -> int:
 
 def _values(one: Any) -> tuple[Any, ...]:
     own = vars(one)
-    return tuple([own[name] for name in one._fields])
+    return tuple([own[name] for name in one._defaults])
 
 
-def _refuse_to_set(_self: Any, name: str, _value: object) -> NoReturn:
-    raise _frozen_error(f"cannot assign to field {name!r}")
-
-
-def _refuse_to_delete(_self: Any, name: str) -> NoReturn:
-    raise _frozen_error(f"cannot delete field {name!r}")
-
-
-def _frozen_error(text: str) -> Exception:
+def _refuse(_self: Any, name: str, _value: object = None) -> NoReturn:
     from dataclasses import FrozenInstanceError  # only for a mistake in our own code
 
-    return FrozenInstanceError(text)
+    raise FrozenInstanceError(f"cannot assign to or delete field {name!r}")
 
 
 class _StandardFields:
-    """Makes `__dataclass_fields__`, by which the standard library knows a dataclass, when asked."""
+    """`__dataclass_fields__`, by which the standard library knows a dataclass, made when asked."""
 
     def __get__(self, _instance: object, owner: Any) -> Any:
         import dataclasses  # its import is what is saved
 
-        described = []
-        for name, default in owner._fields.items():
-            options: dict[str, Any] = {}
-            if isinstance(default, _Factory):
-                options["default_factory"] = default.make
-            elif default is not _REQUIRED:
-                options["default"] = default
-            described.append((name, Any, dataclasses.field(**options)))
-        model: Any = dataclasses.make_dataclass(owner.__name__, described, kw_only=True)
+        model: Any = dataclasses.make_dataclass(owner.__name__, owner._defaults)
         owner.__dataclass_fields__ = model.__dataclass_fields__
         return owner.__dataclass_fields__
 
@@ -144,31 +103,23 @@ def _replace(one: Any, **changes: Any) -> Any:
     return type(one)(**{**{name: getattr(one, name) for name in _names(one)}, **changes})
 
 
-def _asdict(one: Any) -> dict[str, Any]:
+def _asdict(one: Any) -> Any:
     """Return the fields of a dataclass by name; dataclasses in them become dictionaries, too."""
-    return {name: _plain(getattr(one, name)) for name in _names(one)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (str, int, float, type(None))):
-        return value
-    if _names(value) is not None:
-        return _asdict(value)
-    if isinstance(value, dict):
-        return {_plain(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        items = [_plain(item) for item in value]
-        named = isinstance(value, tuple) and hasattr(value, "_fields")
-        return type(value)(*items) if named else type(value)(items)
-    return value
+    if isinstance(one, (str, int, float, type(None), type)):
+        return one
+    if isinstance(one, dict):
+        return {_asdict(key): _asdict(item) for key, item in one.items()}
+    if isinstance(one, (list, tuple)):
+        items = [_asdict(item) for item in one]
+        return type(one)(*items) if hasattr(one, "_fields") else type(one)(items)
+    names = _names(one)
+    return one if names is None else {name: _asdict(getattr(one, name)) for name in names}
 
 
 def _names(one: Any) -> Any:
-    """The names of a dataclass's fields; None of what is none."""
-    if isinstance(one, (type, tuple)):
-        return None
-    fields = getattr(one, "_fields", None)  # ours: the standard ones would have to be made
-    return getattr(one, "__dataclass_fields__", None) if fields is None else fields
+    """Return the names of a dataclass's fields; None for any other object."""
+    ours = getattr(one, "_defaults", None)  # the standard ones would have to be made
+    return getattr(one, "__dataclass_fields__", None) if ours is None else ours
 
 
 if TYPE_CHECKING:
@@ -177,4 +128,4 @@ if TYPE_CHECKING:
     from dataclasses import field as field
     from dataclasses import replace as replace
 else:
-    asdict, dataclass, field, replace = _asdict, _dataclass, _field, _replace
+    asdict, dataclass, field, replace = _asdict, _dataclass, _Factory, _replace

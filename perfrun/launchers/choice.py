@@ -1,4 +1,4 @@
-"""Which launcher a plan asks for."""
+"""The choice of the launcher that a plan asks for."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from perfrun.options.plan import RunPlan
 
 
 def make_launcher(plan: RunPlan, run_id: str, notify: Callable[[str], None]) -> Launcher:
-    """Return what starts the workers of this plan. Raises UsageError when it cannot be had."""
+    """Return the launcher of this plan. Raises UsageError when there can be none."""
     if plan.container is None:
-        # What a trial leaves behind is ended with psutil. Its import can wait; that it is not
-        # there must not be found out then, with a result to lose.
+        # psutil ends what a trial leaves behind. It is imported only then, but its absence must
+        # not cost the result of a trial.
         if importlib.util.find_spec("psutil") is None:
             raise ModuleNotFoundError("No module named 'psutil'", name="psutil")
         return LocalLauncher(plan.python, dict(plan.env))
-    # Loads the Docker SDK: only for who asks for a container.
+    # Loads the Docker SDK, so only for containers.
     from perfrun.launchers.container_launcher import ContainerLauncher, folders_of
 
     binds = folders_of(plan.site_packages, plan.root_data_dir)

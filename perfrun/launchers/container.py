@@ -1,14 +1,8 @@
-"""One container, made for one worker: its supervisor is spoken with, and nothing of it is left.
+"""A trial's worker in a container of its own: start it, wait for it, enforce its limits, remove it.
 
-Inside, `perfrun.worker.supervise` starts the worker and says how it ended; see there for the
-language that both speak. What is done here per worker is: create, attach, start, ask for the pid,
-wait (without asking again), remove.
-
-A trial's worker in a container: wait for it, enforce its limits, say how it ended.
-
-The one folder of this host that a trial in a container can write to: it may not fill the disk.
-
-No engine limits a mounted folder, so whoever waits for the trial looks at the free space meanwhile.
+Inside, `perfrun.worker.supervise` starts the worker and reports how it ended; the messages that
+both sides exchange are described there. For each worker the engine creates, attaches, starts,
+inspects and removes one container; the wait itself asks it nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.launchers.docker_engine import ContainerError, DockerEngine
-from perfrun.launchers.launcher import REPORT, Exit, ask_to_end, has_said_last_word, wait_until_due
+from perfrun.launchers.launcher import REPORT, Exit, ask_to_end, has_outcome, wait_until_due
 from perfrun.worker.procfs import HELPER_GRACE_S, descendants, state_and_flags
 
-LAST_WORD_S = 2.0  # for the engine to hand over what an ended container said
+STREAM_GRACE_S = 2.0  # for the engine to deliver the output of an ended container
 
 
 class Container:
-    """One running container and what its supervisor has said."""
+    """One running container and the messages of its supervisor."""
 
     def __init__(
         self,
@@ -41,9 +35,9 @@ class Container:
         host: Mapping[str, Any],
         volumes: tuple[str, ...] = (),
     ) -> None:
-        """Create and start it. Raises ContainerError, and leaves nothing then.
+        """Create and start it. Raises ContainerError; then nothing is left.
 
-        `volumes` are those that end with it.
+        `volumes` are removed with it.
         """
         begin = time.perf_counter()
         self._engine, self._volumes = engine, volumes
@@ -72,26 +66,26 @@ class Container:
 
     @property
     def worker_has_ended(self) -> bool:
-        """Whether it has; what it left behind may still be there."""
+        """True once the worker has ended; processes that it started may still run."""
         return any("ended" in message for message in self._streams.messages)
 
     @property
     def report(self) -> dict[str, Any] | None:
-        """The supervisor's last word."""
+        """The supervisor's report of how the worker ended."""
         return next((dict(m["exit"]) for m in self._streams.messages if "exit" in m), None)
 
     @property
-    def complaint(self) -> str:
-        """The last line that came out besides."""
+    def last_error_line(self) -> str:
+        """The last line of standard error, the supervisor's or the engine's."""
         return (self._streams.stderr.strip().splitlines() or [""])[-1]
 
     def listen(self, seconds: float) -> bool:
-        """Wait so long for something to happen; True when it is over in there."""
+        """Wait up to so many seconds for news; True when the container is over."""
         watched: list[Any] = [] if self._streams.ended else [self._streams]
         if self._init is not None and self._init_ended_at is None:
             watched.append(self._init)
         if self._init_ended_at is not None:
-            seconds = min(seconds, LAST_WORD_S)
+            seconds = min(seconds, STREAM_GRACE_S)
         if watched and not self.is_over:
             ready, _, _ = select.select(watched, [], [], seconds)
             if self._streams in ready:
@@ -102,20 +96,20 @@ class Container:
 
     @property
     def is_over(self) -> bool:
-        """Whether the supervisor has said its last word, or cannot any more."""
+        """True when the supervisor has reported, or cannot report any more."""
         if self.report is not None or self._streams.ended:
             return True
         if self._init_ended_at is None:
             return False
-        # The engine may still be carrying what was said.
-        return time.perf_counter() - self._init_ended_at > LAST_WORD_S
+        # The engine may not have delivered the report yet.
+        return time.perf_counter() - self._init_ended_at > STREAM_GRACE_S
 
     def send(self, letter: bytes) -> None:
         """Tell the supervisor to signal the worker (T, Q), or to kill everything (K)."""
         self._streams.send(letter)
 
     def host_pid(self) -> int | None:
-        """The worker's pid as this host sees it; None where processes are hidden from us."""
+        """Return the worker's pid as this host sees it; None where processes are hidden."""
         wanted = str(self.worker)
         for pid in descendants(self.init_pid) if self.init_pid else ():
             with contextlib.suppress(OSError):
@@ -126,18 +120,18 @@ class Container:
         return None
 
     def state(self) -> dict[str, Any] | None:
-        """What the engine says of it; None when the engine or the container has gone."""
+        """Return the engine's `State`; None when the engine or the container has gone."""
         with contextlib.suppress(ContainerError):
             return self._engine.state(self.id)
         return None
 
     def remove(self) -> None:
-        """End it and remove it, whether the engine is there or not."""
+        """End and remove the container; without an engine, at least end it."""
         self._streams.close()
         try:
             self._engine.remove(self.id)
         except ContainerError:
-            # Its processes are this user's own, so they can be ended without the engine.
+            # Its processes belong to this user, who can end them without the engine.
             if self._init is not None:
                 with contextlib.suppress(OSError):
                     signal.pidfd_send_signal(self._init, signal.SIGKILL)
@@ -153,27 +147,30 @@ class Container:
 
 
 def _pidfd(pid: int) -> int | None:
-    """A descriptor that can be read when the process ends; None where it cannot be had."""
+    """Return a descriptor that can be read when the process ends; None where there is none."""
     try:
         return os.pidfd_open(pid) if pid > 0 else None
     except (AttributeError, OSError):
         return None
 
 
-LOOK_EVERY_S = 0.25  # half a gigabyte, to a fast disk
+DISK_POLL_S = 0.25  # in which a fast disk takes half a gigabyte
 _RESERVE_BYTES = 2**30
 _LEAST_BYTES = 2**28  # with less than this free at the start, the disk itself is the limit
-_SHARE = 0.5  # of what has gone since, which must be in the trial's folder
+_SHARE = 0.5  # part of the space used since the start that must be in the trial's folder
 
 
 class DiskGuard:
-    """Tells when a trial has nearly filled the disk of its folder. Never raises."""
+    """Notices when a trial has nearly filled the disk of its folder. Never raises.
+
+    No engine limits a mounted folder, so free space is polled while the trial runs.
+    """
 
     def __init__(self, folder: Path, reserve_bytes: int = _RESERVE_BYTES) -> None:
-        """Look at the disk as it is before the trial.
+        """Measure the free space before the trial.
 
-        The reserve is no more than half of what is free now, so that a trial can run on a disk
-        that earlier ones have filled.
+        The reserve is at most half of what is free now, so that a trial can run on a disk that
+        earlier ones have filled.
         """
         self._folder = folder
         self._at_start = _free_bytes(folder)
@@ -181,13 +178,13 @@ class DiskGuard:
         self._reserve = min(reserve_bytes, free // 2) if free >= _LEAST_BYTES else 0
 
     def complaint(self) -> str | None:
-        """What the trial has done, once too little is left; None while there is enough."""
+        """Return a message once the trial has left too little space; None before."""
         free = _free_bytes(self._folder)
         if free is None or self._at_start is None or free >= self._reserve:
             return None
         size = _size_bytes(self._folder)
         if size < _SHARE * (self._at_start - free):
-            return None  # somebody else did
+            return None  # something else has filled the disk
         return (
             f"its output folder has grown to {size / 2**30:.1f} GiB and left "
             f"{free / 2**30:.1f} GiB of the disk free"
@@ -203,7 +200,7 @@ def _free_bytes(folder: Path) -> int | None:
 
 
 def _size_bytes(folder: Path) -> int:
-    """What the files in a folder take on the disk, links not followed."""
+    """Return the disk space of the files in a folder; links are not followed."""
     size = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -216,7 +213,7 @@ def _size_bytes(folder: Path) -> int:
 
 START_LIMIT_S = 60.0  # for the interpreter in the container to begin
 KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
-# For one whose harness or engine is gone to end, and to write how it was.
+# For a supervisor whose harness or engine is gone to end, and to write its report.
 REPORT_GRACE_S = HELPER_GRACE_S + 2.0
 _ENGINE_GONE = "the container engine went away"
 _SIGNALLED = 128  # an exit status above it stands for a signal
@@ -256,17 +253,17 @@ class ContainerProcess:
     def wait(self, timeout_s: float | None) -> Exit:
         """Wait for the end, enforce the deadline, leave nothing behind."""
         if self._stopped_for is not None:
-            return self._end()  # all was killed; what does not end then is not waited for again
+            return self._end()  # all was killed; a second wait would not help
         due = wait_until_due(
             self._worker_ended,
             self._private,
             None if timeout_s is None else self._start + timeout_s,
-            look_every_s=LOOK_EVERY_S,
+            poll_s=DISK_POLL_S,
             fills_the_disk=self._fills_the_disk,
         )
         if due == "disk":
-            # At once: it goes on writing while it is asked to end.
-            self.kill("exit" if has_said_last_word(self._private) else due)
+            # Without asking first: it would go on writing.
+            self.kill("exit" if has_outcome(self._private) else due)
         elif due:
             self.stop(due)
         elif not self._wait_for_end(HELPER_GRACE_S + KILL_GRACE_S):
@@ -274,7 +271,7 @@ class ContainerProcess:
         return self._end()
 
     def _worker_ended(self, seconds: float) -> bool:
-        """No deadline is for what comes after: what it left behind is given time, and killed."""
+        """The deadline holds for the worker; processes that it left behind get their own grace."""
         return self._container.listen(seconds) or self._container.worker_has_ended
 
     def _fills_the_disk(self) -> bool:
@@ -284,14 +281,14 @@ class ContainerProcess:
     def stop(self, why: str) -> None:
         """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all in the container."""
         if self._container.worker_has_ended:
-            return  # it was what it left behind that was waited for
-        self._stopped_for = "exit" if has_said_last_word(self._private) else why
+            return  # only processes that it left behind still ran
+        self._stopped_for = "exit" if has_outcome(self._private) else why
         terminate, dump = (partial(self._container.send, letter) for letter in (b"T", b"Q"))
         if not ask_to_end(self._wait_for_end, self._private, terminate, dump):
             self._kill_all()
 
     def kill(self, why: str = "interrupt") -> None:
-        """End all of it at once."""
+        """End all processes of the container at once."""
         if not self._container.worker_has_ended:
             self._stopped_for = self._stopped_for or why
         self._kill_all()
@@ -310,14 +307,14 @@ class ContainerProcess:
         return True
 
     def close(self) -> Mapping[str, Any]:
-        """Remove the container, and with it whatever still runs in there."""
+        """Remove the container with all that still runs in it."""
         begin = time.perf_counter()
         self._container.remove()
         return {"remove_s": time.perf_counter() - begin}
 
     def _end(self) -> Exit:
         elapsed_s = time.perf_counter() - self._start
-        report, disturbance = self._last_word()
+        report, disturbance = self._report()
         facts = {"id": self._container.id, "start_s": self._start_s}
         return Exit(
             exit_code=report.get("exit_code"),
@@ -328,7 +325,7 @@ class ContainerProcess:
             system_cpu_s=report.get("system_cpu_s", 0.0),
             max_rss_bytes=report.get("max_rss_bytes", 0),
             strays=tuple(report.get("strays", ())),
-            # Without a cgroup of its own, what it saw there was the engine's.
+            # Without a cgroup of its own, the figures are the engine's.
             cgroup=report.get("cgroup") if self.own_cgroup else None,
             no_cgroup=self._no_cgroup,
             resources=report.get("resources"),
@@ -337,8 +334,8 @@ class ContainerProcess:
             unended=self._unended,
         )
 
-    def _last_word(self) -> tuple[dict[str, Any], str | None]:
-        """The supervisor's report, or what can be known without one; and what disturbed it."""
+    def _report(self) -> tuple[dict[str, Any], str | None]:
+        """Return the supervisor's report, or what is known without one, and what disturbed it."""
         report = self._container.report or self._written_report()
         if report is None:
             return self._without_report()
@@ -351,16 +348,16 @@ class ContainerProcess:
         return None
 
     def _without_report(self) -> tuple[dict[str, Any], str | None]:
-        """The supervisor was killed, or nobody carried what it said."""
+        """Return what is known when the supervisor was killed, or its report did not arrive."""
         state = self._state_at_end()
         report = self._written_report()
         if report is not None:  # written meanwhile
             return report, _disturbance(report) or _ENGINE_GONE
         if state is None:
-            # It may be that it only takes a moment: a supervisor without a harness ends itself.
+            # A supervisor without a harness ends itself, which may take a moment.
             return self._after_engine()
         if state.get("Running"):
-            self._unended = self._still_there()
+            self._unended = self._unended_text()
             return {}, f"the container fell silent and did not end within {KILL_GRACE_S:g} s"
         code = int(state.get("ExitCode") or 0)
         number = code - _SIGNALLED if code > _SIGNALLED else None
@@ -369,17 +366,17 @@ class ContainerProcess:
             return {**report, "cgroup": {"oom_kills": 1}}, None
         if number:
             return report, "the container was killed, and not by perfrun"
-        said = f": {self._container.complaint}" if self._container.complaint else ""
-        return report, f"the container ended with status {code}{said}"
+        error = f": {self._container.last_error_line}" if self._container.last_error_line else ""
+        return report, f"the container ended with status {code}{error}"
 
-    def _still_there(self) -> str:
+    def _unended_text(self) -> str:
         state = state_and_flags(self._host_pid)[0] if self._host_pid else ""
         worker = f"; its worker (pid {self._host_pid}) is in state {state}" if state else ""
         name = self._container.id[:12]
         return f"container {name} could not be ended within {KILL_GRACE_S:g} s{worker}"
 
     def _state_at_end(self) -> dict[str, Any] | None:
-        """What the engine says, once it knows of the end itself: a busy one is late."""
+        """Return the engine's `State` once it knows of the end: a busy engine is late."""
         end = time.perf_counter() + KILL_GRACE_S
         while True:
             state = self._container.state()
@@ -398,7 +395,7 @@ class ContainerProcess:
 
 
 def _disturbance(report: Mapping[str, Any]) -> str | None:
-    """What disturbed a worker, as its supervisor saw it."""
+    """Return what disturbed a worker, as its supervisor reports it."""
     if report.get("told_from_outside"):
         return "the container was stopped from outside"
     return _ENGINE_GONE if report.get("harness_is_gone") else None

@@ -1,7 +1,4 @@
-"""One container per trial, from one image: find the engine and the image once, then start them.
-
-Throw-away workers in containers, and the orders of all workers there.
-"""
+"""Workers in containers of one image: the engine and the image are found once for all trials."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from perfrun.launchers.docker_engine import (
     ImageMissingError,
     connect,
     harness_labels,
-    remove_strays,
+    remove_leftovers,
 )
 from perfrun.launchers.launcher import ENTRY, ORDER, REPORT, SHIPPED, WORKER
 from perfrun.launchers.sandbox import (
@@ -37,7 +34,7 @@ from perfrun.launchers.sandbox import (
 )
 from perfrun.options.containment import Containment, cpus_of
 
-_NOT_FOUND = (126, 127)  # with these the engine's init says that it could not execute a program
+_NOT_FOUND = (126, 127)  # exit status of the engine's init when it cannot execute a program
 
 
 class ContainerService:
@@ -48,7 +45,7 @@ class ContainerService:
         self._removed = False
 
     def lacks_interpreter(self) -> bool:
-        """Wait until something runs in there, and say whether the image had no such program."""
+        """Wait until a program runs; True when the image does not have the interpreter."""
         while not self._container.is_over and self._container.worker is None:
             self._container.listen(1.0)
         if self._container.worker is not None:
@@ -57,7 +54,7 @@ class ContainerService:
         return state.get("ExitCode") in _NOT_FOUND
 
     def wait(self, timeout_s: float) -> int | None:
-        """Wait for its end; the exit status, minus the signal, or None when it has not ended."""
+        """Wait for its end; return its status, minus its signal, or None if it has not ended."""
         end = time.perf_counter() + timeout_s
         while not self._container.is_over:
             left = end - time.perf_counter()
@@ -67,13 +64,13 @@ class ContainerService:
         report = self._container.report
         if report is None:
             with contextlib.suppress(OSError), self._log.open("a", encoding="utf-8") as log:
-                log.write(self._container.complaint)  # no worker of ours has come so far
+                log.write(self._container.last_error_line)  # no worker has started
             return int((self._container.state() or {}).get("ExitCode") or 1)
         code = report["exit_code"]
         return int(code) if code is not None else -int(report["signal_number"])
 
     def end(self) -> None:
-        """Leave nothing of it running."""
+        """End and remove the container."""
         if not self._removed:
             self._removed = True
             self._container.remove()
@@ -89,7 +86,7 @@ def write_order(
         "exit": str(private / REPORT),
         "cpus": cpus,
     }
-    # The parent is the supervisor, whose pid nobody knows yet; see worker.trial.
+    # The parent is the supervisor, whose pid is not known yet; see worker.trial.
     whole = {**order, "parent_pid": None, "supervision": supervision}
     path = private / ORDER
     path.write_text(json.dumps(whole), encoding="utf-8")
@@ -107,10 +104,10 @@ class ContainerLauncher:
         notify: Callable[[str], None],
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Find engine and image, pulling it if need be. Raises UsageError."""
+        """Find the engine and the image, which is pulled if need be. Raises UsageError."""
         self._asked, self._binds, self._env = asked, tuple(binds), dict(env or {})
         self._engine = connect()
-        remove_strays(self._engine, notify)
+        remove_leftovers(self._engine, notify)
         image = _found_image(self._engine, asked.image, notify)
         self._image_id = str(image["Id"])
         config = image.get("Config") or {}
@@ -148,11 +145,11 @@ class ContainerLauncher:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The environment's name for messages."""
         return f"--image={self._asked.image} --image_python={self._pythons[0]}"
 
     def container_facts(self) -> Mapping[str, Any]:
-        """What `perfrun.container` of each summary says, the trial's own facts aside."""
+        """Return `perfrun.container` of each summary without the trial's own facts."""
         return {**self._facts, "interpreter": self._pythons[0]}
 
     def start(self, order: Mapping[str, Any], folder: Path, private: Path) -> ContainerProcess:
@@ -167,9 +164,9 @@ class ContainerLauncher:
         return ContainerProcess(container, folder, private, prepared_s, no_cgroup=self._no_cgroup)
 
     def serve(self, order: Mapping[str, Any], folder: Path, log: Path) -> ContainerService:
-        """Start a throw-away worker, locked in as a trial is; only an upload gets a network.
+        """Start a throw-away worker in a container like a trial's; only an upload gets a network.
 
-        The first one finds the interpreter, unless it was named.
+        The first one finds the interpreter, unless the user has named it.
         """
         path = write_order(order, folder, log, log, self._affinity())
         binds = [*self._binds, *_code_binds(order), Bind(path=folder, writable=True)]
@@ -215,14 +212,14 @@ class ContainerLauncher:
             raise ContainerError(f"the image {self._asked.image} has been removed") from None
 
     def _affinity(self) -> list[int] | None:
-        """The processors to keep to, where the engine has no cgroup to hold a trial there."""
+        """Return the processors of a worker where the engine cannot enforce them."""
         return None if self._traits.can_limit_cpus else self._cpus
 
 
 def folders_of(workspace_code: Path, root_data_dir: str) -> tuple[Bind, ...]:
-    """What every container sees of the host: the worker, the checkouts, the data. All read-only.
+    """Return the folders of the host that every container sees, read-only: worker, code and data.
 
-    Of perfrun's own package, only what runs inside: not the harness.
+    Of perfrun's own package only the worker is among them, not the harness.
     """
     data = Path(root_data_dir)
     if data == Path("/"):
@@ -237,12 +234,12 @@ def folders_of(workspace_code: Path, root_data_dir: str) -> tuple[Bind, ...]:
 
 
 def _code_binds(order: Mapping[str, Any]) -> list[Bind]:
-    """The folders of `--python_path`, which may lie anywhere."""
+    """Return the folders of `--python_path`, which may lie anywhere."""
     return [Bind(path=Path(path)) for path in order.get("first_paths", ())]
 
 
 def _candidates(asked: Containment, environment: Sequence[str]) -> list[str]:
-    """Interpreters to try: the one named, else the image's own choice, else the usual names."""
+    """Return the interpreters to try: the user's, else the image's own, else the usual names."""
     if asked.python:
         return [asked.python]
     settings = dict(item.partition("=")[::2] for item in environment)
@@ -258,14 +255,14 @@ def _found_image(engine: DockerEngine, name: str, notify: Callable[[str], None])
             engine.pull(name, notify)
             return engine.image(name)
     except ContainerError as error:
-        # Most have it from setup.py, and forgot to build it on this machine.
+        # setup.py builds images of such names; this machine may not have it yet.
         built = name.startswith("perfrun/")
         hint = f"; `python3 setup.py --docker_tag={shlex.quote(name)}` builds it" if built else ""
         raise UsageError(f"--image={name}: {error}{hint}") from None
 
 
 def _refuse_unknown(asked: Containment, engine: DockerEngine, traits: sandbox.EngineTraits) -> None:
-    """Refuse what could only fail later, in every trial."""
+    """Refuse a network or GPUs that are not there: every trial would fail."""
     try:
         known = asked.network in ("none", "bridge") or engine.has_network(asked.network)
     except ContainerError as error:

@@ -1,10 +1,6 @@
-"""The engine that runs the containers of trials: the one place that speaks to the Docker SDK.
+"""The engine that runs the containers of trials; the only module that calls the Docker SDK.
 
-Imported only under `--image`: the SDK takes a fifth of a second to load.
-
-The standard streams of a container, as the engine carries them: frames of lines of JSON.
-
-The labels by which a container of a killed perfrun is found again, and its removal.
+It is imported only for `--image`: the SDK takes a fifth of a second to load.
 """
 
 from __future__ import annotations
@@ -31,7 +27,10 @@ _MOST_STDERR = 4096
 
 
 class Streams:
-    """One attached connection. Closing it ends the container's input, and so what runs there."""
+    """The standard streams of a container: frames that carry lines of JSON.
+
+    Closing them ends the container's input, and with it what runs there.
+    """
 
     def __init__(self, connection: Any) -> None:
         self._wrapped = connection  # holds the SDK's response, which would close the socket
@@ -44,11 +43,11 @@ class Streams:
         self.ended = False
 
     def fileno(self) -> int:
-        """For select."""
+        """Return the descriptor for `select`."""
         return self._socket.fileno()
 
     def receive(self) -> None:
-        """Take in what is there; to be called when select says so."""
+        """Read what has arrived; to be called when `select` reports the connection as readable."""
         try:
             data = self._socket.recv(65536)
         except OSError:
@@ -78,7 +77,7 @@ class Streams:
                     self.messages.append(message)
 
     def send(self, letter: bytes) -> None:
-        """Tell the supervisor something; one that has ended hears nothing."""
+        """Send a letter to the supervisor; without effect when it has ended."""
         with contextlib.suppress(OSError):
             self._socket.sendall(letter)
 
@@ -96,14 +95,14 @@ class Streams:
 
 RUN_ID = "perfrun.run_id"
 _PID = "perfrun.harness.pid"
-_START = "perfrun.harness.start"  # in clock ticks since boot: with it, a pid is never another's
+_START = "perfrun.harness.start"  # in clock ticks since boot: makes a pid unique
 _BOOT = "perfrun.harness.boot"
 _PID_SPACE = "perfrun.harness.pid_namespace"
 _USER = "perfrun.harness.uid"
 
 
 class Containers(Protocol):
-    """The part of an engine that this needs."""
+    """The part of an engine that `remove_leftovers` needs."""
 
     def labelled(self, label: str) -> list[dict[str, Any]]: ...
 
@@ -115,7 +114,7 @@ class Containers(Protocol):
 
 
 def harness_labels(run_id: str) -> dict[str, str]:
-    """What marks a container as this harness's."""
+    """Return the labels that mark a container as this harness's."""
     return {
         RUN_ID: run_id,
         _PID: str(os.getpid()),
@@ -126,11 +125,11 @@ def harness_labels(run_id: str) -> dict[str, str]:
     }
 
 
-def is_stray(labels: Mapping[str, str]) -> bool:
-    """Whether the harness that made a container is certainly gone.
+def is_leftover(labels: Mapping[str, str]) -> bool:
+    """Return True when the harness that made a container is certainly gone.
 
-    Of a harness that this process could not see (another user's, or one in another pid namespace)
-    nothing is certain.
+    Nothing is certain of a harness that this process cannot see: another user's, or one in another
+    pid namespace.
     """
     if labels.get(_USER) != str(os.getuid()) or not labels.get(_PID, "").isdecimal():
         return False
@@ -141,14 +140,14 @@ def is_stray(labels: Mapping[str, str]) -> bool:
     return _start_ticks(int(labels[_PID])) != labels.get(_START)
 
 
-def remove_strays(engine: Containers, notify: Callable[[str], None]) -> int:
-    """Remove what killed harnesses left, and only that; return how many containers there were."""
+def remove_leftovers(engine: Containers, notify: Callable[[str], None]) -> int:
+    """Remove what killed harnesses left, and only that; return the number of containers."""
     removed = 0
     for container in engine.labelled(RUN_ID):
         labels = container.get("Labels") or {}
-        if not is_stray(labels):
+        if not is_leftover(labels):
             continue
-        with contextlib.suppress(OSError):  # another perfrun may have been quicker
+        with contextlib.suppress(OSError):  # another perfrun may have removed it
             engine.remove(container["Id"])
             removed += 1
             notify(
@@ -156,14 +155,14 @@ def remove_strays(engine: Containers, notify: Callable[[str], None]) -> int:
                 "whose perfrun was killed"
             )
     for volume in engine.labelled_volumes(RUN_ID):
-        if is_stray(volume.get("Labels") or {}):
+        if is_leftover(volume.get("Labels") or {}):
             with contextlib.suppress(OSError):
                 engine.remove_volume(volume["Name"])
     return removed
 
 
 def _start_ticks(pid: int) -> str | None:
-    """Field 22 of /proc/PID/stat; None when there is no such process."""
+    """Return field 22 of /proc/PID/stat; None when there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return text.rpartition(")")[2].split()[19]
@@ -185,12 +184,12 @@ def _pid_space() -> str:
         return ""
 
 
-ANSWER_LIMIT_S = 120.0  # removing a container from a slow disk takes its time
+ANSWER_LIMIT_S = 120.0  # removing a container from a slow disk takes long
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 
 
 class ContainerError(OSError):
-    """The engine did not do what it was asked, or is not there. The text is one line."""
+    """The engine has refused, or is not there. The text is one line."""
 
 
 class ImageMissingError(ContainerError):
@@ -201,23 +200,18 @@ class DockerEngine:
     """A running engine of this machine. Every method raises ContainerError when it cannot."""
 
     def __init__(self, host: str) -> None:
-        with _told():
+        with _as_container_error():
             self._client = docker.APIClient(base_url=host, version="auto", timeout=ANSWER_LIMIT_S)
             self.info: Mapping[str, Any] = self._client.info()
 
     @property
     def is_rootless(self) -> bool:
-        """Whether root in its containers is this user."""
+        """True when root in its containers is this user."""
         return any("rootless" in option for option in self.info.get("SecurityOptions") or ())
 
-    @property
-    def remaps_users(self) -> bool:
-        """Whether a rootful engine shifts the users of its containers (userns-remap)."""
-        return any("name=userns" in option for option in self.info.get("SecurityOptions") or ())
-
     def image(self, name: str) -> dict[str, Any]:
-        """What the engine knows of an image. Raises ImageMissingError when it has none."""
-        with _told():
+        """Return the engine's facts of an image. Raises ImageMissingError when it has none."""
+        with _as_container_error():
             try:
                 return dict(self._client.inspect_image(name))
             except docker.errors.ImageNotFound:
@@ -228,7 +222,7 @@ class DockerEngine:
         repository, tag = docker.utils.parse_repository_tag(name)
         notify(f"pulling {name}: the engine does not have it")
         tag = tag or "latest"
-        with _told():
+        with _as_container_error():
             try:
                 with contextlib.closing(
                     self._client.pull(repository, tag, stream=True, decode=True)
@@ -240,8 +234,8 @@ class DockerEngine:
             raise ContainerError(explain_fetch(complaint, name))
 
     def has_network(self, name: str) -> bool:
-        """Whether a container can be put on that network."""
-        with _told():
+        """Return True when the engine has the network."""
+        with _as_container_error():
             try:
                 self._client.inspect_network(name)
             except docker.errors.NotFound:
@@ -249,8 +243,8 @@ class DockerEngine:
         return True
 
     def create(self, arguments: Mapping[str, Any], host: Mapping[str, Any]) -> str:
-        """Make a container, not started yet; return its id."""
-        with _told():
+        """Create a container without starting it; return its id."""
+        with _as_container_error():
             config = self._client.create_host_config(**host)
             try:
                 made = self._client.create_container(**arguments, host_config=config)
@@ -259,48 +253,48 @@ class DockerEngine:
         return str(made["Id"])
 
     def attach(self, container: str) -> Streams:
-        """The standard streams of a container; attach before it is started, to miss nothing."""
+        """Return the standard streams of a container; to be called before it is started."""
         wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-        with _told():
+        with _as_container_error():
             return Streams(self._client.attach_socket(container, wanted))
 
     def start(self, container: str) -> None:
-        """Start it."""
-        with _told():
+        """Start a container."""
+        with _as_container_error():
             self._client.start(container)
 
     def state(self, container: str) -> dict[str, Any]:
-        """The engine's `State`: Pid, ExitCode, OOMKilled, Error, ..."""
-        with _told():
+        """Return the engine's `State` of a container: Pid, ExitCode, OOMKilled, Error, ..."""
+        with _as_container_error():
             return dict(self._client.inspect_container(container)["State"])
 
     def remove(self, container: str) -> None:
-        """Kill it if it runs, and remove it with its anonymous volumes; it may be gone already."""
-        with _told(), contextlib.suppress(docker.errors.NotFound):
+        """Kill and remove a container with its anonymous volumes; it may be gone already."""
+        with _as_container_error(), contextlib.suppress(docker.errors.NotFound):
             try:
                 self._client.remove_container(container, force=True, v=True)
             except docker.errors.APIError as error:
-                if error.status_code != 409:  # its removal is already going on
+                if error.status_code != 409:  # it is being removed already
                     raise
 
     def remove_volume(self, name: str) -> None:
         """Remove a volume that no container uses any more; it may be gone already."""
-        with _told(), contextlib.suppress(docker.errors.NotFound):
+        with _as_container_error(), contextlib.suppress(docker.errors.NotFound):
             self._client.remove_volume(name)
 
     def labelled_volumes(self, label: str) -> list[dict[str, Any]]:
-        """All volumes that carry a label: Name and Labels."""
-        with _told():
+        """Return Name and Labels of all volumes that carry a label."""
+        with _as_container_error():
             return list(self._client.volumes(filters={"label": [label]})["Volumes"] or ())
 
     def labelled(self, label: str) -> list[dict[str, Any]]:
-        """All containers, stopped ones too, that carry a label: Id and Labels."""
-        with _told():
+        """Return Id and Labels of all containers that carry a label, stopped ones, too."""
+        with _as_container_error():
             return list(self._client.containers(all=True, filters={"label": [label]}))
 
 
 def connect() -> DockerEngine:
-    """Find the engine as the command `docker` does: DOCKER_HOST, else the current context."""
+    """Return the engine that the command `docker` uses: by DOCKER_HOST, else the context."""
     host, source = _host()
     if not host.startswith(("unix://", "/")):
         raise UsageError(
@@ -316,7 +310,7 @@ def connect() -> DockerEngine:
 
 
 def _refuse_others_engine(engine: DockerEngine, host: str) -> None:
-    """Root in the containers of a rootless engine is its owner, who cannot write our folders."""
+    """Refuse another user's rootless engine: its containers could not write our folders."""
     owner = Path(host.removeprefix("unix://")).stat().st_uid
     if engine.is_rootless and owner != os.getuid():
         raise UsageError(
@@ -340,8 +334,8 @@ def _host() -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Turn what the SDK raises into one line."""
+def _as_container_error() -> Iterator[None]:
+    """Turn exceptions of the SDK into ContainerErrors of one line."""
     try:
         yield
     except ContainerError:

@@ -1,12 +1,9 @@
-"""What every launcher promises: it starts workers in one environment, and says how they end.
+"""The interface of a launcher, and the rules by which all launchers end a worker.
 
-The harness knows nothing else of where a trial runs. `launchers.local` starts processes of this
-host, `launchers.container` a container for each.
-
-When a worker is to be ended, and how it is asked to: the same wherever it runs.
-
-A launcher brings a function that waits for the end in its own way, for so many seconds at most, and
-says whether it has come.
+A launcher starts workers in one environment and reports how they ended. `launchers.local` starts
+processes of this host, `launchers.container_launcher` one container for each; the harness knows no
+more of where a trial runs. The functions here take a launcher's own function `ended`, which waits
+up to so many seconds for the end and returns True when it has come.
 """
 
 from __future__ import annotations
@@ -39,16 +36,16 @@ class Exit:
     user_cpu_s: float
     system_cpu_s: float
     max_rss_bytes: int  # ru_maxrss: of the process, its start, or its largest waited-for child
-    strays: tuple[str, ...]  # processes left behind, killed
-    # `worker.procfs.usage_counts` of what wait4 said, and `io_counts` of the zombie:
+    strays: tuple[str, ...]  # processes that the worker left behind; they were killed
+    # `worker.procfs.usage_counts` of wait4's answer, and `io_counts` of the zombie:
     resources: Mapping[str, Any] | None = None
     # Of a trial in a cgroup of its own:
-    cgroup: Mapping[str, Any] | None = None  # `worker.cgroups`' figures, read when it had ended
+    cgroup: Mapping[str, Any] | None = None  # figures of `worker.cgroups`, read after its end
     # Of a container:
-    no_cgroup: str | None = None  # why it had none of its own, and what would give it one
+    no_cgroup: str | None = None  # why it had none of its own, and how to give it one
     container: Mapping[str, Any] | None = None  # facts of this trial's, for its summary
     disturbance: str | None = None  # what ended it from outside, when that is not the benchmark
-    unended: str | None = None  # what is still there after SIGKILL; the figures are as of then
+    unended: str | None = None  # what still runs after SIGKILL; the figures are of that moment
 
 
 class Running(Protocol):
@@ -56,37 +53,36 @@ class Running(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """The worker's pid as this host sees it, to be sampled; None when it cannot be had."""
+        """The worker's pid as this host sees it, to be sampled; None when it is not known."""
 
     @property
     def own_cgroup(self) -> bool:
-        """Whether the worker is in a control group that is the trial's alone."""
+        """True when the worker is in a control group of the trial's own."""
 
     def wait(self, timeout_s: float | None) -> Exit:
         """Wait for the end, enforce the deadline, leave nothing running.
 
-        A KeyboardInterrupt (or `Interrupted`) that arrives meanwhile goes through; call `stop`
-        and then `wait` again.
+        A KeyboardInterrupt (or `Interrupted`) ends the wait; call `stop` and then `wait` again.
         """
 
     def stop(self, why: str) -> None:
-        """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all that it started."""
+        """End the worker by SIGTERM, a dump of its stacks, and SIGKILL to all that it started."""
 
     def kill(self) -> None:
-        """End all of it at once."""
+        """End the worker and all that it started at once."""
 
     def close(self) -> Mapping[str, Any]:
-        """Remove what it was made of, once it has ended; return what is known only then."""
+        """Remove a worker that has ended; return the facts that are known only then."""
 
 
 class Serving(Protocol):
     """A throw-away worker that answers one question."""
 
     def wait(self, timeout_s: float) -> int | None:
-        """Wait for its end; the exit status, minus the signal, or None when it has not ended."""
+        """Wait for its end; return its status, minus its signal, or None if it has not ended."""
 
     def end(self) -> None:
-        """Leave nothing of it running; may be called more than once."""
+        """End it and all that it started; may be called more than once."""
 
 
 class Launcher(Protocol):
@@ -94,7 +90,7 @@ class Launcher(Protocol):
 
     @property
     def name(self) -> str:
-        """What the user named the environment with, for messages: `--python=...`."""
+        """The flag that names the environment, for messages: `--python=...`."""
 
     def start(self, order: Mapping[str, Any], folder: Path, private: Path) -> Running:
         """Start the worker of a trial. Raises OSError when it cannot be started."""
@@ -103,18 +99,18 @@ class Launcher(Protocol):
         """Start a throw-away worker, which answers into `folder`. Raises OSError likewise."""
 
     def container_facts(self) -> Mapping[str, Any] | None:
-        """What is known of the environment's image and engine; None outside containers."""
+        """Return facts of the environment's image and engine; None outside containers."""
 
 
 TERM_GRACE_S = 2.0  # between SIGTERM and the dump
-DUMP_LOOK_S = 0.05  # whether the dump is written, which takes a millisecond of the processor
-DUMP_STILL_LOOKS = 10  # in a row without a byte more: it is written line by line
-DUMP_LOOKS = 100  # for one that does not get the processor, or cannot dump
-# For a process that was sent SIGKILL. To give back much memory, or a GPU, takes seconds; one that
+DUMP_POLL_S = 0.05  # between two polls of the dump, which takes a millisecond of the processor
+DUMP_STILL_POLLS = 10  # in a row without a further byte: the dump is written line by line
+DUMP_POLLS = 100  # at most: a worker may not get the processor, or cannot dump
+# For a process that was sent SIGKILL. Freeing much memory, or a GPU, takes seconds; a process that
 # waits for a driver or a file server that does not answer never ends, and is left behind.
 KILL_GRACE_S = 60.0
 EXIT_GRACE_S = 30.0  # for a worker that has written its outcome to end
-LOOK_EVERY_S = 1.0  # for the outcome; the end itself is waited for, and wakes at once
+POLL_S = 1.0  # for the outcome; the end of the worker wakes the wait at once
 
 Ended = Callable[[float], bool]
 Due = Literal["deadline", "exit", "disk"]
@@ -125,22 +121,22 @@ def wait_until_due(
     private: Path,
     deadline: float | None,
     *,
-    look_every_s: float = LOOK_EVERY_S,
+    poll_s: float = POLL_S,
     fills_the_disk: Callable[[], bool] | None = None,
 ) -> Due | None:
-    """Wait for the end; return why it has to be brought about, or None when it came by itself.
+    """Wait for the end; return why the worker has to be ended, or None when it ended by itself.
 
     `deadline` is a time of `time.perf_counter`. A worker whose outcome is in `private` has
     `EXIT_GRACE_S` left to end.
     """
     outcome_at: float | None = None
-    while not ended(_pause_s(deadline, look_every_s)):
+    while not ended(_pause_s(deadline, poll_s)):
         now = time.perf_counter()
         if fills_the_disk is not None and fills_the_disk():
             return "disk"
         if deadline is not None and now >= deadline:
             return "deadline"
-        if outcome_at is None and has_said_last_word(private):
+        if outcome_at is None and has_outcome(private):
             outcome_at = now
         if outcome_at is not None and now - outcome_at > EXIT_GRACE_S:
             return "exit"
@@ -150,10 +146,10 @@ def wait_until_due(
 def ask_to_end(
     ended: Ended, private: Path, terminate: Callable[[], None], dump: Callable[[], None]
 ) -> bool:
-    """SIGTERM, and a dump of the stacks of one that does not obey; whether it has ended by then.
+    """Send SIGTERM, then ask a worker that does not end for a dump of its stacks; True if it ended.
 
-    The dump goes into `private`. Looks are counted, not seconds: a machine that stood still has not
-    let anybody write.
+    The dump goes into `private`. Polls are counted, not seconds: on a machine that stood still
+    nothing was written meanwhile.
     """
     terminate()
     if ended(TERM_GRACE_S):
@@ -162,12 +158,12 @@ def ask_to_end(
     begun = size = _bytes_in(stacks)
     still = 0
     dump()
-    for _ in range(DUMP_LOOKS):
-        if ended(DUMP_LOOK_S):
+    for _ in range(DUMP_POLLS):
+        if ended(DUMP_POLL_S):
             return True
         before, size = size, _bytes_in(stacks)
         still = still + 1 if begun < size == before else 0
-        if still == DUMP_STILL_LOOKS:
+        if still == DUMP_STILL_POLLS:
             return False
     return False
 
@@ -179,14 +175,14 @@ def _bytes_in(path: Path) -> int:
         return 0
 
 
-def has_said_last_word(private: Path) -> bool:
-    """Whether its outcome stands.
+def has_outcome(private: Path) -> bool:
+    """Return True when the worker has written its outcome.
 
-    What is written after SIGTERM says what that made of the method, so this is asked before.
+    To be called before SIGTERM, whose effect on the method would be the outcome otherwise.
     """
     return (private / OUTCOME).exists()
 
 
-def _pause_s(deadline: float | None, look_every_s: float) -> float:
-    left_s = look_every_s if deadline is None else deadline - time.perf_counter()
-    return max(0.0, min(look_every_s, left_s))
+def _pause_s(deadline: float | None, poll_s: float) -> float:
+    left_s = poll_s if deadline is None else deadline - time.perf_counter()
+    return max(0.0, min(poll_s, left_s))

@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from perfrun.dataclass import replace
 from perfrun.launchers import launcher
@@ -20,7 +20,7 @@ from perfrun.launchers.launcher import (
     ORDER,
     Exit,
     ask_to_end,
-    has_said_last_word,
+    has_outcome,
     wait_until_due,
 )
 from perfrun.launchers.wrapper import Lifeline, Wrapped
@@ -47,7 +47,7 @@ class LocalLauncher:
         """`env`: variables that its workers get besides those of this process."""
         self.python = python
         self._env = {**os.environ, **env} if env else None
-        self._is_wrapped: bool | None = None  # until a throw-away worker has said it
+        self._is_wrapped: bool | None = None  # None until a throw-away worker has run
         self.name = f"--python={python}"
 
     def start(self, order: Mapping[str, Any], folder: Path, private: Path) -> LocalProcess:
@@ -57,18 +57,18 @@ class LocalLauncher:
         )
 
     def serve(self, order: Mapping[str, Any], folder: Path, log: Path) -> LocalService:
-        """Start a throw-away worker, which answers into `folder`. Raises OSError likewise."""
+        """Start a throw-away worker, which answers into `folder`. Raises OSError, too."""
         return LocalService(self.python, order, folder, log, self._env, self._learn)
 
     def _learn(self, is_wrapped: bool) -> None:
         self._is_wrapped = is_wrapped
 
     def container_facts(self) -> None:
-        """There is no container."""
+        """Return None: there is no container."""
 
 
 class LocalService:
-    """A throw-away worker. It leads a session of its own, so that all of it can be killed."""
+    """A throw-away worker. It leads a session, so that all of its processes can be killed."""
 
     def __init__(
         self,
@@ -79,26 +79,19 @@ class LocalService:
         env: Mapping[str, str] | None = None,
         learn: Callable[[bool], object] = bool,
     ) -> None:
-        """`learn` is told whether its interpreter is a wrapper that does not become the worker."""
+        """Start the worker; `learn` gets True when the interpreter turns out to be a wrapper."""
         self._lifeline = Lifeline(folder)
         self._learn = learn
         order_path = folder / ORDER
         whole = {**order, "parent_pid": os.getpid(), **self._lifeline.order}
         order_path.write_text(json.dumps(whole), encoding="utf-8")
         with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [python, str(ENTRY), str(order_path)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                env=env,
-            )
+            self._process = _start(python, order_path, output, output, env)
 
     def wait(self, timeout_s: float) -> int | None:
-        """Wait for its end; the exit status, minus the signal, or None when it has not ended."""
+        """Wait for its end; return its status, minus its signal, or None if it has not ended."""
         if self._process.returncode is None:
-            with _pidfd(self._process.pid) as ended:  # Popen would look every 50 ms
+            with _pidfd(self._process.pid) as ended:  # Popen would poll every 50 ms
                 if not ended(timeout_s):
                     return None
         code = self._process.wait()
@@ -107,7 +100,7 @@ class LocalService:
         return code
 
     def end(self) -> None:
-        """Imported code may have started processes; none of them is to be there in a trial."""
+        """End the worker and the processes that imported code may have started."""
         _signal_group(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(launcher.KILL_GRACE_S)
@@ -115,12 +108,12 @@ class LocalService:
 
 
 class LocalProcess:
-    """A running worker. It leads a session of its own, so that all of it can be signalled.
+    """A running worker. It leads a session, so that all of its processes can be signalled.
 
-    Or a wrapper does, which is what we started, wait for and reap; `pid` is the worker's even so.
+    With a wrapper, the wrapper leads the session and is reaped; `pid` is the worker's all the same.
     """
 
-    own_cgroup = False  # it is in perfrun's
+    own_cgroup = False  # it shares perfrun's
 
     def __init__(
         self,
@@ -134,7 +127,8 @@ class LocalProcess:
     ) -> None:
         """Start the worker. Raises OSError when the interpreter cannot be started.
 
-        `is_wrapped`: whether `python` is a wrapper that does not become the worker; None: perhaps.
+        `is_wrapped`: True when `python` is a wrapper that does not become the worker; None when
+        that is not known.
         """
         self._private = private
         self._lifeline = Lifeline(private) if is_wrapped is not False else None
@@ -145,34 +139,25 @@ class LocalProcess:
         self._wrapped: Wrapped | None = None
         self._start = time.perf_counter()
         try:
-            self._process = self._started([python, str(ENTRY), str(order_path)], folder, env)
+            # Files, not pipes: a benchmark that prints never waits for us, and its output is there
+            # whichever process dies.
+            with (
+                (folder / "stdout.log").open("wb") as out,
+                (folder / "stderr.log").open("wb") as err,
+            ):
+                self._process = _start(python, order_path, out, err, env)
         except OSError:
             self._let_go()
             raise
         self._leader = self.pid = self._process.pid
         self._last_io_counts = last_io_counts(str(self._leader))
         self._stopped_for: str | None = None
-        self._end: Exit | None = None  # once it is reaped, or given up: its pid is not its own then
+        self._end: Exit | None = None  # once it is reaped or left: its pid may be reused then
         self._strays: dict[int, str] = {}
         if is_wrapped:
             self._wrapped = self._worker_below()
         if self._wrapped:
             self.pid = self._wrapped.pid
-
-    def _started(
-        self, command: list[str], folder: Path, env: Mapping[str, str] | None
-    ) -> subprocess.Popen[bytes]:
-        with (folder / "stdout.log").open("wb") as out, (folder / "stderr.log").open("wb") as err:
-            # Files, not pipes: a benchmark that prints never waits for us, and what it printed
-            # is there whoever dies.
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                env=env,
-            )
 
     def _worker_below(self) -> Wrapped | None:
         assert self._lifeline is not None
@@ -181,11 +166,7 @@ class LocalProcess:
         return Wrapped(pid, self._leader) if pid is not None else None
 
     def wait(self, timeout_s: float | None) -> Exit:
-        """Wait for the end, enforce the deadline, clean up.
-
-        A KeyboardInterrupt (or `Interrupted`) that arrives meanwhile goes through; call `stop`
-        and then `wait` again.
-        """
+        """Wait for the end, enforce the deadline, leave nothing running; see `Running.wait`."""
         if self._end is None and self._stopped_for is None:
             deadline = None if timeout_s is None else self._start + timeout_s
             with _pidfd(self._leader) as ended:
@@ -195,11 +176,11 @@ class LocalProcess:
         return self._reap()
 
     def stop(self, why: str) -> None:
-        """End the worker: SIGTERM, a dump of its stacks, SIGKILL to all of its group."""
+        """End the worker by SIGTERM, a dump of its stacks, and SIGKILL to its group."""
         if self._end is not None:
-            return  # it was what it left behind that was waited for
-        # A worker that has said its last word is only slow to end: what it said stands.
-        self._stopped_for = "exit" if has_said_last_word(self._private) else why
+            return  # only processes that it left behind still ran
+        # A worker that has written its outcome is only slow to end: the outcome counts.
+        self._stopped_for = "exit" if has_outcome(self._private) else why
         with _pidfd(self.pid) as ended:
             has_ended = ask_to_end(
                 ended,
@@ -210,7 +191,7 @@ class LocalProcess:
             if self._wrapped:
                 if not has_ended:
                     self._wrapped.signal(signal.SIGKILL)
-                with _pidfd(self._leader) as wrapper_ended:  # so that it can say how the worker did
+                with _pidfd(self._leader) as wrapper_ended:  # its status tells how the worker ended
                     wrapper_ended(WRAPPER_GRACE_S)
         _signal_group(self._leader, signal.SIGKILL)
 
@@ -236,29 +217,29 @@ class LocalProcess:
         _signal_group(self._leader, signal.SIGKILL)
 
     def close(self) -> Mapping[str, Any]:
-        """There is nothing more to remove."""
+        """Return no facts: there is nothing to remove."""
         return {}
 
     def _reap(self) -> Exit:
-        """Take in how it ended, and end what it left behind. Returns in bounded time."""
+        """Return how it ended, and end what it left behind. Takes bounded time."""
         if self._end is None and self._can_be_reaped(launcher.KILL_GRACE_S):
             self._end = self._reaped()
         has_ended = self._end is not None and self._end.unended is None
         unended = frozenset() if has_ended else frozenset((self.pid, self._leader))
         _kill_strays(self._leader, self._strays, unended)
-        if self._end is None:  # a process that traces it keeps it, and may have been a stray
+        if self._end is None:  # a tracer, which may have been a stray, kept it from being reaped
             can_now = self._can_be_reaped(TRACED_GRACE_S)
-            self._end = self._reaped() if can_now else self._given_up()
+            self._end = self._reaped() if can_now else self._left_running()
         self._let_go()
-        return replace(self._end, strays=tuple(map(_said_of_stray, self._strays.items())))
+        return replace(self._end, strays=tuple(map(_stray_text, self._strays.items())))
 
     def _can_be_reaped(self, seconds: float) -> bool:
-        """Wait so long for the end of what was killed; False when it cannot be reaped."""
+        """Wait for the end of the killed processes; False when they cannot be reaped."""
         for pid in dict.fromkeys((self.pid, self._leader)):
             with _pidfd(pid) as ended:
                 if not ended(seconds):
                     return False
-        return _poll(self._leader, TRACED_GRACE_S)  # not ours yet while another process traces it
+        return _poll(self._leader, TRACED_GRACE_S)  # a tracer would reap it first
 
     def _let_go(self) -> None:
         if self._wrapped:
@@ -267,7 +248,7 @@ class LocalProcess:
             self._lifeline.close()
 
     def _reaped(self) -> Exit:
-        moved = self._last_io_counts()  # a zombie still has them, and nothing after it
+        moved = self._last_io_counts()  # a zombie still has them; once it is reaped they are gone
         _, status, usage = os.wait4(self._leader, 0)
         code = os.waitstatus_to_exitcode(status)
         self._process.returncode = code  # Popen must not wait for it again
@@ -282,10 +263,10 @@ class LocalProcess:
             strays=(),
             resources={**usage_counts(usage), **moved},
         )
-        return self._wrapped.only(end) if self._wrapped else end
+        return self._wrapped.without_wrapper(end) if self._wrapped else end
 
-    def _given_up(self) -> Exit:
-        """Say that it is still there, with what the kernel has counted until now."""
+    def _left_running(self) -> Exit:
+        """Return the exit of a worker that still runs, with the kernel's counts until now."""
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._leader, os.WNOHANG)  # a wrapper has ended, and its worker has not
         self._process.returncode = -signal.SIGKILL  # Popen must not wait for it
@@ -300,29 +281,42 @@ class LocalProcess:
             max_rss_bytes=memory_marks(str(self.pid))["peak_rss_bytes"] or 0,
             strays=(),
             resources={**counts, **self._last_io_counts()},
-            unended=f"process {self.pid} could not be ended: {_still_there(self.pid)} "
+            unended=f"process {self.pid} could not be ended: {_state_text(self.pid)} "
             f"{launcher.KILL_GRACE_S:g} s after SIGKILL",
         )
 
 
-def _still_there(pid: int) -> str:
+def _state_text(pid: int) -> str:
     state = state_and_flags(pid)[0]
     waits = " (it waits for a device or a file server)" if state == "D" else ""
     return f"it is in state {state or '?'}{waits}"
 
 
-def _said_of_stray(stray: tuple[int, str]) -> str:
+def _stray_text(stray: tuple[int, str]) -> str:
     pid, command = stray
-    left = f", which could not be ended: {_still_there(pid)}" if is_sent_sigkill(pid) else ""
+    left = f", which could not be ended: {_state_text(pid)}" if is_sent_sigkill(pid) else ""
     return f"{command} (pid {pid}{left})"
+
+
+def _start(
+    python: str, order: Path, out: IO[bytes], err: IO[bytes], env: Mapping[str, str] | None
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [python, str(ENTRY), str(order)],
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        start_new_session=True,
+        env=env,
+    )
 
 
 @contextlib.contextmanager
 def _pidfd(pid: int) -> Any:
-    """Yield a function that waits up to so many seconds for `pid` to end and says whether it did.
+    """Yield a function that waits up to so many seconds for `pid` to end; True when it has ended.
 
     It does not reap: the process stays a zombie for wait4. pidfd_open(2) wakes at once; without it
-    (old kernels, sandboxes) we look a hundred times a second.
+    (old kernels, sandboxes) the process is polled a hundred times a second.
     """
     try:
         handle = os.pidfd_open(pid)
@@ -362,15 +356,15 @@ def _signal_group(group: int, number: int) -> None:
 
 
 def _kill_strays(group: int, strays: dict[int, str], besides: frozenset[int]) -> None:
-    """Kill what the worker left behind; enter what it was, by pid.
+    """Kill the processes that the worker left behind; enter their commands by pid.
 
-    The harness is a subreaper (see `perfrun.runner`), so orphans of the worker, those in sessions
-    of their own included, are its children now. No other children are alive at this time, but the
-    worker if it cannot be reaped (`besides`), and what could not be ended in this or an earlier
-    trial: that is not waited for again.
+    The harness is a subreaper (see `perfrun.run.runner`), so orphans of the worker, those in
+    sessions of their own included, are its children now. No other children are alive at this time
+    but the worker if it cannot be reaped (`besides`), and what could not be ended in this or an
+    earlier trial: no second wait is made for that.
     """
     if not _has_children():
-        return  # psutil would read every process of the machine for that
+        return  # psutil would read every process of the machine to find none
     import psutil
 
     def descendants() -> list[Any]:
@@ -379,7 +373,7 @@ def _kill_strays(group: int, strays: dict[int, str], besides: frozenset[int]) ->
     own = psutil.Process()
     psutil.wait_procs(descendants(), timeout=CHILD_GRACE_S)
     # multiprocessing's resource tracker frees shared memory, and its fork server ends, when nobody
-    # holds their pipe any more: neither was left behind. What was forked from the worker holds it.
+    # holds their pipe any more: neither counts as left behind. Forks of the worker hold the pipe.
     left = [one for one in _killable(descendants()) if _command(one) is not None]
     helpers = [one for one in left if is_pythons_own(one.pid)]
     _kill([one for one in left if one not in helpers], strays)
@@ -391,12 +385,12 @@ def _kill_strays(group: int, strays: dict[int, str], besides: frozenset[int]) ->
 
 
 def _killable(processes: list[Any]) -> list[Any]:
-    """Those that SIGKILL has not been sent to in vain."""
+    """Return the processes to which SIGKILL has not been sent in vain."""
     return [one for one in processes if not is_sent_sigkill(one.pid)]
 
 
 def _has_children() -> bool:
-    """Whether this process has any, zombies included."""
+    """Return True when this process has any child, zombies included."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -418,7 +412,7 @@ def _kill(processes: list[Any], strays: dict[int, str]) -> None:
 
 
 def _command(process: Any) -> str | None:
-    """The command line; None of a process that has ended and only waits to be reaped."""
+    """Return the command line of a process; None when it has ended and waits to be reaped."""
     import psutil
 
     try:

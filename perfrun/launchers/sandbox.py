@@ -1,9 +1,7 @@
-"""The container of a trial as the engine is asked for it: what it sees, and what it may do. Pure.
+"""The request for a trial's container: what it sees and may do. Functions of values only.
 
-Everything is locked unless a flag opens it: no network, no capability, no new privileges, a root
-that cannot be written, and of the host only the folders that the trial needs, at their own paths.
-
-What an engine and an image are, from what the engine says of them.
+Everything is forbidden unless a flag allows it: no network, no capability, no new privileges, a
+read-only root, and of the host only the folders that the trial needs, at their own paths.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from perfrun.image.gpus import (
 from perfrun.options.containment import Containment
 
 HOME = "/tmp/home"  # noqa: S108 - in a tmpfs of the container's own
-# Sizes of what can be written besides the trial's folder. Compilers of the frameworks work in /tmp.
+# Writable folders besides the trial's, with their sizes. Compilers of the frameworks use /tmp.
 TMPFS = {"/tmp": "1g", "/var/tmp": "256m", "/run": "64m"}  # noqa: S108
 # The mode is that of the image's folder of that name, if it has one; the owner is ours.
 _TMPFS_OPTIONS = "rw,exec,nosuid,nodev,mode=1777"
@@ -44,7 +42,7 @@ class Bind:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineTraits:
-    """What decides how a container is asked for."""
+    """The abilities of an engine that decide how it is asked for a container."""
 
     is_rootless: bool
     remaps_users: bool
@@ -59,7 +57,7 @@ class EngineTraits:
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """Who the trial is: numbers, as the container sees them."""
+    """The user of a trial: numbers, as the container sees them."""
 
     uid: int
     gid: int
@@ -67,24 +65,24 @@ class User:
 
 
 def choose_user(uid: int, gid: int, groups: Sequence[int], *, is_rootless: bool) -> User:
-    """The caller. In a rootless engine root *is* the caller, and everybody else is a stranger."""
+    """Return the caller; in a rootless engine that is root, and any other user is a stranger."""
     if is_rootless or uid == 0:
         return User(uid=0, gid=0)
     return User(uid=uid, gid=gid, groups=tuple(group for group in groups if group not in (0, gid)))
 
 
 def existing_binds(binds: Sequence[Bind]) -> tuple[Bind, ...]:
-    """Those that are there, each once; writable if any of its namesakes is."""
+    """Return the folders that exist, each once; writable when it was writable in any place."""
     writable = {bind.path for bind in binds if bind.writable}
     paths = dict.fromkeys(bind.path for bind in binds)
     return tuple(Bind(path=path, writable=path in writable) for path in paths if path.exists())
 
 
 def named_volumes(declared: Sequence[str], binds: Sequence[Bind]) -> dict[str, str]:
-    """Name to path of what the image declares as volumes.
+    """Return the volumes that the image declares, as name to path.
 
-    As the engine makes them they would be places to write to, and it takes only those that have a
-    name as read-only. It fills them with what the image has there.
+    The engine would make them writable, and makes only those with a name read-only. It fills them
+    with the image's files.
     """
     taken = {*TMPFS, *(str(bind.path) for bind in existing_binds(binds))}
     paths = {os.path.normpath(path) for path in declared} - taken
@@ -99,7 +97,7 @@ def container_arguments(
     folder: Path,
     env: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Arguments of the SDK's `create_container`."""
+    """Return the arguments of the SDK's `create_container`."""
     return {
         "image": image_id,
         "entrypoint": [command[0]],
@@ -125,7 +123,7 @@ def host_arguments(
     *,
     network: str,
 ) -> dict[str, Any]:
-    """Arguments of the SDK's `create_host_config`: the walls of the container."""
+    """Return the arguments of the SDK's `create_host_config`: the limits of the container."""
     from docker.types import LogConfig, Mount
 
     mounts = [
@@ -149,13 +147,13 @@ def host_arguments(
         "mounts": mounts,
         "shm_size": asked.shm_bytes,
         "ipc_mode": "private",
-        # Its streams are files; the little that the supervisor says goes straight to us.
+        # The worker writes to files, and the supervisor's few messages come straight to us.
         "log_config": LogConfig(type="none"),
         "restart_policy": {"Name": "no"},
         "group_add": [str(group) for group in user.groups],
     }
     if traits.remaps_users:
-        arguments["userns_mode"] = "host"  # or the caller's folders would be a stranger's
+        arguments["userns_mode"] = "host"  # or the caller's folders would belong to a stranger
     return {**arguments, **_limits(asked, traits), **_gpus(asked, traits)}
 
 
@@ -166,7 +164,7 @@ def _limits(asked: Containment, traits: EngineTraits) -> dict[str, Any]:
     if asked.memory_bytes and traits.can_limit_memory:
         limits["mem_limit"] = asked.memory_bytes
         if traits.can_limit_swap:
-            limits["memswap_limit"] = asked.memory_bytes  # of both together: so none is swapped
+            limits["memswap_limit"] = asked.memory_bytes  # memory and swap together
     if asked.cpuset and traits.can_limit_cpus:
         limits["cpuset_cpus"] = asked.cpuset
     return limits
@@ -197,7 +195,7 @@ def _gpus(asked: Containment, traits: EngineTraits) -> dict[str, Any]:
 
 
 def refuse_missing_gpus(asked: Containment, traits: EngineTraits) -> None:
-    """Raise UsageError for a GPU that is not there, where it is us who choose the device files."""
+    """Raise UsageError for a GPU that is not there, where perfrun chooses the device files."""
     if asked.gpus and traits.gpu_access is Access.DEVICE_FILES:
         _device_files(asked.gpus, traits)
 
@@ -229,9 +227,9 @@ def _device_files(gpus: str, traits: EngineTraits) -> list[str]:
 
 
 def refused_limits(asked: Containment, traits: EngineTraits) -> tuple[str, ...]:
-    """The flags that this engine cannot enforce.
+    """Return the flags that this engine cannot enforce.
 
-    Not `--cpuset`: without a cgroup, the supervisor sets the worker's affinity.
+    `--cpuset` is never among them: without a cgroup, the supervisor sets the worker's affinity.
     """
     refused = []
     if asked.memory_bytes and not traits.can_limit_memory:
@@ -242,7 +240,7 @@ def refused_limits(asked: Containment, traits: EngineTraits) -> tuple[str, ...]:
 
 
 def engine_traits(info: Mapping[str, Any]) -> EngineTraits:
-    """From `docker info`. A missing answer is a no: a limit must not be promised."""
+    """Return the traits in `docker info`. What it does not mention counts as missing."""
     gpus = read_gpu_support(info)
     options = [str(option) for option in info.get("SecurityOptions") or ()]
     return EngineTraits(
@@ -259,7 +257,7 @@ def engine_traits(info: Mapping[str, Any]) -> EngineTraits:
 
 
 def engine_facts(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The engine's part of `perfrun.container`."""
+    """Return the engine's part of `perfrun.container`."""
     driver = info.get("CgroupDriver")
     version = str(info.get("CgroupVersion") or "")
     return {
@@ -273,7 +271,7 @@ def engine_facts(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def image_facts(asked: str, image: Mapping[str, Any]) -> dict[str, Any]:
-    """The image's part of `perfrun.container`."""
+    """Return the image's part of `perfrun.container`."""
     config = image.get("Config") or {}
     return {
         "image": asked,
@@ -286,12 +284,12 @@ def image_facts(asked: str, image: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_cgroups(info: Mapping[str, Any]) -> bool:
-    """Whether each container has a cgroup of its own. Without, what it sees is the engine's."""
+    """Return True when each container has a cgroup of its own; else it sees the engine's."""
     return str(info.get("CgroupDriver") or "none") != "none"
 
 
 def how_to_enforce(refused: Sequence[str], info: Mapping[str, Any]) -> str | None:
-    """What this engine cannot do, and the one line that lets it; None when it can do all."""
+    """Return what this engine cannot do and the command that enables it; None if it can do all."""
     if not refused and has_cgroups(info):
         return None
     if str(info.get("CgroupVersion")) == "1":

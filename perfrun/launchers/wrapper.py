@@ -1,7 +1,7 @@
-"""A process between harness and worker: the script that an interpreter may be (`--python`).
+"""The process between harness and worker when `--python` is a script that wraps an interpreter.
 
-One that ends in `exec` becomes the worker, and nothing here is needed. Around any other, the worker
-is found by what it says of itself, and tied to this process by a pipe (`worker.lifeline`).
+A script that ends in `exec` becomes the worker and needs nothing of this. Below any other, the
+worker writes its own pid, and a pipe ties it to this process (`worker.lifeline`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from perfrun.launchers.launcher import Exit
 from perfrun.worker.lifeline import PID, PIPE
 from perfrun.worker.procfs import counts_of, io_counts
 
-START_LIMIT_S = 60.0  # for the worker to begin, after whatever the wrapper does before
-LOOK_EVERY_S = 0.005
+START_LIMIT_S = 60.0  # for the worker to begin, with all that the wrapper does before
+POLL_S = 0.005
 _SIGNALLED = 128  # a shell's exit status above it stands for a signal that ended its command
 _DEEPEST = 50  # processes between a worker and the harness
 
@@ -33,39 +33,37 @@ class Lifeline:
         self._pipe: int | None = None
         self._was_used = False
         self._remove()
-        with contextlib.suppress(OSError):  # some file systems have none: the worker says so
+        with contextlib.suppress(OSError):  # the worker reports a missing pipe
             os.mkfifo(folder / PIPE, 0o600)
             self._pipe = os.open(folder / PIPE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     @property
     def order(self) -> Mapping[str, Any]:
-        """What the worker is told of it."""
+        """The entry for the worker's order."""
         return {"lifeline": None if self._pipe is None else str(self._folder)}
 
     @property
     def was_used(self) -> bool:
-        """Whether there is a wrapper: the worker was not our own child."""
+        """True when there is a wrapper: the worker was not our own child."""
         self._was_used = self._was_used or (self._folder / PID).exists()
         return self._was_used
 
     def worker_below(self, wrapper: int, has_ended: Callable[[float], bool]) -> int | None:
-        """Wait for the worker to begin; its pid, or None if it does not, or cannot be seen."""
+        """Wait for the worker to begin; return its pid, or None when it is not seen."""
         limit = time.perf_counter() + START_LIMIT_S
         while not self.was_used:
-            if has_ended(LOOK_EVERY_S) or time.perf_counter() > limit:
+            if has_ended(POLL_S) or time.perf_counter() > limit:
                 return None
-        with contextlib.suppress(
-            OSError
-        ):  # open on both sides: nothing of it stays if we are killed
+        with contextlib.suppress(OSError):  # both sides have it open; its name is not needed
             (self._folder / PIPE).unlink()
         try:
             pid = int((self._folder / PID).read_text(encoding="ascii"))
         except (OSError, ValueError):
             return None
-        return pid if _is_below(pid, wrapper) else None  # in a pid namespace it has another there
+        return pid if _is_below(pid, wrapper) else None  # a pid namespace has other numbers
 
     def close(self) -> None:
-        """Let go of it, once the worker has ended."""
+        """Close and remove the pipe, once the worker has ended."""
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None
@@ -78,26 +76,26 @@ class Lifeline:
 
 
 class Wrapped:
-    """A worker that is not our child, but below one that waits for it."""
+    """A worker that is a descendant of a wrapper, which waits for it."""
 
     def __init__(self, pid: int, wrapper: int) -> None:
         self.pid = pid
-        # What the wrapper did before is not the worker's; what it does afterwards is little.
+        # Counts of the wrapper before the worker began are subtracted; afterwards it does little.
         self._before: Mapping[str, Any] = {**counts_of(wrapper), **io_counts(str(wrapper))}
         self._handle: int | None = None
         with contextlib.suppress(AttributeError, OSError):
             self._handle = os.pidfd_open(pid)
 
     def signal(self, number: int) -> None:
-        """Signal the worker alone. A wrapper that ends first would take it along, unheard."""
+        """Signal the worker alone: a wrapper that ended first would end it without an outcome."""
         with contextlib.suppress(OSError):
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, number)
             else:
                 os.kill(self.pid, number)
 
-    def only(self, end: Exit) -> Exit:
-        """Return how the worker ended, from how the wrapper did that waited for it."""
+    def without_wrapper(self, end: Exit) -> Exit:
+        """Return the worker's exit, computed from that of the wrapper that waited for it."""
         code, number = end.exit_code, end.signal_number
         if code is not None and code > _SIGNALLED and code - _SIGNALLED in set(signal.Signals):
             number, code = code - _SIGNALLED, None
@@ -111,12 +109,12 @@ class Wrapped:
             signal_number=number,
             user_cpu_s=counts.get("user_s", end.user_cpu_s),
             system_cpu_s=counts.get("system_s", end.system_cpu_s),
-            max_rss_bytes=0,  # it is the largest of all that the wrapper waited for
+            max_rss_bytes=0,  # the kernel gives the largest of all children of the wrapper
             resources=counts,
         )
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the handle of the worker."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

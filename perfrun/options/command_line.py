@@ -1,4 +1,4 @@
-"""From the command line to a `RunPlan`. Empty means unset; everything wrong is found here."""
+"""Turn the command line into a `RunPlan`. An empty value means unset; errors are found here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from typing import Any
 from perfrun.errors import UsageError
 from perfrun.options import plan
 from perfrun.options.containment import parse_containment
-from perfrun.options.flags import PERFZERO, PYTHON_VARIABLE, expanded, parser, unknown_flag
+from perfrun.options.flags import (
+    PERFZERO,
+    PYTHON_VARIABLE,
+    complete_prefix,
+    parser,
+    unknown_flag,
+)
 from perfrun.options.plan import RunPlan
 from perfrun.options.store_address import parse_address
 from perfrun.options.values import (
@@ -22,6 +28,7 @@ from perfrun.options.values import (
     parse_variables,
     parse_word,
     parse_workspace,
+    split_at_dashes,
 )
 from perfrun.text import redact
 
@@ -30,14 +37,14 @@ DEFAULT_TIMEOUT_S = 24 * 3600.0
 
 def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
     """Turn the command line into a plan. Raises UsageError; touches nothing."""
-    own, benchmark_flags = _split(_with_flagfiles(argv))
+    own, benchmark_flags = split_at_dashes(_with_flagfiles(argv))
     made = parser(command)
-    arguments, unknown = made.parse_known_intermixed_args([expanded(word) for word in own])
+    arguments, unknown = made.parse_known_intermixed_args([complete_prefix(word) for word in own])
     if unknown:
         raise UsageError(unknown_flag(unknown[0], made))
     given = vars(arguments)
     _refuse_gcp(given)
-    if given["flagfile"]:  # a prefix, which absl's reader of flag files did not take for it
+    if given["flagfile"]:  # only a prefix of it is left: absl has replaced the whole flag
         raise UsageError("--flagfile: this flag must be written in full")
     selectors = plan.parse_selectors(given["benchmark_methods"])
     if command == "run" and not selectors and not given["allow_empty"]:
@@ -88,18 +95,9 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
     )
 
 
-def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part perfrun's words from the benchmark's, which follow `--`."""
-    words = list(argv)
-    if "--" not in words:
-        return words, []
-    at = words.index("--")
-    return words[:at], words[at + 1 :]
-
-
 def _with_flagfiles(argv: Sequence[str]) -> list[str]:
-    """Put the contents of flag files in their place, by absl's rules."""
-    own, rest = _split(argv)
+    """Replace each `--flagfile` by the content of the file, by absl's rules."""
+    own, rest = split_at_dashes(argv)
     if any(word.startswith(("--flagfile", "-flagfile")) for word in own):
         from absl import flags  # only here: it takes 30 ms to import
 
@@ -157,8 +155,7 @@ def _folder_name(text: str | None) -> str | None:
 def _interpreter(text: str | None) -> str:
     """Return the absolute path of the interpreter under test.
 
-    That it works is found before anything is cloned, by asking it (`environment.describe`).
-
+    Whether it works is tested later, before anything is cloned (`environment.describe`).
     The path is not resolved: a virtual environment's `python` is a link whose place matters.
     """
     named = text or os.environ.get(PYTHON_VARIABLE) or sys.executable
@@ -170,9 +167,9 @@ def _interpreter(text: str | None) -> str:
 
 
 def _found(interpreter: str) -> str | None:
-    """Return the path of a program; None where there is none to execute."""
+    """Return the path of a program; None when there is none that can be executed."""
     if os.sep not in interpreter:
-        from shutil import which  # 3 ms, for a name that is to be looked for on PATH
+        from shutil import which  # 3 ms, only for a name that is searched on PATH
 
         return which(interpreter)
     can_run = os.path.isfile(interpreter) and os.access(interpreter, os.X_OK)  # noqa: PTH113
@@ -189,14 +186,14 @@ def _why_not(interpreter: str) -> str:
 
 
 def _store(text: str | None, workspace: Path) -> str | None:
-    """Refuse a wrong address before anything runs; a server that is down costs no result."""
+    """Check the address before anything runs. No connection is made: a server may be down."""
     return text if text and parse_address(text, workspace) else None
 
 
 def _recorded_flags(given: dict[str, Any]) -> dict[str, Any]:
-    """What PerfZero records: every flag that is not None, in order of definition.
+    """Return the flags to record: PerfZero's that are not None, in their order, then our own.
 
-    perfrun's own flags follow where they were given.
+    Of perfrun's own flags only those that were given are recorded.
     """
     names = [name for name, *_ in PERFZERO]
     recorded = {name: given[name] for name in names if given[name] is not None}

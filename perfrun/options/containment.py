@@ -1,4 +1,4 @@
-"""What `--image` and its companions ask for: the image of the trials, and what a trial may use."""
+"""The flags of trials in containers, as values: the image, and the limits of a trial."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([bkmgt]?)(?:i?b)?", re.IGNOREC
 _CPUS = re.compile(r"\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*", re.ASCII)
 _NETWORK = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _DEVICE = re.compile(r"\d{1,4}|(?!\d+$)[\w./:=-]+", re.ASCII)
-_LEAST_MEMORY = 6 * 2**20  # the engine takes no less
+_LEAST_MEMORY = 6 * 2**20  # Docker refuses less
 DEFAULT_SHM_BYTES = 2 * 2**30  # the engine's own 64 MiB are too little for data loaders
 DEFAULT_PIDS = 4096
 _MOST_PIDS = 2**22  # the kernel's PID_MAX_LIMIT
@@ -80,7 +80,7 @@ def parse_size(flag: str, text: str | None) -> int | None:
 
 
 def cpus_of(cpuset: str) -> frozenset[int]:
-    """The numbers of the processors that a checked cpuset names."""
+    """Return the numbers of the processors that a checked cpuset names."""
     cpus: set[int] = set()
     for item in cpuset.split(","):
         first, _, last = item.partition("-")

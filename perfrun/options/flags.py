@@ -1,4 +1,4 @@
-"""The flags: PerfZero's with PerfZero's meaning, then perfrun's own.
+"""The flags of a run: PerfZero's with PerfZero's meaning, and perfrun's own.
 
 Prefixes of a flag work where only one of PerfZero's flags begins so; perfrun's own flags never make
 a prefix of PerfZero's ambiguous.
@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 
 from perfrun import __version__
 from perfrun.errors import UsageError
-from perfrun.options.values import HelpFormatter, nearest
+from perfrun.options.values import KINDS, HelpFormatter, nearest
 
 PYTHON_VARIABLE = "PERFRUN_PYTHON"
 
-# In PerfZero's order, which is the order of benchmark_info.flags. Value: default, GCP-only, help.
+# (name, default, GCP-only, help), in PerfZero's order, which is that of benchmark_info.flags.
 PERFZERO: tuple[tuple[str, Any, bool, str], ...] = (
     ("use_cached_site_packages", False, False, "use checkouts as they are where no hash is given"),
     ("gcs_downloads", None, False, "old name of --data_downloads, done first"),
@@ -55,7 +55,40 @@ PERFZERO: tuple[tuple[str, Any, bool, str], ...] = (
     ("benchmark_class_type", None, False, "tf_benchmark: construct with those keywords only"),
 )
 
-CONTAINER = (
+# (name, placeholder, help) each; without a placeholder it is a switch.
+_REPETITION = (
+    ("precision", "PERCENT", "run trials until each median is known to so much (1%%, 0.01)"),
+    ("max_trials", "N", "with --precision: most trials of a method (default 30)"),
+    ("time_budget", "SECONDS", "with --precision: time for all trials (also 20m, 1h)"),
+    ("max_reruns", "N", "disturbed trials to re-run a method (default 0; 2 with --precision)"),
+    ("seed", "N", "of the order of trials within a round (default: random, recorded)"),
+)
+_OWN = (
+    (
+        "python",
+        "FILE",
+        f"interpreter under test (default: ${PYTHON_VARIABLE}, or perfrun's own)",
+    ),
+    (
+        "env",
+        "NAME=VALUE",
+        "environment variable of the trials, besides those inherited; repeatable, recorded",
+    ),
+    ("timeout", "SECONDS", "end a trial after so long (default 86400; 0 = never)"),
+    ("format", "table|json", "what to print on stdout"),
+    ("quiet", "", "do not show what benchmarks print"),
+    ("fail_on_bounds", "", "a metric out of bounds counts as a failure"),
+    ("allow_empty", "", "a run without methods is a success"),
+    ("resume", "", "go on with the last unfinished run of the same flags in this workspace"),
+    (
+        "store",
+        "URL|FILE",
+        "index for the results: a file or postgresql+psycopg://... (default: the workspace's)",
+    ),
+    ("profile", "KIND,...", f"profile each method in one more trial a kind: {', '.join(KINDS)}"),
+    ("flagfile", "FILE", "read flags from a file, one a line (absl's format)"),
+)
+_CONTAINER = (
     ("image", "NAME", "run each trial in a fresh container of this image (name, name@digest, id)"),
     ("image_python", "FILE", "interpreter in the image (default: its PERFRUN_PYTHON, or python3)"),
     ("trial_network", "NAME", "network of a trial: bridge, or a name (default: none)"),
@@ -78,13 +111,13 @@ Exit status: 0 all methods ran, 1 a method did not pass, 2 wrong usage, 3 intern
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse whose errors are PerfrunErrors: one line, nothing else."""
+    """argparse whose errors are UsageErrors of one line."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
 
-COMMANDS = {  # what follows the command's name, what it does
+COMMANDS = {  # name: (arguments, description)
     "run": (
         "--benchmark_methods=module.Class.method [flags] [-- benchmark flags]",
         "Run benchmark methods, each trial in a fresh process, and record the results.",
@@ -107,7 +140,7 @@ def help_command(_argv: Sequence[str]) -> int:
 
 
 def parser(command: str = "run") -> argparse.ArgumentParser:
-    """Make the parser of a command; all take the flags of a run."""
+    """Return the parser of a command that takes the flags of a run."""
     prog = "perfrun" if command == "run" else f"perfrun {command}"
     usage, description = COMMANDS[command]
     made = _Parser(
@@ -140,92 +173,26 @@ def parser(command: str = "run") -> argparse.ArgumentParser:
         else:
             option["metavar"] = "N" if name == "benchmark_num_trials" else "TEXT"
         group.add_argument(f"--{name}", **option)
-    _add_repetition(made.add_argument_group("how often and in which order (perfrun's own flags)"))
-    _add_own(made.add_argument_group("how to run it (perfrun's own flags)"))
-    container = made.add_argument_group("each trial in a container of its own")
-    for name, metavar, text in CONTAINER:
-        container.add_argument(f"--{name}", metavar=metavar, help=text)
+    for title, flags in (
+        ("how often and in which order (perfrun's own flags)", _REPETITION),
+        ("how to run it (perfrun's own flags)", _OWN),
+        ("each trial in a container of its own", _CONTAINER),
+    ):
+        group = made.add_argument_group(title)
+        for name, metavar, text in flags:
+            option = {"metavar": metavar} if metavar else {"action": "store_true"}
+            if name == "env":
+                option["action"] = "append"
+            group.add_argument(f"--{name}", help=text, **option)
     return made
-
-
-def _add_repetition(group: argparse._ArgumentGroup) -> None:
-    flags = (
-        (
-            "precision",
-            "PERCENT",
-            "run trials until each median is known to so much (1%%, 0.01)",
-        ),
-        ("max_trials", "N", "with --precision: most trials of a method (default 30)"),
-        (
-            "time_budget",
-            "SECONDS",
-            "with --precision: time for all trials (also 20m, 1h)",
-        ),
-        (
-            "max_reruns",
-            "N",
-            "disturbed trials to re-run a method (default 0; 2 with --precision)",
-        ),
-        ("seed", "N", "of the order of trials within a round (default: random, recorded)"),
-    )
-    for name, value, text in flags:
-        group.add_argument(f"--{name}", metavar=value, help=text)
-
-
-def _add_own(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--python",
-        metavar="FILE",
-        help=f"interpreter of the environment under test (default: ${PYTHON_VARIABLE}, or the one "
-        "that runs perfrun)",
-    )
-    group.add_argument(
-        "--env",
-        action="append",
-        metavar="NAME=VALUE",
-        help="environment variable of the trials, besides those inherited; repeatable, recorded",
-    )
-    group.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        help="end a trial after so long (default 86400; 0 = never)",
-    )
-    group.add_argument("--format", metavar="table|json", help="what to print on stdout")
-    group.add_argument("--quiet", action="store_true", help="do not show what benchmarks print")
-    group.add_argument(
-        "--fail_on_bounds", action="store_true", help="a metric out of bounds counts as a failure"
-    )
-    group.add_argument(
-        "--allow_empty", action="store_true", help="a run without methods is a success"
-    )
-    group.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on with the last unfinished run of the same flags in this workspace",
-    )
-    group.add_argument(
-        "--store",
-        metavar="URL|FILE",
-        help="add results to this index: a file or postgresql+psycopg://... (default: that of "
-        "the workspace, if there is one)",
-    )
-    group.add_argument(
-        "--profile",
-        metavar="KIND,...",
-        help="profile each method in one more trial a kind: cprofile, torch, tensorflow, memory, "
-        "sampling",
-    )
-    group.add_argument(
-        "--flagfile", metavar="FILE", help="read flags from a file, one a line (absl's format)"
-    )
 
 
 # perfrun's own flags that are also the beginning of one of PerfZero's.
 _LIKE_A_PREFIX = ("--python", "--profile")
 
 
-def expanded(word: str) -> str:
-    """Complete a prefix that only one of PerfZero's flags has."""
+def complete_prefix(word: str) -> str:
+    """Return the flag in full when only one of PerfZero's flags begins with the word."""
     name, equals, value = word.partition("=")
     if not name.startswith("--") or name in _LIKE_A_PREFIX:
         return word
@@ -234,6 +201,7 @@ def expanded(word: str) -> str:
 
 
 def unknown_flag(word: str, made: argparse.ArgumentParser) -> str:
+    """Return the message about a word that is no flag, with the nearest flag."""
     name = word.partition("=")[0]
     if not name.startswith("-"):
         return f"{word!r} is not a flag; flags begin with -- and flags of the benchmark follow --"

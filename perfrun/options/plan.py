@@ -1,7 +1,7 @@
-"""What a run is asked to do, as values: every mini-language of the command line, parsed once.
+"""The plan of a run, and the parsers of PerfZero's mini-languages that fill it.
 
-The syntax is PerfZero's (`--git_repos url;branch;hash,...`, `Class.filter:REGEX`, ...). What can be
-seen to be wrong without touching disk or network is refused here, before anything is cloned or run.
+The syntax is PerfZero's (`--git_repos url;branch;hash,...`, `Class.filter:REGEX`, ...). Errors that
+show without touching disk or network are raised here, before anything is cloned or run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GIT_SCHEMES = ("http", "https", "ssh", "git", "file")
 _DATA_SCHEMES = ("http", "https", "file")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _SCP_LIKE = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?!//)\S.*", re.DOTALL)
-# The rules of git check-ref-format, so that a name git would refuse is refused before git runs.
+# The rules of git check-ref-format: a name that git would refuse is refused before git runs.
 _BAD_REF = re.compile(r"^[-/.]|\.\.|//|@\{|[\x00-\x20\x7f~^:?*\[\\]|[/.]$|\.lock$|/\.|^@$")
 
 
@@ -64,7 +64,7 @@ class MethodSelector:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """Everything one `perfrun` call is to do. Made by `options.command_line`, changed by nobody."""
+    """All that one call of `perfrun` is asked to do, as `options.command_line` has read it."""
 
     selectors: tuple[MethodSelector, ...]
     num_trials: int = 1
@@ -86,9 +86,9 @@ class RunPlan:
     profiles: tuple[str, ...] = ()  # kinds; one more trial of each method for each
     upload_methods: tuple[str, ...] = ()
     debug: bool = False
-    env: tuple[tuple[str, str], ...] = ()  # variables that the workers get besides the inherited
+    env: tuple[tuple[str, str], ...] = ()  # of the workers, besides the inherited variables
     python: str = ""  # absolute path of the interpreter under test
-    container: Containment | None = None  # the trials' container; then `python` does not count
+    container: Containment | None = None  # of the trials; then `python` is not used
     timeout_s: float | None = None
     output_format: str = "table"
     quiet: bool = False
@@ -103,12 +103,12 @@ class RunPlan:
 
     @property
     def site_packages(self) -> Path:
-        """Where checkouts are."""
+        """The folder of the checkouts."""
         return self.workspace / "site-packages"
 
     @property
     def output(self) -> Path:
-        """Where the folders of the trials are."""
+        """The folder that holds a folder for each trial."""
         return self.workspace / "output"
 
 
@@ -133,16 +133,16 @@ def parse_repos(text: str | None, flag: str = "--git_repos") -> tuple[RepoSpec, 
 
 def _parse_repo(item: str, flag: str) -> RepoSpec:
     fields = [part.strip() for part in item.split(";")]
-    shown = redact(item)
+    public = redact(item)
     if len(fields) > 3:
-        raise UsageError(f"{flag}: {shown!r} has more than three fields; write url;branch;hash")
+        raise UsageError(f"{flag}: {public!r} has more than three fields; write url;branch;hash")
     url, branch, git_hash = (*fields, "", "")[:3]
     _check_git_url(url, flag)
     if branch and _BAD_REF.search(branch):
-        raise UsageError(f"{flag}: {branch!r} in {shown!r} is not a name of a branch or tag")
+        raise UsageError(f"{flag}: {branch!r} in {public!r} is not a name of a branch or tag")
     if git_hash and not may_be_hash(git_hash):
         raise UsageError(
-            f"{flag}: {git_hash!r} in {shown!r} is not a commit hash (4 to 64 hex digits); "
+            f"{flag}: {git_hash!r} in {public!r} is not a commit hash (4 to 64 hex digits); "
             "a branch or tag goes into the second field"
         )
     return RepoSpec(
@@ -155,27 +155,27 @@ def _parse_repo(item: str, flag: str) -> RepoSpec:
 
 def _check_git_url(url: str, flag: str) -> None:
     """Refuse what git would take for an option or a command: `-x`, `ext::`, ssh options."""
-    shown = redact(url)
+    public = redact(url)
     if url.startswith("-") or "::" in url.split("/", 1)[0] or any(ord(c) < 32 for c in url):
-        raise UsageError(f"{flag}: {shown!r} is not a url that perfrun gives to git")
+        raise UsageError(f"{flag}: {public!r} is not a url that perfrun gives to git")
     if "://" in url:
         parts = _split_url(url, flag)
         if parts.scheme.lower() not in _GIT_SCHEMES:
             raise UsageError(
-                f"{flag}: {shown!r}: scheme {parts.scheme!r} is not one of "
+                f"{flag}: {public!r}: scheme {parts.scheme!r} is not one of "
                 + ", ".join(_GIT_SCHEMES)
             )
         if parts.netloc.rpartition("@")[2].startswith("-") or parts.netloc.startswith("-"):
-            raise UsageError(f"{flag}: {shown!r}: a host cannot begin with '-'")
+            raise UsageError(f"{flag}: {public!r}: a host cannot begin with '-'")
         if not parts.path.strip("/"):
-            raise UsageError(f"{flag}: {shown!r} names a host but no repository on it")
+            raise UsageError(f"{flag}: {public!r} names a host but no repository on it")
         return
     if Path(url).is_absolute():
         return
     scp = _SCP_LIKE.fullmatch(url)
     if not scp or scp["host"].startswith("-"):
         raise UsageError(
-            f"{flag}: {shown!r} is not a git url; write https://..., ssh://..., git@host:path, "
+            f"{flag}: {public!r} is not a git url; write https://..., ssh://..., git@host:path, "
             "file:///... or an absolute path"
         )
 
@@ -188,7 +188,7 @@ def _split_url(url: str, flag: str) -> SplitResult:
 
 
 def _checkout_name(url: str, flag: str) -> str:
-    """PerfZero's rule: the last segment of the url less its last extension."""
+    """Return the last segment of the url less its last extension, as PerfZero does."""
     # A query may hold a token, which must not become the name of a folder.
     path = _split_url(url, flag).path if re.match(r"https?://", url, re.IGNORECASE) else url
     name = Path(re.split(r"[/:]", path.rstrip("/"))[-1] or ".").stem
@@ -204,28 +204,28 @@ def parse_data(text: str | None, flag: str) -> tuple[DataSpec, ...]:
 
 def _parse_data_item(item: str, flag: str) -> DataSpec:
     url, *rest = [part.strip() for part in item.split(";")]
-    shown = redact(item)
+    public = redact(item)
     sha256, relative = None, ""
     for part in rest:
         if part.startswith("sha256="):
             sha256 = part.removeprefix("sha256=").lower()
             if not _SHA256.fullmatch(sha256):
-                raise UsageError(f"{flag}: {shown!r}: sha256 must be 64 hex digits")
+                raise UsageError(f"{flag}: {public!r}: sha256 must be 64 hex digits")
         elif relative:
-            raise UsageError(f"{flag}: {shown!r} names two paths; write url;path;sha256=HEX")
+            raise UsageError(f"{flag}: {public!r} names two paths; write url;path;sha256=HEX")
         else:
             relative = part
     parts = _split_url(url, flag)
     if parts.scheme in ("gs", "gcs"):
         raise UsageError(
-            f"{flag}: {shown!r}: perfrun has no Google Cloud client; use http(s):// or file://"
+            f"{flag}: {public!r}: perfrun has no Google Cloud client; use http(s):// or file://"
         )
     if parts.scheme not in _DATA_SCHEMES or not parts.path:
-        raise UsageError(f"{flag}: {shown!r} must be a http://, https:// or file:// url")
+        raise UsageError(f"{flag}: {public!r} must be a http://, https:// or file:// url")
     relative = relative or parts.path.rstrip("/*").rpartition("/")[2]
     path = Path(relative)
     if not relative or path.is_absolute() or ".." in path.parts or relative == ".":
-        raise UsageError(f"{flag}: {shown!r}: {relative!r} is not a path inside --root_data_dir")
+        raise UsageError(f"{flag}: {public!r}: {relative!r} is not a path inside --root_data_dir")
     return DataSpec(url=url, relative_path=relative, sha256=sha256)
 
 

@@ -1,4 +1,4 @@
-"""Where an index is: the file in a workspace, another file, or a PostgreSQL server."""
+"""The address of an index: the file in a workspace, another file, or a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _POSTGRESQL = ("postgresql+psycopg", "postgresql", "postgres")
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """One index. `shown` is without passwords."""
+    """The address of one index."""
 
-    url: str  # of a server, as SQLAlchemy takes it; of a file its path
-    shown: str
+    url: str  # of a server, as SQLAlchemy takes it; the path of a file
+    shown: str  # without passwords
     file: Path | None = None  # of an SQLite index
     workspace: Path | None = None  # whose own index it is; None for one named with --store
 
     @property
     def is_sqlite(self) -> bool:
-        """True for a file, false for a server."""
+        """True for a file, False for a server."""
         return self.file is not None
 
 
@@ -47,7 +47,7 @@ def parse_address(store: str | None, workspace: Path) -> Address:
 
 
 def _check_port(store: str) -> None:
-    # A password may hold all but an `@`, SQLAlchemy says: also what ends a host elsewhere.
+    # By SQLAlchemy's rule a password may hold anything but `@`, a `/` and a `:` included.
     place = store.partition("://")[2].rpartition("@")[2]
     try:
         urlsplit(f"//{place}").port  # noqa: B018 - reading it is the check

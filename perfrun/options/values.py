@@ -1,14 +1,6 @@
-"""The parser of a command, the flags that several commands have, and values as people type them.
+"""Values of flags as people type them: parsers, the flags that commands share, and their checks.
 
-A flag is declared once, with its help and its check. Errors are one line: UsageError.
-
-`--env NAME=VALUE`: environment variables of the workers.
-
-How often methods run and in which order, as asked for: `--precision` and the flags around it.
-
-Which profiles are asked for: the mini-languages of `--profile` and `--profiler_enabled_time`.
-
-What the names of commits and branches say by themselves, before git is asked.
+Each flag is declared once, with its help and its check. An error is a UsageError of one line.
 """
 
 from __future__ import annotations
@@ -30,7 +22,7 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("table", "json")
-_MOST_DIGITS = 18  # it fits into 64 bits
+_MOST_DIGITS = 18  # of a number that fits into 64 bits
 _MOST_SHOWN = 80  # characters of a value
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -57,8 +49,8 @@ class CommandParser(argparse.ArgumentParser):
     ) -> None:
         """Declare a flag with a value by name, placeholder and help; empty means not given.
 
-        `parse` makes a value of what is typed and the flag's name. Its UsageError is what the user
-        reads: argparse puts no words around it.
+        `parse` gets the text and the flag's name and returns the value. The user reads its
+        UsageError as it is: argparse puts no words around it.
         """
         if parse:
             options["type"] = lambda typed: parse(typed, name) if typed else default
@@ -98,14 +90,14 @@ class CommandParser(argparse.ArgumentParser):
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """argparse's, which would import `shutil` for the width of the terminal: 3 ms of every run."""
+    """argparse's formatter without its import of `shutil`, 3 ms of every run."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, **{"width": _columns() - 2, **options})
 
 
 def _columns() -> int:
-    """How wide the terminal is, by the rules of `shutil.get_terminal_size`."""
+    """Return the width of the terminal, by the rules of `shutil.get_terminal_size`."""
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and int(said) > 0:
         return int(said)
@@ -116,14 +108,14 @@ def _columns() -> int:
 
 
 def split_at_dashes(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The flags of the command, and those of the benchmark, which follow `--`."""
+    """Split flags of the command from those of the benchmark, which follow `--`."""
     at = list(words).index("--") if "--" in words else len(words)
     return list(words[:at]), list(words[at + 1 :])
 
 
 def parse_shell_words(text: str, flag: str) -> list[str]:
-    """Split flags that are the value of a flag as a shell does. Raises UsageError."""
-    import shlex  # no run of its own needs it
+    """Split the value of a flag into words as a shell does. Raises UsageError."""
+    import shlex  # an ordinary run does without
 
     try:
         return shlex.split(text)
@@ -132,7 +124,7 @@ def parse_shell_words(text: str, flag: str) -> list[str]:
 
 
 def parse_workspace(text: str | None) -> Path:
-    """The absolute path of the workspace. Raises UsageError."""
+    """Return the absolute path of the workspace. Raises UsageError."""
     from pathlib import Path  # `perfrun --help` does without
 
     try:
@@ -142,7 +134,7 @@ def parse_workspace(text: str | None) -> Path:
 
 
 def parse_word(text: str | None, flag: str, words: Sequence[str]) -> str:
-    """One of some words, the first one when the flag is not given. Raises UsageError."""
+    """Check that the text is one of the words; no text means the first. Raises UsageError."""
     if text and text not in words:
         known = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
         raise UsageError(f"{flag}={shown(text)}: must be {known}")
@@ -150,7 +142,7 @@ def parse_word(text: str | None, flag: str, words: Sequence[str]) -> str:
 
 
 def parse_clone(word: str, flag: str) -> tuple[str, Path]:
-    """`NAME=DIR`. Raises UsageError."""
+    """Parse `NAME=DIR`. Raises UsageError."""
     from pathlib import Path
 
     name, _, folder = word.partition("=")
@@ -173,22 +165,23 @@ def parse_whole(text: str | None, flag: str, least: int = 1) -> int | None:
     return int(plain)
 
 
-def parse_share(text: str | None, flag: str) -> float | None:
-    """`2%` or `0.02`; None when not given."""
+def parse_share(text: str | None, flag: str, *, above_zero: bool = False) -> float | None:
+    """Parse `2%` or `0.02`; None when it is not given. Raises UsageError."""
     if not text:
         return None
     number = text.strip()
     try:
         share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
     except ValueError:
-        raise UsageError(f"{flag}={text}: write 1% or 0.01") from None
-    if not 0 <= share < 1:
-        raise UsageError(f"{flag}={text}: must be at least 0 and below 100%")
+        raise UsageError(f"{flag}={shown(text)}: write 1% or 0.01") from None
+    if not 0 <= share < 1 or (above_zero and share == 0):
+        least = "more than 0" if above_zero else "at least 0"
+        raise UsageError(f"{flag}={shown(text)}: must be {least} and below 100% (1% = 0.01)")
     return share
 
 
 def parse_duration(text: str | None, flag: str) -> float | None:
-    """Seconds, or a number with s, m, h or d."""
+    """Parse seconds, or a number with s, m, h or d. Raises UsageError."""
     if not text:
         return None
     found = re.fullmatch(r"(.*?)\s*(s|m|min|h|d|)", text.strip(), re.DOTALL)
@@ -202,8 +195,8 @@ def parse_duration(text: str | None, flag: str) -> float | None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that somebody may have meant; None when none is like it."""
-    from difflib import get_close_matches  # only a mistake pays for it
+    """Return the known word that is most like this one; None when none is."""
+    from difflib import get_close_matches  # only for a mistake
 
     return next(iter(get_close_matches(word, list(known), n=1)), None)
 
@@ -220,7 +213,7 @@ def parse_regex(pattern: str, what: str) -> re.Pattern[str]:
 
 
 def shown(text: str) -> str:
-    """A value of the command line as a message has it: on one line, and not a long one."""
+    """Return a value of the command line for a message: on one line, and shortened."""
     told = text if text.isprintable() else repr(text)
     return told if len(told) <= _MOST_SHOWN else f"{told[:_MOST_SHOWN]}..."
 
@@ -243,12 +236,12 @@ _FULL_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def is_full(git_hash: str) -> bool:
-    """Say whether the hash names its commit by itself."""
+    """Return True when a hash is complete."""
     return _FULL_HASH.fullmatch(git_hash) is not None
 
 
 def may_be_hash(text: str) -> bool:
-    """Say whether it can stand for a commit's hash, whole or its beginning, as users write it."""
+    """Return True when a text can be a commit's hash or its beginning, as users write it."""
     return re.fullmatch(r"[0-9a-fA-F]{4,64}", text) is not None
 
 
@@ -260,14 +253,14 @@ def local_branch(ref: str) -> str | None:
 
 
 def looks_hex(name: str) -> bool:
-    """Say whether it may be a hash, or the beginning of one."""
+    """Return True when the name of a branch may have been meant as a hash."""
     return re.fullmatch(r"[0-9a-f]{7,64}", name) is not None
 
 
 FEWEST_TRIALS = 6  # with --precision: below this there is no interval (analysis.stopping.PILOT)
 MOST_TRIALS = 30  # default of --max_trials
 RERUNS = 2  # default of --max_reruns with --precision
-OVERRUN = 0.1  # of a trial's usual time may go beyond the time budget: better than a gap
+OVERRUN = 0.1  # part of a trial's usual time by which it may exceed the time budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,8 +275,8 @@ class Repetition:
 
 
 def parse_repetition(given: Mapping[str, Any], num_trials: int) -> Repetition:
-    """Parse the flags. Raises UsageError for what cannot be meant."""
-    precision = _precision(given["precision"])
+    """Parse the flags. Raises UsageError."""
+    precision = parse_share(given["precision"], "--precision", above_zero=True)
     max_trials = parse_whole(given["max_trials"], "--max_trials", FEWEST_TRIALS)
     reruns = parse_whole(given["max_reruns"], "--max_reruns", 0)
     budget_s = parse_duration(given["time_budget"], "--time_budget")
@@ -305,21 +298,6 @@ def parse_repetition(given: Mapping[str, Any], num_trials: int) -> Repetition:
         max_reruns=reruns if reruns is not None else RERUNS if precision else 0,
         seed=parse_whole(given["seed"], "--seed", 0),
     )
-
-
-def _precision(text: str | None) -> float | None:
-    if not text:
-        return None
-    number = text.strip().removesuffix("%")
-    try:
-        value = float(number) / (100 if text.strip().endswith("%") else 1)
-    except ValueError:
-        raise UsageError(f"--precision={shown(text)}: write 1% or 0.01") from None
-    if not 0 < value < 1:
-        raise UsageError(
-            f"--precision={shown(text)}: must be more than 0 and below 100% (1% = 0.01)"
-        )
-    return value
 
 
 KINDS = ("cprofile", "torch", "tensorflow", "memory", "sampling")

@@ -1,11 +1,12 @@
-"""The cache of one remote repository: a bare repository under the workspace that holds the
-commits runs have asked for, each fetched alone where the server allows it.
+"""The cache of one remote repository: a bare repository in the workspace with the fetched commits.
+
+Each commit is fetched alone where the server allows it.
 
     <workspace>/git-cache/<name>-<12 hex of sha256 of the redacted url>.git
         refs/perfrun/commits/<hash>   a commit that was fetched whole
-        refs/perfrun/short/<prefix>   what a short hash was found to mean
+        refs/perfrun/short/<prefix>   the commit that a short hash stands for
         refs/perfrun/all/             all branches and tags, once they had to be fetched
-        perfrun-default-branch        what the remote's HEAD pointed at
+        perfrun-default-branch        the branch that the remote's HEAD pointed at
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from perfrun.options.values import is_full, local_branch, looks_hex
 from perfrun.workspace.git import GitFailed, Repository, ask, command
 
 _TIP = "refs/perfrun/tip"
-_UNSHALLOW = 2**31 - 1  # git's own word for "all of it"
-_DEEPER = 64
+_ALL_COMMITS = 2**31 - 1  # git's own number for an infinite depth
+_SOME_COMMITS = 64
 _ASK_TIMEOUT_S = 120.0
-# Failures that no other way of fetching from the same server can mend.
-_HOPELESS = re.compile(
+# Failures of the server or of this machine: another way of fetching would fail as well.
+_FINAL_FAILURE = re.compile(
     r"Could not read from remote|unable to access|[Cc]ould not resolve host|Authentication failed"
     r"|could not read (Username|Password)|does not appear to be a git repository|not allowed"
     r"|repository .* not found|unable to connect|Permission denied|dubious ownership"
@@ -38,16 +39,16 @@ _HOPELESS = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class CachedCommit:
-    """A commit that is in the cache, and how a checkout of it is to look."""
+    """A commit in the cache, and the branch that a checkout of it is to be on."""
 
     git_hash: str
     branch: str | None  # local branch to be on; None = detached
-    any_branch: bool = False  # none was asked for, and the default is not known without a network
+    any_branch: bool = False  # none was asked for, and the default branch is not known
     fetched: bool  # the remote was asked
 
 
 class GitCache:
-    """Finds commits of one repository, in the cache if they are there, else at the remote."""
+    """Finds commits of one repository, first in the cache, then at the remote."""
 
     def __init__(self, workspace: Path, repo: RepoSpec, notify: Callable[[str], None]) -> None:
         key = hashlib.sha256(repo.shown_url.encode()).hexdigest()[:12]
@@ -65,18 +66,18 @@ class GitCache:
 
     @property
     def shallow_file(self) -> Path:
-        """Git's list of the commits whose parents are left out; may be absent."""
+        """Git's list of commits whose parents were not fetched; may be absent."""
         return self.repository.git_dir / "shallow"
 
     def has(self, git_hash: str) -> bool:
-        """Say whether a commit is here, files and all."""
+        """Return True when a commit is here with all its files."""
         return self._commit_of(git_hash) is not None
 
     def find(self, git_hash: str | None, branch: str | None) -> CachedCommit:
-        """Return the commit that was asked for, fetching it if need be.
+        """Return the commit that was asked for; fetch it when it is not here.
 
         Raises:
-            WorkspaceError: it cannot be had.
+            WorkspaceError: the commit cannot be fetched.
         """
         self._fetched = False
         try:
@@ -101,7 +102,7 @@ class GitCache:
             raise self._error(f"cannot be fetched: {error}") from None
 
     def fetch_history(self) -> None:
-        """Have all branches and tags with all their commits. Raises WorkspaceError."""
+        """Fetch all branches and tags with all their commits. Raises WorkspaceError."""
         self._notify(f"fetching the history of {self._repo.shown_url}")
         try:
             with self._lock:
@@ -126,7 +127,7 @@ class GitCache:
         self._notify(f"waiting for another run that fetches {self._repo.shown_url}")
 
     def _make(self) -> None:
-        """Make the bare repository, or take away what a killed fetch left in it."""
+        """Make the bare repository, or remove the files that a killed fetch left in it."""
         git_dir = self.repository.git_dir
         if (git_dir / "HEAD").is_file():
             for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_*"):
@@ -184,7 +185,7 @@ class GitCache:
         return found
 
     def _default_branch(self) -> str | None:
-        """Return the remote's default branch, asking once, and only when fetching anyway."""
+        """Return the remote's default branch. The remote is asked once, and only during a fetch."""
         kept = self.repository.git_dir / "perfrun-default-branch"
         if kept.is_file():
             return kept.read_text(encoding="utf-8").strip() or None
@@ -209,7 +210,7 @@ class GitCache:
     # Commits
 
     def _ensure(self, git_hash: str, branch: str | None) -> str:
-        """Have a commit by its full hash: alone, else with its branch, else with everything.
+        """Fetch a commit by its full hash: alone, else with its branch, else with everything.
 
         The hash of an annotated tag stands for the tag's commit, which is returned.
         """
@@ -223,7 +224,7 @@ class GitCache:
             try:
                 fetch()
             except GitFailed as error:
-                if _HOPELESS.search(error.stderr):
+                if _FINAL_FAILURE.search(error.stderr):
                     raise
                 self._notify(f"{self._repo.shown_url}: {what} did not help: {error}")
             found = self._commit_of(git_hash)
@@ -242,16 +243,19 @@ class GitCache:
         if branch:
             ref = branch if branch.startswith("refs/") else f"refs/heads/{branch}"
             ways += [
-                (f"{_DEEPER} commits of {branch}", lambda: self._fetch_tip(ref, _DEEPER)),
-                (f"all of {branch}", lambda: self._fetch_tip(ref, _UNSHALLOW)),
+                (
+                    f"{_SOME_COMMITS} commits of {branch}",
+                    lambda: self._fetch_tip(ref, _SOME_COMMITS),
+                ),
+                (f"all of {branch}", lambda: self._fetch_tip(ref, _ALL_COMMITS)),
             ]
         return [*ways, ("all branches and tags", self._fetch_all)]
 
     def _expand(self, prefix: str, branch: str | None) -> str:
-        """Return the full hash a short one stands for.
+        """Return the full hash that a short one stands for, and remember it.
 
-        Only a repository with all branches and tags can say that it stands for one commit, so
-        that is fetched, and the answer remembered.
+        Only in a repository with all branches and tags is a short hash certain to be unique, so all
+        of them are fetched.
         """
         known = self._commit_of(f"refs/perfrun/short/{prefix}")
         if known is not None:
@@ -262,7 +266,7 @@ class GitCache:
         )
         self._fetch_all()
         if branch and branch.startswith("refs/"):
-            self._fetch_tip(branch, _UNSHALLOW)
+            self._fetch_tip(branch, _ALL_COMMITS)
         found = self._commit_of(prefix)
         if found is None:
             raise self._error(f"no commit on any branch or tag begins with {prefix}")
@@ -273,7 +277,7 @@ class GitCache:
         self._fetch(
             "+refs/heads/*:refs/perfrun/all/heads/*",
             "+refs/tags/*:refs/perfrun/all/tags/*",
-            depth=_UNSHALLOW if self.shallow_file.exists() else None,
+            depth=_ALL_COMMITS if self.shallow_file.exists() else None,
         )
 
     def _fetch(self, *refspecs: str, depth: int | None) -> None:

@@ -1,16 +1,12 @@
-"""Git checkouts at pinned commits, and the git state of the harness itself.
+"""Git checkouts at pinned commits (docs/workspace.md).
 
     <workspace>/site-packages/<directory>/   a checkout
-    <workspace>/git-cache/<name>-<key>.git   its objects (`perfrun.gitcache`)
+    <workspace>/git-cache/<name>-<key>.git   its objects (`perfrun.workspace.cache`)
     <workspace>/.locks/<directory>.lock      held shared while a run uses the checkout
 
-Docs: docs/workspace.md.
-
-Make a checkout folder, or change the commit of one, so that a kill at any moment is repaired
-by the next run and no edit is lost.
-
-A checkout has its own `.git` and borrows its objects from the cache by a relative path, so that
-the workspace can be moved or mounted elsewhere (a `git worktree` would break).
+A run that is killed at any moment is repaired by the next one, and no edit is lost. A checkout has
+its own `.git` and borrows its objects from the cache by a relative path, so that the workspace can
+be moved or mounted elsewhere (a `git worktree` would break).
 """
 
 from __future__ import annotations
@@ -22,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict
 
 from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
@@ -31,14 +26,14 @@ from perfrun.text import redact
 from perfrun.workspace.cache import CachedCommit, GitCache
 from perfrun.workspace.git import GitFailed, Repository, ask, checkout_at, command
 from perfrun.workspace.worktree import (
+    ALL_FILES,
+    CheckoutState,
     Note,
-    State,
     diff_digest,
-    folder_digest,
-    look,
     occupied,
     origin_url,
     read_note,
+    read_state,
     write_note,
 )
 
@@ -47,7 +42,7 @@ _STALE_AFTER_S = 2.0
 
 
 def shown(folder: Path) -> str:
-    """Return the name of a checkout as messages show it."""
+    """Return the name of a checkout for messages."""
     return f"site-packages/{folder.name}"
 
 
@@ -58,7 +53,7 @@ def _shown_paths(paths: list[str]) -> str:
 
 
 def refuse_other_url(folder: Path, note: Note | None, url: str, *, use_cached: bool) -> None:
-    """Raise a WorkspaceError if a checkout is of another repository than `url` (redacted)."""
+    """Raise WorkspaceError when a checkout is of another repository than `url` (redacted)."""
     there = note.url if note is not None else origin_url(folder)
     if there is None and use_cached:
         return
@@ -68,8 +63,8 @@ def refuse_other_url(folder: Path, note: Note | None, url: str, *, use_cached: b
         )
 
 
-def refuse_edits(folder: Path, state: State, *, use_cached: bool) -> None:
-    """Raise a WorkspaceError if there are local edits, naming up to three files."""
+def refuse_edits(folder: Path, state: CheckoutState, *, use_cached: bool) -> None:
+    """Raise WorkspaceError when there are local edits; it names up to three files."""
     if not state.changes:
         return
     advice = f"use them as they are with {USE_CACHED}"
@@ -85,10 +80,7 @@ def refuse_edits(folder: Path, state: State, *, use_cached: bool) -> None:
 def make(
     folder: Path, cache: GitCache, target: CachedCommit, note: Note, keep_open: list[int]
 ) -> None:
-    """Make a checkout aside and rename it into place.
-
-    To be called with the folder's lock held alone.
-    """
+    """Make a checkout aside and rename it into place. The caller holds the folder's lock alone."""
     aside = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -106,13 +98,10 @@ def update(
     cache: GitCache,
     target: CachedCommit,
     note: Note,
-    state: State,
+    state: CheckoutState,
     keep_open: list[int],
 ) -> None:
-    """Change a checkout without edits to another commit.
-
-    To be called with the folder's lock held alone.
-    """
+    """Change a checkout without edits to another commit. The caller holds its lock alone."""
     if (state.git_hash, state.branch) != (target.git_hash, target.branch or "HEAD"):
         _borrow_objects(folder, cache)
         under_way = replace(note, git_hash=state.git_hash, updating_to=target.git_hash)
@@ -144,10 +133,10 @@ def finish_update(folder: Path, note: Note, keep_open: list[int]) -> None:
 
 def _edited_since(folder: Path, to: str) -> list[str]:
     """Return the changed paths that the interrupted update did not change."""
-    changed = {change.path for change in look(folder).changes}
+    changed = {change.path for change in read_state(folder).changes}
     index = folder / ".git" / "perfrun-index"
     index.unlink(missing_ok=True)
-    # The same files seen as a checkout of the new commit: what differs from both is suspicious.
+    # Compared with the new commit, too: a file that differs from both may be an edit.
     ask(checkout_at(folder), "read-tree", to, index=index)
     try:
         listed = ask(
@@ -162,7 +151,7 @@ def _edited_since(folder: Path, to: str) -> list[str]:
 
 
 def _half_written(folder: Path, path: str, to: str) -> bool:
-    """Say whether a file is absent, or the beginning of what the new commit has there."""
+    """Return True when a file is absent, or the beginning of the new commit's file."""
     file = folder / path
     if not os.path.lexists(file):
         return True
@@ -174,13 +163,13 @@ def _half_written(folder: Path, path: str, to: str) -> bool:
 
 
 def remove_stale_locks(folder: Path) -> None:
-    """Take away the lock files that a killed git left in a checkout.
+    """Remove the lock files that a killed git left in a checkout.
 
-    perfrun's own git processes hold the folder's lock, so with that lock held alone, a lock file
-    is stale unless the user is at work there.
+    perfrun's own git processes hold the folder's lock. The caller holds it alone, so a lock file is
+    stale unless a git process of the user runs there.
 
     Raises:
-        WorkspaceError: a git process of the user's seems to be at work.
+        WorkspaceError: a git process of the user runs there.
     """
     git_dir = folder / ".git"
     for lock in [*git_dir.glob("*.lock"), *git_dir.glob("refs/**/*.lock")]:
@@ -225,7 +214,7 @@ def _switch(folder: Path, target: CachedCommit, keep_open: list[int], *, force: 
 
 
 def _forget_bytecode(folder: Path) -> None:
-    """Remove what Python compiled from the old commit, except for what a commit holds.
+    """Remove what Python compiled from the old commit, except for files of a commit.
 
     Python takes a compiled file for current when its source has the same size and the same second
     of change: two commits that are checked out within a second would both run the first one's code.
@@ -243,7 +232,7 @@ def _forget_bytecode(folder: Path) -> None:
 
 
 def _borrow_objects(folder: Path, cache: GitCache) -> None:
-    """Let the checkout read the cache's objects, and know where their history was cut."""
+    """Point the checkout to the cache's objects, and to the commits that have no parents there."""
     objects = (folder / ".git" / "objects").resolve()
     (objects / "info").mkdir(parents=True, exist_ok=True)
     alternates = objects / "info" / "alternates"
@@ -275,7 +264,7 @@ def _object_format(target: CachedCommit) -> str:
 
 
 def unpublished(folder: Path, cache: GitCache, note: Note | None, branch: str | None) -> bool:
-    """Say whether moving HEAD and `branch` would leave commits behind that exist only here."""
+    """Return True when a move of HEAD and `branch` would lose commits that exist only here."""
     here = checkout_at(folder)
     known = {note.git_hash, note.updating_to} if note else set()
     return any(
@@ -301,7 +290,7 @@ def _on_a_remote(here: Repository, commit: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkout:
-    """What a run finds in one folder of site-packages."""
+    """One folder of site-packages as a run uses it."""
 
     directory: str
     path: Path
@@ -311,7 +300,7 @@ class Checkout:
     asked_ref: str | None
     asked_hash: str | None
     dirty: bool  # local edits, or new files that are not ignored
-    diff_sha256: str | None  # over the edits (`perfrun.worktree.diff_digest`); None when clean
+    diff_sha256: str | None  # over the edits (`worktree.diff_digest`); None when clean
     fetched: bool  # the remote was asked
 
 
@@ -330,19 +319,19 @@ def checked_out(
 ) -> Iterator[tuple[Checkout, ...]]:
     """Put every repository at its commit, and keep other runs from changing it until the end.
 
-    `pinned` maps directories to full hashes that override what a branch says now. `notify` gets
-    one line before anything that can take long.
+    `pinned` maps directories to full hashes, which count instead of a branch's newest commit.
+    `notify` gets one line before each step that can take long.
 
     Raises:
-        WorkspaceError: a commit cannot be had, or a checkout holds work that would be lost.
+        WorkspaceError: a commit cannot be fetched, or a checkout holds work that would be lost.
     """
     workspace = workspace.absolute()
     done: dict[str, Checkout] = {}
     with ExitStack() as locks:
-        # In one order for all runs, so that two runs never wait for each other.
+        # All runs lock in the same order, so that two runs never wait for each other.
         for repo in sorted(repos, key=lambda repo: repo.directory):
             lock = locks.enter_context(FileLock(workspace / ".locks" / f"{repo.directory}.lock"))
-            place = _Place(
+            place = _CheckoutFolder(
                 repo=repo,
                 folder=workspace / "site-packages" / repo.directory,
                 want=(pinned or {}).get(repo.directory) or repo.git_hash,
@@ -357,8 +346,8 @@ def checked_out(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Place:
-    """One folder of site-packages and what is asked of it."""
+class _CheckoutFolder:
+    """One folder of site-packages, and the request for it."""
 
     repo: RepoSpec
     folder: Path
@@ -370,7 +359,7 @@ class _Place:
     notify: Callable[[str], None]
 
     def provide(self) -> Checkout:
-        """Return with the folder as asked and its lock shared."""
+        """Bring the folder to the commit that was asked for; its lock is held shared at the end."""
         self.lock.share(self._on_wait)
         try:
             found = self._as_it_is()
@@ -382,7 +371,7 @@ class _Place:
                 f"{shown(self.folder)}: cannot be written: {error.strerror} ({error.filename})"
             ) from None
 
-    def _refuse_edits(self, state: State) -> None:
+    def _refuse_edits(self, state: CheckoutState) -> None:
         refuse_edits(self.folder, state, use_cached=self.use_cached)
 
     def _refuse_other_url(self, note: Note | None) -> None:
@@ -402,7 +391,7 @@ class _Place:
         if note is not None and note.updating_to:
             return None
         try:
-            state = look(self.folder)
+            state = read_state(self.folder)
         except GitFailed:
             return None  # broken: perhaps its cache was removed
         if self.use_cached and (self.want is None or state.git_hash.startswith(self.want)):
@@ -415,8 +404,8 @@ class _Place:
         self._refuse_edits(state)
         return self._checkout(state, fetched=False) if self._is_noted(note, state) else None
 
-    def _is_noted(self, note: Note | None, state: State) -> bool:
-        """Say whether perfrun made exactly this state for exactly this request."""
+    def _is_noted(self, note: Note | None, state: CheckoutState) -> bool:
+        """Return True when perfrun made exactly this state for exactly this request."""
         return (
             note is not None
             and self.want is not None
@@ -436,15 +425,7 @@ class _Place:
                 f"{shown(self.folder)} is not a git checkout, so it cannot be at {self.want}; "
                 "move it away, or leave the hash out"
             )
-        return Checkout(
-            **self._asked(),
-            url="",
-            branch="",
-            git_hash="",
-            dirty=True,
-            diff_sha256=folder_digest(self.folder),
-            fetched=False,
-        )
+        return self._checkout(None, fetched=False)
 
     def _bring_about(self) -> Checkout:
         target = self.cache.find(self.want, self.ref)
@@ -455,25 +436,25 @@ class _Place:
             self.lock.own(self._on_wait)
             self._change(target)
             self._verify(target)
-            # Between the two locks another run may have had its turn: hence the loop.
+            # Between the two locks another run may have changed the folder: hence the loop.
             self.lock.share(self._on_wait)
 
     def _verify(self, target: CachedCommit) -> None:
-        """Ask git whether a change did what it was to do; the lock is held alone."""
-        state = look(self.folder)
+        """Check the commit after a change; the lock is held alone."""
+        state = read_state(self.folder)
         if not _fits(state, target):
             raise WorkspaceError(
                 f"{shown(self.folder)} is at {state.git_hash} ({state.branch}) after a checkout of "
                 f"{target.git_hash} ({target.branch or 'HEAD'}); move it away and run again"
             )
 
-    def _settled(self) -> State | None:
+    def _settled(self) -> CheckoutState | None:
         """Return the state of the checkout; None if it is absent, broken or half updated."""
         note = read_note(self.folder)
         if note is not None and note.updating_to:
             return None
         try:
-            state = look(self.folder)
+            state = read_state(self.folder)
         except GitFailed:
             return None
         self._refuse_edits(state)
@@ -509,50 +490,40 @@ class _Place:
             )
         update(self.folder, self.cache, target, note, state, keep_open)
 
-    def _repaired(self, note: Note | None, keep_open: list[int]) -> State:
-        """Return the state of the checkout after mending what can be mended."""
+    def _repaired(self, note: Note | None, keep_open: list[int]) -> CheckoutState:
+        """Repair the checkout as far as possible and return its state."""
         if note is not None:
-            # Objects are borrowed: without the cache that had them, they must be fetched again.
+            # The objects are in the cache: if that was removed, they must be fetched again.
             for git_hash in filter(None, (note.updating_to, note.git_hash)):
                 if not self.cache.has(git_hash):
                     self.cache.find(git_hash, note.asked_ref)
             if note.updating_to:
                 finish_update(self.folder, note, keep_open)
         try:
-            return look(self.folder)
+            return read_state(self.folder)
         except GitFailed as error:
             raise WorkspaceError(
                 f"{shown(self.folder)} is damaged ({error}); move it away and run again"
             ) from None
 
-    def _checkout(self, state: State, *, fetched: bool) -> Checkout:
+    def _checkout(self, state: CheckoutState | None, *, fetched: bool) -> Checkout:
+        """Describe the folder; its state is None when it is not a git checkout."""
         note = read_note(self.folder)
+        url = note.url if note is not None else origin_url(self.folder) if state else ""
         return Checkout(
-            **self._asked(),
-            url=(note.url if note is not None else origin_url(self.folder)) or "",
-            branch=state.branch,
-            git_hash=state.git_hash,
-            dirty=bool(state.changes),
-            diff_sha256=diff_digest(self.folder, state.changes),
+            directory=self.repo.directory,
+            path=self.folder,
+            url=url or "",
+            branch=state.branch if state else "",
+            git_hash=state.git_hash if state else "",
+            asked_ref=self.repo.branch,
+            asked_hash=self.repo.git_hash,
+            dirty=state is None or bool(state.changes),
+            diff_sha256=diff_digest(self.folder, state.changes if state else ALL_FILES),
             fetched=fetched,
         )
 
-    def _asked(self) -> _CheckoutRequest:
-        return _CheckoutRequest(
-            directory=self.repo.directory,
-            path=self.folder,
-            asked_ref=self.repo.branch,
-            asked_hash=self.repo.git_hash,
-        )
 
-
-class _CheckoutRequest(TypedDict):
-    directory: str
-    path: Path
-    asked_ref: str | None
-    asked_hash: str | None
-
-
-def _fits(state: State, target: CachedCommit) -> bool:
+def _fits(state: CheckoutState, target: CachedCommit) -> bool:
     fits = target.any_branch or state.branch == (target.branch or "HEAD")
     return fits and state.git_hash == target.git_hash

@@ -1,4 +1,4 @@
-"""The commits between two of a repository, from the workspace's cache of it."""
+"""The commits between two commits of a repository, from the workspace's cache of it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class Commit:
 def commits_between(
     workspace: Path, repo: RepoSpec, good: str, bad: str, notify: Callable[[str], None]
 ) -> tuple[Commit, ...]:
-    """Return good, and what came after it up to bad, by first parents: a merge is one step.
+    """Return good and all commits after it up to bad, by first parents: a merge is one step.
 
     Raises:
         UsageError: bad does not descend from good.
-        WorkspaceError: a commit cannot be had.
+        WorkspaceError: a commit cannot be fetched.
     """
     cache = GitCache(workspace, repo, notify)
     ends = [cache.find(git_hash, repo.branch).git_hash for git_hash in (good, bad)]
     if cache.shallow_file.exists():
-        cache.fetch_history()  # commits that were fetched alone know no parents
+        cache.fetch_history()  # commits that were fetched alone have no parents
     if ends[0] == ends[1]:
         raise UsageError(f"--good and --bad are the same commit, {ends[0][:12]}")
     try:
@@ -83,7 +83,7 @@ def _commit(commit: git.Commit) -> Commit:
 
 
 def _log(cache: Repository, *arguments: str) -> tuple[Commit, ...]:
-    """Return what git itself says: GitPython reads no repository whose hashes are SHA-256."""
+    """Return commits by `git log`: GitPython reads no repository whose hashes are SHA-256."""
     words = ("log", "-z", f"--format={_FORMAT}", "--first-parent", "--reverse")
     text = ask(cache, *words, *arguments, "--").decode("utf-8", "backslashreplace")
     lines = text.rstrip("\0").split("\0")

@@ -1,12 +1,10 @@
-"""Data for benchmarks: everything `--data_downloads` names, under `--root_data_dir`.
+"""Data for benchmarks: the items of `--data_downloads` under `--root_data_dir` (docs/workspace.md).
 
     <root>/<path>                    a file or folder; used as it is if it is there already
-    <root>/.<name>.perfrun.json      beside it: where it came from and its SHA-256
-    <root>/<name>.partial            a transfer under way, or to be continued
+    <root>/.<name>.perfrun.json      a note beside it: its url and its SHA-256
+    <root>/<name>.partial            an unfinished transfer
 
-Docs: docs/workspace.md.
-
-Unpack a tar archive beside itself, without letting it reach anywhere else.
+A tar archive is unpacked beside itself, and can write nowhere else.
 """
 
 from __future__ import annotations
@@ -28,18 +26,19 @@ from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.options.plan import DataSpec
 from perfrun.text import redact
+from perfrun.worker.files import write_json
 from perfrun.workspace import transfer
 
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, LZMAError)
 
 
 def looks_packed(url: str) -> bool:
-    """Say whether PerfZero's rule, a bit widened, wants the file of this url unpacked."""
+    """Return True when the file of this url is to be unpacked, by PerfZero's rule widened a bit."""
     return is_called_tar(url) or _name(url).endswith(".gz")
 
 
 def is_called_tar(url: str) -> bool:
-    """Say whether the url's name promises a tar archive; a `.gz` alone may be any file."""
+    """Return True when the url names a tar archive; a `.gz` alone may be any file."""
     return _name(url).endswith((".tgz", ".tar")) or ".tar." in _name(url)
 
 
@@ -48,13 +47,13 @@ def _name(url: str) -> str:
 
 
 def unpack_beside(archive: Path, *, must_be_tar: bool) -> bool:
-    """Unpack `archive` into its folder; False if it is no tar archive and need not be one.
+    """Unpack `archive` into its folder; False when it is no tar archive and need not be one.
 
-    All of it is unpacked aside first, so that nothing is there when it turns out to be broken or
-    hostile. Files that are there already stay.
+    All of it is unpacked aside first, so that a broken or hostile archive leaves nothing. Existing
+    files stay.
 
     Raises:
-        WorkspaceError: broken, leads out of the folder, or would replace an existing file.
+        WorkspaceError: it is broken, leads out of the folder, or would replace an existing file.
     """
     if not _is_tar(archive):
         if must_be_tar:
@@ -91,7 +90,7 @@ def _extract(archive: Path, aside: Path) -> None:
             *(PurePosixPath(member.linkname).parents if member.islnk() else ()),
         }
         if links & through:
-            # The standard filter resolves such paths, and has been outwitted doing so.
+            # The standard filter resolves such paths, and attacks on that have succeeded.
             raise WorkspaceError(f"{archive}: {member.name!r} would be unpacked through a link")
         if member.issym():
             links.add(path)
@@ -112,7 +111,7 @@ def _extract(archive: Path, aside: Path) -> None:
 
 
 def _move_in(aside: Path, folder: Path) -> None:
-    """Move everything to its place, after looking whether all of it can be."""
+    """Move all files to their places, once all of them can be moved."""
     moves = list(_moves(aside, folder))
     for source, target in moves:
         if target.is_symlink() or target.exists():
@@ -137,7 +136,7 @@ def _move_in(aside: Path, folder: Path) -> None:
 
 
 def _moves(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield what to rename to where: whole folders where nothing is in the way."""
+    """Yield pairs of old and new path: whole folders where none is in the way."""
     for entry in sorted(source.iterdir()):
         place = target / entry.name
         if entry.is_dir() and not entry.is_symlink() and place.is_dir():
@@ -148,7 +147,7 @@ def _moves(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """One item of data as it is on disk."""
+    """One item of data on disk."""
 
     url: str  # redacted
     path: str
@@ -159,8 +158,8 @@ class Dataset:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Record:
-    """The note beside a file; believed as long as size and time of change are the file's."""
+class _DataNote:
+    """The note beside a file; it counts as long as the file has its size and time of change."""
 
     url: str | None  # None: it was there before perfrun
     sha256: str | None
@@ -172,10 +171,10 @@ class _Record:
 def provide_data(
     items: Sequence[DataSpec], *, root: Path, notify: Callable[[str], None]
 ) -> tuple[Dataset, ...]:
-    """Have every item under `root`, and say what is there.
+    """Download the items that are not under `root` yet, and return all of them.
 
     Raises:
-        WorkspaceError: an item cannot be had, or what is there is not what was asked for.
+        WorkspaceError: an item cannot be downloaded, or has another SHA-256 than asked for.
     """
     return tuple(_provide(item, root, notify) for item in items)
 
@@ -183,8 +182,8 @@ def provide_data(
 def _provide(item: DataSpec, root: Path, notify: Callable[[str], None]) -> Dataset:
     path = root / item.relative_path
     try:
-        record = _read_record(path)
-        settled = os.path.lexists(path) and (record is None or record.unpacked is not None)
+        note = _read_note(path)
+        settled = os.path.lexists(path) and (note is None or note.unpacked is not None)
         downloaded = False
         if not settled:
             downloaded = _bring(item, path, notify)
@@ -196,7 +195,7 @@ def _provide(item: DataSpec, root: Path, notify: Callable[[str], None]) -> Datas
 
 
 def _bring(item: DataSpec, path: Path, notify: Callable[[str], None]) -> bool:
-    """Fetch and unpack, unless another run did so meanwhile; say whether it was fetched."""
+    """Fetch and unpack an item unless another run did so; return True when it was fetched here."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.perfrun.lock")) as lock:
         lock.own(lambda: notify(f"waiting for another run that downloads {redact(item.url)}"))
@@ -204,20 +203,20 @@ def _bring(item: DataSpec, path: Path, notify: Callable[[str], None]) -> bool:
         if downloaded:
             notify(f"downloading {redact(item.url)}")
             _fetch(item, path, notify)
-        record = _read_record(path)
-        if record is not None and record.unpacked is None:
+        note = _read_note(path)
+        if note is not None and note.unpacked is None:
             unpacked = unpack_beside(path, must_be_tar=is_called_tar(_url(item)))
-            _write_record(path, replace(record, unpacked=unpacked))
+            _write_note(path, replace(note, unpacked=unpacked))
     return downloaded
 
 
 def _url(item: DataSpec) -> str:
-    """Return the url as PerfZero takes it: less one trailing `*`, then less one `/`."""
+    """Return the url without one trailing `*` and then one trailing `/`, as PerfZero does."""
     return item.url.removesuffix("*").removesuffix("/")
 
 
 def _fetch(item: DataSpec, path: Path, notify: Callable[[str], None]) -> None:
-    """Transfer to a file aside, check it, note what it is, and give it its name."""
+    """Transfer an item to a file aside, check it, write its note, and rename it."""
     url = _url(item)
     partial = path.with_name(f"{path.name}.partial")
     if url.startswith("file:"):
@@ -234,10 +233,10 @@ def _fetch(item: DataSpec, path: Path, notify: Callable[[str], None]) -> None:
         )
     stat = partial.stat()
     packed = sha256 is not None and looks_packed(url)
-    # Before the rename: a file without a record would be taken for the user's own.
-    _write_record(
+    # Before the rename: a file without a note counts as the user's own.
+    _write_note(
         path,
-        _Record(
+        _DataNote(
             url=redact(item.url),
             sha256=sha256,
             size=stat.st_size if sha256 else None,
@@ -246,67 +245,64 @@ def _fetch(item: DataSpec, path: Path, notify: Callable[[str], None]) -> None:
         ),
     )
     partial.rename(path)
-    transfer.forget_note(partial)
+    transfer.forget_validator(partial)
 
 
 def _describe(
     item: DataSpec, path: Path, downloaded: bool, notify: Callable[[str], None]
 ) -> Dataset:
-    record = _read_record(path)
-    if record is None:
-        record = _record_of_own(path, notify)
-    if item.sha256 and record.sha256 != item.sha256:
-        has = f"has sha256 {record.sha256}" if record.sha256 else "is a folder"
+    note = _read_note(path)
+    if note is None:
+        note = _note_of_users_data(path, notify)
+    if item.sha256 and note.sha256 != item.sha256:
+        has = f"has sha256 {note.sha256}" if note.sha256 else "is a folder"
         raise WorkspaceError(
             f"{path} {has}, not sha256 {item.sha256} as asked; move it away to download it anew"
         )
     return Dataset(
         url=redact(item.url),
         path=str(path),
-        sha256=record.sha256,
-        size_bytes=record.size,
+        sha256=note.sha256,
+        size_bytes=note.size,
         downloaded=downloaded,
-        unpacked=bool(record.unpacked),
+        unpacked=bool(note.unpacked),
     )
 
 
-def _record_of_own(path: Path, notify: Callable[[str], None]) -> _Record:
-    """Return, and if possible keep, a record of data that perfrun did not bring."""
+def _note_of_users_data(path: Path, notify: Callable[[str], None]) -> _DataNote:
+    """Return a note of data that perfrun did not download, and write it if possible."""
     if path.is_dir():
-        return _Record(url=None, sha256=None, size=None, mtime_ns=None, unpacked=False)
+        return _DataNote(url=None, sha256=None, size=None, mtime_ns=None, unpacked=False)
     notify(f"computing the sha256 of {path}")
     stat = path.stat()
-    record = _Record(
+    note = _DataNote(
         url=None,
         sha256=transfer.sha256_of(path),
         size=stat.st_size,
         mtime_ns=stat.st_mtime_ns,
         unpacked=False,
     )
-    # A read-only folder of data is good enough; it is then hashed again next time.
+    # In a read-only folder of data the file is hashed again next time.
     with contextlib.suppress(OSError):
-        _write_record(path, record)
-    return record
+        _write_note(path, note)
+    return note
 
 
-def _read_record(path: Path) -> _Record | None:
-    """Return the record beside `path`; None if there is none, or it is of another file."""
+def _read_note(path: Path) -> _DataNote | None:
+    """Return the note beside `path`; None if there is none, or it is of another file."""
     try:
-        record = _Record(**json.loads(_record_file(path).read_text(encoding="utf-8")))
+        note = _DataNote(**json.loads(_note_file(path).read_text(encoding="utf-8")))
         stat = path.stat()
     except (OSError, ValueError, TypeError):
         return None
     if path.is_dir():
-        return record if record.sha256 is None else None
-    return record if (record.size, record.mtime_ns) == (stat.st_size, stat.st_mtime_ns) else None
+        return note if note.sha256 is None else None
+    return note if (note.size, note.mtime_ns) == (stat.st_size, stat.st_mtime_ns) else None
 
 
-def _write_record(path: Path, record: _Record) -> None:
-    place = _record_file(path)
-    aside = place.with_name(f"{place.name}.new")
-    aside.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
-    aside.replace(place)
+def _write_note(path: Path, note: _DataNote) -> None:
+    write_json(str(_note_file(path)), asdict(note))
 
 
-def _record_file(path: Path) -> Path:
+def _note_file(path: Path) -> Path:
     return path.with_name(f".{path.name}.perfrun.json")

@@ -1,9 +1,8 @@
-"""Run git: hardened environment, errors in one redacted line.
+"""Run git in a hardened environment; its errors become one redacted line.
 
-Three ways in. `ask` puts a question about what is on disk, `command` changes something or talks to
-a remote; both start git itself. `opened` gives GitPython's view of a repository, for commits as
-objects; `import git` costs 75 ms, half of what a second run of a pinned checkout may take, so what
-every run asks does not go through it.
+`ask` runs a read-only command, `command` one that changes something or talks to a remote. `opened`
+opens a repository with GitPython, for commits as objects; `import git` takes 75 ms, half of what a
+second run of a pinned checkout may take, so no ordinary run uses it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from perfrun.text import redact
 if TYPE_CHECKING:
     import git
 
-# What a user's or a repository's configuration must not change about perfrun's own calls.
+# Settings that a user's or a repository's configuration must not change in perfrun's calls.
 _CONFIG = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -36,8 +35,8 @@ _CONFIG = (
     "fetch.prune=false",
     "fetch.pruneTags=false",
     "fetch.recurseSubmodules=no",
-    # Always keep what was fetched as one pack, which git renames into place when it is whole.
-    # Loose objects of a killed fetch would leave a commit whose files are missing.
+    # What was fetched stays one pack, which git renames into place when it is complete. Loose
+    # objects of a killed fetch would leave a commit whose files are missing.
     "fetch.unpackLimit=1",
     "protocol.ext.allow=never",
     # A server that has gone silent ends the fetch after two minutes.
@@ -53,7 +52,7 @@ _ENVIRONMENT = {
     "LANGUAGE": "C",
 }
 _PROTOCOLS = "http:https:ssh:git:file"
-# Inherited, e.g. from a git hook that started perfrun, these would point git elsewhere.
+# Inherited from a git hook that started perfrun, these would point git elsewhere.
 _REPOSITORY_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -71,26 +70,25 @@ _NOISE = re.compile(r"^(warning:|hint:|Please make sure|and the repository exist
 _GENERIC = "Could not read from remote repository"
 
 
-class GitFailed(Exception):  # noqa: N818 - always caught and reworded within the workspace code
-    """A git command ended with another status than 0; the text is its telling line, redacted."""
+class GitFailed(Exception):  # noqa: N818 - always caught within the workspace code
+    """A git command failed; the text is the line of its output that names the cause, redacted."""
 
     def __init__(self, status: int, stderr: str) -> None:
-        super().__init__(telling_line(stderr) or f"git ended with status {status}")
+        super().__init__(cause_line(stderr) or f"git ended with status {status}")
         self.status = status
         self.stderr = stderr
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repository:
-    """Where git is to work. Named in full, so that git neither searches for it nor refuses a
-    folder of another user, as is usual in containers."""
+    """A repository, named in full so that git neither searches for it nor refuses another owner."""
 
     git_dir: Path
     work_tree: Path | None = None
 
     @property
     def folder(self) -> Path:
-        """The folder git runs in."""
+        """The folder in which git runs."""
         return self.work_tree or self.git_dir
 
 
@@ -100,11 +98,11 @@ def checkout_at(folder: Path) -> Repository:
 
 
 def ask(repository: Repository, *arguments: str, index: Path | None = None) -> bytes:
-    """Return what a read-only git command prints.
+    """Return the output of a read-only git command.
 
     Raises:
-        GitFailed: git says no.
-        WorkspaceError: there is no git.
+        GitFailed: the command failed.
+        WorkspaceError: git is not installed.
     """
     process = _started(repository, arguments, index=index)
     output, errors = process.communicate()
@@ -119,19 +117,18 @@ def command(
     keep_open: Sequence[int] = (),
     timeout_s: float | None = None,
 ) -> str:
-    """Run a git command that changes something or talks to a remote; return what it prints.
+    """Run a git command that changes something or talks to a remote; return its output.
 
-    `keep_open` are descriptors of locks that the child is to hold as long as it runs, even if
-    this process is killed. A child that outlives `timeout_s`, or an interrupt of this process,
-    is ended.
+    `keep_open` are descriptors of locks that git holds as long as it runs, even if this process is
+    killed. git is ended after `timeout_s`, or when this process is interrupted.
 
     Raises:
-        GitFailed: git says no, or the time is over.
-        WorkspaceError: there is no git.
+        GitFailed: the command failed, or the time is over.
+        WorkspaceError: git is not installed.
     """
     process = None
     try:
-        with _signals_deferred():  # or a child that has just begun would be nobody's
+        with _signals_deferred():  # or nobody would end a child that has just begun
             process = _started(repository, arguments, keep_open=keep_open)
         output, errors = process.communicate(timeout=timeout_s)
     except BaseException as error:
@@ -151,14 +148,14 @@ def opened(repository: Repository) -> Iterator[git.Repo]:
     """Open a repository with GitPython, which runs git in the same environment.
 
     Raises:
-        GitFailed: git says no, inside the block too.
-        WorkspaceError: there is no git.
+        GitFailed: a command failed, inside the block, too.
+        WorkspaceError: git is not installed.
     """
     try:
-        import git  # slow, and itself an ImportError when there is no git
+        import git  # slow; raises ImportError when there is no git
     except ImportError:
         raise WorkspaceError(_NO_GIT) from None
-    # GitPython can add to the environment of its processes, and take nothing from it.
+    # GitPython can add variables to the environment of its processes, and remove none.
     inherited = {name: os.environ.pop(name, None) for name in _REPOSITORY_VARIABLES}
     try:
         with git.Repo(repository.git_dir) as opened_one:
@@ -179,7 +176,7 @@ def _status(error: Any) -> int:
 
 
 def _complaint(error: Any) -> str:
-    """What git wrote to its standard error; GitPython puts a heading and quotes around it."""
+    """Return git's standard error without the heading and quotes that GitPython adds."""
     return str(error.stderr).strip().removeprefix("stderr: ").strip("'")
 
 
@@ -190,7 +187,7 @@ def _started(
     index: Path | None = None,
     keep_open: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start git there. Raises GitFailed without the folder, WorkspaceError without git."""
+    """Start git. Raises GitFailed without the folder, WorkspaceError without git."""
     environment = {k: v for k, v in os.environ.items() if k not in _REPOSITORY_VARIABLES}
     environment |= _settings() | _variables(repository)
     if index is not None:
@@ -213,7 +210,7 @@ def _started(
 
 @contextlib.contextmanager
 def _signals_deferred() -> Iterator[None]:
-    """Let what handles SIGINT and SIGTERM run at the end of the block instead of inside it."""
+    """Run handlers of SIGINT and SIGTERM at the end of the block instead of inside it."""
     if threading.current_thread() is not threading.main_thread():
         yield  # handlers run in the main thread only
         return
@@ -231,8 +228,8 @@ def _signals_deferred() -> Iterator[None]:
         before[number](number, frame)
 
 
-def telling_line(stderr: str) -> str:
-    """Return the line of git's complaint that names the cause, redacted, at most 300 characters."""
+def cause_line(stderr: str) -> str:
+    """Return the line of git's errors that names the cause, redacted, at most 300 characters."""
     lines = [line.strip() for line in stderr.splitlines() if not _NOISE.match(line)]
     causes = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
     if not causes:

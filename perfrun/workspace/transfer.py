@@ -1,6 +1,6 @@
-"""Bring the bytes of one url to a file aside: http(s) with resuming and retries, or a local copy.
+"""Transfer the bytes of one url to a file aside: by http(s), resumed and retried, or by a copy.
 
-Nothing here gives a file its final name; `perfrun.downloads` does, after looking at it.
+`workspace.downloads` checks the file and gives it its final name.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _SILENCE_S = 120.0
 _MAY_PASS = (408, 425, 429, 500, 502, 503, 504)
 
 
-class _Broken(Exception):  # noqa: N818 - a state of the connection; always caught here
-    """A transfer that may go better next time."""
+class _TransferBroken(Exception):  # noqa: N818 - a state of the connection; always caught here
+    """A transfer broke off, and may succeed when it is tried again."""
 
     def __init__(self, why: str, pause_s: float = 0.0) -> None:
         super().__init__(why)
@@ -42,23 +42,23 @@ class _Broken(Exception):  # noqa: N818 - a state of the connection; always caug
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer:
-    """What an http response says about the bytes that follow."""
+    """The range of bytes that an http response brings."""
 
     start: int  # offset of the first byte
-    total: int | None  # size of the whole, if told
+    total: int | None  # size of the whole file, if the server tells it
     validator: str | None  # for If-Range
 
 
 def download(url: str, partial: Path, notify: Callable[[str], None]) -> str:
     """Fetch an http(s) url into `partial` and return its SHA-256.
 
-    What an earlier, interrupted call left in `partial` is continued if the server can tell that
-    the file is still the same, else fetched again.
+    A transfer that was interrupted is continued if the server confirms that the file is still the
+    same, else started anew.
 
     Raises:
-        WorkspaceError: the server says no, or stays out of reach.
+        WorkspaceError: the server refuses, or cannot be reached.
     """
-    import requests  # 60 ms, and not needed when the data is there
+    import requests  # 60 ms, not needed when the data is there
 
     failures = 0
     with requests.Session() as session:
@@ -66,7 +66,7 @@ def download(url: str, partial: Path, notify: Callable[[str], None]) -> str:
             before = _size(partial)
             try:
                 return _attempt(session, url, partial)
-            except _Broken as error:
+            except _TransferBroken as error:
                 failures = 1 if _size(partial) > before else failures + 1
                 if failures >= _TRIES_WITHOUT_PROGRESS:
                     raise WorkspaceError(
@@ -89,30 +89,32 @@ def _attempt(session: requests.Session, url: str, partial: Path) -> str:
         with session.get(
             url, headers=headers, stream=True, timeout=(_CONNECT_S, _SILENCE_S)
         ) as response:
-            answer = _judge(response.status_code, response.headers, url, partial, have)
+            answer = _read_answer(response.status_code, response.headers, url, partial, have)
             if not answer.start:
-                _begin_anew(url, partial, answer.validator)
+                _start_anew(url, partial, answer.validator)
             # Not iter_content: that would unpack a .gz which a server calls "encoded".
             blocks = response.raw.stream(_BLOCK, decode_content=False)
             return _write(blocks, partial, answer)
     except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
         raise WorkspaceError(f"cannot download {redact(url)}: {redact(str(error))}") from None
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-        raise _Broken(_reason(error)) from None
+        raise _TransferBroken(_reason(error)) from None
 
 
-def _judge(status: int, headers: Mapping[str, str], url: str, partial: Path, have: int) -> _Answer:
-    """Turn status and headers into where the bytes belong."""
+def _read_answer(
+    status: int, headers: Mapping[str, str], url: str, partial: Path, have: int
+) -> _Answer:
+    """Return the range that status and headers announce; raise when they announce none."""
     length = headers.get("Content-Length", "")
     size = int(length) if length.isdigit() else None
     validator = headers.get("ETag") or headers.get("Last-Modified")
     if validator and validator.startswith("W/"):
-        validator = headers.get("Last-Modified")  # a weak tag does not vouch for bytes
+        validator = headers.get("Last-Modified")  # a weak tag does not stand for the same bytes
     if status == 206:
         unit_range, _, total = headers.get("Content-Range", "").rpartition("/")
         if not unit_range.startswith(f"bytes {have}-"):
             partial.unlink(missing_ok=True)
-            raise _Broken("the server sent another range than asked for")
+            raise _TransferBroken("the server sent another range than asked for")
         return _Answer(
             start=have, total=int(total) if total.isdigit() else None, validator=validator
         )
@@ -120,10 +122,12 @@ def _judge(status: int, headers: Mapping[str, str], url: str, partial: Path, hav
         return _Answer(start=0, total=size, validator=validator)
     if status == 416:
         partial.unlink(missing_ok=True)
-        raise _Broken("the file has changed at the server")
+        raise _TransferBroken("the file has changed at the server")
     if status in _MAY_PASS:
         after = headers.get("Retry-After", "")
-        raise _Broken(f"the server answers {status}", float(after) if after.isdigit() else 0.0)
+        raise _TransferBroken(
+            f"the server answers {status}", float(after) if after.isdigit() else 0.0
+        )
     raise WorkspaceError(f"cannot download {redact(url)}: the server answers {status}")
 
 
@@ -140,7 +144,7 @@ def _write(blocks: Iterator[bytes], partial: Path, answer: _Answer) -> str:
     if answer.total is not None and size != answer.total:
         if size > answer.total:
             partial.unlink()
-        raise _Broken(f"got {size} of {answer.total} bytes")
+        raise _TransferBroken(f"got {size} of {answer.total} bytes")
     return digest.hexdigest()
 
 
@@ -154,7 +158,7 @@ def _digest_stream(
 
 
 def _resumable(url: str, partial: Path) -> tuple[int, str | None]:
-    """Return how much is there and the validator it was fetched under; 0 if it cannot go on."""
+    """Return the size of an unfinished transfer and its validator; 0 when it cannot go on."""
     try:
         noted = json.loads(_validator_file(partial).read_text(encoding="utf-8"))
         if noted["url"] == redact(url) and noted["validator"]:
@@ -164,11 +168,11 @@ def _resumable(url: str, partial: Path) -> tuple[int, str | None]:
     return 0, None
 
 
-def _begin_anew(url: str, partial: Path, validator: str | None) -> None:
-    """Remove the old bytes, then note under which validator new ones come, before the first comes.
+def _start_anew(url: str, partial: Path, validator: str | None) -> None:
+    """Remove the old bytes, then write the validator of the new ones, before the first comes.
 
     In this order a process that is killed between two of the steps never leaves bytes beside the
-    validator of other bytes, under which the next call would continue them.
+    validator of other bytes, with which the next call would continue them.
     """
     forget(partial)
     note = json.dumps({"url": redact(url), "validator": validator})
@@ -180,16 +184,16 @@ def _validator_file(partial: Path) -> Path:
 
 
 def forget(partial: Path) -> None:
-    """Remove what is there of a transfer, and the note about it."""
+    """Remove an unfinished transfer and its validator."""
     if partial.is_dir() and not partial.is_symlink():
         shutil.rmtree(partial)
     else:
         partial.unlink(missing_ok=True)
-    forget_note(partial)
+    forget_validator(partial)
 
 
-def forget_note(partial: Path) -> None:
-    """Remove the note about a transfer, which is of no use once it is complete."""
+def forget_validator(partial: Path) -> None:
+    """Remove the validator of a transfer that is complete."""
     _validator_file(partial).unlink(missing_ok=True)
 
 
@@ -201,7 +205,7 @@ def _size(path: Path) -> int:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the innermost cause, which is the telling one under requests' and urllib3's layers."""
+    """Return the innermost cause, which says most under the layers of requests and urllib3."""
     while True:
         inner = getattr(error, "reason", None) or next(
             (part for part in error.args if isinstance(part, BaseException)), None
@@ -220,10 +224,10 @@ def sha256_of(path: Path) -> str:
 
 
 def local_path(url: str) -> Path:
-    """Return the path a file:// url names.
+    """Return the path that a file:// url names.
 
     Raises:
-        WorkspaceError: it names another host, or nothing that exists.
+        WorkspaceError: it names another host, or a path that does not exist.
     """
     host, slash, rest = url.removeprefix("file://").partition("/")
     if host not in ("", "localhost"):
@@ -237,7 +241,7 @@ def local_path(url: str) -> Path:
 def copy(source: Path, partial: Path) -> str | None:
     """Copy a file or folder to `partial`; return the SHA-256 of a file, None for a folder.
 
-    Links within the folder stay links; for one that leads out of it, what it names is copied.
+    Links within the folder stay links; of a link that leads out of it, the target is copied.
     """
     root = source.resolve()
     if not root.is_dir():

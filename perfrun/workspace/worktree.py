@@ -1,4 +1,4 @@
-"""What is in a checkout folder: commit, branch, local edits, and perfrun's own note about it."""
+"""The state of a checkout folder: commit, branch, local edits, and perfrun's own note about it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from pathlib import Path
 from perfrun.dataclass import asdict, dataclass
 from perfrun.errors import WorkspaceError
 from perfrun.text import redact
+from perfrun.worker.files import write_json
 from perfrun.workspace.git import GitFailed, ask, checkout_at
 
 _NOTE = "perfrun.json"
-# Python writes these next to what it runs; they are nobody's edits.
+# Python writes these beside the code that it runs; they are no edits.
 _BYTECODE = re.compile(r"(^|/)__pycache__(/$|/[^/]*\.pyc(\.\d+)?$)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """What perfrun last did in a checkout, kept in its `.git/perfrun.json`."""
+    """perfrun's last change of a checkout, kept in its `.git/perfrun.json`."""
 
     url: str  # redacted
     asked_ref: str | None
@@ -35,21 +36,25 @@ class EditedPath:
     """One path that differs from HEAD."""
 
     path: str  # relative to the checkout; ends in / for an untracked repository
-    head_object: str  # what HEAD has there; empty if nothing
+    head_object: str  # its object in HEAD; empty if there is none
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
-    """What git says about a checkout now."""
+class CheckoutState:
+    """Commit, branch and edits of a checkout, as git reports them."""
 
     git_hash: str  # empty before the first commit
     branch: str  # 'HEAD' if detached
     changes: tuple[EditedPath, ...]  # local edits and new files that are not ignored
-    seeming_changes: bool  # paths that git calls changed, but that are nobody's edits
+    seeming_changes: bool  # git calls some paths changed that nobody has edited
+
+
+# The edits of a folder that is no checkout: every file in it is new.
+ALL_FILES = (EditedPath(path="", head_object=""),)
 
 
 def read_note(folder: Path) -> Note | None:
-    """Return perfrun's note about a checkout; None if perfrun did not make it."""
+    """Return perfrun's note about a checkout; None when perfrun did not make it."""
     try:
         return Note(**json.loads((folder / ".git" / _NOTE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -57,15 +62,12 @@ def read_note(folder: Path) -> Note | None:
 
 
 def write_note(folder: Path, note: Note) -> None:
-    """Write the note aside and put it in place."""
-    path = folder / ".git" / _NOTE
-    aside = path.with_suffix(".new")
-    aside.write_text(json.dumps(asdict(note), indent=1) + "\n", encoding="utf-8")
-    aside.replace(path)
+    """Write perfrun's note about a checkout."""
+    write_json(str(folder / ".git" / _NOTE), asdict(note))
 
 
-def look(folder: Path, index: Path | None = None) -> State:
-    """Ask git what is checked out and edited, in one process and changing nothing.
+def read_state(folder: Path) -> CheckoutState:
+    """Ask git for commit, branch and edits of a checkout, in one process and changing nothing.
 
     Raises:
         GitFailed: it is not a checkout, or a broken one.
@@ -73,7 +75,6 @@ def look(folder: Path, index: Path | None = None) -> State:
     answer = ask(
         checkout_at(folder),
         *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames"),
-        index=index,
     )
     git_hash = branch = ""
     changes: list[EditedPath] = []
@@ -90,7 +91,7 @@ def look(folder: Path, index: Path | None = None) -> State:
             seeming_changes = True
         else:
             changes.append(change)
-    return State(
+    return CheckoutState(
         git_hash=git_hash,
         branch="HEAD" if branch == "(detached)" else branch,
         changes=tuple(changes),
@@ -110,10 +111,10 @@ def _change(kind: str, rest: str) -> EditedPath:
 
 
 def _is_as_in_head(folder: Path, kind: str, rest: str, change: EditedPath) -> bool:
-    """Say whether a path that git calls modified has the very bytes and mode that HEAD has.
+    """Return True when a path that git calls modified has the bytes and the mode of HEAD.
 
-    Git does so when .gitattributes wants line ends that the committed file has not: right after
-    the checkout, and with nothing to be lost.
+    Git calls it so when .gitattributes wants other line ends than the committed file has: right
+    after the checkout, when there is no edit to lose.
     """
     if kind != "1":
         return False
@@ -123,7 +124,7 @@ def _is_as_in_head(folder: Path, kind: str, rest: str, change: EditedPath) -> bo
     path = folder / change.path
     if path.is_symlink() or not path.is_file():
         return False
-    import hashlib  # OpenSSL, 5 ms that a run without checkouts does not pay
+    import hashlib  # OpenSSL: 5 ms that a run without checkouts saves
 
     content = path.read_bytes()
     algorithm = "sha256" if len(head_object) == 64 else "sha1"
@@ -141,7 +142,7 @@ def origin_url(folder: Path) -> str | None:
 
 
 def commit_info(folder: Path) -> dict[str, str]:
-    """Return PerfZero's url, branch and hash of a checkout; empty if git cannot tell them."""
+    """Return PerfZero's url, branch and hash of a checkout; empty when git cannot tell them."""
     try:
         answer = ask(checkout_at(folder), "rev-parse", "HEAD", "--abbrev-ref", "HEAD")
         git_hash, branch = answer.decode().split()
@@ -153,8 +154,8 @@ def commit_info(folder: Path) -> dict[str, str]:
 def harness_git_info(folder: Path) -> dict[str, str]:
     """Return url (redacted), branch and hash of the checkout whose root is `folder` or its parent.
 
-    Not searched further up: an installed perfrun may lie somewhere inside a checkout of something
-    else. Empty when there is no checkout or no git; never raises.
+    Folders further up do not count: an installed perfrun may lie inside a checkout of something
+    else. Returns {} without a checkout or without git; never raises.
     """
     for root in (folder, folder.parent):
         if (root / ".git").exists():
@@ -163,11 +164,11 @@ def harness_git_info(folder: Path) -> dict[str, str]:
 
 
 def diff_digest(folder: Path, changes: tuple[EditedPath, ...]) -> str | None:
-    """Return a SHA-256 that two checkouts of one commit share if their edits are the same.
+    """Return a SHA-256 that two checkouts of one commit share when their edits are the same.
 
-    Taken over what is on disk and not over the text of `git diff`, which depends on the version
-    and the configuration of git. For each changed path, sorted: path, NUL, HEAD's object id, NUL,
-    kind (file, exec, link, absent), NUL, SHA-256 of the content, newline.
+    It is computed from the files on disk and not from the text of `git diff`, which depends on the
+    version and the configuration of git. For each changed path, sorted: path, NUL, HEAD's object
+    id, NUL, kind (file, exec, link, absent), NUL, SHA-256 of the content, newline.
     """
     if not changes:
         return None
@@ -180,11 +181,6 @@ def diff_digest(folder: Path, changes: tuple[EditedPath, ...]) -> str | None:
             line = f"{path}\0{change.head_object}\0{kind}\0{content}\n"
             digest.update(os.fsencode(line))
     return digest.hexdigest()
-
-
-def folder_digest(folder: Path) -> str | None:
-    """Return the digest of a folder that is no checkout, as if every file in it were new."""
-    return diff_digest(folder, (EditedPath(path="", head_object=""),))
 
 
 def _files(folder: Path, path: str) -> Iterator[str]:
@@ -213,7 +209,7 @@ def _content(path: Path) -> tuple[str, str]:
 
 
 def occupied(folder: Path) -> bool:
-    """Say whether something is there; an empty folder counts as nothing."""
+    """Return True when there is anything but an empty folder."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         return True
     return folder.is_dir() and any(folder.iterdir())

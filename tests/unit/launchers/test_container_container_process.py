@@ -23,7 +23,7 @@ REPORTED = {"exit_code": 3, "signal_number": None, "elapsed_s": 1.5, "strays": [
 class Lagging:
     """A container that says one thing at a look; `None` is a look without news."""
 
-    id, create_s, worker, complaint = "c0", 0.1, 7, ""
+    id, create_s, worker, last_error_line = "c0", 0.1, 7, ""
 
     def __init__(self, *news: str | None, states: tuple[dict[str, Any] | None, ...] = ()) -> None:
         self.news, self.states = list(news), list(states)
@@ -102,7 +102,7 @@ def test_a_container_that_does_not_end_is_not_said_to_have_ended(
 def test_a_container_that_was_killed_and_does_not_end_is_not_waited_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("TERM_GRACE_S", "DUMP_LOOK_S"):
+    for name in ("TERM_GRACE_S", "DUMP_POLL_S"):
         monkeypatch.setattr(launcher, name, 0.0)
     monkeypatch.setattr(container_process, "KILL_GRACE_S", 0.0)
     process = started(Lagging(states=({"Running": True},)), tmp_path)

@@ -6,7 +6,7 @@ import os
 import subprocess
 from typing import Any
 
-from perfrun.launchers.docker_engine import harness_labels, is_stray, remove_strays
+from perfrun.launchers.docker_engine import harness_labels, is_leftover, remove_leftovers
 
 
 class Engine:
@@ -40,10 +40,10 @@ def dead() -> str:
 
 def test_only_what_is_certainly_a_dead_harnesss_is_a_stray() -> None:
     mine = harness_labels("run")
-    assert not is_stray(mine)
-    assert is_stray({**mine, "perfrun.harness.pid": dead()})
-    assert is_stray({**mine, "perfrun.harness.start": "1"})  # the pid is another process's now
-    assert is_stray({**mine, "perfrun.harness.boot": "before"})
+    assert not is_leftover(mine)
+    assert is_leftover({**mine, "perfrun.harness.pid": dead()})
+    assert is_leftover({**mine, "perfrun.harness.start": "1"})  # the pid is another process's now
+    assert is_leftover({**mine, "perfrun.harness.boot": "before"})
     for unknown in (
         {"perfrun.run_id": "made by hand"},
         {**mine, "perfrun.harness.pid": dead(), "perfrun.harness.uid": str(os.getuid() + 1)},
@@ -51,13 +51,13 @@ def test_only_what_is_certainly_a_dead_harnesss_is_a_stray() -> None:
         {**mine, "perfrun.harness.pid": "x"},
         {**mine, "perfrun.harness.boot": ""},
     ):
-        assert not is_stray(unknown), unknown
+        assert not is_leftover(unknown), unknown
 
 
 def test_strays_are_removed_and_said_and_a_race_for_one_is_no_error() -> None:
     gone = {**harness_labels("20260101-1"), "perfrun.harness.pid": dead()}
     engine = Engine(gone, gone, harness_labels("alive"), {"other": "label"})
     said: list[str] = []
-    assert remove_strays(engine, said.append) == 1
+    assert remove_leftovers(engine, said.append) == 1
     assert engine.removed == ["id0", "volume of id0", "volume of id1"]
     assert said == ["removed container id0, left behind by run 20260101-1 whose perfrun was killed"]

@@ -13,7 +13,7 @@ from perfrun.worker.files import OUTCOME, STACK
 
 
 def never(seconds: float) -> bool:
-    assert seconds <= launcher.LOOK_EVERY_S
+    assert seconds <= launcher.POLL_S
     return False
 
 
@@ -35,13 +35,13 @@ def test_nobody_waits_beyond_the_deadline_nor_longer_than_between_two_looks(tmp_
         asked.append(seconds)
         return True
 
-    wait_until_due(ended, tmp_path, time.perf_counter() + 100, look_every_s=0.25)
-    wait_until_due(ended, tmp_path, time.perf_counter() + 100, look_every_s=200)
+    wait_until_due(ended, tmp_path, time.perf_counter() + 100, poll_s=0.25)
+    wait_until_due(ended, tmp_path, time.perf_counter() + 100, poll_s=200)
     wait_until_due(ended, tmp_path, time.perf_counter() - 100)
     wait_until_due(ended, tmp_path, None)
     assert asked[0] == 0.25
     assert 0 < asked[1] <= 100
-    assert asked[2:] == [0.0, launcher.LOOK_EVERY_S]
+    assert asked[2:] == [0.0, launcher.POLL_S]
 
 
 def test_an_outcome_gives_a_grace_from_when_it_is_seen(
@@ -83,11 +83,11 @@ def test_stacks_are_dumped_only_of_one_that_does_not_obey(
 @pytest.mark.parametrize(
     ("writes", "looks"),
     [
-        ({}, launcher.DUMP_LOOKS),  # it cannot dump
-        ({1: "thread 1\n"}, 1 + launcher.DUMP_STILL_LOOKS),
-        ({30: "thread 1\n", 31: "thread 2\n"}, 31 + launcher.DUMP_STILL_LOOKS),  # it came late
+        ({}, launcher.DUMP_POLLS),  # it cannot dump
+        ({1: "thread 1\n"}, 1 + launcher.DUMP_STILL_POLLS),
+        ({30: "thread 1\n", 31: "thread 2\n"}, 31 + launcher.DUMP_STILL_POLLS),  # it came late
         # The processor was taken from it between two lines.
-        ({1: "thread 1\n", 10: "thread 2\n"}, 10 + launcher.DUMP_STILL_LOOKS),
+        ({1: "thread 1\n", 10: "thread 2\n"}, 10 + launcher.DUMP_STILL_POLLS),
     ],
 )
 def test_a_dump_is_waited_for_until_it_is_written(
@@ -98,7 +98,7 @@ def test_a_dump_is_waited_for_until_it_is_written(
 
     def ended(seconds: float) -> bool:
         nonlocal seen
-        if seconds == launcher.DUMP_LOOK_S:
+        if seconds == launcher.DUMP_POLL_S:
             seen += 1
             with (tmp_path / STACK).open("a") as file:
                 file.write(writes.get(seen, ""))

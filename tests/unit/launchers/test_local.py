@@ -384,7 +384,7 @@ def test_a_worker_that_sigkill_does_not_end_is_left_behind_and_said(
 ) -> None:
     """Where nothing can be mounted: signals get lost on their way to the worker."""
     monkeypatch.setattr(ending, "TERM_GRACE_S", 0.1)
-    monkeypatch.setattr(ending, "DUMP_LOOKS", 1)
+    monkeypatch.setattr(ending, "DUMP_POLLS", 1)
     monkeypatch.setattr(ending, "KILL_GRACE_S", 0.1)
     process = start(folder, "hangs")
     wait_for_line(folder)
@@ -407,7 +407,7 @@ def test_a_worker_that_waits_in_the_kernel_for_ever_does_not_stop_the_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ending, "TERM_GRACE_S", 0.2)
-    monkeypatch.setattr(ending, "DUMP_LOOKS", 2)
+    monkeypatch.setattr(ending, "DUMP_POLLS", 2)
     monkeypatch.setattr(ending, "KILL_GRACE_S", 0.5)
     (tmp_path / "mount").mkdir()
     (tmp_path / "file").write_text(str(tmp_path / "mount" / "x"))

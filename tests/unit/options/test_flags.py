@@ -9,7 +9,7 @@ import pytest
 
 from perfrun.benchmark import main
 from perfrun.errors import UsageError
-from perfrun.options.flags import PERFZERO, expanded, parser, unknown_flag
+from perfrun.options.flags import PERFZERO, complete_prefix, parser, unknown_flag
 
 GOLDEN = Path(__file__).parents[2] / "data" / "perfzero"
 NAMES = [name for name, *_ in PERFZERO]
@@ -85,8 +85,8 @@ def test_every_prefix_that_is_perfzeros_alone_is_completed(name: str) -> None:
         if prefix in (*OWN, "version", "help"):
             continue  # a flag of perfrun's own that is written out
         expected = f"--{fits[0]}" if len(fits) == 1 else f"--{prefix}"
-        assert expanded(f"--{prefix}") == expected
-        assert expanded(f"--{prefix}=a=--b") == f"{expected}=a=--b"
+        assert complete_prefix(f"--{prefix}") == expected
+        assert complete_prefix(f"--{prefix}=a=--b") == f"{expected}=a=--b"
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_every_prefix_that_is_perfzeros_alone_is_completed(name: str) -> None:
     ],
 )
 def test_prefixes_seen_in_the_wild(word: str, full: str) -> None:
-    assert expanded(word) == full
+    assert complete_prefix(word) == full
 
 
 @pytest.mark.parametrize("own", OWN)
 def test_own_flags_written_out_are_never_taken_for_perfzeros(own: str) -> None:
-    assert expanded(f"--{own}") == f"--{own}"
-    assert expanded(f"--{own}=1") == f"--{own}=1"
+    assert complete_prefix(f"--{own}") == f"--{own}"
+    assert complete_prefix(f"--{own}=1") == f"--{own}=1"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from perfrun.errors import WorkspaceError
 from perfrun.options.plan import RepoSpec, parse_repos
 from perfrun.workspace import worktree
 from perfrun.workspace.checkouts import Checkout, checked_out
-from perfrun.workspace.git import telling_line
+from perfrun.workspace.git import cause_line
 from perfrun.workspace.worktree import harness_git_info
 
 Get = Callable[..., Checkout]
@@ -786,8 +786,8 @@ def test_harness_info_is_empty_where_there_is_no_checkout(
         ("", ""),
     ],
 )
-def test_the_telling_line_of_gits_complaint(stderr: str, line: str) -> None:
-    assert telling_line(stderr) == line
+def test_the_cause_line_of_gits_complaint(stderr: str, line: str) -> None:
+    assert cause_line(stderr) == line
 
 
 def test_the_note_in_a_checkout_is_plain_json(get: Get, remote: Path, hashes: list[str]) -> None:

@@ -281,7 +281,7 @@ def kill_at(count):
         return step
     def enter(frame, event, value):
         name = frame.f_code.co_filename
-        if name == transfer.__file__ and frame.f_code.co_name == "_judge":
+        if name == transfer.__file__ and frame.f_code.co_name == "_read_answer":
             answered.append(True)  # nothing is changed before
         is_ours = name == transfer.__file__ or "pathlib" in name
         return step if answered and is_ours else None
