@@ -1,4 +1,4 @@
-"""A checkout at a pinned hash, against a full clone of the same repository."""
+"""Measure a checkout at a pinned hash, and a full clone of the same repository beside it."""
 
 from __future__ import annotations
 
