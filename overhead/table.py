@@ -160,7 +160,7 @@ def figure(value: float) -> str:
 def as_text(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """Return the table with aligned columns, then a line for each fact about the machine."""
     lines = [HEADINGS, *(cells(row) for row in rows)]
-    # A skipped row's reason may run on into the empty columns after it.
+    # The reason of a skipped row may fill the empty columns after it.
     measured = [HEADINGS, *(cells(row) for row in rows if not row.skipped)]
     widths = [max(len(line[column]) for line in measured) for column in range(len(HEADINGS))]
     widths[0] = max(len(line[0]) for line in lines)
