@@ -17,7 +17,7 @@ from overhead.checkouts import checkout_rows
 from overhead.containment import containment_rows
 from overhead.memory import memory_rows
 from overhead.observation import observation_rows
-from overhead.processes import MeasurementError, Pin, Settings
+from overhead.processes import MeasurementError, Pin, Settings, compile_modules
 from overhead.store import store_rows
 from overhead.table import Row, as_json, as_markdown, as_text
 from overhead.trials import fault_rows, import_rows, noop_rows, tensorflow_rows
@@ -37,10 +37,8 @@ FORMATS = {"table": as_text, "markdown": as_markdown, "json": as_json}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure what is asked for; return the exit status. A goal that is missed is no failure."""
+    """Measure the parts asked for; return the exit status. A goal that is missed is no failure."""
     arguments = _parser().parse_args(argv)
-    # Compiled modules are kept, on both sides of every pair, as they are on a user's machine.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     begin, load = time.perf_counter(), os.getloadavg()[0]
     try:
         with tempfile.TemporaryDirectory(prefix="perfrun overhead ") as scratch:
@@ -63,6 +61,7 @@ def _measured(arguments: argparse.Namespace, scratch: Path) -> list[Row]:
         summaries=arguments.summaries,
         postgresql=arguments.postgresql or None,
     )
+    compile_modules()
     rows: list[Row] = []
     for name in arguments.only or PARTS:
         _say(f"measuring {name} ...")

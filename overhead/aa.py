@@ -1,11 +1,11 @@
-"""Nights of identical code on this machine: how often are they called different?
+"""Count how often nights of identical code on this machine are called different.
 
     python -m overhead.aa                  # the table of docs/comparing.md: 50 comparisons a row
     python -m overhead.aa --nights=3 --trials=3
 
-Runs nights of five methods with `perfrun nightly`, compares each with the next one by `perfrun
-compare`, and runs each method against itself by `perfrun ab`. Everything is real: processes, and
-whatever else the machine is doing.
+The program runs nights of five methods with `perfrun nightly`, compares each with the next one by
+`perfrun compare`, and runs each method against itself by `perfrun ab`. All of it is real: the
+processes, and the other load of the machine.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-SUBJECTS = ROOT / "overhead" / "subjects"
+from overhead.processes import PERFRUN, SUBJECTS, environment
+
 METHODS = ("add", "sort", "copy", "text", "call")
 METRIC = "wall_time"
 VERDICTS = ("faster", "slower", "equivalent", "undecided")
@@ -38,7 +38,7 @@ name = "steady.Steady.filter:.*"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table."""
+    """Run the nights and the pairs, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--nights", type=int, default=11)
     parser.add_argument("--trials", type=int, default=5, help="of each method in a night")
@@ -84,8 +84,10 @@ def _ab(folder: Path, method: str) -> str:
 
 def _perfrun(folder: Path, *words: str) -> Any:
     """Return what a command prints; a verdict's exit status is no failure."""
-    line = [sys.executable, str(ROOT / "perfrun" / "benchmark.py"), *words, "--format=json"]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
+    argv = [*PERFRUN, *words, "--format=json"]
+    done = subprocess.run(
+        argv, cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
     if done.returncode not in (0, 1) or not done.stdout:
         raise SystemExit(f"{' '.join(words)}: exit status {done.returncode}\n{done.stderr}")
     return json.loads(done.stdout)

@@ -1,10 +1,10 @@
-"""pytorch-benchmark beside us on the same model object, turn and turn about; prints a table.
+"""Measure the same model with pytorch-benchmark and with perfrun, in turns; print a table.
 
     python overhead/beside_pytorch_benchmark.py --model=efficientnet_b0 --batch_size=4
 
-Needs an interpreter with PyTorch, torchvision and pytorch-benchmark (0.3.6), and this folder's
-parent in PYTHONPATH. Compared are the figures that pytorch-benchmark gets right on a CPU: the
-parameters, multiply-adds (which it calls flops), and the time and rate of a batch.
+It needs an interpreter with PyTorch, torchvision and pytorch-benchmark (0.3.6), and this folder's
+parent in PYTHONPATH. It compares the figures that pytorch-benchmark gets right on a CPU: the
+parameters, the multiply-adds (which it calls flops), and the time and rate of a batch.
 """
 
 from __future__ import annotations
@@ -82,8 +82,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _timing_rows(size: int, theirs: list[dict[str, Any]], ours: list[Any]) -> list[Any]:
-    """Mean against mean, as pytorch-benchmark has no median; the middle one of all rounds,
-    and the ratios of neighbours, on which a busy moment falls alike."""
+    """Return the medians over all rounds of the mean times and rates, and the ratios of pairs.
+
+    The times are means because pytorch-benchmark has no median. A busy moment falls on both sides
+    of a pair.
+    """
     block = [found["timing"][f"batch_size_{size}"]["on_device_inference"] for found in theirs]
     their_s = [found["metrics"]["seconds_per_batch_mean"] for found in block]
     their_rate = [found["metrics"]["batches_per_second_mean"] for found in block]

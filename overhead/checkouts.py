@@ -1,4 +1,4 @@
-"""A checkout at a pinned hash, against a full clone of the same repository."""
+"""Measure a checkout at a pinned hash, and a full clone of the same repository beside it."""
 
 from __future__ import annotations
 
@@ -51,35 +51,23 @@ def checkout_rows(settings: Settings) -> list[Row]:
 
 
 def _rows(what: str, given: bool, taken: Taken) -> list[Row]:
-    def goal(rule: Rule, limit: float) -> Goal | None:
-        # The goals in seconds and MiB are for the repository that they were set for.
-        return Goal(rule=rule, limit=limit) if given else None
-
+    clone = "git clone + checkout"
+    rows = (
+        ("first", "s", 1.8, taken.own_s, clone, taken.clone_s),
+        ("files on disk", "MiB", 16, taken.own_mib, clone, taken.clone_mib),
+        ("second, remote gone", "s", 0.15, taken.again_s, "git status", taken.status_s),
+    )
     return [
         Row(
-            what=f"{what}, first",
-            unit="s",
-            values=tuple(taken.own_s),
-            reference="git clone + checkout",
-            references=tuple(taken.clone_s),
-            goal=goal(Rule.VALUE_AT_MOST, 1.8),
-        ),
-        Row(
-            what=f"{what}, files on disk",
-            unit="MiB",
-            values=tuple(taken.own_mib),
-            reference="git clone + checkout",
-            references=tuple(taken.clone_mib),
-            goal=goal(Rule.VALUE_AT_MOST, 16),
-        ),
-        Row(
-            what=f"{what}, second, remote gone",
-            unit="s",
-            values=tuple(taken.again_s),
-            reference="git status",
-            references=tuple(taken.status_s),
-            goal=goal(Rule.VALUE_AT_MOST, 0.15),
-        ),
+            what=f"{what}, {part}",
+            unit=unit,
+            values=tuple(values),
+            reference=reference,
+            references=tuple(references),
+            # The goals in seconds and MiB hold for the repository that they were set for.
+            goal=Goal(rule=Rule.VALUE_AT_MOST, limit=limit) if given else None,
+        )
+        for part, unit, limit, values, reference, references in rows
     ]
 
 

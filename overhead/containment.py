@@ -1,4 +1,4 @@
-"""The cost of a container for each trial: its start, and the slowdown of a benchmark inside."""
+"""Measure what a container costs a trial: its start, and the slowdown of a benchmark inside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from overhead.processes import (
     finish,
     in_turns,
     perfrun,
-    perfrun_argv,
+    run_argv,
 )
 from overhead.table import Row
 
@@ -36,7 +36,7 @@ def containment_rows(settings: Settings) -> list[Row]:
 
 
 def _missing(image: str | None) -> str | None:
-    """Say why nothing can be measured here; None when all is there."""
+    """Return the reason why nothing can be measured here; None when there is none."""
     if image is None:
         return "no --image"
     try:
@@ -56,7 +56,7 @@ def _start_row(settings: Settings, image: str) -> Row:
     inside = f"--image={image}"
 
     def whole(count: int, *words: str) -> Callable[[], float]:
-        return lambda: finish(perfrun_argv(workspace, [NOOP] * count, *words)).wall_s
+        return lambda: finish(run_argv(workspace, [NOOP] * count, *words)).wall_s
 
     perfrun(workspace, [NOOP], inside)  # raises unless it passes
     taken = in_turns(settings.rounds, whole(1, inside), whole(MANY, inside), whole(1), whole(MANY))
@@ -104,7 +104,7 @@ def _interpreters(image: str, scratch: Path) -> tuple[str, str]:
             "lib64",
         ]
         tar = ["tar", "--extract", f"--directory={root}", "--exclude=*-packages", *parts]
-        # A part that the image does not have is a complaint of tar's; what lacks shows later.
+        # tar complains of a part that the image does not have; a needed file is missed later.
         subprocess.run(tar, stdin=export.stdout, stderr=subprocess.DEVNULL, check=False)
         export.communicate()
     finally:

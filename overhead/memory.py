@@ -1,4 +1,4 @@
-"""Reported memory against what processes that hold known amounts read of themselves."""
+"""Measure how true the reported memory is: processes that hold known amounts read their own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def memory_rows(settings: Settings) -> list[Row]:
 
 
 def _sharing_rows(settings: Settings, trials: str) -> list[Row]:
-    """Compare the PSS of trees that share with the parent's mark and what each child has alone."""
+    """Compare the PSS of trees that share memory with what their processes read of themselves."""
     run = perfrun(settings.scratch / "sharing", list(SHARING), trials)
     rows = []
     for method, what in SHARING.items():
@@ -58,7 +58,7 @@ def _sharing_rows(settings: Settings, trials: str) -> list[Row]:
                 unit="MB",
                 values=tuple(s["process_info"]["max_tree_pss"] / MEGABYTE for s in own),
                 reference="the processes' own",
-                references=tuple(_metric(s, "truth_bytes") / MEGABYTE for s in own),
+                references=tuple(_metric(s, "reference_bytes") / MEGABYTE for s in own),
                 goal=Goal(rule=Rule.RATIO_WITHIN, limit=0.03),
             )
         )
@@ -73,7 +73,7 @@ def _sharing_rows(settings: Settings, trials: str) -> list[Row]:
 
 
 def _both(summary: dict[str, Any]) -> float:
-    """Return the child's mark plus the benchmark's, which does not move while it waits."""
+    """Return the child's peak plus the benchmark's, which does not rise while it waits."""
     own: float = summary["process_info"]["max_rss"]
     return own + _metric(summary, "child_peak_rss_bytes")
 

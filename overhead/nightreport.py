@@ -1,8 +1,8 @@
-"""The work after the trials of a night, in a process of its own: index, changes, report.
+"""Do the work after a night's trials in a process of its own: index, changes, report.
 
     python -m overhead.nightreport WORKSPACE NIGHT BEGUN
 
-It does what `perfrun nightly` does for a suite of all methods that the index holds.
+It does what `perfrun nightly` does for a suite of all methods in the index.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def night_report(
 ) -> str:
     """Return the report, as Markdown. `night` labels the trials, which began at `begun`.
 
-    `names` are the suite's methods: those with a trial of the night unless given.
+    `names` are the suite's methods; unless they are given, those with a trial of the night.
     """
     with open_store(parse_address(None, workspace)) as store:
         store.refresh()

@@ -1,4 +1,4 @@
-"""The cost of observation: the sampler's CPU time, and the slowdown of a benchmark."""
+"""Measure the cost of observation: the sampler's CPU time, and the slowdown of a benchmark."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from overhead.processes import ROOT, SUBJECTS, MeasurementError, Settings, in_turns, perfrun
+from overhead.processes import (
+    ROOT,
+    SUBJECTS,
+    MeasurementError,
+    Settings,
+    environment,
+    in_turns,
+    perfrun,
+)
 from overhead.table import Goal, Row, Rule
 from perfrun.probes.process_tree import TreeSampler
 
 BUSY = "busy.Busy.spin"
 SETTLE_S = 2.0  # perfrun has started its worker by then
-WATCH_S = 7.0  # and is still waiting for it at the end of this
+WATCH_S = 7.0  # at the end of this it is still waiting for the worker
 STEPS = 8_000_000  # about half a second
 PAIRS_PER_ROUND = 4
 
@@ -59,7 +67,7 @@ def _share_rows(settings: Settings) -> list[Row]:
 
 
 def _share(pid: int) -> float:
-    """Return the percent of a core that a process takes, its start and children not counted."""
+    """Return the percentage of a core that a process takes; its start and children do not count."""
     time.sleep(SETTLE_S)
     begin_s, used_s = time.perf_counter(), _cpu_s(pid)
     time.sleep(WATCH_S)
@@ -94,7 +102,7 @@ def _spinning(processes: int, log: Path | None) -> Callable[[], float]:
     def measure() -> float:
         process = subprocess.Popen(
             [sys.executable, str(SUBJECTS / "busy.py"), str(processes), str(STEPS)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=environment(PYTHONPATH=str(ROOT)),
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -1,8 +1,9 @@
-"""Processes, perfrun among them, started and timed whole; and what the caller can choose."""
+"""Start processes, perfrun among them, and time each as a whole; the settings of a measurement."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ class Pin:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Where to work, what is there to measure, and how often."""
+    """The folder to work in, the things that are there to measure, and the number of rounds."""
 
     scratch: Path
     rounds: int
@@ -35,11 +36,12 @@ class Settings:
 
 ROOT = Path(__file__).resolve().parent.parent
 SUBJECTS = ROOT / "overhead" / "subjects"
+PERFRUN = (sys.executable, str(ROOT / "perfrun" / "benchmark.py"))
 NOOP = "benchmarks.python.calibration.Calibration.noop"
 
 
 class MeasurementError(Exception):
-    """Something that must work did not, so that the measurement is worth nothing."""
+    """Something that must work did not work, so the measurement is worth nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,22 @@ class PerfrunRun:
     summaries: tuple[dict[str, Any], ...]
 
 
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment of every measured process: this one's, with byte code kept.
+
+    An image or a CI service may set PYTHONDONTWRITEBYTECODE. Both sides of a pair would then
+    compile modules in every process, which no user's installation does.
+    """
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, **more}
+
+
+def compile_modules() -> None:
+    """Compile perfrun and the benchmarks, also for measurements that have no warm-up round."""
+    folders = [str(ROOT / name) for name in ("perfrun", "benchmarks", "overhead")]
+    finish([sys.executable, "-m", "compileall", "-q", *folders])
+
+
 def finish(
     argv: Sequence[str],
     *,
@@ -69,10 +87,16 @@ def finish(
 
     Raises MeasurementError on an exit status that is not `allowed`.
     """
+    env = environment()
     begin = time.perf_counter()
     # No pipe for standard error: a reader of ours would share the cores with what is timed.
     process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        argv,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     assert process.stdout is not None
     with process.stdout:
@@ -85,11 +109,10 @@ def finish(
     return Finished(wall_s=wall_s, stdout=output)
 
 
-def perfrun_argv(workspace: Path, methods: Sequence[str], *words: str) -> list[str]:
-    """Return the command line that runs `methods`, ours among them."""
+def run_argv(workspace: Path, methods: Sequence[str], *words: str) -> list[str]:
+    """Return the command line that runs `methods`, which may be of the bench's own subjects."""
     return [
-        sys.executable,
-        str(ROOT / "perfrun" / "benchmark.py"),
+        *PERFRUN,
         f"--workspace={workspace}",
         f"--python_path={SUBJECTS}",
         f"--benchmark_methods={','.join(methods)}",
@@ -107,7 +130,7 @@ def perfrun(
     meanwhile: Callable[[int], None] = lambda _: None,
 ) -> PerfrunRun:
     """Run perfrun. Raises MeasurementError when a trial ends otherwise than `expected`."""
-    argv = perfrun_argv(workspace, methods, *words)
+    argv = run_argv(workspace, methods, *words)
     allowed = (0,) if tuple(expected) == ("passed",) else (0, 1)
     process = finish(argv, allowed=allowed, meanwhile=meanwhile)
     results = json.loads(process.stdout)["results"]
@@ -119,21 +142,18 @@ def perfrun(
     return PerfrunRun(statuses=statuses, paths=paths, summaries=summaries)
 
 
-def in_turns(
-    rounds: int, *measures: Callable[[], float], warm_up: bool = True
-) -> tuple[tuple[float, ...], ...]:
+def in_turns(rounds: int, *measures: Callable[[], float]) -> tuple[tuple[float, ...], ...]:
     """Take each measure once a round, one after the other: A B A B ...
 
-    Returns the values of each measure. The warm-up round fills file caches and byte code, and is
-    thrown away.
+    Return the values of each measure. The warm-up round fills file caches and byte code; its values
+    are dropped.
     """
-    if warm_up:
-        for measure in measures:
-            measure()
+    for measure in measures:
+        measure()
     taken = [[measure() for measure in measures] for _ in range(rounds)]
     return tuple(zip(*taken, strict=True))
 
 
 def python_s(python: str, code: str) -> float:
-    """Return how long `python -c code` takes, whole, in seconds."""
+    """Return the seconds that the whole process `python -c code` takes."""
     return finish([python, "-c", code]).wall_s

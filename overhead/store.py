@@ -1,4 +1,4 @@
-"""An index over many summaries: building it, finding nothing new, asking it."""
+"""Measure an index over many summaries: filling it, finding nothing new, and queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from overhead.processes import NOOP, ROOT, MeasurementError, Settings, finish, perfrun
+from overhead.processes import NOOP, PERFRUN, MeasurementError, Settings, finish, perfrun
 from overhead.table import Goal, Row, Rule
 from perfrun.options.store_address import parse_address
 from perfrun.store.index import Store, open_store
@@ -124,7 +124,7 @@ def _history(workspace: Path) -> Times:
 
 
 def _detected(workspace: Path, *flags: str) -> Times:
-    """Time the whole process, as a user asks for the changes of all series."""
+    """Time `perfrun detect` over all series as a whole process."""
     times, text = _ran(*_perfrun("detect", workspace, *flags), allowed=(0, 1))  # 1: found something
     found = json.loads(text)
     if not found["series"] + sum(found["left_out"].values()):
@@ -143,8 +143,7 @@ def _report(workspace: Path, summaries: int) -> Times:
 
 
 def _perfrun(command: str, workspace: Path, *words: str) -> tuple[str, ...]:
-    entry = str(ROOT / "perfrun" / "benchmark.py")
-    return (sys.executable, entry, command, f"--workspace={workspace}", "--format=json", *words)
+    return (*PERFRUN, command, f"--workspace={workspace}", "--format=json", *words)
 
 
 def _ran(*argv: str, allowed: tuple[int, ...] = (0,)) -> tuple[Times, str]:
@@ -159,7 +158,7 @@ def _cpu_s(whose: int) -> float:
 
 
 def _asked(workspace: Path, question: Callable[[Store], int]) -> Times:
-    """Open, ask, and go through all points; the module is imported already."""
+    """Time one query: open the index and read all points. Its module is imported already."""
     address = parse_address(None, workspace)
     begin, before_s = perf_counter(), _cpu_s(resource.RUSAGE_SELF)
     with open_store(address) as store:

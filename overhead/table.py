@@ -1,4 +1,4 @@
-"""Rows of the result: their figures, whether they meet their goals, and the forms of print. Pure.
+"""Rows of the result: their figures, their goals, and the formats in which they are printed.
 
 A row holds the raw values; medians, ratios and verdicts are derived when it is shown.
 """
@@ -26,14 +26,14 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Return median, smallest and largest."""
+    """Return the median, the smallest and the largest of some values."""
     return Spread(median=median(values), low=min(values), high=max(values), count=len(values))
 
 
 def ratios(values: Sequence[float], references: Sequence[float]) -> tuple[float, ...]:
     """Divide each value by the reference that was measured beside it.
 
-    Pairwise: what slows the machine down for a while falls on both sides of a pair.
+    What slows the machine down for a while falls on both sides of a pair.
     """
     return tuple(value / reference for value, reference in zip(values, references, strict=True))
 
@@ -41,7 +41,7 @@ def ratios(values: Sequence[float], references: Sequence[float]) -> tuple[float,
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """Return an interval that covers the true median at least 95 times in 100.
 
-    With fewer than six values none does that is narrower than all of them; then it is their range.
+    With fewer than six values no part of their range does; then it is their range.
     """
     found = exact_median_interval(values)
     return (found.low, found.high) if found else (min(values), max(values))
@@ -51,6 +51,7 @@ class Rule(Enum):
     """The condition that a goal sets for a row."""
 
     RATIO_AT_MOST = "ratio <= {limit:g}"  # the median of the pairwise ratios
+    RATIO_OF_MEDIANS_AT_MOST = "ratio of the medians <= {limit:g}"
     RATIO_WITHIN = "ratio within {limit:.0%} of 1"  # every pair
     RATIO_NOT_ABOVE_ONE = "not above 1"  # the interval of the median ratio reaches down to 1
     VALUE_AT_MOST = "<= {limit:g} {unit}"  # the median
@@ -60,7 +61,7 @@ class Rule(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """One limit. Where it comes from is in docs/performance.md."""
+    """One limit. docs/performance.md says where it comes from."""
 
     rule: Rule
     limit: float = 1.0
@@ -68,7 +69,7 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the table. Values and references were measured in turns, and go in pairs."""
+    """One line of the table. Values and references were measured in turns and form pairs."""
 
     what: str
     unit: str
@@ -80,31 +81,38 @@ class Row:
 
     @property
     def pair_ratios(self) -> tuple[float, ...]:
-        """Return each value over its reference; empty when they do not go in pairs."""
+        """Return each value over its reference; empty when they do not form pairs."""
         if not self.values or len(self.values) != len(self.references):
             return ()
         return ratios(self.values, self.references)
 
     @property
     def met(self) -> bool | None:
-        """Say whether the goal is met; None without a goal or without values."""
+        """Return True when the goal is met; None without a goal or without values."""
         if self.goal is None or not self.values:
             return None
-        return _is_met(self.goal, self.values, self.pair_ratios)
+        return _is_met(self, self.goal)
 
 
-def _is_met(goal: Goal, values: Sequence[float], pair_ratios: Sequence[float]) -> bool:
+def ratio_of_medians(row: Row) -> float:
+    """Return the median of the values over the median of the references."""
+    return median(row.values) / median(row.references)
+
+
+def _is_met(row: Row, goal: Goal) -> bool:
     if goal.rule is Rule.RATIO_AT_MOST:
-        return spread(pair_ratios).median <= goal.limit
+        return median(row.pair_ratios) <= goal.limit
+    if goal.rule is Rule.RATIO_OF_MEDIANS_AT_MOST:
+        return ratio_of_medians(row) <= goal.limit
     if goal.rule is Rule.RATIO_WITHIN:
-        return all(abs(ratio - 1) <= goal.limit for ratio in pair_ratios)
+        return all(abs(ratio - 1) <= goal.limit for ratio in row.pair_ratios)
     if goal.rule is Rule.RATIO_NOT_ABOVE_ONE:
-        return median_interval(pair_ratios)[0] <= goal.limit
+        return median_interval(row.pair_ratios)[0] <= goal.limit
     if goal.rule is Rule.VALUE_AT_LEAST:
-        return spread(values).median >= goal.limit
+        return median(row.values) >= goal.limit
     if goal.rule is Rule.EVERY_VALUE_AT_MOST:
-        return max(values) <= goal.limit
-    return spread(values).median <= goal.limit
+        return max(row.values) <= goal.limit
+    return median(row.values) <= goal.limit
 
 
 HEADINGS = ("what", "perfrun", "reference in the same run", "ratio", "goal", "met")
@@ -121,6 +129,8 @@ def cells(row: Row) -> tuple[str, str, str, str, str, str]:
     if row.goal and row.goal.rule is Rule.RATIO_NOT_ABOVE_ONE:
         low, high = median_interval(row.pair_ratios)
         ratio += f"; median in {low:.4f}..{high:.4f}"
+    if row.goal and row.goal.rule is Rule.RATIO_OF_MEDIANS_AT_MOST:
+        ratio += f"; of the medians {ratio_of_medians(row):.3f}"
     met = {True: "yes", False: "no", None: "-"}[row.met]
     own = spread_text(spread(row.values), row.unit) if row.values else ""
     return (row.what, own, reference, ratio, _goal_text(row), met)
@@ -141,16 +151,16 @@ def spread_text(values: Spread, unit: str) -> str:
 
 
 def figure(value: float) -> str:
-    """Return four figures, without an exponent."""
+    """Return a number with about four significant figures and without an exponent."""
     size = abs(value)
     digits = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3
     return f"{value:.{digits}f}" if size >= 0.1 or value == 0 else f"{value:.4f}"
 
 
 def as_text(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
-    """Return the table with its columns aligned, and a line on the machine for each fact."""
+    """Return the table with aligned columns, then a line for each fact about the machine."""
     lines = [HEADINGS, *(cells(row) for row in rows)]
-    # A skipped row's reason may run on into the empty columns after it.
+    # The reason of a skipped row may fill the empty columns after it.
     measured = [HEADINGS, *(cells(row) for row in rows if not row.skipped)]
     widths = [max(len(line[column]) for line in measured) for column in range(len(HEADINGS))]
     widths[0] = max(len(line[0]) for line in lines)
@@ -175,7 +185,7 @@ def as_markdown(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
 
 
 def as_json(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
-    """Return everything, raw values included."""
+    """Return all rows as JSON, with the raw values."""
     return json.dumps({"rows": [_document(row) for row in rows], **facts}, indent=2) + "\n"
 
 

@@ -1,8 +1,8 @@
-"""A process of a benchmark's own: what it is told, and how it ends with its parent.
+"""A process that a benchmark starts: its order, its answer, and its end with its parent.
 
 `python child.py ORDER` calls `function(order)` of `module`, both named by the order, a JSON file.
-It runs in the same interpreter and with the same import path as the benchmark. `import perfrun`
-works in it as it does in the benchmark, wherever the runner has that package from.
+It runs in the interpreter of the benchmark and with its import path. `import perfrun` works in it
+as it does in the benchmark, wherever the runner has found that package.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROGRAM = Path(__file__).resolve()
 
 
 def write_order(path: Path, order: Mapping[str, Any]) -> None:
-    """Write what a child has to do, and where it imports from."""
+    """Write a child's order: its task and its import path."""
     perfrun = sys.modules.get("perfrun")
     known = {
         "parent": os.getpid(),
@@ -36,7 +36,7 @@ def write_order(path: Path, order: Mapping[str, Any]) -> None:
 
 
 def read_order(path: Path) -> dict[str, Any]:
-    """Read it in the child, and import from then on what the parent imports."""
+    """Read the order in the child, and take over the parent's import path."""
     order: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     known = order.pop("child")
     sys.path[:] = known["import_path"]
@@ -56,7 +56,7 @@ def end_with_parent() -> None:
 
 
 def new_folder(parent: Path, name: str) -> Path:
-    """Make a folder that was not there: `name`, else `name_2` and so on."""
+    """Make a new folder and return its path: `name`, or `name_2` and so on where that exists."""
     for number in range(1, 1_000_000):
         folder = parent / (name if number == 1 else f"{name}_{number}")
         try:
@@ -68,7 +68,7 @@ def new_folder(parent: Path, name: str) -> Path:
 
 
 def write_answer(path: Path, answer: Mapping[str, Any]) -> None:
-    """Write a child's answer: all of it or nothing."""
+    """Write a child's answer atomically."""
     aside = path.with_suffix(".part")
     aside.write_text(json.dumps(answer), encoding="utf-8")
     aside.rename(path)
@@ -84,7 +84,7 @@ def read_answer(path: Path) -> dict[str, Any] | None:
 
 
 def ending(returncode: int) -> str:
-    """Say how a process ended, from its exit status as `subprocess` gives it."""
+    """Return in words how a process ended, from its exit status as `subprocess` gives it."""
     if returncode >= 0:
         return f"exit status {returncode}"
     try:

@@ -1,6 +1,6 @@
 """One knob: its name, the values it takes, and its meaning.
 
-Apart from the flags, so that using one imports nothing.
+This module does not need the flags, so that using a knob imports nothing.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import re
 
 from perfrun import SetupError
 
-# Neither a dataclass nor `typing` at run time: they and what they import would be a third of a
-# no-op trial.
+# No dataclass and no `typing` at run time: with their imports they would be a third of a no-op
+# trial.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
@@ -28,7 +28,7 @@ _SHAPE = re.compile(r"\d+([x,]\d+)*")
 class Knob:
     """A setting of a benchmark: a keyword of its class and a flag after `--`.
 
-    It has no default of its own: that is each method's.
+    The default is not here, because each method has its own.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class Knob:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return all spellings, the first one being the knob's own."""
+        """Return all spellings, the knob's own first."""
         return (self.name, *self.aliases)
 
     @property
     def limits(self) -> str:
-        """Say in words which values are taken."""
+        """Return in words the values that the knob takes."""
         if self.kind == "whole":
             highest = "" if self.maximum is None else f" and at most {self.maximum}"
             return f"a whole number, at least {self.minimum}{highest}"
@@ -76,7 +76,7 @@ class Knob:
         return self.accepts or "text"
 
     def checked(self, value: object) -> Any:
-        """Return the value as its kind has it; SetupError names knob, limits and what was given.
+        """Return the value in its kind's type; SetupError names the knob, its limits and the value.
 
         A choice comes back in its own spelling, a shape as a tuple, and empty text as None.
         """

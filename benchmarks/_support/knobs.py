@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 
 
 def _absl_flags() -> Any:
-    """Return the module, or None: an environment without absl has the constructor keywords only."""
+    """Return absl.flags, or None: an environment without absl has the constructor keywords only."""
     try:
         return importlib.import_module("absl.flags")
     except ImportError:
@@ -110,7 +110,7 @@ _DECLARED = (
         aliases=("num_inter_threads",),
         meaning="operators that run at a time",
     ),
-    # 32 bits, because numpy's generator, which Keras seeds too, takes no more.
+    # At most 32 bits, because numpy's generator, which Keras seeds, too, takes no more.
     Knob(name="seed", maximum=2**32 - 1, meaning="seed of the weights and of the synthetic data"),
     Knob(
         name="input_shape",
@@ -142,8 +142,8 @@ KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in _DECLARED}
 class Settings:
     """The knobs of one benchmark object, as its user has set them.
 
-    `takes` names the knobs that `owner` knows what to do with. SetupError for a keyword that is
-    unknown, not taken, given twice or out of its limits, and for a flag that is not taken.
+    `takes` names the knobs that `owner` uses. SetupError is raised for a keyword that is unknown,
+    not taken, given twice or out of its limits, and for a flag that is not taken.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Settings:
         return default if found is None else found
 
     def one_of(self, name: str, default: str, allowed: Collection[str]) -> str:
-        """Return the value of a choice of which not every word can be had here; else SetupError."""
+        """Return the value of a choice; SetupError for a word that is not available here."""
         value = self.value(name, default)
         if value not in allowed:
             raise SetupError(f"{name} is {value!r}; here it must be one of {', '.join(allowed)}")
@@ -211,7 +211,7 @@ def _refusal(owner: str, name: str, taken: Mapping[str, Knob]) -> str:
     return f"{said}; {owner} takes {', '.join(taken) or 'no knobs'}"
 
 
-# The flags that are ours: another module of the process may own one of the same name.
+# The flags that this module defined: another module may own one of the same name.
 _OWN_FLAGS: set[str] = set()
 
 

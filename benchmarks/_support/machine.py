@@ -1,8 +1,8 @@
-"""The kernel's account of this machine and process: processors, free memory, age of the process.
+"""Facts about this machine and process from the kernel: processors, free memory, age.
 
-Memory is what a benchmark may use without driving the machine into swap, or out of memory. Sources:
+Memory is what a benchmark may use before the machine swaps or runs out of memory. Sources:
 Documentation/filesystems/proc.rst (MemAvailable) and the cgroup-v1 and v2 documents of the kernel.
-What the kernel does not show is left out; a function returns None when nothing is shown.
+What the kernel does not show is left out; a function returns None when it shows nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def usable_processors() -> int:
-    """Return how many processors this process may use; where the kernel does not tell, all."""
+    """Return the number of processors that this process may use; all where that is unknown."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
@@ -27,7 +27,7 @@ _NAMES = {
 
 
 def available_bytes(root: Path = Path("/")) -> int | None:
-    """Return what the machine has left, or this process's control group where that is less."""
+    """Return the free memory of the machine, or of this process's control group if that is less."""
     known = [_machine(root / "proc/meminfo"), *_groups(root)]
     return min((number for number in known if number is not None), default=None)
 
@@ -40,7 +40,7 @@ def _machine(meminfo: Path) -> int | None:
 
 
 def _groups(root: Path) -> list[int | None]:
-    """Return what is left in the process's group and in each group above it."""
+    """Return the free memory of the process's group and of each group above it."""
     found = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, inside = line.split(":", 2)
@@ -72,14 +72,14 @@ _asked: list[bool] = []
 
 
 def cold_process_age_s() -> float | None:
-    """Return `age_s` the first time; None after that: what begins later is no cold start."""
+    """Return the process's age at the first call; None later, which is no cold start."""
     first = not _asked
     _asked.append(True)
     return process_age_s() if first else None
 
 
 def process_age_s() -> float | None:
-    """Return seconds since the process was started, to a clock tick (10 ms); None: not told."""
+    """Return the seconds since the process's start, to a clock tick (10 ms); None if unknown."""
     try:
         line = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
         # The name in parentheses may hold anything; the start is the 20th field after it.

@@ -1,8 +1,8 @@
-"""The operator benchmarks of every framework: sizes, timing, the report, and the work of a call.
+"""Operator benchmarks in every framework: sizes, timing, the report, and the work of a call.
 
-The work is counted from shapes. FLOPs: a multiply-add is two. Bytes: the least traffic there can
-be, each input read once and each output written once; the caches and temporaries of an
-implementation are not counted. No framework is imported here.
+The work is counted from shapes. A multiply-add is two FLOPs. Bytes are the least traffic that is
+possible: each input is read once and each output written once; the caches and temporaries of an
+implementation do not count. No framework is imported here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Work:
 
     @property
     def extras(self) -> dict[str, str]:
-        """Return how the counts came about."""
+        """Return the report's notes on how the work was counted."""
         return {
             "operator": self.operator,
             "dtype": self.dtype,
@@ -94,7 +94,7 @@ def attention(batch: int, heads: int, tokens: int, head_size: int, dtype: str) -
 
 
 def layer_norm(rows: int, features: int, dtype: str) -> Work:
-    """Count bringing each row to mean 0 and variance 1, then scaling and shifting it."""
+    """Count layer normalisation: each row to mean 0 and variance 1, then scaled and shifted."""
     elements = rows * features
     return Work(
         operator="layer_norm",
@@ -136,8 +136,8 @@ CHANNELS = 64
 HEADS, HEAD_SIZE = 8, 64
 _LONGEST_BLOCK = 1000  # steps
 
-# Defaults of `size` and `batch_size`: some milliseconds on a few cores; on an accelerator so large
-# that launching a kernel is nothing beside it.
+# Defaults of `size` and `batch_size`: a call takes some milliseconds on a few cores. On an
+# accelerator it is so large that launching a kernel is negligible.
 SIZES = {"matmul": 1024, "conv2d": 56, "attention": 512, "layer_norm": 1024, "elementwise": 2048}
 SIZES["transfer"] = 4096
 ACCELERATOR_SIZES = {**SIZES, "matmul": 8192, "attention": 2048, "elementwise": 16384}
@@ -174,7 +174,7 @@ class Operators(Configured):
         return self.settings.value("dtype", "float32")
 
     def _timed(self, step: Callable[[], Any], work: Work, block_size: int | None = None) -> Any:
-        """Time a step; exactly `iterations` and `warmup` where they are given."""
+        """Time a step, with exactly `iterations` and `warmup` where they are given."""
         limits = {name: self.settings.value(name) for name in ("iterations", "warmup")}
         given = {name: value for name, value in limits.items() if value is not None}
         if block_size is not None:
@@ -186,8 +186,8 @@ class Operators(Configured):
     ) -> tuple[Any, Any]:
         """Time the eager chain, then the fused one in blocks that take about as long.
 
-        Where processors are shared, a short interval may slip through between two turns of another
-        process and a long one cannot: intervals of unlike length cannot be compared there.
+        Where processors are shared, a short interval may fit between two time slices of another
+        process, and a long one does not: intervals of unlike length cannot be compared there.
         """
         eager = self._timed(eager_step, works[0])
         as_long = round(eager.median_s * eager.block_size / seconds_of(fused_step))
@@ -208,7 +208,7 @@ class Operators(Configured):
 
 
 def seconds_of(step: Callable[[], Any]) -> float:
-    """Return the seconds of the shortest of five calls: an estimate."""
+    """Return the seconds of the shortest of five calls, as an estimate."""
     times_s = []
     for _ in range(5):
         began_s = time.perf_counter()
@@ -218,7 +218,7 @@ def seconds_of(step: Callable[[], Any]) -> float:
 
 
 def fusion_metrics(eager: Any, fused: Any, first_call_s: float) -> list[dict[str, Any]]:
-    """Return both latencies, how many times faster the fused chain is, and what compiling took."""
+    """Return both latencies, the speedup of the fused chain, and the time of compilation."""
     return [
         {"name": "compile_s", "value": first_call_s - fused.median_s},
         {"name": "eager_latency_median_s", "value": eager.median_s},

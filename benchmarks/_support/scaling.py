@@ -1,7 +1,7 @@
-"""Weak and strong scaling over devices: the methods, and figures from the step times of every rank.
+"""Weak and strong scaling over devices: the methods, and figures from the ranks' step times.
 
-A level is one number of devices. The slowest rank decides how long a step took; efficiency is what
-a device does at a level over what one device does alone, and is never cut off at 1.
+A level is one number of devices. The slowest rank decides how long a step took. Efficiency is the
+rate of a device at a level over the rate of one device alone; it is not capped at 1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Rounds = tuple[tuple[tuple[float, ...], ...], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """The step times that were measured with so many devices."""
+    """The step times that were measured with a number of devices."""
 
     devices: int
     examples_per_step: int  # of all devices together
@@ -56,7 +56,7 @@ class Figures:
 def levels_up_to(devices: int, *, divisors: bool) -> list[int]:
     """Return the numbers of devices to measure: all up to 4, then powers of two and the last.
 
-    With `divisors` only those into which the work of the last one can be split.
+    With `divisors`, only those are returned that divide the last one's work evenly.
     """
     if divisors:
         return [number for number in range(1, devices + 1) if devices % number == 0]
@@ -65,10 +65,10 @@ def levels_up_to(devices: int, *, divisors: bool) -> list[int]:
 
 
 def figures(levels: Sequence[Level], *, lockstep: bool) -> list[Figures]:
-    """Work out all levels; the first one is a single device.
+    """Return the figures of all levels, of which the first is a single device.
 
-    In lockstep (ranks wait for each other in every step) a step takes as long as in its slowest
-    rank. Otherwise steps have no partners, and the rank with the slowest median decides.
+    In lockstep, where ranks wait for each other in every step, a step takes as long as in its
+    slowest rank. Otherwise steps have no partners, and the rank with the slowest median decides.
     """
     alone = levels[0]
     if alone.devices != 1:
@@ -117,7 +117,7 @@ def _rate(level: Level, ranks: Sequence[Sequence[float]], *, lockstep: bool) -> 
 def _slowest_rank(
     ranks: Sequence[Sequence[float]], medians: Sequence[float], *, lockstep: bool
 ) -> int:
-    """Return the rank that was last in most steps; where steps have no partners, by its median."""
+    """Return the rank that was last in most steps; without lockstep, that of the slowest median."""
     if not lockstep:
         return medians.index(max(medians))
     last = [step.index(max(step)) for step in zip(*ranks, strict=True)]
@@ -129,7 +129,7 @@ def _flat(parts: Any) -> list[float]:
 
 
 def suspicions(found: Sequence[Figures]) -> list[str]:
-    """Return what cannot well be true of these figures, or is worth a look."""
+    """Return warnings about figures that are implausible, or that fall with more devices."""
     said = [
         f"efficiency {one.scaling_efficiency:.3g} with {one.devices} devices: more than "
         f"{SUSPICIOUS_EFFICIENCY} (was one device slowed down by something else?)"
@@ -201,7 +201,7 @@ class ScalingMethods(Configured, ABC):
         self._scale("strong", communication=True)
 
     def communication_off(self) -> None:
-        """Weak scaling of models that never talk to each other: the bound for `weak`."""
+        """Weak scaling of models that never communicate: the upper bound of `weak`."""
         self._scale("communication_off", communication=False)
 
     @abstractmethod
@@ -210,15 +210,15 @@ class ScalingMethods(Configured, ABC):
 
     @abstractmethod
     def _check_model(self, name: str) -> None:
-        """SetupError for a model that the catalogue has not: said here, not by a rank."""
+        """Raise SetupError for a model that the catalogue lacks, before any rank starts."""
 
     @abstractmethod
     def _own_order(self, kind: str) -> dict[str, Any]:
-        """Return what the framework's ranks are told besides."""
+        """Return the framework's own part of the ranks' order."""
 
     @abstractmethod
     def _measured(self, order: Order, folder: Path) -> tuple[list[Level], dict[str, Any]]:
-        """Run the ranks; return the levels, and what a report says about the framework."""
+        """Run the ranks; return the levels, and the report's notes on the framework."""
 
     def _scale(self, kind: str, *, communication: bool) -> None:
         order = self._order(is_strong=kind == "strong", communication=communication)

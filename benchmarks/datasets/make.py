@@ -1,10 +1,10 @@
 """Make a small data set of generated images: `python -m benchmarks.datasets.make FOLDER`.
 
-Nothing is downloaded. A folder has its final name only when the data set in it is whole.
+Nothing is downloaded. A folder gets its final name only when the data set in it is complete.
 
-Images come from a seed and are neither flat nor noise. Each class has a pattern of its own; each
-image mixes it with coarse and fine structure, so that the files are about as long as those of
-photographs and a small network can learn the classes.
+Images come from a seed and are neither flat nor noise. Each class has a pattern of its own, which
+each image mixes with coarse and fine structure. So the files are about as long as those of
+photographs, and a small network can learn the classes.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Recipe:
     encoding: str  # jpeg, png, or raw
 
     def class_name(self, label: int) -> str:
-        """Return its folder's name: in the order of the names, classes have their own numbers."""
+        """Return a class's folder name; the order of the names is that of the class numbers."""
         return f"class_{label:0{len(str(self.classes - 1))}d}"
 
     def count(self, label: int) -> int:
-        """Return how many of the images have this label: as evenly as it goes."""
+        """Return the number of images with a label; the labels have about equally many."""
         return self.images // self.classes + (label < self.images % self.classes)
 
 
@@ -80,7 +80,7 @@ ABOUT = "dataset.json"  # beside the images: the recipe
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make what the command line describes; exit status 2 for what cannot be made."""
+    """Make the data set of the command line; return exit status 2 when it cannot be made."""
     parser = _parser()
     given = parser.parse_args(arguments)
     try:
@@ -119,7 +119,7 @@ def _write_folder(folder: Path, recipe: Recipe) -> None:
 
 
 def _write_lmdb(folder: Path, recipe: Recipe) -> None:
-    # Address space, not disk: the file grows as records are written.
+    # This reserves address space, not disk: the file grows as records are written.
     map_size = 2 * recipe.images * (3 * recipe.height * recipe.width + 8192) + 2**24
     environment = caffe_lmdb.library().open(str(folder), map_size=map_size)
     with environment, environment.begin(write=True) as transaction:

@@ -1,7 +1,7 @@
-"""Work whose cost is known beforehand: the reference values to check a runner by.
+"""Work whose cost is known beforehand, as reference values to check a runner by.
 
 A sleep of known length, a method that does nothing, and memory of known size in this process and in
-a child. What is true comes from the clock and the kernel, not from the runner.
+a child. The reference values come from the clock and the kernel, not from the runner.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Calibration(Benchmark):
         self.report_benchmark(**timed.report_arguments({"sleep_s": SLEEP_S}, (error,)))
 
     def noop(self) -> None:
-        """Do nothing: what is left is the runner's own cost."""
+        """Do nothing: what remains is the runner's own cost."""
         started = time.perf_counter()
         self.report_benchmark(iters=1, wall_time=time.perf_counter() - started)
 
@@ -97,7 +97,7 @@ class Calibration(Benchmark):
 
 
 def _memory_metrics(prefix: str, size_bytes: int, peak_bytes: int | None) -> list[dict[str, Any]]:
-    """Return metrics of what was allocated, and of the kernel's mark, which cannot be lower."""
+    """Return metrics of the allocated bytes, and of the kernel's peak, which cannot be lower."""
     metrics: list[dict[str, Any]] = [{"name": prefix + "allocated_bytes", "value": size_bytes}]
     if peak_bytes is not None:
         peak = {"name": prefix + "peak_rss_bytes", "value": peak_bytes, "min_value": size_bytes}

@@ -105,7 +105,7 @@ def _sum2d(values: Any, size: int) -> float:
 
 
 def _chained_lists() -> None:
-    """Make lists that each hold the one before: none dies until all do."""
+    """Make lists that each hold the one before, so that none dies until all do."""
     last: list[Any] = []
     kept = [last]
     for _ in range(OBJECTS):

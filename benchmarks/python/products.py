@@ -1,4 +1,4 @@
-"""A matrix product with NumPy: what the BLAS library of this environment can do."""
+"""A matrix product with NumPy, which measures the BLAS library of this environment."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _numpy() -> Any:
 
 
 def _blas(numpy: Any) -> str:
-    """Say which library multiplies, as NumPy tells it."""
+    """Return the name of the BLAS library, as NumPy tells it."""
     try:
         found = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return f"{found['name']} {found['version']}"

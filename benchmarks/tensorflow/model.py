@@ -26,7 +26,7 @@ GRAPH, XLA = "graph", "xla"
 
 @dataclass(frozen=True, kw_only=True)
 class Job(jobs.Job):
-    """A Keras model on its device. `plain` is the step before it was made a graph."""
+    """A Keras model on its device; `plain` is the step before it was made a graph."""
 
     network: Network
     place: Placement
@@ -143,7 +143,7 @@ class Model(Methods):
         )
 
     def _choices(self, mode: str | None, dtype: str | None) -> tuple[str, str]:
-        """Return how steps are run, and their type."""
+        """Return the mode in which steps run, and their type."""
         chosen = self.settings.one_of("compile", mode or GRAPH, TENSORFLOW_COMPILE)
         wanted_type = self.settings.value("dtype", dtype or "float32")
         for name, value, fixed in (("compile", chosen, mode), ("dtype", wanted_type, dtype)):

@@ -15,7 +15,7 @@ from perfrun import SetupError
 
 
 class Operators(operators.Operators):
-    """Operators in graphs of their own (`tf.function`), images with channels last."""
+    """Operators, each in a graph of its own (`tf.function`); images have their channels last."""
 
     def matmul(self) -> None:
         """Multiply two square matrices."""
@@ -102,7 +102,7 @@ class Operators(operators.Operators):
         self._report(timed, work, self._facts())
 
     def _prepare(self) -> bool:
-        """Set threads, seed and device; say whether that is an accelerator."""
+        """Set threads, seed and device; return True when the device is an accelerator."""
         threads = tf.config.threading
         intra, inter = (self.settings.value(f"{kind}_threads") for kind in ("intra", "inter"))
         if intra is not None:

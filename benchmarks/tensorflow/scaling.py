@@ -20,7 +20,7 @@ class Scaling(ScalingMethods):
     dtypes = ("float32", "bfloat16")
 
     def _devices(self) -> tuple[str, int]:
-        # Physical ones: this process must start no device that its ranks are to have.
+        # Physical devices are listed: this process must not start a device of its ranks.
         gpus = len(tf.config.list_physical_devices("GPU"))
         wanted = self.settings.value("device", "auto")
         if wanted not in ("auto", "cpu", "gpu", "cuda"):
@@ -37,7 +37,7 @@ class Scaling(ScalingMethods):
     def _measured(self, order: Order, folder: Path) -> tuple[list[Level], dict[str, Any]]:
         """Measure all levels in turns, so that a slow moment of the machine falls on each.
 
-        The processes of all levels are there from the start; those whose turn it is not wait.
+        The processes of all levels exist from the start; those of the other levels wait.
         """
         with ExitStack() as stack:
             groups = {}
@@ -66,7 +66,7 @@ class Scaling(ScalingMethods):
 
 
 def _check_ranks(ready: list[dict[str, Any]], number: int, *, communication: bool) -> None:
-    """Refuse ranks that do not train one model together: they measure something else."""
+    """Raise RankError for ranks that do not train one model together."""
     if not communication or number == 1:
         return
     weights = {facts["weights"] for facts in ready}

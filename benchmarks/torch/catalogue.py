@@ -93,7 +93,7 @@ def _plain(name: str) -> ModelSpec | None:
 
 
 def versions(library: str) -> dict[str, str]:
-    """Return what a report says about the model library, and the state of torchvision."""
+    """Return the report's notes on the model library, and the state of torchvision."""
     found = {}
     if library in ("torchvision", "timm", "transformers"):
         found[f"{library}_version"] = metadata.version(library)

@@ -20,7 +20,7 @@ LONGEST_BLOCK = 1000  # steps
 
 
 class Lecture(Configured):
-    """The lecture's programs, with weights and input from a seed and nothing printed in a step."""
+    """The lecture's programs; weights and input come from a seed, and a step prints nothing."""
 
     takes = (
         "batch_size",
@@ -95,7 +95,7 @@ class Lecture(Configured):
         return device, [torch.randn(size, size, device=device) for _ in range(3)]
 
     def _compare(self, function: Callable[..., torch.Tensor], tensors: list[torch.Tensor]) -> None:
-        """Time a function eagerly, then compiled in intervals as long (`Operators._timed_both`)."""
+        """Time a function eagerly, then compiled in intervals that take as long."""
         compiled = torch.compile(function)
         with torch.inference_mode():
             began_s = time.perf_counter()

@@ -1,7 +1,7 @@
 """Work that keeps the processor busy, as a benchmark or, run as a program, on its own.
 
-`python busy.py PROCESSES STEPS` does STEPS steps in each of so many processes and prints how long
-it took from the first step to the last, in seconds.
+`python busy.py PROCESSES STEPS` does STEPS steps in each of the processes and prints the seconds
+from the first step to the last.
 """
 
 import os
@@ -14,7 +14,7 @@ BUSY_S = 10.0
 
 
 def work(steps: int) -> int:
-    """Compute something that only a processor and its caches are needed for."""
+    """Compute something that needs only a processor and its caches."""
     total = 0
     for number in range(steps):
         total = (total * 31 + number) % 1_000_003
@@ -22,7 +22,7 @@ def work(steps: int) -> int:
 
 
 class Busy(Benchmark):
-    """One busy core, long enough to see what watching it costs."""
+    """One core that is busy for long enough to measure the cost of sampling."""
 
     def spin(self) -> None:
         """Compute for ten seconds."""

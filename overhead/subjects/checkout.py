@@ -1,7 +1,7 @@
 """`python checkout.py ROOT WORKSPACE URL HASH`: check out once, print seconds as JSON.
 
-perfrun is imported from ROOT before the clock starts: its start is measured elsewhere. What the
-checkout itself still imports counts.
+perfrun is imported from ROOT before the clock starts, because its start is measured elsewhere. What
+the checkout imports later counts.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Fixed pieces of work that ask different things of a container.
 
-Timed in CPU seconds, user and system: on a busy machine the wall clock says more of how the kernel
-shares processors between control groups than of the container.
+They are timed in CPU seconds, user and system. On a busy machine, wall time depends more on how the
+kernel shares processors between control groups than on the container.
 """
 
 import time
@@ -14,7 +14,7 @@ BLOCK = 1 << 20  # above malloc's threshold: each block is mapped, touched and u
 
 
 class Contained(Benchmark):
-    """The time of a fixed piece of work is the report's wall_time."""
+    """Fixed pieces of work; the reported wall_time is the CPU time of one."""
 
     def computes(self) -> None:
         """Use nothing but the processor: no system call."""

@@ -1,4 +1,4 @@
-"""Methods that end their process. Each notes the time just before, in the file `died_at`."""
+"""Methods that end their process; just before, each writes the time to the file `died_at`."""
 
 import os
 import signal
@@ -10,10 +10,10 @@ from perfrun import Benchmark
 
 
 class Deaths(Benchmark):
-    """One method for each way to go."""
+    """One method for each way in which a process dies."""
 
     def sigkill(self) -> None:
-        """Die as when the kernel wants memory, or a person says `kill -9`."""
+        """Die as by the kernel when memory is short, or by `kill -9`."""
         self._note_time()
         os.kill(os.getpid(), signal.SIGKILL)
         signal.pause()

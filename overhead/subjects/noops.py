@@ -4,7 +4,7 @@ from benchmarks.python.calibration import Calibration
 
 
 class Noops(Calibration):
-    """`noop` under other names, so that none is a second trial of another."""
+    """`noop` under many names, so that no trial is a second trial of another method."""
 
 
 for _number in range(50):

@@ -1,7 +1,7 @@
 """Trees of processes that share memory, with reference values of what they hold.
 
-Truth is the kernel's mark of the parent, which has all that is shared, and what each child says it
-has alone. It is read by the processes themselves while they hold it.
+The reference value is the parent's peak as the kernel tells it, which holds all that is shared,
+plus what each child has for itself. The processes read these while they hold the memory.
 """
 
 import mmap
@@ -41,12 +41,12 @@ class Sharing(Benchmark):
         self._report(_held(lambda: sum(block[:: mmap.PAGESIZE])))
 
     def _report(self, children_bytes: int) -> None:
-        truth = {"name": "truth_bytes", "value": status_bytes("VmHWM:") + children_bytes}
-        self.report_benchmark(iters=1, wall_time=HOLD_S, metrics=[truth])
+        reference = {"name": "reference_bytes", "value": status_bytes("VmHWM:") + children_bytes}
+        self.report_benchmark(iters=1, wall_time=HOLD_S, metrics=[reference])
 
 
 def _held(hold: Callable[[], object]) -> int:
-    """Fork children that hold something for a while; return what they have alone, together."""
+    """Fork children that hold something; return the bytes that each has for itself, summed."""
     pipes = []
     for _ in range(CHILDREN):
         reader, writer = os.pipe()

@@ -1,4 +1,4 @@
-"""Methods whose code never changes, of the kinds that a suite has: computing, memory, calls."""
+"""Methods whose code never changes: arithmetic, memory and calls, as a suite has them."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from perfrun import Benchmark
 
 
 class Steady(Benchmark):
-    """Each method reports the median of 20 times of a few milliseconds, and CPU time."""
+    """Methods that report the median of 20 times of a few milliseconds, and CPU time."""
 
     def add(self) -> None:
         self._report(lambda: sum(range(60_000)))

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 
 class Noop(tf.test.Benchmark):  # type: ignore[misc]
-    """A method that is free, so that a trial costs TensorFlow's import and perfrun's work."""
+    """A method that costs nothing: a trial costs TensorFlow's import and perfrun's work."""
 
     def __init__(self, **_: object) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ class Datum:
 
 
 def encode(datum: Datum) -> bytes:
-    """Return the record as Caffe writes it: a field that has its default is left out."""
+    """Return the record as Caffe writes it, without the fields that have their default."""
     numbers = (
         (_CHANNELS, datum.channels),
         (_HEIGHT, datum.height),
@@ -58,7 +58,7 @@ def encode(datum: Datum) -> bytes:
 
 
 def decode(record: bytes) -> Datum:
-    """Read a record; fields it does not know are passed over. DatumError if it is not whole."""
+    """Return the record of the bytes, without unknown fields; DatumError if it is incomplete."""
     numbers: dict[int, int] = {}
     data = b""
     floats: list[float] = []
@@ -154,7 +154,7 @@ FILE = "data.mdb"
 class CaffeLmdb:
     """The records of an LMDB, by number in the order of their keys.
 
-    DataError for a folder that has none, and for a file that is not whole: LMDB maps it into
+    DataError is raised for a folder without records, and for a truncated file: LMDB maps it into
     memory, and a record beyond its end would kill the process (SIGBUS).
     """
 
@@ -165,7 +165,7 @@ class CaffeLmdb:
         self.folder = folder
         _check_whole(folder, _environment(folder))
         with _environment(folder).begin() as transaction:
-            # Keys alone: the images lie in pages of their own, which this does not read.
+            # Only the keys are read: the images lie in other pages.
             self._keys = list(transaction.cursor().iternext(keys=True, values=False))
         if not self._keys:
             raise DataError(f"{folder}: an LMDB without records")
@@ -174,7 +174,7 @@ class CaffeLmdb:
         return len(self._keys)
 
     def datum(self, number: int) -> Datum:
-        """Return the record as it is stored; DataError names the key of one that is broken."""
+        """Return the record as it is stored; DataError names the key of a broken one."""
         with _environment(self.folder).begin() as transaction:
             record = transaction.get(self._keys[number])
         try:
@@ -193,7 +193,7 @@ class CaffeLmdb:
         return bands[0] if len(bands) == 1 else image.merge("RGB", bands), datum.label
 
     def name(self, number: int) -> str:
-        """Say which record this is."""
+        """Return the name of a record for messages: its folder and key."""
         return f"{self.folder}, record {self._keys[number].decode(errors='backslashreplace')!r}"
 
     def planes(self, number: int, datum: Datum) -> list[bytes]:
@@ -234,7 +234,7 @@ def _environment(folder: Path) -> Any:
 def _open(folder: Path) -> Any:
     lmdb = library()
     try:
-        # No lock: it would write into the user's folder, and nobody writes records meanwhile.
+        # A lock would write into the user's folder, and nobody writes records meanwhile.
         return lmdb.open(str(folder), readonly=True, lock=False, readahead=False, meminit=False)
     except lmdb.Error as error:
         size = (folder / FILE).stat().st_size

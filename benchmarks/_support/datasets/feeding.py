@@ -1,12 +1,12 @@
-"""A data set in a benchmark: loader, device, and both together, each timed alone and as rates.
+"""Time the input from a data set: the loader, the device, and both together, as rates.
 
-The parts are timed one after the other, in several rounds where they are to be compared: a machine
-that becomes slower meanwhile then slows all of them. `iterations` is for all rounds together.
-A loader's processes or threads live only while its part is timed: on a CPU they would take the
-device's time, too.
+The parts are timed one after the other. Where they are compared, that is done in several rounds, so
+that a machine that becomes slower slows all of them. `iterations` is for all rounds together.
+A loader's processes or threads live only while its part is timed, because on a CPU they would take
+time from the device.
 
-A loader of several processes hands out batches in bursts, several at once and then none for a
-while, so the time of the median batch says nothing: a rate is images over all of the timed seconds.
+A loader of several processes delivers batches in bursts: several at once, then none for a while. So
+the time of the median batch says nothing, and a rate is all images over all timed seconds.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from benchmarks._support.knobs import Configured, Settings
 from perfrun import SetupError
 
 LOADER, DEVICE, END_TO_END = "loader", "device", "end_to_end"
-# Above this, together they were faster than the slower one alone: noise, or a wrong measurement.
+# Above this, both together were faster than the slower one alone: noise, or a wrong measurement.
 SUSPICIOUS_EFFICIENCY = 1.05
 
 Rounds = Sequence[Any]  # the measurements of one part; their items are images
 
 
 def blocks(batches: int, size: int) -> int:
-    """Return how many timed blocks of `size` batches hold at least so many batches."""
+    """Return the number of blocks of `size` batches that hold at least `batches` batches."""
     return -(-batches // size)
 
 
 def batches(rounds: Rounds) -> int:
-    """Return how many batches were timed."""
+    """Return the number of timed batches."""
     return sum(measured.facts["steps"] for measured in rounds)
 
 
 def seconds(rounds: Rounds) -> float:
-    """Return how long they took."""
+    """Return the seconds of the timed batches."""
     return sum(float(measured.facts["timed_s"]) for measured in rounds)
 
 
@@ -52,8 +52,8 @@ def report_arguments(
 ) -> dict[str, Any]:
     """Return arguments for `report_benchmark` from the parts that were measured.
 
-    `waited_s` is how long the program stood waiting for the next batch while the part end to end
-    was timed. Efficiencies are not capped: one above 1 is a note, not a 1.
+    `waited_s` is the time that the program waited for batches while the part end to end was timed.
+    Efficiencies are not capped: one above 1 stays as it is, and a note says so.
     """
     rates = {part: images_per_second(rounds) for part, rounds in parts.items()}
     metrics = [{"name": f"{part}_images_per_second", "value": rate} for part, rate in rates.items()]
@@ -112,7 +112,7 @@ PRECISION = 0.02
 
 
 class Batches(Protocol):
-    """A framework's loader, as far as this module knows it."""
+    """The part of a framework's loader that this module uses."""
 
     batch_size: int
     prefetched: int  # batches that may lie ready before the first is asked for
@@ -176,7 +176,7 @@ def _measure(
 ) -> Any:
     settings = benchmark.settings
     iterations = settings.value("iterations")
-    # What lies ready is taken before the clock starts: else it would time a queue.
+    # Batches that lie ready are taken before the clock starts, or it would time a queue.
     warmup = max(settings.value("warmup", WARMUP), queued)
     return benchmark.measure(
         step,
@@ -192,7 +192,7 @@ def _measure(
     )
 
 
-# Taken, because DLBS gives them always, and without effect where there is no data set.
+# DLBS always gives these; they have no effect where there is no data set.
 OF_DATA_SETS = ("data_backend", "data_shuffle", "num_loader_threads")
 KNOBS = ("data_dir", *OF_DATA_SETS, "data_loader_only")
 
@@ -206,7 +206,7 @@ class Feed:
         self._warmup = 0
 
     def example(self) -> Any:
-        """Return a batch that is not measured; it is not kept, so that memory is that of use."""
+        """Return a batch that is not measured and not kept, so that peak memory is that of use."""
         return next(self._loader)
 
     def measure(self, benchmark: Configured, step: Callable[[Any], object]) -> Any:
@@ -225,12 +225,12 @@ class Feed:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Return what a report says about the data set."""
+        """Return the report's notes on the data set."""
         return {"warmup": self._warmup, **self._loader.notes}
 
 
 def is_wanted(settings: Settings) -> bool:
-    """Say if there is a data set; SetupError where there is none, but its loader is wanted."""
+    """Return True when there is a data set; SetupError where only its loader is asked for."""
     if settings.value("data_dir"):
         return True
     if settings.value("data_loader_only", False):
@@ -239,9 +239,9 @@ def is_wanted(settings: Settings) -> bool:
 
 
 def opened(benchmark: Configured) -> Opened | None:
-    """Open the data set that the knobs name; None where they name none, and input is synthetic.
+    """Open the data set that the knobs name; None where they name none and input is synthetic.
 
-    DataError, one line, for a folder that is no data set.
+    DataError, one line, is raised for a folder that is not a data set.
     """
     return (
         loading.open_chosen(benchmark.settings, benchmark.root_data_dir)
@@ -251,12 +251,12 @@ def opened(benchmark: Configured) -> Opened | None:
 
 
 def is_alone(settings: Settings) -> bool:
-    """Say if only the loader is to be timed."""
+    """Return True when only the loader is to be timed."""
     return is_wanted(settings) and bool(settings.value("data_loader_only", False))
 
 
 def place(settings: Settings, default: str) -> str:
-    """Return where input comes from: `data_dir`, or the knob `data`."""
+    """Return the source of the input: `data_dir`, or the knob `data`."""
     return "data_dir" if settings.value("data_dir") else settings.value("data", default)
 
 

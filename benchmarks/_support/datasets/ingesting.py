@@ -31,15 +31,15 @@ class Ingesting(Configured, ABC):
         self._measure((feeding.LOADER,), rounds=1)
 
     def device_only(self) -> None:
-        """Steps on one batch of the data set that stays on the device."""
+        """Run steps on one batch of the data set that stays on the device."""
         self._measure((feeding.DEVICE,), rounds=1)
 
     def end_to_end(self) -> None:
-        """Steps on batches as they are loaded."""
+        """Run steps on batches as they are loaded."""
         self._measure((feeding.END_TO_END,), rounds=1)
 
     def all_three(self) -> None:
-        """Each of them in turn, three times over, and how they compare."""
+        """Measure each of the three in turn, three times, and compare them."""
         self._measure((feeding.LOADER, feeding.DEVICE, feeding.END_TO_END), rounds=ROUNDS)
 
     def _measure(self, wanted: tuple[str, ...], rounds: int) -> None:
@@ -75,7 +75,7 @@ class Ingesting(Configured, ABC):
         return self.settings.value("batch_size", BATCH_SIZE)
 
     def _notes_of(self, network: Built) -> dict[str, Any]:
-        """Return what a report says about the model."""
+        """Return the report's notes on the model."""
         return {
             "model": network.spec.name,
             "model_library": network.spec.library,
@@ -90,12 +90,12 @@ class Ingesting(Configured, ABC):
 
     @abstractmethod
     def _resident(self, batch: Any) -> Any:
-        """Return the batch on the device; `_step` leaves it where it is."""
+        """Return the batch on the device; `_step` does not move it."""
 
     @abstractmethod
     def _step(self, batch: Any) -> object:
-        """Run the model on a batch, which it first brings to the device."""
+        """Copy a batch to the device and run the model on it."""
 
     @abstractmethod
     def _notes(self) -> dict[str, Any]:
-        """Return what a report says about model and device."""
+        """Return the report's notes on model and device."""

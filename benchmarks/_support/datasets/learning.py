@@ -1,10 +1,10 @@
-"""Training a small network to a known accuracy, on data that scikit-learn brings along.
+"""Training a small network to a known accuracy, on data that scikit-learn contains.
 
 Nothing is downloaded. Each task is a fully connected network with ReLU, trained with Adam and cross
 entropy. Iris is that of "Getting Started with PyTorch on OCI" (three linear layers 50-50-3,
 learning rate 0.001, 100 epochs of the whole training set, 80 % of the data), with two mistakes
-mended: the article applies softmax and then PyTorch's CrossEntropyLoss, which applies it again and
-so flattens the gradients; and it scales with the mean and deviation of all data, the test set
+corrected: the article applies softmax and then PyTorch's CrossEntropyLoss, which applies it again
+and so flattens the gradients; and it scales with the mean and deviation of all data, the test set
 included.
 """
 
@@ -55,7 +55,7 @@ class Split:
 
     @property
     def features(self) -> int:
-        """Return how many numbers describe one example."""
+        """Return the number of features of an example."""
         return int(self.train_features.shape[1])
 
 
@@ -88,9 +88,9 @@ def module(name: str) -> Any:
 def learned(
     task: Task, *, epochs: int, accuracy: float, train_loss: float, test_loss: float
 ) -> list[dict[str, Any]]:
-    """Return the metrics of a training; bounded when it had all the epochs of the task.
+    """Return the metrics of a training, with bounds when it had all the epochs of the task.
 
-    RuntimeError when the loss is no number: such steps have trained nothing.
+    RuntimeError is raised when the loss is not a number: such steps have trained nothing.
     """
     if not math.isfinite(train_loss):
         raise RuntimeError(f"the loss became {train_loss}; these epochs trained nothing")
@@ -101,7 +101,7 @@ def learned(
             "value": accuracy,
             **({"min_value": task.min_accuracy, "max_value": 1.0} if whole else {}),
         },
-        # Whoever guesses has the loss ln(classes).
+        # Guessing has the loss ln(classes).
         {
             "name": "train_loss",
             "value": train_loss,
@@ -126,7 +126,7 @@ class Learner(Protocol):
         """Return `accuracy` on the test set, and `train_loss` and `test_loss`."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what a report says about the framework."""
+        """Return the report's notes on the framework."""
 
 
 class Learning(Configured, ABC):
@@ -137,7 +137,7 @@ class Learning(Configured, ABC):
     takes: ClassVar[tuple[str, ...]] = ("iterations", "warmup", "batch_size", "seed")
 
     def training(self) -> None:
-        """All epochs of the task, then the accuracy on data that it has never seen."""
+        """Train for all epochs of the task, then measure the accuracy on the test set."""
         task, seed = self.task, self.settings.value("seed", 0)
         split = load(task, seed)
         examples = len(split.train_labels)

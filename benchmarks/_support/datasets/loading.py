@@ -17,7 +17,7 @@ MAKER = "python -m benchmarks.datasets.make"
 
 
 class Source(Protocol):
-    """Numbered images with labels. `classes` may be empty: an LMDB does not know their names."""
+    """Numbered images with labels. `classes` is empty for an LMDB, which has no class names."""
 
     backend: str
     folder: Path
@@ -33,10 +33,10 @@ Opened = ImageFolder | CaffeLmdb
 
 
 def open_source(data_dir: str | None, backend: str | None, root: str | None = None) -> Opened:
-    """Open the data set in a folder; a relative one is looked for below `root` first.
+    """Open the data set in a folder; a relative path is tried below `root` first.
 
-    `backend` is `image_folder` or `caffe_lmdb`; None takes what is there. DataError, one line, for
-    a folder that is no data set, or one of the other backend.
+    `backend` is `image_folder` or `caffe_lmdb`; None takes what is there. DataError, one line, is
+    raised for a folder that is not a data set, or that is one of the other backend.
     """
     folder = _folder(data_dir, root)
     found = _backend_of(folder)
@@ -60,7 +60,7 @@ def open_chosen(settings: Settings, root: str | None) -> Opened:
 
 
 def check_label(images: Source, number: int, label: int, classes: int | None) -> None:
-    """Raise DataError for a label that a model of so many classes does not have."""
+    """Raise DataError for a label that a model of `classes` classes does not have."""
     if classes is not None and not 0 <= label < classes:
         raise DataError(
             f"{images.folder}: image {number} has label {label}, "
@@ -104,9 +104,10 @@ WORKERS = 4  # processes or threads, unless `num_loader_threads` says otherwise
 class Loader(ABC):
     """Batches (images, labels) of a data set without end, as the knobs say.
 
-    `prefetched` is how many batches may lie ready before the first is asked for: a measurement
-    must have taken so many, else it times a queue. `burst` is how many come at about the same time.
-    DataError, one line, for a broken image, or a label that is none of the model's `classes`.
+    `prefetched` is the number of batches that may be ready before the first is asked for. A
+    measurement must take so many first, else it times a queue. `burst` is the number that come at
+    about the same time. DataError, one line, is raised for a broken image, or for a label that is
+    none of the model's `classes`.
     """
 
     prefetched: int
@@ -142,7 +143,7 @@ class Loader(ABC):
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Return what a report says about it."""
+        """Return the report's notes on the loader."""
         return {
             "data_dir": str(self.images.folder),
             "data_backend": self.images.backend,

@@ -18,8 +18,8 @@ from perfrun import SetupError
 class DataError(SetupError):
     """A data set, or a record of it, that cannot be used.
 
-    PyTorch's DataLoader raises what a worker process raised once more, with the worker's whole
-    traceback as its text; the line that matters is the last of it.
+    PyTorch's DataLoader raises a worker process's exception again, with the worker's whole
+    traceback as its text; only the last line of that is kept.
     """
 
     def __init__(self, text: str) -> None:
@@ -27,7 +27,7 @@ class DataError(SetupError):
         super().__init__(line.removeprefix(f"{type(self).__module__}.{type(self).__qualname__}: "))
 
 
-# Of ImageNet's training set, colour by colour from 0 to 1, and the mean of these for grey images.
+# Statistics of ImageNet's training set, by colour, from 0 to 1; for grey images, their mean.
 MEAN = {3: (0.485, 0.456, 0.406), 1: (0.449,)}
 DEVIATION = {3: (0.229, 0.224, 0.225), 1: (0.226,)}
 
@@ -80,7 +80,7 @@ EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", 
 
 
 class ImageFolder:
-    """The images below a folder, by number. DataError for a folder that is not a data set."""
+    """The images below a folder, by number; DataError for a folder that is not a data set."""
 
     backend = "image_folder"
 

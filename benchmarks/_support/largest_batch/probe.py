@@ -1,8 +1,8 @@
-"""A probe: a batch size tried in a process of its own, which a limit on memory may end.
+"""A probe tries a batch size in a process of its own, which a limit on memory may end.
 
-The limit is on what is in memory: the kernel's high-water mark of the process (VmHWM, and what is
-swapped), watched from outside and looked at again when it has ended. Limits of the kernel's own
-(RLIMIT_AS, RLIMIT_DATA) count what is reserved: thread stacks, arenas and libraries that nobody
+The limit is on resident and swapped memory: the kernel's high-water mark of the process (VmHWM)
+and its swap are read from outside, and once more when it has ended. The kernel's own limits
+(RLIMIT_AS, RLIMIT_DATA) count reserved memory: thread stacks, arenas and libraries that nobody
 touches. They would refuse batches that fit, and make libraries abort where they should report.
 """
 
@@ -36,7 +36,7 @@ Status = Literal["fits", "out_of_memory", "failed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One batch size tried in a process of its own. What is unknown is None."""
+    """The result of one batch size, tried in a process of its own. Unknown values are None."""
 
     batch_size: int
     status: Status
@@ -69,7 +69,7 @@ class _Files:
 
 @dataclass(frozen=True, kw_only=True)
 class Prober:
-    """Calls with a batch size run a probe. Its log and its answer stay in `folder`."""
+    """A callable that runs a probe of a batch size. Its log and its answer stay in `folder`."""
 
     target: Target
     folder: Path
@@ -78,7 +78,7 @@ class Prober:
     time_limit_s: float = 600.0
 
     def __call__(self, batch_size: int) -> Probe:
-        """Run one probe, whatever becomes of it."""
+        """Run one probe; every way in which it ends is a result."""
         files = self._write(batch_size)
         kills = _kernel_kills()
         began_s = time.perf_counter()
@@ -109,7 +109,7 @@ class Prober:
         )
 
     def _write(self, batch_size: int) -> _Files:
-        """Write the order, under a name of its own."""
+        """Write the order to files of its own, and return their paths."""
         self.folder.mkdir(parents=True, exist_ok=True)
         number = len(list(self.folder.glob("*.order.json"))) + 1
         stem = f"{number:03d}_batch_{batch_size}"
@@ -132,7 +132,7 @@ class Prober:
         return files
 
     def _run(self, files: _Files, began_s: float) -> tuple[int, str | None, int | None]:
-        """Return the exit status, why it was stopped, and the peak that was seen."""
+        """Return the exit status, the reason why the probe was stopped, and its peak memory."""
         with files.log.open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, str(child.PROGRAM), str(files.order)],
@@ -150,7 +150,7 @@ class Prober:
     def _watch(
         self, process: subprocess.Popen[bytes], began_s: float
     ) -> tuple[str | None, int | None]:
-        """Wait for the end; kill what takes too much. Return why it was killed, and its peak."""
+        """Wait for the end; kill what takes too much. Return why it was killed, and the peak."""
         peak = None
         while process.poll() is None:
             now = _memory_bytes(process.pid)
@@ -164,7 +164,7 @@ class Prober:
 
 
 def _died(returncode: int, log: Path, *, was_kernel: bool) -> tuple[Status, str]:
-    """Judge a process that gave no answer."""
+    """Return the status of a process that gave no answer, and the reason."""
     if returncode == -signal.SIGKILL and was_kernel:
         return "out_of_memory", "killed by the kernel, which was out of memory"
     if returncode == -signal.SIGABRT and _ABORTED in log.read_text(errors="replace"):
@@ -174,14 +174,14 @@ def _died(returncode: int, log: Path, *, was_kernel: bool) -> tuple[Status, str]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Leave nothing of the probe behind: it has a session of its own."""
+    """Kill all that is left of the probe, which has a session of its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def _memory_bytes(pid: int) -> int | None:
-    """Return the most that a process ever had in memory, and no less than it has now with swap."""
+    """Return the peak of a process's memory, at least what it has now with swap."""
     try:
         status = Path(f"/proc/{pid}/status").read_bytes()
     except OSError:
@@ -193,7 +193,7 @@ def _memory_bytes(pid: int) -> int | None:
 
 
 def _kernel_kills() -> int | None:
-    """Return how many processes this kernel has killed for want of memory; None: not told."""
+    """Return the number of processes that the kernel has killed for memory; None if unknown."""
     try:
         text = Path("/proc/vmstat").read_text(encoding="ascii")
     except OSError:
@@ -219,14 +219,14 @@ _MESSAGES = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell want of memory from any other failure."""
+    """Return True when the failure is that memory ran out."""
     if _CLASSES & {kind.__name__ for kind in type(error).__mro__}:
         return True
     return any(message in str(error) for message in _MESSAGES)
 
 
 def _peak_rss_bytes() -> int:
-    """Return the kernel's mark; getrusage's survives exec, so that it may be the parent's."""
+    """Return VmHWM; getrusage's peak survives exec, so that it may be the parent's."""
     try:
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):
@@ -251,7 +251,7 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(order: dict[str, Any]) -> None:
-    """Run what the order says and write the answer."""
+    """Carry out the order and write the answer."""
     _be_first_to_go()
     found = _run(order)
     child.write_answer(Path(order["answer"]), {**found, "peak_rss_bytes": _peak_rss_bytes()})

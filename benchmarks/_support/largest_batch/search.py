@@ -1,6 +1,6 @@
-"""The largest batch of a model that fits, by doubling and then bisecting; in any framework.
+"""Search for the largest batch of a model that fits, by doubling and then bisecting.
 
-What fits at one size is taken to fit at every smaller one.
+It assumes that a size fits when a larger one does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perfrun import SetupError
 
 
 class SearchError(RuntimeError):
-    """The search cannot say anything: a probe failed, or not even one example fits."""
+    """The search has no result: a probe failed, or not even one example fits."""
 
     def __init__(self, message: str, probes: tuple[Probe, ...]) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class SearchError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The answer. `bound` says what ended the search: memory, or the limit that was set."""
+    """The result. `bound` says what ended the search: memory, or the limit that was set."""
 
     best: Probe
     bound: Literal["memory", "limit"]
@@ -50,10 +50,10 @@ def search(
 ) -> Found:
     """Find the largest batch size up to `limit` that fits; it is confirmed by a second probe.
 
-    `confirm` makes that one, where it is to be another kind.
+    `confirm` makes that one, where it is of another kind.
 
-    Raises SearchError when a probe fails for another reason than memory, or when 1 does not fit. A
-    batch of 1 may fail when 2 does not: one value a channel is nothing to normalise a batch by.
+    SearchError is raised when a probe fails for another reason than memory, or when 1 does not fit.
+    A batch of 1 may fail where 2 does not: batch normalisation needs two values a channel.
     """
     done: list[Probe] = []
     fitting, too_large = 0, limit + 1
@@ -85,7 +85,7 @@ def search(
         if confirmed.status == "fits":
             bound: Literal["memory", "limit"] = "limit" if too_large > limit else "memory"
             return Found(best=confirmed, bound=bound, probes=tuple(done))
-        # It fitted only by luck: the answer lies below.
+        # It fitted only once: the answer lies below.
         too_large, fitting = fitting, _largest_below(done, fitting)
         size = (fitting + too_large) // 2
 
@@ -103,7 +103,7 @@ STEPS, CONFIRMING_STEPS = 2, 5
 
 
 class BatchSearch(Configured, ABC):
-    """A benchmark class whose batches can be tried out.
+    """A benchmark class whose batch sizes can be tried.
 
     `batch_trial` names a module with `trial(arguments, batch_size, steps)`, which makes an object
     of the class from the arguments and runs steps with it.
@@ -118,20 +118,20 @@ class BatchSearch(Configured, ABC):
     def _batch_found_first(self, **fixed: Any) -> Found | None:
         """Search before a measurement where `max_batch_search` asks for it.
 
-        `fixed` are knobs that the measuring method decides; None is none.
+        `fixed` are knobs that the measuring method decides; a value of None leaves a knob free.
         """
         known = {name: value for name, value in fixed.items() if value is not None}
         return self._search_batch(known) if self._wants_batch_search() else None
 
     def _wants_batch_search(self) -> bool:
-        """Say if a search comes before the measurement; SetupError with a batch size given."""
+        """Return True when a search comes first; SetupError when a batch size is given, too."""
         wanted = self.settings.value("max_batch_search", False)
         if wanted and self.settings.value("batch_size") is not None:
             raise SetupError("max_batch_search finds the batch size; do not give batch_size, too")
         return bool(wanted)
 
     def _search_batch(self, fixed: Mapping[str, Any]) -> Found:
-        """Search, with every probe on disk as soon as it is done."""
+        """Search, and write every probe to disk as soon as it is done."""
         memory_bytes = self._memory_bytes()
         folder = child.new_folder(Path(self.output_dir), "max_batch")
         table = folder / "probes.jsonl"
@@ -172,7 +172,7 @@ class BatchSearch(Configured, ABC):
         return self.settings.value("max_batch_memory", share)
 
     def _report_found(self, found: Found | None) -> None:
-        """Report what a search has found, where there was one."""
+        """Report the result of a search, where there was one."""
         if found is None:
             return
         best = found.best

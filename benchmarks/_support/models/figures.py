@@ -1,6 +1,6 @@
-"""Metrics that both frameworks report of a model under the same names. Pure.
+"""Metrics that both frameworks report of a model under the same names.
 
-What is not known has no metric; for the model's utilisation an extra says why.
+An unknown figure has no metric; where the model's utilisation is unknown, an extra says why.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def metrics_of(values: Mapping[str, float | None]) -> list[Metric]:
 
 
 def final_loss(loss: float) -> list[Metric]:
-    """Return the loss of the last step; RuntimeError when it is no number."""
+    """Return the loss of the last step; RuntimeError when it is not a finite number."""
     if not math.isfinite(loss):
         raise RuntimeError(f"the loss became {loss}; these steps trained nothing")
     return metrics_of({"final_loss": loss})
@@ -58,9 +58,9 @@ def start_up(
     is_compiled: bool,
     age_s: float | None,
 ) -> list[Metric]:
-    """Return what came before the steady steps; `age_s` is the process's, before the first one.
+    """Return the times before the steady steps; `age_s` is the process's at the first step.
 
-    Compilation is what the first step took more than a later one; absent when it took no more.
+    The time of compilation is that of the first step less that of a later one; absent if not more.
     """
     more_s = first_call_s - steady_s
     return metrics_of(
@@ -74,7 +74,7 @@ def start_up(
 
 
 def achieved(work: Work, examples_per_second: float | None) -> float | None:
-    """Return the FLOP/s of a device that does so many examples; None where they are unknown."""
+    """Return the FLOP/s of a device at this rate of examples; None where it is unknown."""
     flops = work.flops_per_example
     return None if flops is None or not examples_per_second else flops * examples_per_second
 
@@ -82,9 +82,9 @@ def achieved(work: Work, examples_per_second: float | None) -> float | None:
 def arithmetic(
     work: Work, peak: Peak, examples_per_second: float | None
 ) -> tuple[list[Metric], dict[str, Any]]:
-    """Return what one example takes and how much of the device's arithmetic is put to use.
+    """Return the arithmetic of one example, and the share of the device's that is used.
 
-    `examples_per_second` is one device's, as the peak is.
+    `examples_per_second` and the peak are those of one device.
     """
     flops = work.flops_per_example
     done = achieved(work, examples_per_second)

@@ -18,7 +18,7 @@ from benchmarks._support.models.spec import Built
 
 
 class Transfers(Protocol):
-    """Input that lives on the host, and its way to the device and back."""
+    """Input in the host's memory, and the copies to the device and back."""
 
     def bring(self) -> tuple[Any, ...]:
         """Return the input, copied to the device."""
@@ -56,7 +56,7 @@ class Job(ABC):
     @property
     @abstractmethod
     def is_compiled(self) -> bool:
-        """Say if the first step compiles or traces what the later ones run."""
+        """Return True when the first step compiles or traces what the later ones run."""
 
     @abstractmethod
     def scope(self) -> AbstractContextManager[Any]:
@@ -64,19 +64,19 @@ class Job(ABC):
 
     @abstractmethod
     def wait(self, result: Any) -> None:
-        """Return when the device has finished the step that gave this result."""
+        """Wait until the device has finished the step that gave this result."""
 
     @abstractmethod
     def device_peak_bytes(self) -> int | None:
-        """Return the most memory of an accelerator that was in use; None where there is none."""
+        """Return the peak memory of the accelerator; None where there is none."""
 
     @abstractmethod
     def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
-        """Return what a step takes of a loader's batch, on the device."""
+        """Return a step's arguments from a loader's batch, on the device."""
 
     @abstractmethod
     def outline(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
-        """Return what `work` needs to know of a loader's batch, without its contents."""
+        """Return the part of a loader's batch that `work` needs, without its contents."""
 
     @abstractmethod
     def loader(self, images: Opened, settings: Settings) -> Loader:
@@ -88,7 +88,7 @@ class Job(ABC):
 
     @abstractmethod
     def check(self, output: Any) -> None:
-        """RuntimeError for a result of inference of the wrong shape, or not finite."""
+        """Raise RuntimeError for a result of inference of the wrong shape, or not finite."""
 
     @abstractmethod
     def work(self) -> Work:
@@ -96,11 +96,11 @@ class Job(ABC):
 
     @abstractmethod
     def peak(self, done: float | None) -> Peak:
-        """Measure the most arithmetic that the device can do; `done`, in FLOP/s, it did do."""
+        """Measure the device's peak arithmetic; it did `done` FLOP/s in the model's steps."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """Return what a report says about device, types, compilation and versions."""
+        """Return the report's notes on device, types, compilation and versions."""
 
 
 def trial(arguments: Mapping[str, Any], batch_size: int, steps: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The methods of every class that measures a model, and one measurement of its steps.
 
-Here is what to run and how its time is taken; each framework says how a step runs.
+This module says what to run and how to time it; each framework says how a step runs.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from perfrun import SetupError
 
 
 class Measuring:
-    """One measurement: it times the steps of a job for a benchmark.
+    """One measurement of the steps of a job for a benchmark.
 
-    `iterations` and `warmup` are None where they are to be found; the clock of the cold start is
-    read just before the first step.
+    `iterations` and `warmup` are None where the measuring loop finds them. The clock of the cold
+    start is read just before the first step.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Measuring:
         framework_import_s: float | None,
         extras: dict[str, Any],
     ) -> None:
-        """Time the steps and report them. Without feed and transfers, input is on the device."""
+        """Time the steps and report them. Without feed and transfers the input is on the device."""
         timed = self._steps(feed, transfers)
         metrics = [*self._job.network.parameter_metrics(), *self._checked()]
         metrics += self._start_up(timed, framework_import_s)
@@ -139,7 +139,7 @@ Class = TypeVar("Class")
 
 
 def described(**docs: str) -> Callable[[type[Class]], type[Class]]:
-    """Give methods that a class inherits docstrings in its own words: `perfrun list` shows them."""
+    """Give a class's inherited methods docstrings of its own, which `perfrun list` shows."""
 
     def describe(cls: type[Class]) -> type[Class]:
         for name, doc in docs.items():
@@ -150,7 +150,7 @@ def described(**docs: str) -> Callable[[type[Class]], type[Class]]:
 
 
 def _described(method: FunctionType, doc: str) -> FunctionType:
-    # A copy, not a wrapper: a report has the name of the code that asks for it.
+    # A report has the name of the code that asks for it, so this is a copy and not a wrapper.
     own = FunctionType(method.__code__, method.__globals__, closure=method.__closure__)
     functools.update_wrapper(own, method)
     own.__doc__ = doc
@@ -159,7 +159,7 @@ def _described(method: FunctionType, doc: str) -> FunctionType:
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """The part of how a model is run that a method fixes; None is left to the knob."""
+    """The settings that a method fixes; None leaves a setting to its knob."""
 
     training: bool
     mode: str | None = None  # of the knob `compile`
@@ -179,14 +179,14 @@ class Methods(BatchSearch, ABC):
     framework_import_s: ClassVar[float | None]  # None: something else had imported it
 
     def __init_subclass__(cls, *, model: str | None = None, **more: Any) -> None:
-        """Fix the model of a class by `class Name(Model, model=...)`: it is no knob of it then."""
+        """Fix the model of a class by `class Name(Model, model=...)`; it then has no such knob."""
         super().__init_subclass__(**more)
         if model is not None:
             cls.model_name = model
             cls.takes = tuple(name for name in cls.takes if name != "model")
 
     def run(self) -> None:
-        """Inference where `forward_only` is true, else training."""
+        """Run inference where `forward_only` is true, else training."""
         if self.settings.value("forward_only", False):
             self.inference()
         else:
@@ -233,7 +233,7 @@ class Methods(BatchSearch, ABC):
         self.measure_model(training=True, dtype="float16")
 
     def job(self, *, training: bool, batch_size: int | None = None) -> Job:
-        """Build the model and a step of it as the knobs say; what is given here is fixed."""
+        """Build the model and a step of it as the knobs say; the arguments override the knobs."""
         return self._job(Way(training=training), batch_size)
 
     def measure_model(
@@ -245,9 +245,9 @@ class Methods(BatchSearch, ABC):
         batch_size: int | None = None,
         iterations: int | None = None,
     ) -> None:
-        """Measure one way of running the model, and report it; after a search if asked for.
+        """Measure one way of running the model and report it, after a search if one is asked for.
 
-        `iterations` is how many steps are timed unless the knob says otherwise.
+        `iterations` is the number of timed steps unless the knob says otherwise.
         """
         if self.settings.value("forward_only", not training) == training:
             kind = "training" if training else "inference"
@@ -316,7 +316,7 @@ class Methods(BatchSearch, ABC):
 
 
 def only_for(name: str, value: object, fixed: object) -> SetupError:
-    """Return the error of a knob that says something else than the method."""
+    """Return the error of a knob that contradicts the method."""
     return SetupError(f"{name} is {value!r}; this method is the one for {fixed}")
 
 

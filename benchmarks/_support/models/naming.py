@@ -1,4 +1,4 @@
-"""Models by name: the error of a wrong one, and the list of all, by library. Any framework."""
+"""Names of models in any framework: the error of a wrong one, and the list by library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Names = Callable[[], Iterable[str]]
 
 
 def unknown_model(name: str, names: Iterable[str], framework: str, catalogue: str) -> SetupError:
-    """Return the error of a name that nothing has: one line with the nearest names, or a few.
+    """Return the error of an unknown name: one line with the nearest names, or with a few.
 
     `catalogue` is the module that prints all names.
     """
@@ -38,8 +38,8 @@ def unknown_model(name: str, names: Iterable[str], framework: str, catalogue: st
 def print_names(libraries: Mapping[str, Names], catalogue: str, argv: Sequence[str]) -> int:
     """Print names as `model` takes them, a line each, of all libraries or of those in `argv`.
 
-    A library that is not installed is a line on standard error; the status is 1 when it was asked
-    for, or nothing else was there.
+    For a library that is not installed, a line goes to standard error; the status is 1 when it was
+    asked for, or when there is no other.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m {catalogue}", description="Print the names that the knob `model` takes."
@@ -64,7 +64,7 @@ def print_names(libraries: Mapping[str, Names], catalogue: str, argv: Sequence[s
 
 
 def _written(lines: Iterable[str]) -> bool:
-    """Print; False where the reader, such as `head`, has seen enough."""
+    """Print; return False where the reader, such as `head`, has closed the pipe."""
     try:
         sys.stdout.writelines(lines)
         sys.stdout.flush()

@@ -1,10 +1,10 @@
-"""The most arithmetic that a device was seen to do: the best of many short operators.
+"""Measure the peak arithmetic of a device: the best of many short operators.
 
-One operator is no peak. A library may be slow at one of them on this processor (products of
-matrices by MKL on an AMD processor run at half of what oneDNN's convolutions do there), and a
-model would then exceed "the peak". So products and convolutions of several shapes take part:
-convolutions are those of ResNet, products those of square matrices and of transformers.
-A maximum has no use for a median: the fastest of many short calls is the one that nobody disturbed.
+One operator does not show the peak. A library may be slow at one of them on a processor:
+products of matrices by MKL on an AMD processor run at half of the rate of oneDNN's convolutions. A
+model would then exceed "the peak". So products and convolutions of several shapes are tried: the
+convolutions of ResNet, and the products of square matrices and of transformers.
+The figure is a maximum and not a median: the fastest of many short calls is an undisturbed one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One operator, made in growing sizes: the larger ones are for faster devices."""
+    """One operator in growing sizes, the larger ones for faster devices."""
 
     kind: str  # `matrix product`
     dtype: str  # as the device calculates
@@ -69,8 +69,8 @@ def measured(
 ) -> Peak:
     """Return the highest rate of any call of any probe; unknown where none of them runs.
 
-    `done_by_model`, in FLOP/s, is what the peak must not be below: where it is, all probes were
-    disturbed, and they get more time. `failures` are what a probe may raise: it is left out then.
+    The peak cannot be below `done_by_model`, in FLOP/s. Where it is, all probes were disturbed, and
+    they get more time. A probe that raises one of `failures` is left out.
     """
     search = _Search(tuple(probes), failures, clock)
     search.scout()
@@ -113,7 +113,7 @@ class _Search:
             level += 1
 
     def grow(self) -> None:
-        """Try the best ones in sizes that take a while: some libraries are better at those."""
+        """Try the best ones in larger sizes, at which some libraries are better."""
         began = self._clock()
         for racer in tuple(self._racers):
             largest: _Racer | None = racer
@@ -126,7 +126,7 @@ class _Search:
         began = self._clock()
         while self._racers:
             fastest = self._racers[0].rate
-            # In turns: a slow moment of the machine falls on all of them.
+            # They take turns, so that a slow moment of the machine falls on all of them.
             for racer in self._racers:
                 if racer.rate * _FAR_BEHIND > fastest:
                     self._turn(racer)
@@ -150,12 +150,12 @@ class _Search:
         )
 
     def _is_hopeless(self, dtype: str) -> bool:
-        """Say if the device lacks a type: float16 is, on many CPUs, a loop for each value."""
+        """Return True when the device lacks a type: on many CPUs float16 is a loop over values."""
         seen = self._by_dtype.get(dtype)
         return seen is not None and seen * _HOPELESS < max(self._by_dtype.values())
 
     def _tried(self, probe: Probe, level: int) -> _Racer | None:
-        """Time a probe in one size, and keep it if it is among the best; None: it does not run."""
+        """Time a probe in one size and keep it if it is among the best; None if it does not run."""
         try:
             call = probe.make(probe.sizes[level])
             times_s = [self._seconds(call)]  # wakes threads; a GPU's library tries its kernels
@@ -224,7 +224,7 @@ class Product:
 
     @property
     def repeats(self) -> bool:
-        """Say if the result has the first factor's shape, and can be one in its turn."""
+        """Return True when the result has the first factor's shape, so that it can replace it."""
         return self.is_square or self.kind == BATCHED
 
     def shapes(self, size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -256,12 +256,12 @@ class Convolution:
         return f"{self.kernel}x{self.kernel} convolution"
 
     def flops(self, size: int) -> float:
-        """Return two for each multiply-add, those with the frame too, as all counts do."""
+        """Return two for each multiply-add, those with the frame included, as all counts do."""
         return 2.0 * size * (self.side * self.channels * self.kernel) ** 2
 
 
 def products(*, threads: int, accelerated: bool) -> Iterator[Product]:
-    """Yield the products; on a CPU there is something for each thread."""
+    """Yield the products; on a CPU each thread has work."""
     share = 64 if accelerated else min(threads, _MOST_IMAGES)
     most = _most_values(threads)
     sides = _SIDES[3:] if accelerated else [side for side in _SIDES if side**2 <= most]
@@ -282,9 +282,9 @@ def convolutions(*, threads: int, accelerated: bool) -> Iterator[Convolution]:
 
 
 def branches(*, threads: int, inter_threads: int, accelerated: bool) -> Iterator[tuple[int, int]]:
-    """Yield how many operators are tried at the same time, and for how many threads each is.
+    """Yield the number of operators that run at the same time, and the threads of each.
 
-    Together they are for all threads: no larger than one operator for all of them is.
+    Together they use all threads, and are no larger than one operator for all of them.
     """
     most = 1 if accelerated else min(inter_threads, _MOST_AT_ONCE)
     for width in dict.fromkeys((1, most)):

@@ -1,4 +1,4 @@
-"""A model before and after it is built: its published facts, its input, its parameter counts."""
+"""The facts of a model: those published, its input, and its parameter counts once built."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """A model that can be built, and what is published about it; None is unknown."""
+    """A model that can be built, and its published facts; None is unknown."""
 
     name: str  # as in `library:name`, or the plain one
     library: str  # whose code it is: a package, or `perfrun` for this folder's
@@ -59,10 +59,10 @@ class Built(ABC):
 
     @abstractmethod
     def parameter_counts(self) -> tuple[int, int]:
-        """Return how many parameters there are, and how many of them training changes."""
+        """Return the number of parameters, and of those that training changes."""
 
     def parameter_metrics(self) -> list[dict[str, Any]]:
-        """Return both counts, which pass only when they are the published ones."""
+        """Return both counts as metrics that pass only when they are the published ones."""
         published = (self.spec.parameters, self.spec.trainable_parameters)
         names = ("parameters", "trainable_parameters")
         own_shape = self.shape == self.spec.input_shape

@@ -1,7 +1,7 @@
-"""The arithmetic that a TensorFlow graph asks for, and the most that its device does.
+"""Count the arithmetic of a TensorFlow graph, and measure the peak of its device.
 
-Counted are convolutions and matrix products, by the statistics of TensorFlow's profiler, as
-PyTorch's FlopCounterMode counts them; a multiply-add is two. Two of the profiler's figures are
+The statistics of TensorFlow's profiler count convolutions and matrix products, as PyTorch's
+FlopCounterMode does; a multiply-add is two. Two of the profiler's figures are
 replaced by our own: it has none for gradients of depthwise convolutions, and for products of
 batches of matrices it looks for the attribute `transpose_a`, where they have `adj_x`: 75 times too
 much in the training of GPT-2.
@@ -27,7 +27,7 @@ _BY_PROFILER = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul")
 _BY_PROFILER_BACKWARD = ("Conv2DBackpropInput", "Conv2DBackpropFilter")
 _BATCHES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 _DEPTHWISE = ("DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter")
-# What has multiply-adds and is in neither list: a graph with one of these has no known FLOPs.
+# Operators with multiply-adds that are not counted: a graph with one has no known FLOPs.
 _UNCOUNTED = ("XlaEinsum", "Conv", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2")
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile")
 
@@ -52,7 +52,7 @@ def count(function: Any, arguments: tuple[Any, ...], *, batch_size: int, passes:
 def _profiled(graph: Any) -> float:
     options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
     options["output"] = "none"
-    # It warns that it was designed for TensorFlow 1; version 2 has no other count.
+    # The profiler warns that it was designed for TensorFlow 1; version 2 has no other count.
     logger = tf.get_logger()
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -79,7 +79,7 @@ def _own(op: Any) -> float:
     if op.type == "Einsum":
         return _einsum(op)
     if op.type in _DEPTHWISE:
-        # Filter height and width; all of the gradient that comes in is used that often.
+        # Each value of the incoming gradient is used filter height times filter width times.
         is_filter = op.type.endswith("Filter")
         kernel = (op.outputs[0] if is_filter else op.inputs[1]).shape.as_list()
         return float(2 * math.prod(op.inputs[2].shape.as_list()) * kernel[0] * kernel[1])
@@ -111,9 +111,9 @@ def measured_peak(
     *,
     clock: Clock = time.perf_counter,
 ) -> Peak:
-    """Try products and convolutions on the current device with the threads and type of the model.
+    """Measure the current device's peak with the threads and the type of the model.
 
-    With a 16-bit type also those in float32, in which the policy leaves some operators.
+    With a 16-bit type, float32 is tried, too, because the policy leaves some operators in it.
     """
     return peak.measured(
         probes_of(kind, dtype),
@@ -124,7 +124,7 @@ def measured_peak(
 
 
 def probes_of(kind: str, dtype: str) -> list[Probe]:
-    """Return the probes of a kind of device, those of several types and kinds in turns."""
+    """Return the probes of a kind of device; types and kinds take turns."""
     each = [_of_type(kind, name) for name in dict.fromkeys(("float32", dtype))]
     return list(chain.from_iterable(zip(*each, strict=True)))
 
@@ -132,7 +132,7 @@ def probes_of(kind: str, dtype: str) -> list[Probe]:
 def _of_type(kind: str, dtype: str) -> list[Probe]:
     pools = placement.threads()
     accelerated, threads = kind != "cpu", pools["threads"]
-    # A graph runs what does not depend on each other at the same time, as branches of a model.
+    # A graph runs independent operators at the same time, as the branches of a model.
     branches = peak.branches(
         threads=threads, inter_threads=pools["inter_threads"], accelerated=accelerated
     )
@@ -155,7 +155,7 @@ def _of_type(kind: str, dtype: str) -> list[Probe]:
 
 
 class _Making:
-    """Calls on tensors of a type, several in one graph: to enter it takes a while by itself."""
+    """Calls on tensors of a type, several in one graph, because entering a graph takes time."""
 
     def __init__(self, dtype: str, width: int, queued: int) -> None:
         self._dtype = dtype

@@ -1,4 +1,4 @@
-"""TensorFlow, and how long importing it took: the other modules get it from here."""
+"""TensorFlow and the time of its import; the other modules get it from here."""
 
 from __future__ import annotations
 

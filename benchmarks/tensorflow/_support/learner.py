@@ -72,7 +72,7 @@ def _train_step(network: Any, features: int, task: Task) -> Any:
         optimizer.apply_gradients(zip(gradients, network.trainable_variables, strict=True))
         return loss
 
-    # One trace for all batches, the shorter last one included.
+    # One trace serves all batches, the shorter last one included.
     shapes = (
         tf.TensorSpec((None, features), tf.float32),
         tf.TensorSpec((None,), tf.int64),

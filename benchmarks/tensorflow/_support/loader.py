@@ -1,10 +1,10 @@
 """A data set as an endless series of batches, by tf.data.
 
-The data set repeats within the pipeline, so an iterator is made once and every batch is full; one
-at the turn of an epoch holds the last images of it and the first of the next.
+The data set repeats within the pipeline, so an iterator is made once and every batch is full. A
+batch at the turn of an epoch holds its last images and the first of the next.
 
-TensorFlow has no reader of LMDB. Its records come through the lmdb package and `from_generator`,
-that is through one Python thread; they are decoded in parallel all the same.
+TensorFlow has no reader of LMDB. Records come through the lmdb package and `from_generator`, that
+is through one Python thread, but they are decoded in parallel.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Loader(loading.Loader):
         scaled: bool = True,
     ) -> None:
         super().__init__(images, settings, shape, batch_size, classes=classes)
-        # In the prefetching stage, and in the parallel one before it.
+        # Batches lie ready in the prefetching stage, and in the parallel one before it.
         self.prefetched = PREFETCHED + -(-self._workers // batch_size)
         self._scaled = scaled
         self._iterator: Iterator[Any] | None = None
@@ -79,7 +79,7 @@ class Loader(loading.Loader):
         }
 
     def _records(self) -> Any:
-        """Return the images as they are stored, not decoded, and their labels, without end."""
+        """Yield the images as they are stored, not decoded, and their labels, without end."""
         images = self.images
         if isinstance(images, CaffeLmdb):
             data = tf.TensorSpec((None, None, None), tf.uint8)
@@ -143,7 +143,7 @@ class Loader(loading.Loader):
         return image, label
 
     def _explained(self, error: Exception) -> DataError:
-        """Say which image TensorFlow could not decode: its own message does not."""
+        """Return an error that names the image that TensorFlow could not decode."""
         if self._defect is not None:
             return self._defect
         end = time.perf_counter() + SEARCH_S

@@ -27,9 +27,9 @@ class Placement:
 
 
 def choose(settings: Settings) -> Placement:
-    """Set the threads, and return the device; SetupError for one that is not there.
+    """Set the threads and return the device; SetupError for a device that is not there.
 
-    To be called before TensorFlow has started anything: its pools cannot be changed later.
+    It must be called before TensorFlow has started anything: its pools cannot be changed later.
     """
     _set_threads(settings)
     wanted = settings.value("device", "auto")
@@ -71,7 +71,7 @@ def _set_threads(settings: Settings) -> None:
 
 
 def threads() -> dict[str, int]:
-    """Return the threads within one operator, and for several; 0 is TensorFlow's own choice."""
+    """Return the threads within an operator and across operators; 0 is TensorFlow's choice."""
     cpus = machine.usable_processors()
     threading = tf.config.threading
     return {

@@ -1,8 +1,8 @@
-"""The processes of a scaling benchmark: groups of workers that train in turns, watched and ended.
+"""Run the processes of a scaling benchmark: groups of workers that train in turns.
 
 All are on this machine, and only the loopback interface is used. A worker of tf.distribute trains
-when it is told to: a line on its standard input is a turn, and the times of its steps become a line
-of the rank's file.
+for one round when it reads a line on its standard input, and writes the times of its steps as a
+line of the rank's file.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _INTERVAL_S = 0.02
 
 
 class RankError(RuntimeError):
-    """A rank failed; the message says which one, and why."""
+    """A rank failed; the message names it and the reason."""
 
 
 class Group:
-    """The ranks of one level. Without communication each is a cluster of its own."""
+    """The ranks of one level; without communication each is a cluster of its own."""
 
     def __init__(self, order: Mapping[str, Any], *, ranks: int, folder: Path) -> None:
         self.ranks = ranks
@@ -45,11 +45,11 @@ class Group:
             self._start(rank, {**order, **told, "batch_size": order["batch_sizes"][ranks]})
 
     def ready(self) -> list[dict[str, Any]]:
-        """Wait until every rank has built and compiled its model; return what they say of it."""
+        """Wait until every rank has built and compiled its model; return their facts."""
         return [line["ready"] for line in self._lines(0)]
 
     def turn(self, number: int) -> list[tuple[float, ...]]:
-        """Let all ranks train for one round; return the seconds of each rank's steps."""
+        """Make all ranks train for one round; return the seconds of each rank's steps."""
         for process in self._processes:
             assert process.stdin is not None
             with suppress(BrokenPipeError):  # it has died: the wait says so
@@ -59,7 +59,7 @@ class Group:
         return [tuple(step_ns / 1e9 for step_ns in line["step_ns"]) for line in lines]
 
     def end(self) -> None:
-        """Leave no process behind; their results are on disk."""
+        """End all processes; their results are on disk."""
         for process in self._processes:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -87,7 +87,7 @@ class Group:
             )
 
     def _lines(self, number: int) -> list[dict[str, Any]]:
-        """Wait for the line of that number in every rank's file."""
+        """Wait for a numbered line in every rank's file, and return these lines."""
         waiting_since = time.monotonic()
         while True:
             lines = [self._file(rank).read_bytes().split(b"\n")[:-1] for rank in range(self.ranks)]
@@ -113,7 +113,7 @@ class Group:
 
 
 def free_addresses(number: int) -> list[str]:
-    """Return addresses of this machine where nobody listened a moment ago."""
+    """Return addresses of this machine that were free a moment ago."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
         for each in sockets:
@@ -122,7 +122,7 @@ def free_addresses(number: int) -> list[str]:
 
 
 def _environment(rank: int, *, gpus: bool) -> dict[str, str]:
-    """Give each rank one GPU, and no proxy: gRPC takes one for the loopback, too."""
+    """Return a rank's environment: one GPU, and no proxy, which gRPC would use for loopback."""
     known = {
         name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")
     }
@@ -163,7 +163,7 @@ def _timed_ns(step: Callable[[], float]) -> int:
 
 
 def _prepared(order: dict[str, Any]) -> tuple[Callable[[], float], dict[str, Any]]:
-    """Build the model and warm a step of it up; it returns the loss, so that its work is done."""
+    """Return a step of the model, warmed up; it returns the loss, so that its work is done."""
     from benchmarks.tensorflow import catalogue
     from benchmarks.tensorflow._support import workload
     from benchmarks.tensorflow._support.framework import tf

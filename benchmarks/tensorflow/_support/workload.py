@@ -32,7 +32,7 @@ class Network(Built):
     dtype: str
 
     def parameter_counts(self) -> tuple[int, int]:
-        """Return the numbers that the model holds, batch statistics included; and the trained."""
+        """Return the number of all weights, batch statistics included, and of the trained ones."""
         trained = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
         return int(self.model.count_params()), trained
 
@@ -56,7 +56,7 @@ def build(
 
 @contextlib.contextmanager
 def precision(dtype: str) -> Iterator[None]:
-    """Let models that are built within have this floating point type."""
+    """Give models that are built within this context a floating point type."""
     before = tf.keras.mixed_precision.dtype_policy()
     tf.keras.mixed_precision.set_dtype_policy(_POLICIES[dtype])
     try:
@@ -80,14 +80,14 @@ def as_run(function: Callable[..., Any], mode: str) -> Any:
 
 
 def forward(model: Any) -> Callable[[Any], Any]:
-    """Return a pass without gradients, batch normalisation and dropout as in use."""
+    """Return a forward pass without gradients; batch normalisation and dropout infer."""
     return lambda inputs: model(inputs, training=False)
 
 
 def training(model: Any, spec: ModelSpec, *, half: bool) -> Callable[[Any, Any], Any]:
-    """Return a step of gradient descent on (inputs, labels): forward, backward, update; the loss.
+    """Return a step of gradient descent on (inputs, labels), which returns the loss.
 
-    `half`: float16's range is so small that the loss must be scaled.
+    With `half`, the loss is scaled, because the range of float16 is small.
     """
     optimizer = tf.keras.optimizers.SGD(learning_rate=LEARNING_RATE, momentum=MOMENTUM)
     if half:
@@ -127,7 +127,7 @@ def example_inputs(spec: ModelSpec, model: Any, batch_size: int) -> Any:
 
 
 def scales_pixels(model: Any) -> bool:
-    """Say if the model takes pixels as they are, as EfficientNet does, not numbers around zero."""
+    """Return True when the model scales pixels itself, as EfficientNet does."""
     kinds = (tf.keras.layers.Rescaling, tf.keras.layers.Normalization)
     waiting = list(model.layers)
     while waiting:
@@ -146,7 +146,7 @@ def example_labels(spec: ModelSpec, inputs: Any) -> Any:
 
 
 def check_output(spec: ModelSpec, output: Any, batch_size: int) -> None:
-    """RuntimeError for an output of the wrong shape, or not finite."""
+    """Raise RuntimeError for an output of the wrong shape, or not finite."""
     for part in tf.nest.flatten(output):
         right = part.shape[0] == batch_size and bool(tf.reduce_all(tf.math.is_finite(part)))
         if spec.target == "class":
@@ -191,7 +191,7 @@ class Transfers:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return what a report says about it."""
+        """Return the report's notes on the transfers."""
         kind = "pageable" if self._data == PAGEABLE else "pinned"
         where = "within host memory" if self._on_cpu else f"from {kind} host memory"
         return {"data_copied": where}

@@ -1,11 +1,11 @@
-"""The arithmetic that a PyTorch model asks for, and the most that its device does.
+"""Count the arithmetic of a PyTorch model, and measure the peak of its device.
 
-The model's is counted by torch.utils.flop_counter.FlopCounterMode: convolutions, matrix products
-and attention, a multiply-add being two. Not counted are all others: normalisation, activations,
-softmax, pooling, embeddings, the loss, the update of the weights. One of its figures is replaced by
-ours: for the gradient of a grouped convolution's weights it leaves out the groups, and is 42 times
-too high for the training of EfficientNet-B0. Attention is counted as its matrix products, whatever
-kernel the device has for it: of the CPU's fused one FlopCounterMode knows nothing and counts zero.
+torch.utils.flop_counter.FlopCounterMode counts convolutions, matrix products and attention; a
+multiply-add is two. It does not count normalisation, activations, softmax, pooling, embeddings, the
+loss and the update of the weights. One of its figures is replaced: for the gradient of a grouped
+convolution's weights it ignores the groups, which is 42 times too high for the training of
+EfficientNet-B0. Attention is counted as its matrix products, whatever kernel the device has for it:
+FlopCounterMode does not know the CPU's fused kernel and counts zero.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def count(network: Network, *, training: bool) -> Work:
     try:
         total = _counted(network, "meta", training=training)
     except (RuntimeError, NotImplementedError, ValueError, TypeError):
-        # Something in the model looks at values, or holds tensors that are no parameters.
+        # The model reads values, or holds tensors that are not parameters.
         try:
             device = next(network.module.parameters()).device.type
             total = _counted(network, device, training=training)
@@ -96,7 +96,7 @@ def _convolution_backward(
     wanted: Any,
     **_more: Any,
 ) -> int:
-    """Count as many multiply-adds as the forward pass for each gradient that is wanted."""
+    """Count, for each gradient that is asked for, the multiply-adds of the forward pass."""
     places = inputs if transposed else gradient
     forward: int = 2 * math.prod(places) * math.prod(weight[1:])
     return forward * (bool(wanted[0]) + bool(wanted[1]))
@@ -112,9 +112,9 @@ def measured_peak(
     *,
     clock: Clock = time.perf_counter,
 ) -> Peak:
-    """Try products and convolutions with the threads and in the type of the model.
+    """Measure the device's peak with the threads and the type of the model.
 
-    With a 16-bit type also those in float32: autocast leaves some operators in float32, and on
+    With a 16-bit type, float32 is tried, too: autocast leaves some operators in float32, and on
     many CPUs the arithmetic of float16 is slower by orders of magnitude.
     """
     with torch.inference_mode(), _products_as_convolutions(device):
@@ -122,7 +122,7 @@ def measured_peak(
 
 
 def probes_of(device: torch.device, dtype: str) -> list[Probe]:
-    """Return the probes of a device, those of several types and kinds in turns."""
+    """Return the probes of a device; types and kinds take turns."""
     each = [_of_type(device, name) for name in dict.fromkeys(("float32", dtype))]
     return list(chain.from_iterable(zip(*each, strict=True)))
 

@@ -1,4 +1,4 @@
-"""The way a PyTorch model runs: device, threads, type, compilation, all from the knobs."""
+"""The settings of a PyTorch run, from the knobs: device, threads, type, compilation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def chosen(name: str) -> torch.device:
 
 
 def count() -> int:
-    """Return how many accelerators PyTorch sees."""
+    """Return the number of accelerators that PyTorch sees."""
     if not hasattr(torch, "accelerator"):
         return int(torch.cuda.device_count())
     return int(torch.accelerator.device_count())
@@ -56,7 +56,7 @@ def _seen() -> str:
 
 
 def wait(device: torch.device) -> None:
-    """Wait until the device has done all that was queued for it."""
+    """Wait until the device has finished all queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type != "cpu":
@@ -69,7 +69,7 @@ _CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """The way to run; `choose` makes it."""
+    """The settings of a run; `choose` makes them."""
 
     device: torch.device
     dtype: str  # of the arithmetic: float32, float16, bfloat16
@@ -84,14 +84,14 @@ class Execution:
         return torch.autocast(self.device.type, dtype=getattr(torch, self.dtype))
 
     def compiled(self, function: Any) -> Any:
-        """Return the module or function as it is to be called."""
+        """Return the module or function, compiled as the knob says."""
         if self.compile == EAGER:
             return function
         mode = None if self.compile == COMPILED else self.compile
         return torch.compile(function, mode=mode)
 
     def facts(self) -> dict[str, Any]:
-        """Return what a report says about it."""
+        """Return the report's notes on the settings."""
         return {
             "device": description(self.device),
             "threads": torch.get_num_threads(),
@@ -110,7 +110,7 @@ def choose(
 ) -> Execution:
     """Read the knobs and set what holds for the whole process: threads, cuDNN, caches.
 
-    SetupError, for what this machine or PyTorch does not have.
+    SetupError is raised for what this machine or PyTorch does not have.
     """
     device = chosen(settings.value("device", "auto"))
     execution = Execution(
@@ -130,7 +130,7 @@ def choose(
 
 
 def prepared_device(settings: Settings) -> torch.device:
-    """Set threads and seed as the knobs say, for what is no model; return the device."""
+    """Set threads and seed as the knobs say, for operators; return the device."""
     set_threads(settings)
     torch.manual_seed(settings.value("seed", 0))
     return chosen(settings.value("device", "auto"))
@@ -153,7 +153,7 @@ def set_threads(settings: Settings) -> None:
 
 
 def _need_a_compiler(device: torch.device) -> None:
-    """Refuse a CPU without a C++ compiler: torch.compile finds out late that it needs one."""
+    """Raise SetupError without a C++ compiler, which torch.compile would miss only later."""
     if device.type != "cpu":
         return
     compiler = os.environ.get("CXX", "g++")
@@ -183,14 +183,14 @@ _caches: list[tempfile.TemporaryDirectory[str]] = []  # removed when the process
 
 
 def _compile_afresh() -> None:
-    """Use a cache of our own, empty: what an earlier process has compiled would be free here."""
+    """Use an empty cache, because code that an earlier process compiled would cost nothing."""
     if _CACHE not in os.environ:
         _caches.append(tempfile.TemporaryDirectory(prefix="perfrun-inductor-"))
         os.environ[_CACHE] = _caches[-1].name
 
 
 def compile_cache() -> str:
-    """Say where compiled code came from."""
+    """Return the report's note on the origin of compiled code."""
     own = bool(_caches) and os.environ.get(_CACHE) == _caches[-1].name
     return "empty at the start" if own else f"the environment's, {_CACHE}"
 

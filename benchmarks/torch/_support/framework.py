@@ -1,4 +1,4 @@
-"""PyTorch, and how long importing it took: to be imported before anything else imports it."""
+"""PyTorch and the time of its import; it must be imported before anything else imports it."""
 
 from __future__ import annotations
 

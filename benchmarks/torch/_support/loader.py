@@ -1,8 +1,8 @@
 """A data set as an endless series of batches, by PyTorch's DataLoader.
 
-The order never ends (`Endless`), so the DataLoader's iterator is made once: making it anew at each
-turn of the epoch starts all workers again, which on a small data set is most of the time. Every
-batch is full; one at the turn holds the last images of an epoch and the first of the next.
+The order never ends (`Endless`), so the DataLoader's iterator is made once. Making it anew at each
+epoch starts all workers again, which takes most of the time on a small data set. Every batch is
+full; a batch at the turn of an epoch holds its last images and the first of the next.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Images(Dataset[tuple[torch.Tensor, int]]):  # type: ignore[misc]
 
 
 class Endless(Sampler[int]):  # type: ignore[misc]
-    """A sampler that gives numbers of images without end."""
+    """A sampler that yields the numbers of images without end."""
 
     def __init__(self, count: int, *, shuffle: bool, seed: int) -> None:
         self._count = count
@@ -105,7 +105,7 @@ class Loader(loading.Loader):
 
     def close(self) -> None:
         batches, self._batches = self._batches, None
-        # What its destructor calls: that one may run much later, and time something else.
+        # The destructor calls this, too, but may run much later, while something else is timed.
         stop = getattr(batches, "_shutdown_workers", None)
         if stop is not None:
             stop()
@@ -121,7 +121,7 @@ class Loader(loading.Loader):
 
 
 def _is_short_of_shared_memory(message: str) -> bool:
-    """Say if memory ran out; without file descriptors PyTorch cannot open shared memory either."""
+    """Return True when shared memory ran out, and not the file descriptors that it needs."""
     return (
         "shared memory" in message
         and "Too many open files" not in message
@@ -155,6 +155,6 @@ def loader_for(
 
 
 def on_device(how: Execution, batch: tuple[torch.Tensor, torch.Tensor]) -> tuple[Any, Any]:
-    """Return images and labels on the device; from pinned memory the copy is not waited for."""
+    """Return images and labels on the device; a copy from pinned memory may still be going on."""
     images, labels = (tensor.to(how.device, non_blocking=True) for tensor in batch)
     return in_layout(how, images), labels

@@ -1,7 +1,7 @@
-"""Processes of torch.distributed on this machine: started by torchrun, watched, judged.
+"""Run processes of torch.distributed on this machine: torchrun starts them.
 
-Nothing but the loopback interface is used, and no name is resolved: a container without a network
-will do. Nothing is left running: each process asks the kernel to die with its parent.
+Only the loopback interface is used and no name is resolved, so a container without a network is
+enough. No process is left over, because the kernel kills each one when its parent ends.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _CONSEQUENCES = (
 
 
 class RankError(RuntimeError):
-    """A rank failed; the message says which one, and why."""
+    """A rank failed; the message names it and the reason."""
 
 
 def torchrun(order: Mapping[str, Any]) -> None:
-    """Be torchrun: the program of the process that starts the ranks."""
+    """Run torchrun in this process, which starts the ranks."""
     from torch.distributed.run import main
 
     main(order["arguments"])
 
 
 def run(order: Mapping[str, Any], *, folder: Path, ranks: int, silence_s: float) -> None:
-    """Run `function(order)` of `module` (both in the order) in so many ranks; wait for all.
+    """Run `function(order)` of `module` (both in the order) in all ranks, and wait for them.
 
-    Each rank has a file `rank_N.jsonl` in the folder and adds to it as it gets on. Raises RankError
-    when a rank fails, or when nobody has written for `silence_s`.
+    Each rank appends to a file `rank_N.jsonl` in the folder while it works. RankError is raised
+    when a rank fails, or when none has written for `silence_s`.
     """
     rank_order, agent_order, log = (
         folder / name for name in ("rank_order.json", "torchrun_order.json", "torchrun.log")
@@ -81,7 +81,7 @@ def run(order: Mapping[str, Any], *, folder: Path, ranks: int, silence_s: float)
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Return variables: the threads, for which torchrun sets 1, and loopback as only interface."""
+    """Return variables for the threads, for which torchrun sets 1, and for the loopback."""
     chosen = {"OMP_NUM_THREADS": str(threads)}
     names = [name for name in ("lo", "lo0") if Path(f"/sys/class/net/{name}").exists()]
     for name in names[:1]:
@@ -91,7 +91,7 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 def _wait(process: subprocess.Popen[bytes], folder: Path, silence_s: float) -> bool:
-    """Wait for the end; True when all ranks have been silent for too long."""
+    """Wait for the end; return True when no rank has written for too long."""
     sizes, heard_s = -1, time.monotonic()
     while process.poll() is None:
         now = sum(path.stat().st_size for path in folder.glob("rank_*.jsonl"))
@@ -111,7 +111,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reason(returncode: int, folder: Path, log: Path, silent_s: float | None) -> str:
-    """Say which rank failed and why: who was killed before who raised, causes before effects."""
+    """Return the rank that failed and the reason; a killed rank counts before one that raised."""
     errors = [child.read_answer(path) or {} for path in folder.glob("rank_*.error.json")]
     errors.sort(key=lambda error: (_is_consequence(error), error["time"]))
     said = [f"rank {error['rank']}: {error['error']}" for error in errors]

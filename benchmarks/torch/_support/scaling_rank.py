@@ -1,7 +1,7 @@
-"""One rank of a scaling benchmark: it trains with each number of ranks in turn, and writes times.
+"""Run one rank of a scaling benchmark: train with each number of ranks, and write times.
 
-All levels are measured in the same processes, round by round, so that what slows the machine down
-for a while slows all of them down. Ranks that a level does not need wait without using a processor.
+All levels are measured in the same processes, round by round, so that what slows the machine for a
+while slows all of them. Ranks that a level does not need wait without using a processor.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BEAT_NS = 10 * 10**9  # a rank says at least so often that it gets on
 
 
 def main(order: Order) -> None:
-    """Be the rank that torchrun's variables say."""
+    """Run as the rank that torchrun's variables name."""
     rank = int(os.environ["RANK"])
     folder = Path(order["folder"])
     try:
@@ -79,7 +79,7 @@ class _Rank:
                 self._write(devices=level, weights=_digest(network.module))
 
     def _training(self, level: int) -> tuple[Callable[[], Any], Any]:
-        """Return the step of a level and its group. Groups are made by all ranks alike."""
+        """Return the step of a level and its group; every rank must make every group."""
         group = dist.new_group(ranks=list(range(level)))
         waiting = dist.new_group(ranks=list(range(level)), backend="gloo")
         if self._rank >= level:
@@ -108,7 +108,7 @@ class _Rank:
         return lambda: training(inputs, labels), waiting
 
     def _phase(self, number: int, level: int, step: Callable[[], Any], group: Any) -> None:
-        """Warm up, wait for each other, time each step."""
+        """Warm up, wait for the other ranks, and time each step."""
         for _ in range(self._order["warmup"] if number == 0 else 1):
             step()
             self._show_life()
@@ -124,7 +124,7 @@ class _Rank:
         self._write(round=number, devices=level, step_ns=times_ns, threads=torch.get_num_threads())
 
     def _show_life(self) -> None:
-        """Write a line now and then, never within a timed step."""
+        """Write a line at intervals, never within a timed step."""
         now_ns = time.perf_counter_ns()
         if now_ns > self._beat_ns + BEAT_NS:
             self._beat_ns = now_ns
@@ -139,7 +139,7 @@ _CPU = torch.device("cpu")
 
 
 def _digest(module: torch.nn.Module) -> str:
-    """Return a fingerprint of all weights: ranks that have trained together have the same."""
+    """Return a digest of all weights, which is the same in ranks that have trained together."""
     found = hashlib.sha256()
     for parameter in module.parameters():
         found.update(parameter.detach().cpu().contiguous().numpy().tobytes())
@@ -149,7 +149,7 @@ def _digest(module: torch.nn.Module) -> str:
 @contextmanager
 def _connected(order: Order, device: torch.device) -> Iterator[None]:
     options = {"device_id": device} if device.type == "cuda" else {}
-    # Ranks wait long for a level that does not need them. Who hangs is found by the parent.
+    # Ranks wait long for a level that does not need them. The parent finds a rank that hangs.
     dist.init_process_group(order["dist_backend"], timeout=timedelta(days=1), **options)
     yield
     dist.destroy_process_group()  # not after an error: it would wait for ranks that are gone

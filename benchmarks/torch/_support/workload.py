@@ -18,7 +18,7 @@ _AUXILIARY = 0.4  # weight of an auxiliary classifier's loss, as in torchvision'
 
 @dataclass(frozen=True, kw_only=True)
 class Network(Built):
-    """A model with random weights. `called` is it, or what torch.compile made of it."""
+    """A model with random weights; `called` is the module itself, or its compiled form."""
 
     module: Any
     called: Any
@@ -30,7 +30,7 @@ class Network(Built):
 
 
 def build(spec: ModelSpec, execution: Execution, shape: Shape | None, *, training: bool) -> Network:
-    """Build a model with the seed's weights on its device; SetupError for a shape it has not."""
+    """Build a model with the seed's weights on its device; SetupError for a wrong shape."""
     shape = spec.shape_for(shape)
     torch.manual_seed(execution.seed)
     began = time.perf_counter()
@@ -65,14 +65,14 @@ def example_labels(spec: ModelSpec, inputs: Any) -> Any:
 
 
 def in_layout(execution: Execution, inputs: Any) -> Any:
-    """Return images with their channels innermost, where that is asked for."""
+    """Return images with their channels innermost where that is asked for, else unchanged."""
     if execution.channels_last and inputs.dim() == 4:
         return inputs.contiguous(memory_format=torch.channels_last)
     return inputs
 
 
 class Forward:
-    """A step of inference: `step(inputs)` returns what the model gives. No gradients are kept."""
+    """A step of inference: `step(inputs)` returns the model's output and keeps no gradients."""
 
     def __init__(self, network: Network, execution: Execution) -> None:
         self._network = network
@@ -88,7 +88,7 @@ class Forward:
 
 
 def check_output(spec: ModelSpec, output: Any, batch_size: int) -> None:
-    """RuntimeError for an output of the wrong shape, not finite, or with autograd on."""
+    """Raise RuntimeError for an output of the wrong shape, not finite, or with autograd on."""
     for tensor in tensors_of(output):
         shape = tuple(tensor.shape)
         expected = batch_size if spec.target != "class" else (batch_size, spec.classes)
@@ -104,7 +104,8 @@ def check_output(spec: ModelSpec, output: Any, batch_size: int) -> None:
 class Training:
     """A step of training: `step(inputs, labels)` is forward, loss, backward and update.
 
-    Stochastic gradient descent with momentum. Gradients of float16 are scaled, for its range.
+    It is stochastic gradient descent with momentum. Gradients of float16 are scaled, because its
+    range is small.
     """
 
     def __init__(self, network: Network, execution: Execution) -> None:
@@ -140,7 +141,7 @@ def loss_of(spec: ModelSpec, output: Any, labels: Any) -> Any:
 
 
 def tensors_of(output: Any) -> Iterator[Any]:
-    """Yield the floating point tensors of what a model gives: a tensor, a tuple, or a mapping."""
+    """Yield the floating point tensors of a model's output: a tensor, a tuple, or a mapping."""
     if isinstance(output, torch.Tensor):
         if output.is_floating_point():
             yield output
@@ -159,7 +160,7 @@ DEVICE, PINNED = "synthetic/device", "synthetic/pinned"
 class Transfers:
     """Copies of tensors from the host to the device, and of results from there.
 
-    On the CPU both are copies in memory; pinned memory is for accelerators and without effect here.
+    On the CPU both are copies in memory; pinned memory is for accelerators and has no effect there.
     """
 
     def __init__(self, tensors: tuple[Any, ...], data: str, execution: Execution) -> None:
@@ -188,7 +189,7 @@ class Transfers:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return what a report says about it."""
+        """Return the report's notes on the transfers."""
         on_cpu = self._execution.device.type == "cpu"
         kind = "pinned" if self.is_pinned else "pageable"
         return {"data_copied": "within host memory" if on_cpu else f"from {kind} host memory"}

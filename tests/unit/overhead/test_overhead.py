@@ -1,16 +1,17 @@
-"""The parts of overhead/ that compute and do not measure. No assertion here is about time."""
+"""The parts of overhead/ that compute, and how it starts processes. No assertion is about time."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from overhead.checkouts import COMMITS, content_bytes, synthetic_repository
-from overhead.processes import MeasurementError, finish, in_turns
+from overhead.processes import NOOP, MeasurementError, Settings, finish, in_turns, perfrun
 from overhead.table import (
     Goal,
     Row,
@@ -24,6 +25,7 @@ from overhead.table import (
     ratios,
     spread,
 )
+from overhead.trials import noop_rows, tensorflow_rows
 
 
 def test_the_median_of_an_even_number_of_values_is_the_mean_of_the_middle_two() -> None:
@@ -70,6 +72,20 @@ def test_a_goal_on_the_ratio_is_held_against_the_median_of_the_pairs() -> None:
     pairs = ((1.0, 1.1, 3.0), (1.0, 1.0, 1.0))
     assert row(*pairs, Rule.RATIO_AT_MOST, 1.1).met is True
     assert row(*pairs, Rule.RATIO_AT_MOST, 1.09).met is False
+
+
+def test_a_goal_on_the_medians_is_held_against_their_ratio_and_not_against_the_pairs() -> None:
+    # The medians are 2 and 2; two of the three pairs have a ratio of 2 or more.
+    pairs = ((1.0, 2.0, 4.0), (2.0, 1.0, 2.0))
+    assert row(*pairs, Rule.RATIO_OF_MEDIANS_AT_MOST, 1.0).met is True
+    assert row(*pairs, Rule.RATIO_OF_MEDIANS_AT_MOST, 0.99).met is False
+    assert row(*pairs, Rule.RATIO_AT_MOST, 1.99).met is False
+    shown = cells(row(*pairs, Rule.RATIO_OF_MEDIANS_AT_MOST, 1.05))
+    assert shown[3:] == (
+        "2.000 x (0.500..2.000); of the medians 1.000",
+        "ratio of the medians <= 1.05",
+        "yes",
+    )
 
 
 def test_a_goal_on_truth_is_missed_when_a_single_pair_misses_it() -> None:
@@ -171,6 +187,46 @@ def test_a_process_that_fails_makes_the_measurement_void() -> None:
     with pytest.raises(MeasurementError, match="exit status 3"):
         finish(["sh", "-c", "exit 3"])
     assert finish(["sh", "-c", "echo said; exit 3"], allowed=(3,)).stdout == "said\n"
+
+
+def test_every_process_keeps_byte_code_whatever_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    said = finish([sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)"])
+    assert said.stdout == "False\n"
+    # The worker, too: it compiles the benchmark's module beside its file.
+    (tmp_path / "own.py").write_text(
+        "from perfrun import Benchmark\n"
+        "class Own(Benchmark):\n"
+        "    def method(self):\n"
+        "        self.report_benchmark(wall_time=1.0)\n"
+    )
+    perfrun(tmp_path / "workspace", ["own.Own.method"], f"--python_path={tmp_path}")
+    assert list((tmp_path / "__pycache__").glob("own.*.pyc"))
+
+
+def test_start_up_is_held_against_the_start_of_the_same_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("overhead.trials.STARTS_PER_ROUND", 1)
+    monkeypatch.setattr("overhead.trials.MANY", 2)
+    monkeypatch.setattr("overhead.trials.DIFFERENT", (NOOP, "noops.Noops.noop_1"))
+    settings = Settings(scratch=tmp_path, rounds=1, tensorflow_python=None, pin=None)
+    rows = noop_rows(settings)
+    goals = {row.what: cells(row)[4] for row in rows}
+    assert goals == {
+        "perfrun --version, whole process": "ratio <= 3",
+        "perfrun --help, whole process": "ratio <= 3",
+        "no-op method without a framework, whole process": "ratio <= 12",
+        "each further no-op method": "ratio <= 3.5",
+        "statistics of repeated trials, once a run": "",
+    }
+    assert {row.reference for row in rows[:4]} == {"python -c pass"}
+    assert {row.references for row in rows[:4]} == {rows[0].references}
+    assert all(len(row.pair_ratios) == 1 for row in rows[:4])
+    (skipped,) = tensorflow_rows(settings)
+    assert cells(skipped)[4] == "ratio of the medians <= 1.05"
 
 
 def test_sizes_count_a_file_with_two_names_once(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _convolutional(
 
 
 def _convolution(filters: int, size: int, strides: int = 1, padding: int = 0) -> Any:
-    # Half of an odd size on each side, DLBS' explicit padding, is what "same" is at stride 1.
+    # At stride 1, "same" pads half of an odd size on each side, as DLBS' explicit padding does.
     mode = "same" if padding else "valid"
     return tf.keras.layers.Conv2D(filters, size, strides, padding=mode, activation="relu")
 

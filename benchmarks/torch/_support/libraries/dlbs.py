@@ -1,8 +1,8 @@
 """The models of DLBS' list, `dlbs:NAME`: defined here, or taken from the library that has them.
 
 DLBS is HPE's Deep Learning Benchmarking Suite. Parameter counts are those of its documentation
-where the net is the same. Its inception3 and inception4 carry a bias beside each batch
-normalisation, which cancels it; the libraries' have none.
+where the net is the same. Its inception3 and inception4 have a bias beside each batch
+normalisation, which cancels it; those of the libraries have none.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def googlenet() -> torch.nn.Module:
 
 
 class _Inception(torch.nn.Module):  # type: ignore[misc]
-    """Four branches side by side; the numbers are the channels of table 1 of the paper."""
+    """Four parallel branches; the numbers are the channels of table 1 of the paper."""
 
     def __init__(
         self, inputs: int, one: int, three_in: int, three: int, five_in: int, five: int, pool: int

@@ -28,12 +28,12 @@ def names() -> tuple[str, ...]:
 
 
 def is_one(name: str) -> bool:
-    """Say if timm builds a model of this name; a tag after a dot says which weights it had."""
+    """Return True when timm builds a model of this name; a tag after a dot names weights."""
     return bool(_timm().is_model(name))
 
 
 def find(name: str) -> ModelSpec:
-    """Return the model of a name that `is_one` agrees to."""
+    """Return the model of a name for which `is_one` is true."""
     known = _timm().get_pretrained_cfg(name, allow_unregistered=True)
     shape = tuple(known.input_size) if known and known.input_size else (3, 224, 224)
     classes = known.num_classes if known and known.num_classes else 1000

@@ -1,6 +1,6 @@
 """Classification models of torchvision, `torchvision:NAME`, and the import of model libraries.
 
-torchvision is imported also where its compiled operators were built for another PyTorch. Its models
+torchvision is also imported where its compiled operators were built for another PyTorch. Its models
 are plain Python, but its package registers fake kernels for two compiled operators when it is
 imported, and fails when the library that declares them could not be loaded (a wheel for another
 CUDA version, or the CUDA wheel beside a CPU build of PyTorch). Declaring the operators without an
@@ -27,7 +27,7 @@ from perfrun import SetupError
 def load_package(name: str) -> ModuleType:
     """Import a package; SetupError names it where it is not installed.
 
-    Weights are random here: a library that would ask the Hugging Face hub is told not to.
+    Weights are random here, so a library is told not to ask the Hugging Face hub.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if importlib.util.find_spec(name) is None:
@@ -52,7 +52,7 @@ _libraries: list[torch.library.Library] = []  # a declaration lives as long as i
 
 
 def load() -> ModuleType:
-    """Import torchvision, after declaring its missing operators if that is why it fails."""
+    """Import torchvision; where missing operators make that fail, declare them and try again."""
     try:
         return importlib.import_module("torchvision")
     except RuntimeError as error:
@@ -64,12 +64,12 @@ def load() -> ModuleType:
 
 
 def is_loaded() -> bool:
-    """Say if torchvision was imported in this process."""
+    """Return True when torchvision was imported in this process."""
     return "torchvision" in sys.modules
 
 
 def is_repaired() -> bool:
-    """Say if `load` had to declare the operators: compiled ones then cannot be called."""
+    """Return True when `load` had to declare the operators: then they cannot be called."""
     return bool(_libraries)
 
 
@@ -91,7 +91,7 @@ PREFIX = "torchvision"
 # The side that EfficientNet-B2 was designed for; torchvision's weights were evaluated at 288.
 _SIDES = {"efficientnet_b2": 260}
 # Their auxiliary classifier is for training to convergence; the published count of GoogLeNet is
-# without. `init_weights` is a slow initialisation, and a warning where nothing is said about it.
+# without. `init_weights` is slow, and leaving it out causes a warning.
 _OPTIONS: dict[str, dict[str, Any]] = {
     "googlenet": {"aux_logits": False, "init_weights": False},
     "inception_v3": {"init_weights": False},
@@ -107,7 +107,7 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> ModelSpec:
-    """Return the model of a name that `names` has."""
+    """Return the model of a name that is in `names`."""
     models = load().models
     published = next(iter(models.get_model_weights(name)), None)
     facts = published.meta if published else {}

@@ -33,7 +33,7 @@ _LARGE = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Known:
-    """A published configuration: what differs from that of its type."""
+    """The part of a published configuration that differs from that of its type."""
 
     kind: str
     head: Head
@@ -58,7 +58,7 @@ _KNOWN = {
         parameters=354_823_168,
         options={"n_embd": 1024, "n_layer": 24, "n_head": 16},
     ),
-    # No published one is small enough for every machine: Llama's parts, 8 layers of 512.
+    # No published Llama is small enough for every machine; this one has 8 layers of 512.
     "llama-small": _Known(
         kind="llama",
         head="next_token",
@@ -97,7 +97,7 @@ def find(name: str) -> ModelSpec | None:
 
 
 def _head(library: Any, configuration: Any) -> Head:
-    """Return prediction of the next token for what only does that; no head for all others."""
+    """Return the head for prediction of the next token where a type only does that; else none."""
     kind = type(configuration)
     causal = kind in library.MODEL_FOR_CAUSAL_LM_MAPPING
     return "next_token" if causal and kind not in library.MODEL_FOR_MASKED_LM_MAPPING else "none"
