@@ -8,6 +8,7 @@ from perfrun.options.values import parse_duration, parse_whole
 
 DEFAULT_PAIRS, FEWEST_PAIRS = 30, 8  # fewer pairs cannot decide anything
 DEFAULT_CHANGES = 10
+INTERRUPTED = "interrupted"  # the reason of a confirmation that a signal has ended
 
 
 @dataclass(frozen=True, kw_only=True)

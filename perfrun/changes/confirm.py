@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from perfrun.changes.budget import Budget
+from perfrun.analysis.pairs import PairRule
+from perfrun.changes.budget import INTERRUPTED, Budget
 from perfrun.changes.change_report import ChangeRow
 from perfrun.compare.differences import differences
 from perfrun.compare.paired_runs import (
@@ -125,7 +126,6 @@ def _variables(own: Mapping[str, Any], lost: list[str]) -> list[str]:
 ChangeStatus = Literal["candidate", "confirmed", "not_reproduced"]
 # These kinds of difference do not change what is measured.
 _IGNORED_KINDS = ("flag", "perfrun")
-INTERRUPTED = "interrupted"
 Recorded = Mapping[ArmName, SummaryRecord]  # the summaries before (a) and after (b)
 Known = tuple[str, Path, Path]  # method and both summaries, whose pairs have been run
 
@@ -226,8 +226,6 @@ def _run(
     *,
     resume: bool,
 ) -> PairResult:
-    from perfrun.analysis.pairs import PairRule
-
     limits = PairLimits(max_pairs=budget.max_pairs, time_s=budget.time_s)
     rule = PairRule(max_pairs=budget.max_pairs)
     asked = {name: replace(plan, resume=resume) for name, plan in plans.items()}
@@ -250,8 +248,6 @@ def _run(
 def _judged(
     suspect: Suspect, recorded: Recorded, result: PairResult, budget: Budget
 ) -> Confirmation:
-    from perfrun.analysis.pairs import PairRule
-
     found = comparisons(result, PairRule(max_pairs=budget.max_pairs), suspect.metric)[0]
     pairs = [pair for own in result.pairs.values() for pair in own]
     new_differences = _new_differences(

@@ -19,7 +19,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
-from perfrun.changes.budget import DEFAULT_CHANGES, Budget, parse_budget
+from perfrun.changes.budget import DEFAULT_CHANGES, INTERRUPTED, Budget, parse_budget
 from perfrun.changes.change_report import ChangeRow, change_row, changes_page
 from perfrun.compare.differences import differences
 from perfrun.errors import Interrupted, UsageError
@@ -248,7 +248,7 @@ def detect_command(argv: Sequence[str]) -> int:
 def _confirmed(found: DetectResult, workspace: Path, budget: Budget) -> tuple[DetectResult, bool]:
     """Run the pairs of the changes; return the result, and True when it was interrupted."""
     # Imported here, because it loads everything that a run needs, and most calls do not confirm.
-    from perfrun.changes.confirm import INTERRUPTED, LEFT_OUT, confirm_rows
+    from perfrun.changes.confirm import LEFT_OUT, confirm_rows
     from perfrun.reports.terminal import Terminal
 
     screen = Terminal(sys.stderr, sys.stderr, quiet=True)  # standard output is for the result

@@ -7,8 +7,10 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perfrun.analysis import compare as rule
+from perfrun.analysis.compare import Comparison
 from perfrun.compare.comparison_table import comparison_table, derived_lines, environment_line
 from perfrun.compare.differences import GUARDED, Difference, differences, forbids, mixtures
 from perfrun.compare.selection import Results
@@ -19,9 +21,6 @@ from perfrun.summary.counted import counted
 from perfrun.summary.derived import DerivedRatio, derived_ratios, derived_rows, judged_metrics
 from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.summary.record import SummaryRecord
-
-if TYPE_CHECKING:
-    from perfrun.analysis.compare import Comparison
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +63,6 @@ def compare_sets(
     Raises UsageError for sets that have nothing in common, and for sets that differ in hardware,
     driver or batch size, unless that is allowed.
     """
-    from perfrun.analysis import compare as rule  # numpy and scipy
-
     wanted = wanted or Wanted()
     names = [{r.method for r in records if wanted.method(r.method)} for records in (base, new)]
     both = names[0] & names[1]

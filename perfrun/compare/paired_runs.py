@@ -16,9 +16,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from perfrun.analysis.directions import Direction
+from perfrun.analysis.compare import Comparison
+from perfrun.analysis.directions import Direction, direction_of
+from perfrun.analysis.pairs import PairRule, can_decide, interim_analyses, judge
+from perfrun.analysis.stats import median
+from perfrun.analysis.two_samples import cliffs_delta
 from perfrun.errors import UsageError
 from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
@@ -30,11 +34,6 @@ from perfrun.summary.document import TrialResult
 from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord, record_of
 from perfrun.worker.procfs import adopt_orphans
-
-if TYPE_CHECKING:
-    from perfrun.analysis.compare import Comparison
-    from perfrun.analysis.pairs import PairRule
-
 
 Reason = Literal["decided", "max_pairs", "time_budget", "failed", "no_figure", "interrupted"]
 MOST_FAILURES = 3  # blocks in a row without a value of the metric
@@ -332,9 +331,7 @@ class ArmScreen:
 
 def decider(rule: PairRule) -> Decider:
     """Return the rule of `run_pairs`: it decides at interim analyses only, to keep its level."""
-    from perfrun.analysis import pairs  # numpy
-
-    interim = frozenset(pairs.interim_analyses(rule.max_pairs))
+    interim = frozenset(interim_analyses(rule.max_pairs))
 
     def make(methods: int) -> Decided:
         shared = shared_rule(rule, methods)
@@ -342,7 +339,7 @@ def decider(rule: PairRule) -> Decider:
         def decided(found: Sequence[float], direction: Direction) -> bool:
             if len(found) not in interim:
                 return False
-            return pairs.judge(found, direction, shared).verdict != "undecided"
+            return judge(found, direction, shared).verdict != "undecided"
 
         return decided
 
@@ -351,14 +348,12 @@ def decider(rule: PairRule) -> Decider:
 
 def shared_rule(rule: PairRule, methods: int) -> PairRule:
     """Return the rule corrected for a number of methods. Raises UsageError for too few pairs."""
-    from perfrun.analysis import pairs
-
     shared = replace(rule, methods=max(1, methods))
-    if not pairs.can_decide(shared):
+    if not can_decide(shared):
         enough = next(
             count
             for count in range(rule.max_pairs, 10_000)
-            if pairs.can_decide(replace(shared, max_pairs=count))
+            if can_decide(replace(shared, max_pairs=count))
         )
         raise UsageError(
             f"--max_pairs={rule.max_pairs}: cannot decide {methods} methods, whose chances of a "
@@ -385,12 +380,6 @@ def comparisons(result: PairResult, rule: PairRule, metric: str) -> tuple[Compar
 def _comparison(
     method: str, metric: str, pairs: Sequence[Pair], rule: PairRule, stopped_by: str
 ) -> Comparison:
-    from perfrun.analysis.compare import Comparison
-    from perfrun.analysis.directions import direction_of
-    from perfrun.analysis.pairs import judge
-    from perfrun.analysis.stats import median
-    from perfrun.analysis.two_samples import cliffs_delta
-
     stated = [pair.b.directions[metric] for pair in pairs if metric in pair.b.directions]
     direction = stated[-1] if stated else direction_of(metric)
     found = judge(log_ratios(pairs, metric), direction, rule)

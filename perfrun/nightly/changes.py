@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfrun.changes.budget import INTERRUPTED
 from perfrun.changes.change_report import ChangeRow
-from perfrun.changes.confirm import INTERRUPTED
 from perfrun.changes.detect import find_changes, night_of, observations_of, watch_series
 from perfrun.errors import Interrupted, PerfrunError
 from perfrun.nightly.night import RECENT_DAYS, Earlier

@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perfrun.analysis import pairs as rules
+from perfrun.analysis.costs import Figure, cost_per_million, figure
+from perfrun.analysis.pairs import PairRule
 from perfrun.compare.differences import Difference, differences
 from perfrun.compare.paired_runs import Block, log_ratios
 from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.summary.record import SummaryRecord
 from perfrun.versus.options import Arm, Case, VersusPlan
 from perfrun.versus.trials import JUDGED, Trials, pairs_of, rule_of
-
-if TYPE_CHECKING:
-    from perfrun.analysis.costs import Figure
-    from perfrun.analysis.pairs import PairRule
-
 
 # Figure of the table -> names in a summary, of which the first that exists counts.
 MEASURED = {
@@ -77,8 +75,6 @@ def cell_of(
     why_not: str | None = None,
 ) -> Cell:
     """Return the cell of an arm's trials; `why_not` is the reason why there are none."""
-    from perfrun.analysis.costs import cost_per_million, figure  # numpy and scipy
-
     figures = {
         name: found
         for name, sources in MEASURED.items()
@@ -433,8 +429,6 @@ def _ratio(
     rule: PairRule,
     stopped_by: str,
 ) -> Ratio:
-    from perfrun.analysis import pairs as rules
-
     ratios = log_ratios(pairs_of(blocks, *labels), JUDGED[name])
     judged = rules.judge(ratios, "lower", rule)
     undecided = judged.verdict == "undecided"
@@ -457,8 +451,6 @@ def _ratio(
 
 def _reason(pairs: int, rule: PairRule, stopped_by: str) -> str:
     """Return why nothing is decided, and what would decide it."""
-    from perfrun.analysis import pairs as rules
-
     if pairs == 0:
         return "no pair has this figure"
     if not rules.can_decide(rule):
@@ -474,8 +466,6 @@ def _reason(pairs: int, rule: PairRule, stopped_by: str) -> str:
 def fewest_rounds(rule: PairRule) -> int:
     """Return the smallest number of rounds that can decide so many figures."""
     from dataclasses import replace
-
-    from perfrun.analysis import pairs as rules
 
     return next(
         count

@@ -10,18 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfrun import __version__
+from perfrun.analysis.costs import Figure, cost_per_million
 from perfrun.compare.command import difference_row
 from perfrun.errors import UsageError
 from perfrun.versus.answer import Cell, Ratio, VersusAnswer, count_notes, machine_text
 from perfrun.versus.options import Arm, Case, Prices, VersusPlan
 from perfrun.versus.trials import DECIDES, Trials
-
-if TYPE_CHECKING:
-    from perfrun.analysis.costs import Figure
-
 
 SCHEMA = "perfrun.versus"
 SCHEMA_VERSION = 1
@@ -154,8 +151,6 @@ def _cell(row: Mapping[str, Any]) -> Cell:
 
 
 def _figure(row: Mapping[str, Any]) -> Figure:
-    from perfrun.analysis.costs import Figure
-
     return Figure(**row)
 
 
@@ -234,8 +229,6 @@ def combine(saved: Sequence[SavedComparison], prices: Prices) -> Combined:
 
 def _priced(cell: Cell, prices: Prices) -> Cell:
     """Return the cell with the price of the command line; without one, the saved price stays."""
-    from perfrun.analysis.costs import cost_per_million
-
     price = prices.of(cell.label, cell.framework, cell.platform_name)
     throughput = cell.figures.get("throughput_per_s")
     if price is None or throughput is None:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from perfrun.analysis import pairs as rules
+from perfrun.analysis.pairs import PairRule
 from perfrun.compare.paired_runs import ArmScreen, Block, Blocks, Pair, Reason, Trial, log_ratios
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.run.interruption import Interruption, taking_signals
@@ -20,9 +21,6 @@ from perfrun.summary.metrics import PEAK_RSS, WALL_TIME
 from perfrun.summary.record import SummaryRecord
 from perfrun.versus.options import FEWEST_FOR_INTERVAL, VersusPlan
 from perfrun.worker.procfs import adopt_orphans
-
-if TYPE_CHECKING:
-    from perfrun.analysis.pairs import PairRule
 
 DECIDES = WALL_TIME  # the metric that decides: median latency of a step
 # Figures that are judged for each arm and case, and their names in a summary. The throughput is not
@@ -162,8 +160,6 @@ def rule_of(asked: VersusPlan, blocks: Mapping[str, Sequence[Block]]) -> PairRul
 
 
 def _rule(asked: VersusPlan, judged: int) -> PairRule:
-    from perfrun.analysis.pairs import PairRule  # numpy: not needed before the first trials
-
     return PairRule(max_pairs=asked.rounds, min_effect=asked.min_effect, methods=max(1, judged))
 
 
@@ -223,8 +219,6 @@ class Decision:
         return "decided" if all(self._decided(blocks, one, rule) for one in rivals) else None
 
     def _decided(self, blocks: Sequence[Block], rival: str, rule: PairRule) -> bool:
-        from perfrun.analysis import pairs as rules
-
         found = pairs_of(blocks, self.base, rival)
         ratios = log_ratios(found, DECIDES)
         if len(ratios) not in rules.interim_analyses(self.rounds):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from perfrun.analysis.costs import Figure
 from perfrun.compare.comparison_table import shown_value
 from perfrun.reports.run_table import percent
 from perfrun.reports.table import Column, Table, coloured, escaped, markdown_text
 from perfrun.versus.answer import DECIDING, DEVICE_MEMORY, Cell, Ratio
-
-if TYPE_CHECKING:
-    from perfrun.analysis.costs import Figure
 
 _COLOURS = {"slower": "red", "faster": "green", "undecided": "yellow", "failed": "red"}
 _NAMES = ("phase", "batch", "framework", "platform")

@@ -34,8 +34,12 @@ OWN = {
     "perfrun.worker.author",
 }
 HEAVY = LIBRARIES | STANDARD | OWN
-# What a command's flags are checked against, and so its help loads.
-ALLOWED_HELP = {"ab": {"numpy", "scipy"}, "bisect": {"numpy", "scipy"}, "prune": {"sqlalchemy"}}
+# Commands that cannot answer anything without statistics, or an index, import them at their top.
+STATISTICS = {"numpy", "scipy"}
+ALLOWED_HELP = {
+    **dict.fromkeys(("ab", "bisect", "compare", "versus"), STATISTICS),
+    "prune": {"sqlalchemy"},
+}
 NOOP = "benchmarks.python.calibration.Calibration.noop"
 _CODE = """
 import atexit, json, sys
