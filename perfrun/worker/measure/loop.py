@@ -279,7 +279,7 @@ class Measuring:
     def _note_timer(self, share: Optional[float]) -> None:
         if share is None or share > 2 * OVERHEAD_SHARE:
             self._notes.append(
-                "the timer takes %s of an interval; let block_size be larger"
+                "the timer takes %s of an interval; set a larger block_size"
                 % ("all" if share is None else "%.2g %%" % (100 * share))
             )
 

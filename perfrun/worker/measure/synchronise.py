@@ -59,7 +59,7 @@ def find_synchroniser(synchronize: SynchronizeOption = None) -> Synchroniser:
                 found.append(wait)
                 events = CudaEvents(torch) if device.startswith("cuda") else None
         tensorflow = _module("tensorflow")
-        if tensorflow is not None and _tensorflow_awake():
+        if tensorflow is not None and _tensorflow_started():
             found.append(_tensorflow(tensorflow))
             if device == "cpu":
                 device = _tensorflow_device(tensorflow)
@@ -88,14 +88,14 @@ def _module(name: str) -> Any:
 
 def _in_use() -> Tuple[str, ...]:
     names = [name for name in FRAMEWORKS if _module(name) is not None]
-    if "torch" in names and _cuda_awake(sys.modules["torch"]):
+    if "torch" in names and _cuda_started(sys.modules["torch"]):
         names.append("cuda")
-    if "tensorflow" in names and _tensorflow_awake():
+    if "tensorflow" in names and _tensorflow_started():
         names.append("tensorflow's devices")
     return tuple(names)
 
 
-def _tensorflow_awake() -> bool:
+def _tensorflow_started() -> bool:
     """Return True if TensorFlow has set up its devices, all of whose memory it then takes."""
     context = sys.modules.get("tensorflow.python.eager.context")
     try:
@@ -105,7 +105,7 @@ def _tensorflow_awake() -> bool:
         return True
 
 
-def _cuda_awake(torch: Any) -> bool:
+def _cuda_started(torch: Any) -> bool:
     try:
         return bool(torch.cuda.is_initialized())
     except Exception:  # noqa: BLE001 - a build without it
@@ -116,7 +116,7 @@ def _torch(torch: Any) -> Tuple[Optional[Tuple[str, Wait]], str, int]:
     """Return the wait for PyTorch's accelerator, its name, and the number of them in use."""
     kind = _torch_kind(torch)
     if kind == "cuda":
-        if not _cuda_awake(torch):
+        if not _cuda_started(torch):
             return None, "cpu", 1
         return _cuda(torch)
     if kind is None:

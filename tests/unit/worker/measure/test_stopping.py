@@ -128,13 +128,13 @@ def test_the_warm_up_goes_on_while_something_is_compiled() -> None:
 
 
 def test_the_precision_is_looked_at_rarely() -> None:
-    looks = 0
+    checks = 0
 
     class Counting(SeriesProgress):
         def _check_is_due(self, count: int, elapsed_s: float) -> bool:
-            nonlocal looks
+            nonlocal checks
             due = super()._check_is_due(count, elapsed_s)
-            looks += due
+            checks += due
             return due
 
     limits = Limits(precision=1e-9, max_iterations=3000, max_time_s=1e3, block_size=1)
@@ -144,7 +144,7 @@ def test_the_precision_is_looked_at_rarely() -> None:
         wall = round(cost(0))
         now += wall
         progress.add(count, wall, now)
-    assert 1 <= looks < 40
+    assert 1 <= checks < 40
 
 
 def test_a_clock_that_stands_still_does_not_make_blocks_grow_for_ever() -> None:
