@@ -32,7 +32,7 @@ def _dataclass(cls: Any = None, /, *, frozen: bool = False, kw_only: bool = Fals
         if isinstance(defaults[name], _Factory):
             delattr(cls, name)
     cls._defaults = defaults
-    cls.__match_args__ = () if kw_only else tuple(defaults)
+    cls.__match_args__ = () if kw_only else tuple(defaults)  # type: ignore[misc]
     cls.__dataclass_fields__ = _StandardFields()
     cls.__init__, cls.__hash__ = _init, _hash if frozen else None
     if "__repr__" not in vars(cls):

@@ -1,7 +1,7 @@
 """Locks between processes: shared or exclusive, on a file that stays.
 
-They are `flock` locks, so the kernel lets go of them however the holder ends, and a child that
-was given the descriptor keeps them until it ends too.
+They are `flock` locks: the kernel releases them however the holder ends, and a child that inherits
+the descriptor keeps them until it ends, too.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from perfrun.errors import WorkspaceError
 class FileLock:
     """One lock file, open from `with` to its end; held only after `share` or `own`.
 
-    Going from shared to exclusive or back lets go of the lock for a moment, so whoever does it
-    must look again at what the lock guards.
+    A change from shared to exclusive or back releases the lock for a moment, so the holder must
+    check again what the lock guards.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,7 +37,7 @@ class FileLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Closing alone would not do: a child that inherited the descriptor would keep the lock.
+        # Closing alone is not enough: a child that inherited the descriptor would keep the lock.
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
@@ -49,17 +49,17 @@ class FileLock:
         return self._descriptor
 
     def share(self, on_wait: Callable[[], None] | None = None) -> None:
-        """Hold it together with others; `on_wait` is called once if that takes waiting."""
+        """Take the lock together with others; `on_wait` is called once before a wait."""
         self._take(fcntl.LOCK_SH, on_wait)
 
     def own(self, on_wait: Callable[[], None] | None = None) -> None:
-        """Hold it alone; `on_wait` is called once if that takes waiting."""
+        """Take the lock alone; `on_wait` is called once before a wait."""
         self._take(fcntl.LOCK_EX, on_wait)
 
     def try_own(self) -> bool:
-        """Hold it alone if that takes no waiting; False when another has it.
+        """Take the lock alone without waiting; False when another process holds it.
 
-        Where files cannot be locked at all there is no guard, and this is True.
+        True where files cannot be locked at all: then there is no lock.
         """
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,6 @@
-"""Take secrets out of text before it is written or shown: credentials in urls, signed queries.
+"""Text for people: urls without credentials, and values with their units.
 
-Values with their units, as people read them: one way of writing them wherever perfrun prints.
-
-What is written for programs (JSON, OpenMetrics, JUnit) keeps its base unit: seconds, bytes.
+Documents for programs (JSON, OpenMetrics, JUnit) keep the base unit: seconds, bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import re
 _USERINFO = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?P<user>[^/@\s:,;]*)(?P<rest>:[^/@\s]*)?@"
 )
-# A password of a database may have blanks and what ends a host elsewhere (SQLAlchemy).
+# A password of a database may have blanks and characters that end a host elsewhere (SQLAlchemy).
 _DATABASE = re.compile(
     r"(?P<scheme>postgres(?:ql)?(?:\+\w{1,20})?://)"
     r"[^/:\s\"]{0,300}:[^@\n\"]{0,300}@(?:[^\s\"]{0,300}@)?"
@@ -30,7 +28,7 @@ def redact(text: str) -> str:
     """Return `text` without the passwords and tokens of the urls in it.
 
     A user name of an ssh url (`ssh://git@host`) is no secret and stays; over http a bare user
-    name is usually a token, so it goes.
+    name is usually a token and is removed.
     """
 
     def without_secret(match: re.Match[str]) -> str:
@@ -50,18 +48,18 @@ _SCALES = {"s": _TIMES, "bytes": _BYTES, "FLOP/s": _FLOPS}
 
 
 def duration(seconds: float, figures: int = 4) -> str:
-    """`0.01469` is `14.69 ms`."""
+    """Return a duration with its unit: `0.01469` is `14.69 ms`."""
     return with_unit(float(seconds), "s", figures)
 
 
 def with_unit(value: float, unit: str, figures: int = 4) -> str:
-    """Some figures and the unit, scaled to suit the value where it is seconds, bytes or FLOP/s."""
+    """Return a value with its unit; seconds, bytes and FLOP/s are scaled to suit the value."""
     scale, name = scale_of(value, unit, figures)
     return f"{rounded(value / scale, figures)} {name}".rstrip()
 
 
 def spread(median: float, low: float, high: float, unit: str) -> str:
-    """`14.69 ms (13.7..20.6)`: the middle one decides the unit of all three."""
+    """Return `14.69 ms (13.7..20.6)`; the median decides the unit of all three."""
     scale, name = scale_of(median or high, unit)
     text = f"{rounded(median / scale)} {name}".rstrip()
     if low == high:
@@ -70,9 +68,9 @@ def spread(median: float, low: float, high: float, unit: str) -> str:
 
 
 def scale_of(value: float, unit: str, figures: int = 4) -> tuple[float, str]:
-    """What to divide by, and the name of the unit then: the largest of which there is a whole one.
+    """Return the divisor and the name of the largest unit in which the value is 1 or more.
 
-    Nothing, and what is not finite, stays as it is.
+    Zero, and values that are not finite, stay as they are.
     """
     scales = _SCALES.get(unit)
     if not scales or not value or not math.isfinite(value):
@@ -82,7 +80,7 @@ def scale_of(value: float, unit: str, figures: int = 4) -> tuple[float, str]:
 
 
 def rounded(value: float, figures: int = 4) -> str:
-    """So many figures, and no exponent of large ones; whole numbers whole."""
+    """Return a value with so many figures, without an exponent if it is large."""
     value = float(value)
     text = f"{value:.{figures}g}"
     shown = value if value.is_integer() else float(text)

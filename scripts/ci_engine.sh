@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Brings a bare Debian machine to where the container tests can run, with no image registry:
+# Prepares a bare Debian machine for the container tests, without an image registry:
 # a running Docker engine, the Compose plugin, and a base image made from Debian packages.
 #
 #   scripts/ci_engine.sh            (as root; safe to run again: what is there is kept)
 #
-# Prints the name of the base image on standard output, everything else on standard error:
+# Prints the name of the base image on standard output, and all else on standard error:
 #   export PERFRUN_TEST_BASE_IMAGE="$(scripts/ci_engine.sh)"
 #
 # PERFRUN_CI_BASE_IMAGE   name of the base image (perfrun-test-base:<Debian's code name>)

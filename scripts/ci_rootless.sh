@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Gives a Debian machine a rootless engine: a user for it, the engine under that user, and in it
-# the base image that scripts/ci_engine.sh has made.
+# Sets up a rootless engine on a Debian machine: a user, the engine under that user, and in it the
+# base image that scripts/ci_engine.sh has made.
 #
 #   scripts/ci_rootless.sh            (as root; safe to run again: what runs or is there is kept)
 #   scripts/ci_rootless.sh stop       ends the engine; its images stay
 #   scripts/ci_rootless.sh remove     ends it, and removes its images and its user
 #
-# Prints what the tests need as lines for a shell; everything else goes to standard error:
+# Prints what the tests need as lines for a shell, and all else on standard error:
 #   export PERFRUN_TEST_ROOTLESS_HOST=unix:///run/user/1001/docker.sock
 #   export PERFRUN_TEST_ROOTLESS_USER=perfrun-ci
 #
@@ -31,7 +31,7 @@ make_user() {
     give_numbers /etc/subgid --add-subgids
 }
 
-# give_numbers FILE OPTION: the next free ones, unless useradd has given the user some already.
+# give_numbers FILE OPTION: gives the user the next free numbers, unless useradd has done so.
 give_numbers() {
     local file=$1 option=$2 first
     touch "$file"
@@ -40,7 +40,7 @@ give_numbers() {
     usermod "$option" "$first-$((first + numbers - 1))" "$user"
 }
 
-# As udev has them everywhere else: for everybody. They give no rights that a user has not got.
+# With udev's usual permissions, for everybody. They give a user no further rights.
 open_devices() {
     modprobe -a tun fuse 2>/dev/null || true
     mkdir -p /dev/net
@@ -57,7 +57,7 @@ as_user() {
 }
 
 start_engine() {
-    # A login would make it, where systemd is.
+    # With systemd, a login would make it.
     [ -d "$runtime" ] || install -d -m 0700 -o "$user" -g "$(id -g "$user")" "$runtime"
     remove_stale_pid_files "$pid_file" "$runtime/docker/containerd/containerd.pid"
     # Storage: overlayfs where the kernel lets a user mount it (5.11 and newer), else fuse-overlayfs.
@@ -78,7 +78,7 @@ stop_engine() {
 }
 
 remove_user() {
-    # Files in its images belong to numbers that are nobody's.
+    # Files in its images belong to numbers without a user.
     userdel --force --remove "$user" 2>/dev/null
     rm -rf "$runtime"
 }

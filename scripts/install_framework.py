@@ -50,12 +50,12 @@ CUDA_PACKAGE = re.compile(r"(nvidia|cuda)[-_.]", re.IGNORECASE)
 
 
 class InstallError(Exception):
-    """What went wrong and what to do, in one line."""
+    """The installation failed; the text says in one line why, and what to do."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """One way to get the framework: by pip, or by uv, which knows where CPU builds are kept."""
+    """One way to install the framework: by pip, or by uv, which knows the places of CPU builds."""
 
     specs: tuple[str, ...]
     by_uv: bool = False
@@ -121,12 +121,12 @@ def has_nvidia_driver() -> bool:
 
 
 def plain_torch_has_cuda(system: str = sys.platform, machine: str = platform.machine()) -> bool:
-    """Whether the package registry's own build of torch is the CUDA one on this platform."""
+    """Return True when the package registry's build of torch for this platform has CUDA."""
     return system == "linux" and machine.lower() in ("x86_64", "amd64")
 
 
 def default_spec(framework: str, device: str, version: str = "") -> str:
-    """The pip spec of one framework: of the version that is asked for, else of the pinned one."""
+    """Return the pip spec of one framework, of the version given or of the pinned one."""
     if framework == "torch":
         return f"torch=={version}" if version else TORCH_SPEC
     if device == "rocm":
@@ -142,7 +142,7 @@ def default_spec(framework: str, device: str, version: str = "") -> str:
 
 
 def choose_specs(framework: str, device: str, version: str, given: str) -> tuple[str, ...]:
-    """The pip specs of what is asked for; of both, torch comes first."""
+    """Return the pip specs to install; of both frameworks, torch comes first."""
     specs = tuple(part.strip() for part in given.split(";") if part.strip())
     if framework != "both":
         return specs or (default_spec(framework, device, version),)
@@ -159,7 +159,7 @@ def choose_specs(framework: str, device: str, version: str, given: str) -> tuple
 
 
 def spec_name(spec: str) -> str:
-    """The distribution that a spec names, also as a wheel file; empty where only pip can tell."""
+    """Return the distribution that a spec or a wheel file names; empty when only pip can tell."""
     wheel = WHEEL.fullmatch(Path(spec).name)
     return wheel["name"].replace("_", "-") if wheel else re.split(r"[^\w.-]", spec)[0]
 
@@ -201,7 +201,7 @@ def _is_file_or_url(spec: str) -> bool:
 
 
 def is_satisfied(spec: str, device: str = "cpu") -> bool:
-    """Whether an exact or bare spec is met by what is installed; False where only pip can tell."""
+    """Return True when an exact or bare spec is installed; False when only pip can tell."""
     if NAME.fullmatch(spec):
         return installed_version(spec) is not None
     exact = EXACT.fullmatch(spec)
@@ -223,7 +223,7 @@ def installed_version(name: str) -> str | None:
 
 
 def install(options: argparse.Namespace, device: str) -> str:
-    """Install what is missing; return one line that says what is there now."""
+    """Install what is missing; return one line about what is installed now."""
     dry_run = options.dry_run
     specs = choose_specs(options.framework, device, options.version, options.spec)
     extras = tuple(part.strip() for part in options.extra.split(";") if part.strip())
@@ -249,7 +249,7 @@ def install(options: argparse.Namespace, device: str) -> str:
 
 
 def _refuse_rival(spec: str) -> None:
-    """Two distributions of TensorFlow overwrite each other's files, and pip does not notice."""
+    """Refuse a second distribution of TensorFlow: it would overwrite files, and pip allows it."""
     name = spec_name(spec)
     for rival in TENSORFLOW_NAMES if name in TENSORFLOW_NAMES else ():
         version = installed_version(rival)
@@ -261,7 +261,7 @@ def _refuse_rival(spec: str) -> None:
 
 
 def _install_framework(ways: tuple[Route, ...], spec: str, device: str, dry_run: bool) -> None:
-    """Take the first way that has what is wanted; InstallError says why none has."""
+    """Install by the first way that works; InstallError says why none does."""
     if dry_run:
         for route in ways:
             say(f"would try: {shlex.join(route.argv())}")
@@ -327,7 +327,7 @@ def _by_uv(route: Route, device: str) -> str | None:
 
 
 def _rocm_backends(uv: str) -> tuple[str, ...]:
-    """The releases of ROCm that this uv knows builds for, the newest first; its help lists them."""
+    """Return the releases of ROCm for which this uv knows builds, from its help, newest first."""
     argv = (uv, "pip", "install", "--help")
     text = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
     found = {tuple(int(part or 0) for part in match) for match in ROCM_BACKEND.findall(text)}
@@ -338,7 +338,7 @@ def _rocm_backends(uv: str) -> tuple[str, ...]:
 
 
 def _uv_environment() -> dict[str, str]:
-    """uv does not read pip's settings: hand over the two without which a closed network fails."""
+    """Return an environment with the pip settings that uv needs in a closed network."""
     settings = subprocess.run((*PIP, "config", "list"), capture_output=True, text=True, check=False)
     environment = dict(os.environ)
     for setting, variable in (("index-url", "UV_DEFAULT_INDEX"), ("cert", "SSL_CERT_FILE")):
@@ -350,7 +350,7 @@ def _uv_environment() -> dict[str, str]:
 
 
 def _quietly(argv: tuple[str, ...], environment: dict[str, str] | None = None) -> str | None:
-    """Run a command without showing it; return what it says went wrong, or None."""
+    """Run a command without showing it; return its error, or None."""
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
@@ -376,7 +376,7 @@ def _pip(arguments: tuple[str, ...], dry_run: bool) -> None:
 
 
 def _install_extras(specs: tuple[str, ...], device: str, dry_run: bool) -> None:
-    """Install extras beside the framework, whose version and build they must leave alone."""
+    """Install extras beside the framework, whose version and build must stay."""
     with tempfile.TemporaryDirectory() as folder:
         fixed = Path(folder, "framework.txt")
         pinned = ("torch", "torchvision", *TENSORFLOW_NAMES)
@@ -387,7 +387,7 @@ def _install_extras(specs: tuple[str, ...], device: str, dry_run: bool) -> None:
         if device == "cpu" and not dry_run:
             plan = Path(folder, "plan.json")
             argv = (*PIP, "install", "--dry-run", "--quiet", "--report", str(plan), *wanted)
-            # A plan that cannot be made is left to the installation, which shows why.
+            # If there can be no plan, the installation fails and shows why.
             failure = _quietly(argv)
             refusal = None if failure else objection(json.loads(plan.read_text("utf-8")), device)
             if refusal:

@@ -1,7 +1,8 @@
 """The build of an image, as lines for a POSIX shell: `--dry_run` prints what a build runs.
 
-Two builds: the Dockerfile's, then a layerless one on top that adds the label `perfrun.lock`.
-What is installed is only known after the first, and a Dockerfile cannot compute a label.
+There are two builds: the Dockerfile's, then one on top, without a layer, that adds the label
+`perfrun.lock`. The installed versions are known only after the first, and a Dockerfile cannot
+compute a label.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from perfrun.image.spec import ImageSpec, build_args
 IMAGE_INFO = "/opt/perfrun/image.json"
 LOCK_LABEL = "perfrun.lock"
 LOG_LINES = 200
-# The Dockerfile's scripts begin with this what they say when they give up.
+# Beginnings of the last line of a script of the Dockerfile that has failed.
 SCRIPTS = ("perfrun: ", "install_framework: ")
 # BuildKit's words for an image that it could not fetch.
 FETCHING = (
@@ -35,7 +36,7 @@ FETCHING = (
 
 
 class BuildError(PerfrunError):
-    """The engine could not build the image; its own words came before this one's."""
+    """The engine could not build the image; its own output came before."""
 
     exit_code = 1
 
@@ -43,7 +44,7 @@ class BuildError(PerfrunError):
 def build_command(
     spec: ImageSpec, checkout: Path, builder: Sequence[str], harness: Mapping[str, str]
 ) -> str:
-    """The build by the Dockerfile; credentials included, as they are run.
+    """Return the command of the Dockerfile's build, with credentials.
 
     Files of this machine are in a copy of the checkout, which `$context` names.
     """
@@ -57,7 +58,7 @@ def build_command(
 
 
 def label_command(tag: str, builder: Sequence[str]) -> str:
-    """The build that gives an image its `image.json`, if it has one, as a label; adds no layer."""
+    """Return the command that adds `image.json` of an image, if it has one, as a label."""
     show = ("docker", "run", "--rm", "--network", "none", "--entrypoint", "cat", tag, IMAGE_INFO)
     label = f'{_join(builder, ("--tag", tag))} --label {LOCK_LABEL}="$lock" -'
     return f'if lock="$({_join(show)})"; then\n  echo FROM {quote(tag)} | {label}\nfi'
@@ -70,7 +71,7 @@ def _join(*words: Sequence[str]) -> str:
 def render_script(
     spec: ImageSpec, checkout: Path, builder: Sequence[str], harness: Mapping[str, str]
 ) -> str:
-    """All that a build runs, as lines to paste into a shell."""
+    """Return all commands of a build as lines to paste into a shell."""
     lines = [
         *context_commands(checkout, spec.site),
         build_command(spec, checkout, builder, harness),
@@ -84,14 +85,14 @@ def render_script(
 def run_build(
     spec: ImageSpec, checkout: Path, builder: Sequence[str], harness: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """Builds and labels; returns what the image says it was built with, None if it says nothing."""
+    """Build and label an image; return its `image.json`, None when it has none."""
     lines = context_commands(checkout, spec.site)
     lines.append(build_command(spec, checkout, builder, harness))
     with tempfile.TemporaryDirectory(prefix="perfrun-context-") as context:
         _run(" && \\\n".join(lines), spec, context)
     unlabelled = _inspect(spec.docker_tag, "{{.Id}}")
     _run(label_command(spec.docker_tag, builder), spec)
-    # The image under the labelled one goes, unless it has a name of somebody else's giving.
+    # The unlabelled image is removed, unless somebody else has given it a name.
     if _inspect(unlabelled, "{{len .RepoTags}}") == "0":
         query("image", "rm", unlabelled)
     info = _parse(_inspect(spec.docker_tag, f'{{{{index .Config.Labels "{LOCK_LABEL}"}}}}'))
@@ -113,7 +114,7 @@ def _parse(text: str) -> dict[str, Any] | None:
 
 
 def _run(script: str, spec: ImageSpec, context: str = "") -> None:
-    """Runs a build; what it says is progress."""
+    """Run a build, with its output on standard error. Raises BuildError."""
     log: deque[str] = deque(maxlen=LOG_LINES)
     with subprocess.Popen(
         ("sh", "-c", script),
@@ -134,9 +135,9 @@ def _run(script: str, spec: ImageSpec, context: str = "") -> None:
 
 
 def explain_failure(log: Sequence[str], base: str = "") -> str:
-    """Why a build failed: the last words of the Dockerfile's scripts, else the log's last line."""
+    """Return why a build failed: the last line of the Dockerfile's scripts, else of the log."""
     for line in reversed(log):
-        # Behind BuildKit's step number and seconds.
+        # BuildKit puts its step number and seconds first.
         said = line.split(" ", 2)[-1] if line.startswith("#") else line
         if said.startswith(SCRIPTS):
             return said.partition(": ")[2].strip()

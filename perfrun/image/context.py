@@ -1,6 +1,6 @@
 """Files of this machine that a build needs: local wheels, a lock, certificates.
 
-They reach the build in a copy of the context; the checkout is never touched.
+The build finds them in a copy of its context; the checkout is never changed.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from perfrun.errors import UsageError
 from perfrun.image.lock import Lock
 from perfrun.image.spec import SITE_IN_IMAGE, SiteFile, parse_line
 
-# What the Dockerfile reads; the rest of a checkout is not copied.
+# The parts of a checkout that the Dockerfile reads; no others are copied.
 CONTEXT = (".dockerignore", "Dockerfile", "pyproject.toml", "perfrun", "benchmarks", "scripts")
 PACKAGE_ENDINGS = (".whl", ".tar.gz", ".zip")
 
 
 class Site:
-    """Collects the files of one build, each under a name that is its own."""
+    """The files of one build, each under a name of its own."""
 
     def __init__(self) -> None:
         self._files: dict[str, SiteFile] = {}
 
     def place_spec(self, flag: str, spec: str) -> str:
-        """A pip spec as the build sees it: a local wheel is brought along, the rest stays."""
+        """Return a pip spec as the build sees it; a local wheel is added to the files."""
         if spec.startswith("gs://"):
             raise UsageError(
                 f"{flag}={spec}: gs:// needs Google's tools, which perfrun does without; "
@@ -49,7 +49,7 @@ class Site:
         return self._place(f"specs/{path.name}", path.resolve(), flag)
 
     def place_links(self, link: str) -> str:
-        """An item of --find_links: urls stay, a folder of this machine is brought along."""
+        """Return an item of --find_links; a folder of this machine is added to the files."""
         parse_line("--find_links", link)
         if "://" in link and not link.startswith("file://"):
             return link
@@ -61,7 +61,7 @@ class Site:
         return self._place(f"wheels/{len(self._files)}", path.resolve(), "--find_links")
 
     def files(self, lock: Lock, certificate: Path | None) -> tuple[SiteFile, ...]:
-        """All of them, with the lock as pip constraints and the certificates."""
+        """Return all files, with the lock as pip constraints and the certificates."""
         found = list(self._files.values())
         for environment, distributions in lock.constraints().items():
             found.append(SiteFile(f"{environment}.txt", None, distributions))
@@ -77,7 +77,7 @@ class Site:
 
 
 def context_commands(checkout: Path, files: Sequence[SiteFile]) -> List[str]:
-    """The commands that copy the checkout's part and the files into the folder `$context`."""
+    """Return the commands that copy parts of the checkout and the files into `$context`."""
     if not files:
         return []
     names = " ".join(quote(str(checkout / name)) for name in CONTEXT)
@@ -90,7 +90,7 @@ def context_commands(checkout: Path, files: Sequence[SiteFile]) -> List[str]:
             lines.append(f"printf %s {quote(file.text)} >{target}")
             continue
         source = quote(str(file.source))
-        # Hard links where they can be had: folders of wheels have gigabytes.
+        # Hard links where they are possible: folders of wheels have gigabytes.
         copy = f"cp -RL {source}{'/.' if file.source.is_dir() else ''} {target}"
         lines.append(f"{{ cp -RLl {source} {target} 2>/dev/null || {copy}; }}")
     return lines

@@ -1,4 +1,4 @@
-"""The container engine of this machine: what it is, how it builds, why it could not fetch."""
+"""The container engine of this machine: its kind, its builder, and its errors in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfrun.errors import PerfrunError
 
 # The last release of the `docker` command with a BuildKit client of its own; then came buildx.
 LAST_CLIENT_WITH_BUILDKIT = 20
-# By the ID or ID_LIKE of os-release(5). Each brings an engine from the distribution itself.
+# By the ID or ID_LIKE of os-release(5). Each installs the distribution's own engine.
 INSTALLATION = {
     "debian": "sudo apt-get install docker.io",
     "ubuntu": "sudo apt-get install docker.io docker-compose-v2 docker-buildx",
@@ -28,7 +28,7 @@ INSTALLATION = {
 
 
 class EngineError(PerfrunError):
-    """There is no container engine here that this user can work with."""
+    """There is no container engine that this user can use."""
 
     exit_code = 2
 
@@ -48,7 +48,7 @@ class Engine:
 
 
 def find_engine() -> Engine:
-    """Asks the engine what it is; EngineError says what is missing and how to get it."""
+    """Return the engine; EngineError says what is missing and how to install it."""
     if shutil.which("docker") is None:
         how = installation_command(read_os_release())
         raise EngineError(
@@ -60,7 +60,7 @@ def find_engine() -> Engine:
 
 
 def parse_info(document: str, stderr: str) -> Engine:
-    """The engine from what `docker info` says; a client alone reports no server version."""
+    """Return the engine that `docker info` describes; without a server it has no version."""
     info = parse_document(document)
     if "host" in info and "version" in info and not info.get("ServerVersion"):
         raise EngineError(
@@ -68,7 +68,7 @@ def parse_info(document: str, stderr: str) -> Engine:
             "(rootful or rootless)"
         )
     if not info.get("ServerVersion"):
-        # Told inside the document by some releases, which then end with status 0.
+        # Some releases put the errors into the document and end with status 0.
         raise EngineError(explain_refusal("\n".join(info.get("ServerErrors") or ()) or stderr))
     return Engine(
         version=info["ServerVersion"],
@@ -80,7 +80,7 @@ def parse_info(document: str, stderr: str) -> Engine:
 
 
 def parse_document(text: str) -> dict[str, Any]:
-    """A JSON object that `docker` printed; {} for anything else."""
+    """Return a JSON object that `docker` printed; {} for anything else."""
     try:
         found = json.loads(text or "{}")
     except ValueError:
@@ -89,7 +89,7 @@ def parse_document(text: str) -> dict[str, Any]:
 
 
 def explain_refusal(complaint: str) -> str:
-    """What stands between this user and the engine, and what to do about it, in one line."""
+    """Return why this user cannot use the engine, and what to do, in one line."""
     if "permission denied" in complaint:
         return (
             "you may not use the container engine; join the group `docker` "
@@ -109,14 +109,14 @@ def explain_refusal(complaint: str) -> str:
 
 
 def find_rootless_socket() -> Path | None:
-    """The socket of this user's rootless engine, if there is one that DOCKER_HOST does not name."""
+    """Return the socket of this user's rootless engine unless DOCKER_HOST names it already."""
     path = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}", "docker.sock")
     is_named = os.environ.get("DOCKER_HOST", "") == f"unix://{path}"
     return path if path.is_socket() and not is_named else None
 
 
 def read_os_release(root: Path = Path("/")) -> dict[str, str]:
-    """The fields of os-release(5); {} on a system that has none."""
+    """Return the fields of os-release(5); {} on a system without it."""
     for name in ("etc/os-release", "usr/lib/os-release"):
         try:
             text = (root / name).read_text(encoding="utf-8", errors="replace")
@@ -128,7 +128,7 @@ def read_os_release(root: Path = Path("/")) -> dict[str, str]:
 
 
 def installation_command(os_release: Mapping[str, str]) -> str:
-    """How this distribution installs Docker with Compose, or where that is told."""
+    """Return the command that installs Docker with Compose here, or a page that tells it."""
     families = [os_release.get("ID", ""), *os_release.get("ID_LIKE", "").split()]
     for family in families:
         if family in INSTALLATION:
@@ -137,16 +137,16 @@ def installation_command(os_release: Mapping[str, str]) -> str:
 
 
 def find_builder() -> Tuple[str, ...]:
-    """How a build by BuildKit begins in a shell: with the first `docker` on the path that has it.
+    """Return the first words of a build by BuildKit: the first `docker` on the path that has it.
 
-    Needs no running engine. Releases up to 20.10 have it built in, later ones in the plugin buildx.
+    No engine need run. Releases up to 20.10 have BuildKit built in, later ones as plugin buildx.
     """
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     found = (shutil.which("docker", path=folder) for folder in folders if folder)
     for number, client in enumerate(dict.fromkeys(filter(None, found))):
         words = ("DOCKER_BUILDKIT=1", client if number else "docker", "build")
         if _ask(client, "buildx", "version").returncode == 0:
-            return (*words, "--load")  # some of its drivers would keep the image to themselves
+            return (*words, "--load")  # or some of its drivers do not give the engine the image
         version = _ask(client, "version", "--format", "{{.Client.Version}}").stdout
         major = version.partition(".")[0]
         if major.isdecimal() and int(major) <= LAST_CLIENT_WITH_BUILDKIT:
@@ -155,7 +155,7 @@ def find_builder() -> Tuple[str, ...]:
 
 
 def missing_builder(os_release: Mapping[str, str]) -> EngineError:
-    """The error for a client that has the classic builder only, which knows no mounts."""
+    """Return the error for a client with the classic builder alone, which has no mounts."""
     is_debian = {"debian", "ubuntu"} & {os_release.get("ID", ""), os_release.get("ID_LIKE", "")}
     how = (
         "`sudo apt-get install docker-buildx`" if is_debian else "the package docker-buildx-plugin"
@@ -167,13 +167,13 @@ def missing_builder(os_release: Mapping[str, str]) -> EngineError:
 
 
 def describe_image(tag: str) -> str:
-    """Id and size of an image that is there, for people."""
+    """Return id and size of an image for people."""
     answer = query("image", "inspect", "--format", "{{.Id}} {{.Size}}", tag).stdout.split()
     return f"{answer[0][:19]}, {int(answer[1]) / 1e9:.2f} GB" if answer else "id unknown"
 
 
 def query(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs `docker` with these arguments and hands back all that it said."""
+    """Run `docker` with these arguments; return its status and output."""
     return _ask("docker", *arguments)
 
 
@@ -181,11 +181,11 @@ def _ask(*argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
-# Why an engine could not fetch an image. Engines hand on what Go's network library and the registry
-# say, with urls and addresses of name servers in it.
+# Errors of a fetch. Engines pass on the text of Go's network library and of the registry, with urls
+# and addresses of name servers.
 DEFAULT_REGISTRY = "docker.io"
 _HOST = re.compile(r"https?://([^/\s\"]+)")
-# By what is said of a connection that did not come about; the first that holds is the reason.
+# Text of a failed connection: reason. The first text that is found counts.
 _UNREACHABLE = {
     "proxyconnect": "its proxy does not answer",
     "no such host": "no such host",
@@ -205,9 +205,9 @@ _UNREACHABLE = {
 }
 _ABSENT = ("manifest unknown", "manifest for ", ": not found", "no matching manifest")
 _DENIED = ("unauthorized", "authentication required", "may require", "Forbidden")
-# Who may not do something on this machine has no permission; registries say `denied` and more.
+# "permission denied" is an error of this machine; registries write `denied` otherwise.
 _IS_DENIED = re.compile(r"(?<!permission )\bdenied\b", re.IGNORECASE)
-# What came whole and could not be put on this machine's disk is no fault of the registry.
+# Errors of writing to this machine's disk are no fault of the registry.
 _UNPACKING = re.compile(
     r"(?:register|extract|apply|adding)\w* layer|processing tar|failed to (?:extract|unpack)"
     r"|content digest",
@@ -216,16 +216,16 @@ _UNPACKING = re.compile(
 
 
 def registry_of(image: str) -> str:
-    """The registry that an image's name stands for: its first part, if that is a host."""
+    """Return the registry in an image's name: its first part, if that is a host."""
     first, slash, _ = image.partition("/")
     is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
     return first if is_host else DEFAULT_REGISTRY
 
 
 def explain_fetch(complaint: str, image: str) -> str:
-    """Why the image could not be fetched, and what helps, in one line.
+    """Return why an image could not be fetched, and what helps, in one line.
 
-    What is not known is handed on as the engine says it.
+    An unknown error stays as the engine writes it.
     """
     said = " ".join(complaint.split())
     if _UNPACKING.search(said):

@@ -1,6 +1,6 @@
-"""What Compose needs to know from a build, in a block of its own in the checkout's `.env`.
+"""Settings of a build for Compose, in a block of their own in the checkout's `.env`.
 
-The user's own lines are kept, and win.
+The user's own lines are kept and win.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ GPU_FILES = {
 def new_settings(
     spec: ImageSpec, gpus: GpuSupport, caller: tuple[int, int], has_override: bool
 ) -> dict[str, str]:
-    """What a build tells Compose. The user is named as the host knows them: the entry point finds
-    out which user that is in a container, so it is right for a rootful and a rootless engine.
+    """Return the settings of a build for Compose.
+
+    The user has the host's number. The entry point translates it, so it is right for a rootful and
+    a rootless engine.
     """
     uid, gid = caller
     owner = {"PERFRUN_HOST_UID": str(uid), "PERFRUN_HOST_GID": str(gid)} if uid else {}
@@ -48,9 +50,9 @@ def new_settings(
 
 
 def merge_block(text: str, settings: dict[str, str], has_gpu: bool) -> tuple[str, list[str]]:
-    """The file's new text, and the names that the user's own lines keep from being set.
+    """Return the file's new text, and the names that the user's own lines set already.
 
-    Names of other images that an earlier build has left in the block stay.
+    Names of other images that an earlier build has written into the block stay.
     """
     own, block = split_block(text)
     kept = {name: value for name, value in block.items() if has_gpu or name != "COMPOSE_FILE"}
@@ -62,7 +64,7 @@ def merge_block(text: str, settings: dict[str, str], has_gpu: bool) -> tuple[str
 
 
 def split_block(text: str) -> tuple[str, dict[str, str]]:
-    """The user's own lines, and what the block says. A block without an end is taken as own."""
+    """Return the user's own lines and the block's settings. A block without an end is no block."""
     start = text.find(BEGIN)
     end = text.find(END, start)
     if start < 0 or end < 0:
@@ -73,7 +75,7 @@ def split_block(text: str) -> tuple[str, dict[str, str]]:
 
 
 def write_settings(checkout: Path, spec: ImageSpec, gpus: GpuSupport) -> list[str]:
-    """Writes the block, aside and renamed; returns notes. A checkout nobody may write is one."""
+    """Write the block aside and rename it; return notes, such as one on a read-only checkout."""
     path = (checkout / ".env").resolve()
     has_override = (checkout / "docker-compose.override.yml").exists()
     settings = new_settings(spec, gpus, this_caller(), has_override)

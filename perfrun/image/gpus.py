@@ -1,7 +1,7 @@
-"""GPUs of this machine, and whether a container can be given one.
+"""GPUs of this machine, and the ways in which a container can use them.
 
-Pure parsers and one reader of files, for setup.py, `perfrun doctor` and the container launcher's
---gpus. Nothing is started: what the engine knows is handed in as the document of `docker info`.
+Parsers and readers of files for setup.py, `perfrun doctor` and --gpus of the container launcher.
+No process is started: the caller passes the document of `docker info`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Mapping
 
-# Where the Container Device Interface specification (cncf-tags/container-device-interface) has
-# engines look, and where Docker looks if it is not told otherwise.
+# The folders of the Container Device Interface (see cncf-tags/container-device-interface),
+# which are also Docker's defaults.
 CDI_FOLDERS = ("etc/cdi", "var/run/cdi")
 NVIDIA_CDI_KIND = "nvidia.com/gpu"
 AMD_CDI_KIND = "amd.com/gpu"
@@ -25,14 +25,14 @@ DRIVER_VERSION = re.compile(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
 
 
 class Vendor(Enum):
-    """Who made a GPU: decides what has to be installed in an image."""
+    """The maker of a GPU, which decides what an image needs."""
 
     NVIDIA = "nvidia"
     AMD = "amd"
 
 
 class Access(Enum):
-    """How a container is given a GPU."""
+    """The way in which a container gets a GPU."""
 
     CDI = "cdi"
     """A device request of the driver `cdi`, with names such as `nvidia.com/gpu=all`."""
@@ -44,7 +44,7 @@ class Access(Enum):
 
 @dataclass(frozen=True)
 class GpuSupport:
-    """What is here. None means: no such thing was found; an unread file is no proof of absence."""
+    """The GPUs of this machine. None means that nothing was found, not that nothing is there."""
 
     vendor: Vendor | None
     device_files: tuple[str, ...]
@@ -52,24 +52,24 @@ class GpuSupport:
     driver_version: str | None
     """NVIDIA's kernel module; AMD's is the kernel's own."""
     has_toolkit: bool
-    """Whether `nvidia-ctk` is on the path: the NVIDIA Container Toolkit is installed."""
+    """True when `nvidia-ctk` of the NVIDIA Container Toolkit is on the path."""
     cdi_devices: tuple[str, ...]
     """Qualified names (vendor/class=name) in the CDI folders, or that the engine reports."""
     access: Access | None
-    """How a container of this engine can be given one."""
+    """The way in which a container of this engine gets a GPU."""
     why_not: str | None
     """One line: what is missing and what mends it, when there is a GPU but no access."""
 
 
 def parse_driver_version(text: str) -> str | None:
-    """The version in /proc/driver/nvidia/version, of the closed and the open kernel module."""
+    """Return the version in /proc/driver/nvidia/version, of either kernel module."""
     first_line = text.partition("\n")[0]
     found = DRIVER_VERSION.search(first_line)
     return found[1] if found else None
 
 
 def parse_cdi_spec(text: str) -> tuple[str, ...]:
-    """The qualified device names of one CDI file, JSON or YAML; () for what is not understood.
+    """Return the qualified device names of one CDI file, JSON or YAML; () for other files.
 
     YAML is read line by line, which is enough for the block style that `nvidia-ctk cdi generate`
     and `amd-ctk` write: a top-level `kind:`, and `name:` as a key of each item of `devices:`.
@@ -105,7 +105,7 @@ def _unquoted(value: str) -> str:
 
 
 def parse_engine_cdi(info: Mapping[str, Any]) -> tuple[bool, tuple[str, ...]]:
-    """Whether an engine takes CDI names, and those it has found (Docker 28.2 and newer tell)."""
+    """Return True if an engine takes CDI names, and the names it has found (Docker >= 28.2)."""
     folders = info.get("CDISpecDirs") or ()
     found = info.get("DiscoveredDevices") or ()
     names = (str(device.get("ID", "")) for device in found if device.get("Source") == "cdi")
@@ -113,12 +113,12 @@ def parse_engine_cdi(info: Mapping[str, Any]) -> tuple[bool, tuple[str, ...]]:
 
 
 def has_nvidia_runtime(info: Mapping[str, Any]) -> bool:
-    """Whether the NVIDIA runtime is registered with the engine."""
+    """Return True when the NVIDIA runtime is registered with the engine."""
     return NVIDIA_RUNTIME in (info.get("Runtimes") or {})
 
 
 def read_gpu_support(info: Mapping[str, Any] | None = None, root: Path = Path("/")) -> GpuSupport:
-    """Looks at this machine; `info` is the document of `docker info`, None without an engine."""
+    """Return the GPUs of this machine; `info` is that of `docker info`, None without an engine."""
     device_files = _device_files(root / "dev")
     driver_version = parse_driver_version(_text(root / "proc/driver/nvidia/version"))
     vendor = _vendor(device_files, driver_version)
@@ -141,7 +141,7 @@ def read_gpu_support(info: Mapping[str, Any] | None = None, root: Path = Path("/
 def choose_access(
     vendor: Vendor | None, cdi_devices: tuple[str, ...], takes_cdi: bool, has_runtime: bool
 ) -> Access | None:
-    """The best way into a container: CDI works in a rootless engine as it is, the runtime not."""
+    """Return the best access: CDI works in a rootless engine as it is, the runtime does not."""
     kinds = {name.partition("=")[0] for name in cdi_devices}
     if vendor is Vendor.AMD:
         return Access.CDI if takes_cdi and AMD_CDI_KIND in kinds else Access.DEVICE_FILES
@@ -155,7 +155,7 @@ def choose_access(
 def explain_no_access(
     has_toolkit: bool, takes_cdi: bool, cdi_devices: tuple[str, ...], info: Mapping[str, Any] | None
 ) -> str:
-    """Why a container cannot have this machine's NVIDIA GPU, and the command that mends it."""
+    """Return why a container cannot use this machine's NVIDIA GPU, and the command that helps."""
     if info is None:
         return "no container engine answers"
     if not has_toolkit:
@@ -178,7 +178,7 @@ def _vendor(device_files: tuple[str, ...], driver_version: str | None) -> Vendor
         return Vendor.NVIDIA
     if "kfd" in device_files:
         return Vendor.AMD
-    # Under WSL the driver has one device file for all, and its tool is put on the path.
+    # Under WSL the driver has one device file for all GPUs, and its tool is on the path.
     if "dxg" in device_files and shutil.which("nvidia-smi"):
         return Vendor.NVIDIA
     return None
@@ -209,7 +209,7 @@ def _text(path: Path) -> str:
 
 @dataclass(frozen=True)
 class AmdGpu:
-    """An AMD GPU that a container can be given by itself: its render node, and /dev/kfd."""
+    """An AMD GPU that a container can get by its render node and /dev/kfd."""
 
     render_node: str
     """Name below /dev/dri."""
@@ -230,7 +230,7 @@ def read_amd_gpus(root: Path = Path("/")) -> tuple[AmdGpu, ...]:
             for key in ("domain", "location_id", "drm_render_minor", "unique_id")
         )
         node = "renderD%d" % minor
-        if minor and (root / "dev/dri" / node).exists():  # a processor is a node, too, without one
+        if minor and (root / "dev/dri" / node).exists():  # a CPU is a node without one
             uuid = "GPU-%016x" % unique if unique else ""
             found.append((domain, place, minor, AmdGpu(render_node=node, uuid=uuid)))
     return tuple(gpu for *_, gpu in sorted(found, key=lambda one: one[:3]))

@@ -1,7 +1,7 @@
-"""A lock: which versions an image was built with, read back to build such an image again.
+"""A lock: the versions of an image, read back to build such an image again.
 
 The file is an image's `/opt/perfrun/image.json` (also the label `perfrun.lock`), or any summary
-made in the image, whose `setup_info` is the same.
+made in the image, whose `setup_info` is the same document.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from perfrun.image.spec import NAMED_BUILD_ARGS
 
 ENVIRONMENTS = ("framework", "perfrun")
 TENSORFLOW_NAMES = ("tensorflow-cpu", "tensorflow-rocm", "tensorflow", "tf-nightly")
-# Bundled with the base image's Python, or the checkout itself: not pip's to choose.
+# They come with the base image's Python or are the checkout itself: pip does not choose them.
 NOT_LOCKED = ("pip", "setuptools", "wheel", "perfrun")
 
 
 @dataclass(frozen=True)
 class Lock:
-    """Facts and versions of one image; empty: nothing is locked."""
+    """Facts and versions of one image; an empty lock pins nothing."""
 
     facts: dict[str, str] = field(default_factory=dict)
     distributions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def framework_spec(self, framework: str) -> str:
-        """The pip specs of the locked framework, since the default may have moved on."""
+        """Return the pip specs of the locked framework: the defaults may be newer."""
         found = self.distributions.get("framework", {})
         wanted = {"torch": ("torch",), "tensorflow": TENSORFLOW_NAMES}
         groups = [names for each, names in wanted.items() if framework in (each, "both")]
@@ -36,7 +36,7 @@ class Lock:
         return "; ".join(f"{name}=={found[name].partition('+')[0]}" for name in names)
 
     def constraints(self) -> dict[str, str]:
-        """A pip constraints file for each environment."""
+        """Return the text of a pip constraints file for each environment."""
         return {
             environment: "".join(f"{name}=={version}\n" for name, version in locked(found).items())
             for environment, found in self.distributions.items()
@@ -44,12 +44,12 @@ class Lock:
 
 
 def locked(distributions: Mapping[str, str]) -> dict[str, str]:
-    """The distributions that a lock pins."""
+    """Return the distributions that a lock pins."""
     return {name: each for name, each in distributions.items() if name.lower() not in NOT_LOCKED}
 
 
 def read_lock(path: Path) -> Lock:
-    """The lock in a file; UsageError if it is none."""
+    """Read a lock from a file. Raises UsageError."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -66,7 +66,7 @@ def read_lock(path: Path) -> Lock:
 
 
 def is_image_info(info: Any) -> bool:
-    """Whether a document is what scripts/container/record_image.py writes."""
+    """Return True for a document as scripts/container/record_image.py writes it."""
     distributions = info.get("distributions") if isinstance(info, dict) else None
     if not isinstance(distributions, dict):
         return False
@@ -80,7 +80,7 @@ def is_image_info(info: Any) -> bool:
 def differences(
     lock: Mapping[str, Mapping[str, str]], found: Mapping[str, Mapping[str, str]]
 ) -> tuple[str, ...]:
-    """What an image has otherwise than its lock, as words; () when it is as locked."""
+    """Return the differences between an image and its lock as text; () when there are none."""
     words = []
     for environment in ENVIRONMENTS:
         wanted, present = locked(lock[environment]), locked(found[environment])

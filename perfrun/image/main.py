@@ -1,4 +1,4 @@
-"""The script setup.py: builds or loads a container image on a bare host."""
+"""The program behind setup.py: build or load a container image on a bare host."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ VENDORS = {"cuda": Vendor.NVIDIA, "rocm": Vendor.AMD}
 
 
 def say(line: str) -> None:
-    """Progress and notes; standard output is kept for the result."""
+    """Print progress and notes on standard error; standard output is for the result."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
 
 def harness_arguments(checkout: Path) -> dict[str, str]:
-    """perfrun's own commit as build arguments, for `harness_info`; {} without git or checkout."""
+    """Return perfrun's commit as build arguments for `harness_info`; {} without git or checkout."""
     if not (checkout / ".git").exists():
         return {}
 
     def ask(*words: str) -> str:
-        # The checkout may belong to whoever called sudo.
-        # And the index stays theirs: `status` would write it anew.
+        # The checkout may belong to the caller of sudo, and its index must stay theirs.
         whose = ("--no-optional-locks", "-C", str(checkout), "-c", "safe.directory=*")
         argv = ("git", *whose, *words)
         try:
@@ -57,7 +56,7 @@ def harness_arguments(checkout: Path) -> dict[str, str]:
 
 
 def gpu_notes(device: str, gpus: GpuSupport) -> list[str]:
-    """What to know about the chosen device on this machine. Never an error: images travel."""
+    """Return notes on the chosen device. A missing GPU is no error: images are used elsewhere."""
     vendor = VENDORS.get(device)
     if vendor is None:
         if gpus.vendor is None:
@@ -73,7 +72,7 @@ def gpu_notes(device: str, gpus: GpuSupport) -> list[str]:
 
 
 def notes(spec: ImageSpec, gpus: GpuSupport) -> list[str]:
-    """All that should be said before a build."""
+    """Return the notes to print before a build."""
     lines = gpu_notes(spec.device, gpus)
     if spec.device == "rocm" and spec.framework == "tensorflow" and not spec.base_image:
         lines.append("warning: tensorflow-rocm needs a --base_image that has the ROCm libraries")
@@ -84,7 +83,7 @@ def notes(spec: ImageSpec, gpus: GpuSupport) -> list[str]:
 
 
 def build(spec: ImageSpec, checkout: Path, engine: Engine) -> str:
-    """Builds the image, with the engine's own output as it comes; returns the result line."""
+    """Build the image and show the engine's output as it comes; return the result line."""
     builder = find_builder()
     gpus = read_gpu_support(engine.info)
     harness = harness_arguments(checkout)
@@ -107,7 +106,7 @@ def build(spec: ImageSpec, checkout: Path, engine: Engine) -> str:
 
 
 def preview(request: Request, checkout: Path) -> str:
-    """The commands that `carry_out` would run here; needs neither an engine nor a client."""
+    """Return the commands that `carry_out` would run; needs neither an engine nor a client."""
     lines = [
         f"# {source} -> {request.workspace}/site-packages/{name}"
         for source, name in request.site_packages
@@ -117,14 +116,14 @@ def preview(request: Request, checkout: Path) -> str:
     if request.spec is not None:
         try:
             builder = find_builder()
-        except EngineError:  # for another machine, then
+        except EngineError:  # the commands are for another machine
             builder = ("DOCKER_BUILDKIT=1", "docker", "build")
         lines.append(render_script(request.spec, checkout, builder, harness_arguments(checkout)))
     return "\n".join(lines)
 
 
 def carry_out(request: Request, checkout: Path) -> str:
-    """Does what was asked, in PerfZero's order: copies first, then the image."""
+    """Do the work in PerfZero's order: copies first, then the image."""
     results = []
     if request.site_packages:
         results += copy_site_packages(request.site_packages, request.workspace)
@@ -142,7 +141,7 @@ def carry_out(request: Request, checkout: Path) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """One line for each result on standard output, the exit status returned."""
+    """Print one line for each result; return the exit status."""
     checkout = Path(__file__).resolve().parent.parent.parent
     try:
         request = parse_arguments(argv, checkout)

@@ -1,4 +1,4 @@
-"""Saved images: a file of `docker save`, from a path or a url, given to the engine."""
+"""Saved images: files of `docker save`, from a path or a url, loaded into the engine."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CONNECT_TIMEOUT_S = 60
 
 
 class LoadError(PerfrunError):
-    """The saved image could not be had, or the engine does not take it."""
+    """The saved image could not be fetched, or the engine does not take it."""
 
     exit_code = 1
 
 
 def find_local(place: str) -> Path | None:
-    """The file that a path or a file:// url names; None for a url to fetch."""
+    """Return the file that a path or a file:// url names; None for a url to fetch."""
     try:
         scheme = urlsplit(place).scheme
     except ValueError as error:
@@ -45,12 +45,12 @@ def find_local(place: str) -> Path | None:
 
 
 def load_image(place: str, load_as: str, workspace: Path, certificate: Path | None) -> str:
-    """Loads the image and gives it the name asked for; returns the result line."""
+    """Load an image and tag it; return the result line."""
     path = find_local(place)
     if path is not None:
         return _load(path, load_as)
     workspace.mkdir(parents=True, exist_ok=True)
-    # Beside the workspace's own files, because a home or /tmp may have no room for an image.
+    # In the workspace, because a home or /tmp may have no room for an image.
     with tempfile.TemporaryDirectory(prefix=".image-", dir=str(workspace)) as folder:
         path = Path(folder, "image.tar.gz")
         _fetch(place, path, certificate)
@@ -58,7 +58,7 @@ def load_image(place: str, load_as: str, workspace: Path, certificate: Path | No
 
 
 def render_load(place: str, load_as: str) -> str:
-    """What `load_image` runs, as a line for a shell; the name that it prints is tagged by hand."""
+    """Return a line for a shell that does what `load_image` does."""
     path = find_local(place)
     if path is None:
         line = f"curl --fail --location {shlex.quote(place)} | docker load"
@@ -93,7 +93,7 @@ def _fetch(url: str, target: Path, certificate: Path | None) -> None:
 
 
 def loaded_names(answer: str) -> list[str]:
-    """The images that `docker load` says it has loaded, by name or, without one, by id."""
+    """Return the images in the output of `docker load`, by name or, without one, by id."""
     pairs = (line.partition(": ") for line in answer.splitlines())
     return [name for words, _, name in pairs if words in ("Loaded image", "Loaded image ID")]
 

@@ -1,6 +1,6 @@
-"""The command line of setup.py: flags in, one value out, or one line about what cannot be right.
+"""The command line of setup.py: flags become one value, or an error of one line.
 
-PerfZero's flags keep their names and meanings; its ways into Google's cloud are refused by name.
+PerfZero's flags keep their names and meanings; those for Google's cloud are refused by name.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ LIST_FLAGS = (
 
 @dataclass(frozen=True)
 class Request:
-    """What setup.py was asked to do; `spec` and `saved_image` are never both there."""
+    """The work that setup.py is asked to do; `spec` and `saved_image` are never both set."""
 
     spec: ImageSpec | None
     saved_image: str | None
     """Path or url of an image to load."""
     load_as: str
-    """Name for the loaded image; empty: as it is called in the file."""
+    """Name for the loaded image; empty: the name in the file."""
     ca_certificate: Path | None
     site_packages: tuple[tuple[Path, str], ...]
     """(folder, new name) in the order given."""
@@ -89,14 +89,14 @@ class Request:
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Tells what is wrong in one line, as all of perfrun does; argparse prints the usage first."""
+    """argparse whose errors are UsageErrors of one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see `python3 setup.py --help`")
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The flags of setup.py. All of them may be abbreviated, and empty means not given."""
+    """Return the parser of setup.py. Flags may be abbreviated; empty means not given."""
     parser = ArgumentParser(
         prog="python3 setup.py",
         description="Build the container image that `docker compose run --rm perfrun` runs.",
@@ -126,7 +126,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def parse_arguments(argv: Sequence[str], checkout: Path) -> Request:
-    """What to do; UsageError for what cannot be right. Reads files that flags name, writes none."""
+    """Parse the command line. Raises UsageError. Reads files that flags name, writes none."""
     refuse_setuptools_command(argv)
     flags = make_parser().parse_args(argv)
     refuse_google_flags(flags)
@@ -149,7 +149,7 @@ def parse_arguments(argv: Sequence[str], checkout: Path) -> Request:
 
 
 def refuse_setuptools_command(argv: Sequence[str]) -> None:
-    """Tools and people that take the root `setup.py` for setuptools' are sent to pip."""
+    """Refuse commands of setuptools and name pip: this setup.py builds images."""
     words = [word for word in argv if not word.startswith("-")]
     if words and words[0] in SETUPTOOLS_COMMANDS and argv[0] in (words[0], "-q", "--quiet", "-v"):
         raise UsageError(
@@ -159,7 +159,7 @@ def refuse_setuptools_command(argv: Sequence[str]) -> None:
 
 
 def refuse_google_flags(flags: argparse.Namespace) -> None:
-    """PerfZero's flags that only make sense on its authors' cloud machines, with the reason."""
+    """Refuse, with the reason, PerfZero's flags for its authors' cloud machines."""
     if flags.gce_nvme_raid:
         raise UsageError(
             "--gce_nvme_raid: formats every NVMe disk of the machine, in use or not; perfrun does "
@@ -173,7 +173,7 @@ def refuse_google_flags(flags: argparse.Namespace) -> None:
 
 
 def parse_spec(flags: argparse.Namespace, checkout: Path, certificate: Path | None) -> ImageSpec:
-    """The image to build; what a lock says counts where no flag says otherwise."""
+    """Return the image to build; a lock counts where no flag is given."""
     lock = read_lock(Path(flags.lock)) if flags.lock else Lock()
     facts = lock.facts
     name, pip_spec, version = parse_framework(flags, facts)
@@ -222,7 +222,7 @@ def parse_spec(flags: argparse.Namespace, checkout: Path, certificate: Path | No
 
 
 def parse_framework(flags: argparse.Namespace, facts: dict[str, str]) -> tuple[str, str, str]:
-    """(framework, pip spec, version) from the flags that say it; PerfZero's implies TensorFlow."""
+    """Return (framework, pip spec, version); PerfZero's flag implies TensorFlow."""
     name, pip_spec, version = (
         *(flags.framework, flags.framework_pip_spec),
         parse_version(flags.framework_version),
@@ -254,7 +254,7 @@ def parse_framework(flags: argparse.Namespace, facts: dict[str, str]) -> tuple[s
 
 
 def parse_base_image(flags: argparse.Namespace, facts: dict[str, str], python_version: str) -> str:
-    """The base image; a Python version alone names the official image that has it."""
+    """Return the base image; a Python version alone means the official image that has it."""
     name = str(flags.base_image)
     if not name and not flags.python_version:
         name = facts.get("base_image", "")

@@ -12,7 +12,7 @@ from perfrun.errors import UsageError
 
 
 def copy_site_packages(pairs: tuple[tuple[Path, str], ...], workspace: Path) -> list[str]:
-    """Copies each folder to <workspace>/site-packages/<name>; returns a line for each.
+    """Copy each folder to <workspace>/site-packages/<name>; return a line for each.
 
     A folder of that name is replaced, as PerfZero does, but only once the copy is complete.
     """
@@ -27,7 +27,7 @@ def copy_site_packages(pairs: tuple[tuple[Path, str], ...], workspace: Path) -> 
 
 
 def check_apart(source: Path, target: Path) -> None:
-    """Neither may lie in the other: the copy would hold itself, or the source would be deleted."""
+    """Refuse folders of which one contains the other: the copy could delete its source."""
     here, there = source.resolve(), target.resolve()
     if here == there or here in there.parents or there in here.parents:
         raise UsageError(f"--site_package_downloads={source}:{target.name}: {target} is in the way")
@@ -55,7 +55,7 @@ def _copy(source: Path, target: Path) -> str:
 
 
 def find_caller(environment: Mapping[str, str], uid: int, gid: int) -> tuple[int, int]:
-    """User and group of the caller: those that sudo names, else the process's own."""
+    """Return user and group of the caller: those that sudo names, else the process's own."""
     sudo_uid, sudo_gid = environment.get("SUDO_UID", ""), environment.get("SUDO_GID", "")
     if uid == 0 and sudo_uid.isdecimal() and sudo_gid.isdecimal():
         return int(sudo_uid), int(sudo_gid)
@@ -63,12 +63,12 @@ def find_caller(environment: Mapping[str, str], uid: int, gid: int) -> tuple[int
 
 
 def this_caller() -> tuple[int, int]:
-    """The caller of this process."""
+    """Return user and group of the caller of this process."""
     return find_caller(os.environ, os.getuid(), os.getgid())
 
 
 def give_to_caller(path: Path) -> None:
-    """A file or folder, with all in it, becomes the caller's; nothing to do without sudo."""
+    """Give a file or folder, with all in it, to the caller; does nothing without sudo."""
     uid, gid = this_caller()
     if uid == os.getuid():
         return

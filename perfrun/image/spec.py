@@ -1,4 +1,4 @@
-"""What an image is built from: one value, and what its parts must look like."""
+"""The description of an image to build, and the checks of its parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMED_BUILD_ARGS = (
     *("framework", "framework_version", "framework_pip_spec", "extra_pip_specs", "device"),
     *("base_image", "python_version", "extra_apt_packages"),
 )
-# Where the Dockerfile mounts scripts/site while it installs.
+# The folder on which the Dockerfile mounts scripts/site while it installs.
 SITE_IN_IMAGE = "/run/build/site"
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 DOCKERFILE = "Dockerfile"
@@ -42,7 +42,7 @@ NO_GOOGLE_STORAGE = (
 
 @dataclass(frozen=True)
 class SiteFile:
-    """One thing of this site that a build needs: it goes into a copy of the build context."""
+    """A file or folder of this machine that goes into the copy of the build context."""
 
     name: str
     """Below scripts/site."""
@@ -53,7 +53,7 @@ class SiteFile:
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """One image to build. Empty means: as the Dockerfile and install_framework.py have it."""
+    """One image to build. Empty means the default of the Dockerfile or install_framework.py."""
 
     framework: str
     docker_tag: str
@@ -74,27 +74,27 @@ class ImageSpec:
     """Nothing is fetched: the build has no network."""
     has_certificate: bool = False
     lock: Mapping[str, Mapping[str, str]] | None = None
-    """Distributions by environment that the image must end with."""
+    """Distributions, by environment, that the image must have."""
     site: tuple[SiteFile, ...] = ()
     extra_build_args: tuple[str, ...] = ()
     """`name=value` each, in the order given."""
 
 
 def parse_line(flag: str, value: str) -> str:
-    """A value that goes into the Dockerfile's environment, where a line break ends it."""
+    """Return a value of one line: in the Dockerfile's environment a line break would end it."""
     if len(value.splitlines()) > 1:
         raise UsageError(f"{flag}={value!r}: must be one line")
     return value.strip()
 
 
 def parse_list(flag: str, text: str) -> tuple[str, ...]:
-    """A `;`-separated list of pip specs; so `;` cannot begin an environment marker."""
+    """Parse a `;`-separated list of pip specs, which cannot have environment markers."""
     specs = (spec.strip() for spec in parse_line(flag, text).split(";"))
     return tuple(spec for spec in specs if spec)
 
 
 def parse_apt_packages(text: str) -> tuple[str, ...]:
-    """Names of Debian packages, each alone or as NAME=VERSION, separated by spaces."""
+    """Parse names of Debian packages, NAME or NAME=VERSION, separated by spaces."""
     names = tuple(parse_line("--extra_apt_packages", text).split())
     for name in names:
         if not APT_PACKAGE.fullmatch(name):
@@ -105,7 +105,7 @@ def parse_apt_packages(text: str) -> tuple[str, ...]:
 
 
 def parse_choice(flag: str, value: str, choices: tuple[str, ...]) -> str:
-    """One of a few words; empty means the first."""
+    """Check that a value is one of the choices; empty means the first."""
     value = value or choices[0]
     if value not in choices:
         raise UsageError(f"{flag}={value}: must be one of {', '.join(choices)}")
@@ -113,14 +113,14 @@ def parse_choice(flag: str, value: str, choices: tuple[str, ...]) -> str:
 
 
 def parse_version(value: str) -> str:
-    """The framework's version, exactly: a range belongs into --framework_pip_spec."""
+    """Check the framework's exact version; a range belongs into --framework_pip_spec."""
     if value and not VERSION.fullmatch(value):
         raise UsageError(f"--framework_version={value}: must be a version such as 2.13.0")
     return value
 
 
 def parse_python_version(value: str) -> str:
-    """Major and minor version, which is what names an interpreter and a base image."""
+    """Check a version of Python, X.Y, which names an interpreter and a base image."""
     found = PYTHON_VERSION.fullmatch(value)
     if value and not found:
         raise UsageError(f"--python_version={value}: must be X.Y, such as 3.11")
@@ -130,7 +130,7 @@ def parse_python_version(value: str) -> str:
 
 
 def parse_build_arg(text: str) -> str:
-    """One NAME=VALUE of --extra_docker_build_args, for a name that has no flag."""
+    """Check one NAME=VALUE of --extra_docker_build_args; the name must not have a flag."""
     name, separator, _ = text.partition("=")
     if not separator or not BUILD_ARG_NAME.fullmatch(name):
         raise UsageError(f"--extra_docker_build_args {text!r}: must be NAME=VALUE")
@@ -140,7 +140,7 @@ def parse_build_arg(text: str) -> str:
 
 
 def parse_image_name(flag: str, name: str, may_have_digest: bool = False) -> str:
-    """An image name as the engine will take it, so that a wrong one is known before the build."""
+    """Check an image name by the engine's rules, so that a wrong one fails before the build."""
     plain, at_sign, digest = name.partition("@") if may_have_digest else (name, "", "")
     if not IMAGE_NAME.fullmatch(plain) or not DIGEST.fullmatch(at_sign + digest):
         raise UsageError(f"{flag}={name}: not an image name in lower case, like perfrun/torch:2.13")
@@ -148,7 +148,7 @@ def parse_image_name(flag: str, name: str, may_have_digest: bool = False) -> str
 
 
 def parse_dockerfile(text: str, checkout: Path) -> Path | None:
-    """A Dockerfile as given or, like PerfZero, relative to the checkout; None for our own."""
+    """Return a Dockerfile as given or, like PerfZero, in the checkout; None for our own."""
     if text == DOCKERFILE:
         return None
     if text.startswith("gs://"):
@@ -160,7 +160,7 @@ def parse_dockerfile(text: str, checkout: Path) -> Path | None:
 
 
 def parse_certificate(text: str) -> Path | None:
-    """A file of PEM certificates."""
+    """Return the path of a file of PEM certificates, checked."""
     if not text:
         return None
     path = Path(text)
@@ -176,7 +176,7 @@ def parse_certificate(text: str) -> Path | None:
 
 
 def check_offline(is_offline: bool, find_links: Sequence[str], index_url: str) -> None:
-    """Without network there must be wheels, and there can be no index."""
+    """Check that an offline build has wheels and no index."""
     if is_offline and index_url:
         raise UsageError("--offline and --index_url contradict each other: give only one of them")
     if is_offline and not any("://" not in link for link in find_links):
@@ -184,7 +184,7 @@ def check_offline(is_offline: bool, find_links: Sequence[str], index_url: str) -
 
 
 def parse_site_packages(text: str) -> tuple[tuple[Path, str], ...]:
-    """`src_dir:new_name,...`: folders that exist, and names that are one plain word each."""
+    """Parse `src_dir:new_name,...`: the folders exist, and each name is one plain word."""
     pairs = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         source, separator, name = item.rpartition(":")
@@ -203,7 +203,7 @@ def parse_site_packages(text: str) -> tuple[tuple[Path, str], ...]:
 
 
 def build_args(spec: ImageSpec) -> tuple[str, ...]:
-    """The build arguments as `name=value`; what was left empty is left to the Dockerfile."""
+    """Return the build arguments as `name=value`; the Dockerfile has defaults for the others."""
     values = {
         "framework": spec.framework,
         "framework_version": spec.framework_version,

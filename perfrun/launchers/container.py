@@ -271,7 +271,7 @@ class ContainerProcess:
         return self._end()
 
     def _worker_ended(self, seconds: float) -> bool:
-        """The deadline holds for the worker; processes that it left behind get their own grace."""
+        """Wait for the worker's end. Processes that it left behind get their own time to end."""
         return self._container.listen(seconds) or self._container.worker_has_ended
 
     def _fills_the_disk(self) -> bool:

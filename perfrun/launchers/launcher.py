@@ -27,7 +27,7 @@ REPORT = "exit.json"  # how the worker ended, when a supervisor inside a contain
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """How the worker's process ended."""
+    """The end of a worker's process."""
 
     exit_code: int | None  # None when a signal ended it
     signal_number: int | None

@@ -1,9 +1,9 @@
-"""Gives a root file system the pip settings of this machine: builds in it find the same packages.
+"""Copy the pip settings of this machine into a root file system: builds find the same packages.
 
-    carry_pip_settings.py ROOT      writes ROOT/etc/pip.conf and copies what it points to
+    carry_pip_settings.py ROOT      writes ROOT/etc/pip.conf and copies the folders it names
     carry_pip_settings.py --show    prints what would be carried, and changes nothing
 
-Carried are the settings that decide where packages come from, the certificates that pip and the
+Copied are the settings that decide where packages come from, the certificates that pip and the
 system trust, and the local folders of packages that the settings name. A folder larger than
 PERFRUN_CI_CARRY_MAX_MIB (1024) stays behind, and so does the setting that names it.
 """
@@ -34,10 +34,9 @@ SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 def parse_settings(listing: str) -> dict[str, str]:
-    """The effective settings in the output of `pip config list`: the environment wins over files.
+    """Return the effective settings of `pip config list`: the environment wins over files.
 
-    The lists of places are the exception: the environment's come first and the files' stay, because
-    here the question is what may be needed, not what one command would use.
+    Lists of places are joined, the environment's first: a build may need any of them.
     """
     settings: dict[str, str] = {}
     for line in sorted(listing.splitlines(), key=lambda line: not line.startswith(":env:")):
@@ -54,13 +53,13 @@ def parse_settings(listing: str) -> dict[str, str]:
 
 
 def local_folder(place: str) -> Path | None:
-    """The folder of this machine that a place names, if it names one that is there."""
+    """Return the folder of this machine that a place names; None when it names none."""
     path = Path(unquote(urlsplit(place).path) if place.startswith("file://") else place)
     return path if path.is_absolute() and path.is_dir() else None
 
 
 def carried_root(folder: Path) -> Path:
-    """What must be copied for a place to work: a simple index links to files beside itself."""
+    """Return the folder to copy for a place: a simple index links to files beside itself."""
     return folder.parent if folder.name == "simple" else folder
 
 
@@ -69,7 +68,7 @@ def size_mib(folder: Path) -> float:
 
 
 def choose(settings: dict[str, str], max_mib: float) -> tuple[dict[str, str], list[Path]]:
-    """The settings to write, without places that are too large to copy, and the folders to copy."""
+    """Return the settings without places that are too large to copy, and the folders to copy."""
     kept, folders = dict(settings), []
     for name in PLACES:
         places = []
@@ -89,12 +88,12 @@ def choose(settings: dict[str, str], max_mib: float) -> tuple[dict[str, str], li
 
 
 def find_certificates(settings: dict[str, str]) -> Path:
-    """The file of certificates that pip trusts here; it becomes the system's in the copy."""
+    """Return the file of certificates that pip trusts; it becomes the system's in the copy."""
     return Path(settings.get("cert", SYSTEM_CERTIFICATES))
 
 
 def carry(settings: dict[str, str], folders: list[Path], root: Path) -> None:
-    """Writes the settings, certificates and folders below `root`."""
+    """Write the settings, certificates and folders below `root`."""
     for folder in folders:
         shutil.copytree(folder, root / folder.relative_to("/"), dirs_exist_ok=True)
     certificates = find_certificates(settings)
@@ -108,7 +107,7 @@ def carry(settings: dict[str, str], folders: list[Path], root: Path) -> None:
 
 
 def describe(settings: dict[str, str], folders: list[Path]) -> str:
-    """What `carry` would carry, as text that changes when any of it does."""
+    """Return all that `carry` would copy, as text that changes when any of it does."""
     lines = [f"{name} = {value}" for name, value in sorted(settings.items())]
     certificates = find_certificates(settings)
     if certificates.is_file():
@@ -119,7 +118,7 @@ def describe(settings: dict[str, str], folders: list[Path]) -> str:
 
 
 def main() -> int:
-    """Command line; the exit status is returned."""
+    """Run the command line; return the exit status."""
     if len(sys.argv) != 2:
         sys.stderr.write((__doc__ or "").partition("\n\n")[2])
         return 2

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Sourced by the scripts that start an engine: words for the reader, and how a daemon is started.
+# Functions of the scripts that start an engine: messages, and the start of a daemon.
 
 program=$(basename -- "$0" .sh)
 
 say() { printf '%s: %s\n' "$program" "$*" >&2; }
 fail() { say "$*"; exit 1; }
 
-# timed WORDS COMMAND...: runs the command with its output on standard error, and says how long it took.
+# timed WORDS COMMAND...: runs the command with its output on standard error, and prints its time.
 timed() {
     local what=$1 start=$SECONDS
     shift
@@ -14,7 +14,7 @@ timed() {
     say "$what: $((SECONDS - start)) s"
 }
 
-# install_missing COMMAND=PACKAGE...: the packages of those commands that are not there.
+# install_missing COMMAND=PACKAGE...: installs the packages of the commands that are missing.
 install_missing() {
     local pair wanted=()
     for pair in "$@"; do
@@ -26,7 +26,7 @@ install_missing() {
     timed "packages ${wanted[*]}" apt-get install -q -y --no-install-recommends "${wanted[@]}"
 }
 
-# serves FILE: whether the process whose pid is in that file lives and is one of an engine's.
+# serves FILE: true when the process whose pid is in that file runs and is an engine's.
 serves() {
     [ -s "$1" ] || return 1
     case $(cat "/proc/$(<"$1")/comm" 2>/dev/null) in
@@ -36,7 +36,7 @@ serves() {
 }
 
 # A machine restored from a snapshot has the pid files of an engine that no longer runs, and dockerd
-# refuses to start when another process has got that number.
+# refuses to start when another process has that number.
 remove_stale_pid_files() {
     local file
     for file in "$@"; do
@@ -44,8 +44,8 @@ remove_stale_pid_files() {
     done
 }
 
-# wait_for_engine PID PID_FILE LOG: until `docker info` answers. PID is what was started to that end;
-# that it has ended is no failure if another engine was quicker, such as the package's own.
+# wait_for_engine PID PID_FILE LOG: waits until `docker info` answers. PID is the process that was
+# started; its end is no failure if another engine runs, such as the package's own.
 wait_for_engine() {
     local pid=$1 pid_file=$2 log=$3 deadline=$((SECONDS + 90)) trouble=
     until docker info >/dev/null 2>&1; do

@@ -1,15 +1,15 @@
 #!/opt/perfrun/bin/python -I
-"""The image's entry point: becomes the user who is to own the results, then runs perfrun.
+"""The image's entry point: become the user who is to own the results, then run perfrun.
 
-A container starts as root, and with a rootful engine what root writes into a mounted folder
-belongs to the host's root, not to whoever typed the command. So the entry point takes the owner
-of the mounted /workspace, or the user who ran setup.py, or the owner of the checkout that Compose
-shows it, and goes on as that user. With a rootless engine the owner is seen as root, because root
-in there *is* the user: it stays.
+A container starts as root. With a rootful engine, files that root writes into a mounted folder
+belong to the host's root, and not to the user who typed the command. So the entry point becomes
+the owner of the mounted /workspace, or the user who ran setup.py, or the owner of the checkout,
+which Compose mounts. With a rootless engine that owner is root in the container, because root
+*is* the user there, and nothing changes.
 
     PERFRUN_UID, PERFRUN_GID      the user and group to become, if not that owner
     PERFRUN_HOST_UID, .._GID      who ran setup.py, as the host numbers users (.env has it)
-    docker run --user 1234:1234   works too: then there is nothing to change
+    docker run --user 1234:1234   works, too: then nothing changes
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RefusalError(Exception):
 
 
 def requested_identity(environment: Mapping[str, str], prefix: str = "PERFRUN") -> Identity | None:
-    """What PERFRUN_UID and PERFRUN_GID ask for, or None when they are not set or empty."""
+    """Return PERFRUN_UID and PERFRUN_GID; None when they are not set or empty."""
     uid = environment.get(f"{prefix}_UID", "")
     gid = environment.get(f"{prefix}_GID", "") or uid
     if not uid:
@@ -48,9 +48,10 @@ def requested_identity(environment: Mapping[str, str], prefix: str = "PERFRUN") 
 
 
 def translate(number: int, id_map: str) -> int | None:
-    """What a user or group of the host is called in here, or None when it does not exist in here.
+    """Return the container's number of a user or group of the host; None when it has none.
 
-    The map is user_namespaces(7)'s: first number inside, first number outside, how many.
+    A line of the map has the first number inside, the first outside, and a count; see
+    user_namespaces(7).
     """
     for line in id_map.splitlines():
         inside, outside, count = (int(word) for word in line.split())
@@ -60,7 +61,7 @@ def translate(number: int, id_map: str) -> int | None:
 
 
 def find_caller(environment: Mapping[str, str], uid_map: str, gid_map: str) -> Identity | None:
-    """Who ran setup.py, as this container numbers them; None when it is not told or not mapped."""
+    """Return the user who ran setup.py, by the container's numbers; None when not known."""
     host = requested_identity(environment, "PERFRUN_HOST")
     if host is None:
         return None
@@ -69,13 +70,13 @@ def find_caller(environment: Mapping[str, str], uid_map: str, gid_map: str) -> I
 
 
 def is_mapped(uid: int, uid_map: str) -> bool:
-    """Whether a user exists in this user namespace, whose /proc/self/uid_map is given."""
+    """Return True when a user exists in the user namespace of this uid_map."""
     ranges = ([int(word) for word in line.split()] for line in uid_map.splitlines())
     return any(first <= uid < first + count for first, _, count in ranges)
 
 
 def is_remapped(uid_map: str) -> bool:
-    """Whether root in here is somebody else outside: in a rootless engine, for one."""
+    """Return True when root in here is another user outside, as in a rootless engine."""
     return any(line.split()[:2] != ["0", "0"] for line in uid_map.splitlines())
 
 
@@ -86,15 +87,16 @@ def choose_identity(
     uid_map: str,
     overflow_uid: int,
 ) -> Identity:
-    """Who to run as, given the owners of both and who ran setup.py (None: not there, not told).
+    """Return the user to run as: the owner of the workspace unless that is root, else the caller
+    of setup.py, else the owner of the checkout, else root.
 
-    The workspace's owner if that is not root, else the caller, else the checkout's owner, else
-    root. A caller who is root in here is the user of a rootless engine.
+    None stands for one that is not there. A caller who is root in here is the user of a rootless
+    engine.
     """
     for owner in (workspace, caller, checkout):
         if owner is None or (owner[0] == ROOT and owner is not caller):
             continue
-        # An owner from outside this namespace is shown as the overflow user: nobody to become.
+        # An owner from outside this namespace is shown as the overflow user, which is nobody.
         is_stranger = is_remapped(uid_map) and owner[0] == overflow_uid
         if not is_stranger and is_mapped(owner[0], uid_map):
             return owner
@@ -102,7 +104,7 @@ def choose_identity(
 
 
 def find_owner(path: Path) -> Identity | None:
-    """Who owns what is at `path`, or None when nothing is. The image's own folders are root's."""
+    """Return the owner of a path; None when it is not there. The image's folders are root's."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -111,7 +113,7 @@ def find_owner(path: Path) -> Identity | None:
 
 
 def find_identity() -> Identity:
-    """Who to run as, by the environment and what is mounted into this container."""
+    """Return the user to run as, by the environment and the mounts of this container."""
     uid_map = Path("/proc/self/uid_map").read_text(encoding="ascii")
     gid_map = Path("/proc/self/gid_map").read_text(encoding="ascii")
     return requested_identity(os.environ) or choose_identity(
@@ -124,9 +126,9 @@ def find_identity() -> Identity:
 
 
 def hand_over_fresh_workspace(identity: Identity) -> None:
-    """Gives the workspace to the user if the engine has just made it: owned by root, and empty.
+    """Give the workspace to the user if the engine has just made it: owned by root, and empty.
 
-    Anything else in root's hands was put there by somebody, and is not given away silently.
+    A workspace of root's with files in it is refused: somebody has put them there.
     """
     owner = find_owner(WORKSPACE)
     if owner is None or owner[0] != ROOT:
@@ -141,7 +143,7 @@ def hand_over_fresh_workspace(identity: Identity) -> None:
 
 
 def become(identity: Identity) -> None:
-    """Gives up root for good. Groups added by the engine (`group_add`) are kept, root's is not."""
+    """Become the user for good. Groups of the engine (`group_add`) are kept, root's is not."""
     uid, gid = identity
     os.setgroups([group for group in os.getgroups() if group != ROOT])
     os.setgid(gid)
@@ -149,7 +151,7 @@ def become(identity: Identity) -> None:
 
 
 def settle_in(environment: MutableMapping[str, str]) -> None:
-    """A home that can be written to and a user name, for a user the image does not know."""
+    """Set a writable home and a user name, also for a user that the image does not know."""
     uid = os.getuid()
     try:
         entry = pwd.getpwuid(uid)
@@ -163,14 +165,14 @@ def settle_in(environment: MutableMapping[str, str]) -> None:
 
 
 def main() -> None:
-    """Does not return: what comes after is perfrun, in this process."""
+    """Become the user and replace this process by perfrun."""
     if os.getuid() == ROOT:
         identity = find_identity()
         if identity[0] != ROOT:
             hand_over_fresh_workspace(identity)
             become(identity)
     settle_in(os.environ)
-    os.execv(PERFRUN, [PERFRUN, *sys.argv[1:]])  # noqa: S606 - a shell is what nobody wants here
+    os.execv(PERFRUN, [PERFRUN, *sys.argv[1:]])  # noqa: S606 - no shell is wanted
 
 
 if __name__ == "__main__":

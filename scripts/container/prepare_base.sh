@@ -1,13 +1,13 @@
 #!/bin/sh
-# Makes a base image ready: trusts the site's certificates, brings git and a Python for perfrun where
-# they lack, and finds the Python of the framework. Run by the Dockerfile:
+# Prepares a base image: trusts the site's certificates, installs git and a Python for perfrun where
+# they are missing, and finds the Python of the framework. Run by the Dockerfile:
 #
 #   prepare_base.sh SITE [X.Y [PACKAGES]]
 #
 # SITE: the folder scripts/site; X.Y: the Python of the framework; PACKAGES: more Debian packages.
 #
 # Leaves /opt/python/framework and /opt/python/perfrun, links to the two interpreters.
-# A line that begins with "perfrun: " is what setup.py repeats at its end.
+# setup.py repeats the last line that begins with "perfrun: ".
 set -eu
 
 site=$1
@@ -21,8 +21,8 @@ fail() {
     exit 1
 }
 
-# Added to the bundle as it is: update-ca-certificates would drop what a base image put there by
-# hand. The copies in $anchors are for that program, should anybody run it later.
+# They are appended to the bundle: update-ca-certificates would drop certificates that a base image
+# has added by hand. The copies in $anchors are for a later run of that program.
 trust_certificates() {
     for file in "$site"/ca/*; do
         [ -f "$file" ] || continue
@@ -40,7 +40,7 @@ trust_certificates() {
     done
 }
 
-# usable COMMAND TEST: prints the path of the interpreter if it can make environments and TEST is true.
+# usable COMMAND TEST: prints the interpreter's path if it can make environments and TEST is true.
 usable() {
     command -v "$1" >/dev/null 2>&1 || return 1
     "$1" -c "import os, sys, ensurepip, venv
@@ -89,5 +89,5 @@ ln -s "$framework_python" /opt/python/framework
 
 # Checkouts are mounted from outside and may belong to anybody; this container serves one user.
 git config --system --add safe.directory '*'
-# Usable without any mount, and by a user the image has never heard of.
+# Usable without any mount, and by a user that the image does not know.
 mkdir -m 1777 /workspace /data

@@ -1,10 +1,10 @@
-"""Writes down what an image was built from: `record_image.py FILE GIT_FOLDER key=value...`.
+"""Record what an image was built from: `record_image.py FILE GIT_FOLDER key=value...`.
 
 Run by the Dockerfile. The file is a JSON object: the build arguments as given (an empty one is
-null), `harness_info` with url, branch and hash of perfrun's own checkout (where the build was not
-told, as Compose's is not: branch and hash as the git folder has them, if there is one), and for the
-framework's environment and perfrun's own the version of Python and, under `distributions`, name and
-version of everything installed. perfrun copies the file into every summary made inside the image;
+null), `harness_info` with url, branch and hash of perfrun's own checkout (Compose does not pass
+them: then branch and hash are those of the git folder, if there is one), and for the framework's
+environment and perfrun's own the version of Python and, under `distributions`, name and version of
+everything installed. perfrun copies the file into every summary made inside the image;
 `setup.py --lock` builds such an image again from it.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 ENVIRONMENTS = {"framework": "/opt/framework/bin/python", "perfrun": "/opt/perfrun/bin/python"}
 REFERENCE, HEADS = "ref: ", "refs/heads/"
 HARNESS = {"harness_url": "url", "harness_branch": "branch", "harness_hash": "hash"}
-# Asked of each interpreter itself; `-I` keeps the folder this runs in out of the answer.
+# Run by each interpreter; `-I` keeps the current folder out of the answer.
 LISTING = (
     "import importlib.metadata as m, json, platform; "
     "print(json.dumps([platform.python_version(), "
@@ -27,7 +27,7 @@ LISTING = (
 
 
 def describe(python: str) -> tuple[str, dict[str, str]]:
-    """Its version, and name and version of every distribution beside it, sorted by name."""
+    """Return the version of an interpreter, and its distributions by name with their versions."""
     answer = subprocess.run(
         [python, "-I", "-c", LISTING], check=True, stdout=subprocess.PIPE
     ).stdout
@@ -36,7 +36,7 @@ def describe(python: str) -> tuple[str, dict[str, str]]:
 
 
 def read_commit(git: Path) -> dict[str, str]:
-    """Branch and hash that a git folder is at; {} where they cannot be read. Needs no git."""
+    """Return branch and hash of a git folder; {} when they cannot be read. Needs no git."""
     try:
         head = (git / "HEAD").read_text(encoding="utf-8").strip()
         name = head[len(REFERENCE) :] if head.startswith(REFERENCE) else ""
@@ -48,7 +48,7 @@ def read_commit(git: Path) -> dict[str, str]:
 
 
 def read_reference(git: Path, name: str) -> str:
-    """The commit of a reference, loose or packed; empty for one that is not there."""
+    """Return the commit of a reference, loose or packed; empty when it is not there."""
     if (git / name).is_file():
         return (git / name).read_text(encoding="utf-8").strip()
     for line in (git / "packed-refs").read_text(encoding="utf-8").splitlines():
@@ -59,7 +59,7 @@ def read_reference(git: Path, name: str) -> str:
 
 
 def parse_facts(pairs: list[str]) -> dict[str, object]:
-    """The build arguments as facts; those about perfrun's checkout apart, under PerfZero's keys."""
+    """Return the build arguments as facts; those of perfrun's checkout have PerfZero's keys."""
     facts: dict[str, object] = {}
     harness: dict[str, str] = {}
     for pair in pairs:

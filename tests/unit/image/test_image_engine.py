@@ -1,4 +1,4 @@
-"""What `docker` says about itself, and what perfrun makes of it."""
+"""The engine as `docker` describes it, and its errors in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine's files and `docker info` say about GPUs in containers."""
+"""GPUs in containers, by a machine's files and `docker info`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a trial in a container is judged when its engine or its supervisor is late.
+"""The exit of a trial in a container whose engine or supervisor is late.
 
 Containers that behave are tested where there is an engine (tests/docker).
 """
@@ -21,7 +21,7 @@ REPORTED = {"exit_code": 3, "signal_number": None, "elapsed_s": 1.5, "strays": [
 
 
 class Lagging:
-    """A container that says one thing at a look; `None` is a look without news."""
+    """A container that has one piece of news a poll; `None` is a poll without news."""
 
     id, create_s, worker, last_error_line = "c0", 0.1, 7, ""
 

@@ -1,4 +1,4 @@
-"""Which containers are a killed perfrun's, and which are somebody's who still lives."""
+"""Containers of a killed perfrun are told from those of one that still runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfrun.launchers.docker_engine import harness_labels, is_leftover, remove_
 
 
 class Engine:
-    """What an engine lists; remembers what it was told to remove."""
+    """An engine with a list of containers; it records what is removed."""
 
     def __init__(self, *labels: dict[str, str]) -> None:
         self.removed: list[str] = []

@@ -11,7 +11,7 @@ from perfrun.launchers.docker_engine import Streams
 
 
 class Connection:
-    """What the SDK hands out: an object around a socket."""
+    """The SDK's connection: an object around a socket."""
 
     def __init__(self, own: socket.socket) -> None:
         self._sock = own

@@ -382,7 +382,7 @@ def test_a_worker_that_another_process_traces_is_reaped_once_that_is_gone(folder
 def test_a_worker_that_sigkill_does_not_end_is_left_behind_and_said(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nothing can be mounted: signals get lost on their way to the worker."""
+    """A stand-in where nothing can be mounted: signals to the worker get lost."""
     monkeypatch.setattr(ending, "TERM_GRACE_S", 0.1)
     monkeypatch.setattr(ending, "DUMP_POLLS", 1)
     monkeypatch.setattr(ending, "KILL_GRACE_S", 0.1)

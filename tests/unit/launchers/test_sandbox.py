@@ -1,4 +1,4 @@
-"""What the engine is asked for: everything locked, and nothing of the host but what is named."""
+"""The request for a container: all is forbidden, and of the host it sees only named folders."""
 
 from __future__ import annotations
 
