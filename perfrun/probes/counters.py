@@ -104,7 +104,7 @@ def counters_between(before: Snapshot, after: Snapshot) -> Counters:
     A counter that fell (a core was removed, a counter wrapped around) is None, too.
     """
     added = {
-        name: difference(getattr(before.counters, name), value)
+        name: increase(getattr(before.counters, name), value)
         for name, value in vars(after.counters).items()
         if name not in ("elapsed_s", "wall_clock_s")
     }
@@ -120,7 +120,7 @@ def change(before: Any, after: Any) -> Any:
     return None if before is None or after is None else after - before
 
 
-def difference(before: Any, after: Any) -> Any:
+def increase(before: Any, after: Any) -> Any:
     """Return the change of a counter; None when a figure is missing or the counter fell."""
     return None if before is None or after is None or after < before else after - before
 

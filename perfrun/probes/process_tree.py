@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 from perfrun.dataclass import dataclass
@@ -159,12 +158,7 @@ class Timeline:
             self._file = self._path.open("ab", buffering=0)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._keep_peak(0.0)
         self._write()
         if self._file:
