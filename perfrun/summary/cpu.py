@@ -15,21 +15,6 @@ from perfrun.summary.document import Usage
 from perfrun.summary.memory import Memory, memory_section
 
 _SHORTEST_S = 0.01  # of shorter methods, CPU over wall time shows the clocks' steps
-_COUNTS = (
-    "user_s",
-    "system_s",
-    "voluntary_switches",
-    "involuntary_switches",
-    "minor_faults",
-    "major_faults",
-)
-_BYTES = (
-    "read_bytes",
-    "written_bytes",
-    "cancelled_bytes",
-    "read_call_bytes",
-    "written_call_bytes",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +32,9 @@ class Work:
     cancelled_bytes: int | None = None  # of these, dropped before they reached storage
     read_call_bytes: int | None = None  # by read(2) and the like, from any source
     written_call_bytes: int | None = None
+
+
+_COUNTS = tuple(Work.__annotations__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,15 +76,14 @@ def _trial(end: Exit | None) -> Work:
     if end is None:
         return Work()
     counted = {"user_s": end.user_cpu_s, "system_s": end.system_cpu_s, **(end.resources or {})}
-    return Work(**{name: counted.get(name) for name in (*_COUNTS, *_BYTES)})
+    return Work(**{name: counted.get(name) for name in _COUNTS})
 
 
 def _method(said: Mapping[str, Any]) -> Work:
     before, after = said.get("before"), said.get("after")
     if not before or not after:
         return Work()
-    names = (*_COUNTS, *_BYTES)
-    return Work(**{name: change(before.get(name), after.get(name)) for name in names})
+    return Work(**{name: change(before.get(name), after.get(name)) for name in _COUNTS})
 
 
 def _cgroup(
