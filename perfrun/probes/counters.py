@@ -58,7 +58,7 @@ class Snapshot:
 
     counters: Counters
     load_1min: float | None = None
-    running: int | None = None  # tasks that run or could, ours among them
+    running: int | None = None  # tasks that run or could run, perfrun's included
     available_bytes: int | None = None  # MemAvailable
     swap_used_bytes: int | None = None
     cgroup: Mapping[str, Any] = field(default_factory=dict)  # see `worker.cgroups.Cgroup.read`

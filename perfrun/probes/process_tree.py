@@ -225,7 +225,7 @@ class TreeUsage:
     # Sum of PSS, where shared pages count once; None while the process was alone.
     tree_peak_pss_bytes: int | None = None
     tree_pss_looks: int = 0  # how often PSS was read
-    tree_pss_unreadable: int = 0  # processes whose PSS may not be read: their RSS stands for it
+    tree_pss_unreadable: int = 0  # processes whose PSS may not be read: their RSS counts instead
     most_processes: int | None = None  # alive at the same time
     cgroup_split: Mapping[str, int | None] | None = None  # anonymous and file memory at the peak
     cgroup_seen_bytes: int | None = None  # charged to the control group at that peak
