@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from perfrun.doctor import software
 from perfrun.doctor.check import Check, Presence, checks_table, remedies
-from perfrun.doctor.containers import ask_docker, device_checks, engine_checks, image
+from perfrun.doctor.containers import ask_docker, device_checks, engine_checks, image_check
 from perfrun.doctor.memory_and_disk import storage_checks
 from perfrun.doctor.processor import processor_checks
 from perfrun.doctor.system import system_checks
@@ -89,7 +89,7 @@ def examine(plan: RunPlan, sysfs: Sysfs | None = None) -> tuple[Check, ...]:
             *of_machine,
             *of_system,
             *engine_checks(tree, answer),
-            *((image(plan.container.image, answer),) if plan.container else ()),
+            *((image_check(plan.container.image, answer),) if plan.container else ()),
             *device_checks(tree, answer, devices),
         )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.doctor.check import Check, install_command, presence
-from perfrun.doctor.software import ask
+from perfrun.doctor.software import command_output
 from perfrun.doctor.system import cgroup_version
 from perfrun.image.engine import find_rootless_socket, parse_document
 from perfrun.image.gpus import GpuSupport, read_gpu_support
@@ -62,7 +62,7 @@ def ask_docker() -> DockerAnswer:
 
 def _docker(*words: str) -> tuple[str, str]:
     """Return the output of `docker` (empty when it failed) and its errors."""
-    status, out, errors = ask("docker", *words)
+    status, out, errors = command_output("docker", *words)
     return (out if status == 0 or words[0] == "info" else ""), errors
 
 
@@ -106,7 +106,7 @@ def _no_engine(sysfs: Sysfs, answer: DockerAnswer) -> tuple[str, str | None]:
     return lines[-1].strip(), mend
 
 
-def image(name: str, answer: DockerAnswer) -> Check:
+def image_check(name: str, answer: DockerAnswer) -> Check:
     """Check that the engine has the image of the trials."""
     fits: bool | None = None
     value = None

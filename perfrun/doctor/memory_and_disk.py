@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perfrun.doctor.check import Check, presence
 from perfrun.probes.machine import free_disk_bytes, nearest_folder
-from perfrun.probes.sysfs import Sysfs, memory
+from perfrun.probes.sysfs import Sysfs, read_meminfo
 from perfrun.summary.quality_machine import DISK_LIMIT_BYTES, MEMORY_SHARE_LIMIT, SWAP_LIMIT_BYTES
 
 _MIB = 1 << 20
@@ -26,7 +26,7 @@ def storage_checks(sysfs: Sysfs, workspace: Path) -> list[Check]:
 
 def free_memory(sysfs: Sysfs) -> Check:
     """Check that enough memory is available."""
-    found = memory(sysfs)
+    found = read_meminfo(sysfs)
     fits, value = None, None
     if found is not None and found.available_bytes is not None:
         fits = found.available_bytes >= MEMORY_SHARE_LIMIT * found.total_bytes
@@ -43,7 +43,7 @@ def free_memory(sysfs: Sysfs) -> Check:
 
 def no_swap(sysfs: Sysfs) -> Check:
     """Check that little memory is in swap."""
-    found = memory(sysfs)
+    found = read_meminfo(sysfs)
     used = found.swap_used_bytes if found else None
     fits = None if used is None else used <= SWAP_LIMIT_BYTES
     value = None

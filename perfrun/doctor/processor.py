@@ -73,7 +73,7 @@ def smt(sysfs: Sysfs) -> Check:
         wanted="SMT off",
         presence=presence(None if active is None else not active),
         value=None if active is None else "on" if active else "off",
-        why="two threads on one core slow each other down, when more threads run than there "
+        why="two threads on one core slow each other down when more threads run than there "
         "are cores",
         mend=f"echo off | sudo tee {_CPUS}/smt/control" if active else None,
     )

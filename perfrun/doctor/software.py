@@ -13,7 +13,7 @@ TIMEOUT_S = 20.0  # an engine that takes longer, even on a busy machine, starts 
 _FRAMEWORKS = ("torch", "tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "jax")
 
 
-def ask(*command: str) -> tuple[int | None, str, str]:
+def command_output(*command: str) -> tuple[int | None, str, str]:
     """Run a command and return its status (None when it did not end), output and errors."""
     try:
         done = subprocess.run(
@@ -36,7 +36,7 @@ def git(sysfs: Sysfs) -> Check:
     """Check for git, and report its version."""
     version, value = None, "no command `git`"
     if shutil.which("git"):
-        status, out, errors = ask("git", "--version")
+        status, out, errors = command_output("git", "--version")
         version = out.partition("version ")[2].strip() or None
         ended = f"`git --version` ended with status {status}"
         value = version or (errors if status is None else ended)

@@ -80,8 +80,7 @@ class RunningIntegral:
 
     def __init__(self) -> None:
         self._last: tuple[float, float] | None = None
-        self._total = 0.0
-        self._is_known = False
+        self._total: float | None = None
 
     def add(self, at_s: float, value: float | None) -> None:
         """Take the value of one moment; None when it is not known."""
@@ -89,13 +88,12 @@ class RunningIntegral:
             return
         if self._last is not None:
             before_s, before = self._last
-            self._total += (at_s - before_s) * (before + value) / 2
-            self._is_known = True
+            self._total = (self._total or 0.0) + (at_s - before_s) * (before + value) / 2
         self._last = at_s, value
 
     def total(self) -> float | None:
         """Return the integral; None without two moments."""
-        return self._total if self._is_known else None
+        return self._total
 
 
 RATE_HZ = 5.0

@@ -58,7 +58,7 @@ class Snapshot:
 
     counters: Counters
     load_1min: float | None = None
-    running: int | None = None  # tasks that run or could, ours among them
+    running: int | None = None  # tasks that run or could run, perfrun's included
     available_bytes: int | None = None  # MemAvailable
     swap_used_bytes: int | None = None
     cgroup: Mapping[str, Any] = field(default_factory=dict)  # see `worker.cgroups.Cgroup.read`
@@ -104,7 +104,7 @@ def counters_between(before: Snapshot, after: Snapshot) -> Counters:
     A counter that fell (a core was removed, a counter wrapped around) is None, too.
     """
     added = {
-        name: difference(getattr(before.counters, name), value)
+        name: increase(getattr(before.counters, name), value)
         for name, value in vars(after.counters).items()
         if name not in ("elapsed_s", "wall_clock_s")
     }
@@ -120,7 +120,7 @@ def change(before: Any, after: Any) -> Any:
     return None if before is None or after is None else after - before
 
 
-def difference(before: Any, after: Any) -> Any:
+def increase(before: Any, after: Any) -> Any:
     """Return the change of a counter; None when a figure is missing or the counter fell."""
     return None if before is None or after is None or after < before else after - before
 

@@ -10,10 +10,9 @@ import contextlib
 import os
 import re
 import time
-from pathlib import Path
 from typing import Final
 
-from perfrun.probes.sysfs import in_pid_namespace
+from perfrun.probes.sysfs import Sysfs, in_pid_namespace
 
 _LOG = "/dev/kmsg"
 _LONGEST_RECORD: Final = 8192
@@ -92,9 +91,4 @@ def _opened_at_its_end() -> int | None:
 
 def _count() -> int:
     """Return how many processes the kernel has killed for lack of memory since boot."""
-    try:
-        text = Path("/proc/vmstat").read_text(encoding="ascii")
-    except OSError:
-        return 0
-    lines = (line.split() for line in text.splitlines())
-    return sum(int(fields[1]) for fields in lines if fields[0] == "oom_kill")
+    return int(Sysfs().table("/proc/vmstat").get("oom_kill", "0"))

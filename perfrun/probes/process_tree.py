@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 from perfrun.dataclass import dataclass
@@ -159,12 +158,7 @@ class Timeline:
             self._file = self._path.open("ab", buffering=0)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._keep_peak(0.0)
         self._write()
         if self._file:
@@ -231,7 +225,7 @@ class TreeUsage:
     # Sum of PSS, where shared pages count once; None while the process was alone.
     tree_peak_pss_bytes: int | None = None
     tree_pss_looks: int = 0  # how often PSS was read
-    tree_pss_unreadable: int = 0  # processes whose PSS may not be read: their RSS stands for it
+    tree_pss_unreadable: int = 0  # processes whose PSS may not be read: their RSS counts instead
     most_processes: int | None = None  # alive at the same time
     cgroup_split: Mapping[str, int | None] | None = None  # anonymous and file memory at the peak
     cgroup_seen_bytes: int | None = None  # charged to the control group at that peak

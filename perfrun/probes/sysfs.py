@@ -131,7 +131,7 @@ def load_1min(sysfs: Sysfs) -> float | None:
         return None
 
 
-def memory(sysfs: Sysfs) -> MemInfo | None:
+def read_meminfo(sysfs: Sysfs) -> MemInfo | None:
     """Read /proc/meminfo."""
     table = sysfs.table("/proc/meminfo")
     total = _kilobytes(table, "MemTotal")

@@ -146,10 +146,10 @@ def _cgroup_of(pid: int | None) -> tuple[Cgroup | None, bool]:
     """Return the control group of a process, and True when it is another than perfrun's."""
     if pid is None:
         return find_cgroup(), False
-    ours, its = find_cgroup(), find_cgroup(str(pid))
-    if its is None:
-        return ours, False
-    return its, ours is not None and its.path != ours.path
+    own, other = find_cgroup(), find_cgroup(str(pid))
+    if other is None:
+        return own, False
+    return other, own is not None and other.path != own.path
 
 
 def _devices() -> tuple[tuple[Device, ...], str | None]:

@@ -79,7 +79,7 @@ class ReferenceCheck:
             return _without_figures(self, "off", why)
 
 
-def compare(
+def number_row(
     check: ReferenceCheck,
     reference: float,
     measured: float,
@@ -103,7 +103,7 @@ def compare(
     )
 
 
-def skipped(check: ReferenceCheck, reason: str) -> ReferenceRow:
+def skipped_row(check: ReferenceCheck, reason: str) -> ReferenceRow:
     """Return the row of something that this machine or environment does not have."""
     return _without_figures(check, "skipped", reason)
 
@@ -120,12 +120,12 @@ def _without_figures(check: ReferenceCheck, verdict: str, reason: str) -> Refere
     )
 
 
-def around(share: float) -> tuple[float, float]:
+def both_sides(share: float) -> tuple[float, float]:
     """Return limits of the same size on both sides."""
     return (-share, share)
 
 
-def report(document: Document, name: str) -> Mapping[str, Any]:
+def report_of(document: Document, name: str) -> Mapping[str, Any]:
     """Return the report of that name; KeyError when there is none."""
     for found in document["perfrun"]["reports"]:
         if found["name"] == f"Calibrated.{name}":
@@ -133,17 +133,17 @@ def report(document: Document, name: str) -> Mapping[str, Any]:
     raise KeyError(name)
 
 
-def metric(document: Document, of: str, name: str) -> float:
+def metric_of(document: Document, of: str, name: str) -> float:
     """Return a metric of a report; KeyError when there is none."""
-    for found in report(document, of)["metrics"]:
+    for found in report_of(document, of)["metrics"]:
         if found["name"] == name:
             return float(found["value"])
     raise KeyError(name)
 
 
-def note(document: Document, of: str, name: str) -> str | None:
+def note_of(document: Document, of: str, name: str) -> str | None:
     """Return a note (`extras`) of a report, or None."""
-    extras = {item["name"]: item["value"] for item in report(document, of)["extras"]}
+    extras = {item["name"]: item["value"] for item in report_of(document, of)["extras"]}
     return extras.get(name)
 
 
@@ -217,59 +217,59 @@ WAKE_UP_S = 0.002  # a sleeper wakes up within this time on a machine with an id
 
 def _sleep(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     latest = 0.01 + WAKE_UP_S / calibrated.SLEEP_S
-    measured = report(documents["sleep"], "sleep")["wall_time"]
+    measured = report_of(documents["sleep"], "sleep")["wall_time"]
     source = "median of `measure`; a sleep never ends early"
-    return compare(check, calibrated.SLEEP_S, measured, "s", (0.0, latest), source)
+    return number_row(check, calibrated.SLEEP_S, measured, "s", (0.0, latest), source)
 
 
 def _phase(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     """Compare the worker's time of the method phase with the workload's own clock."""
-    reference = metric(documents["sleep"], "clocks", "perf_counter_s")
+    reference = metric_of(documents["sleep"], "clocks", "perf_counter_s")
     measured = documents["sleep"]["perfrun"]["phases"]["method"]["wall_s"]
     source = "phases.method; workload's own clock"
-    return compare(check, reference, measured, "s", (0.0, 0.05), source)
+    return number_row(check, reference, measured, "s", (0.0, 0.05), source)
 
 
 def _clock(name: str) -> Callable[[ReferenceCheck, Documents], ReferenceRow]:
     def judge(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
-        reference = metric(documents["sleep"], "clocks", "perf_counter_s")
+        reference = metric_of(documents["sleep"], "clocks", "perf_counter_s")
         try:
-            measured = metric(documents["sleep"], "clocks", f"{name}_s")
+            measured = metric_of(documents["sleep"], "clocks", f"{name}_s")
         except KeyError:
-            return skipped(check, f"this system has no clock {name!r}")
+            return skipped_row(check, f"this system has no clock {name!r}")
         source = f"CLOCK_{name.upper()}; perf_counter"
-        return compare(check, reference, measured, "s", around(0.002), source)
+        return number_row(check, reference, measured, "s", both_sides(0.002), source)
 
     return judge
 
 
 def _spin(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     small, large = (
-        metric(documents["spin"], name, "latency_min_s") for name in ("spin_small", "spin_large")
+        metric_of(documents["spin"], name, "latency_min_s") for name in ("spin_small", "spin_large")
     )
     factor = float(calibrated.SPIN_FACTOR)
-    return compare(check, factor, large / small, "x", around(0.1), "ratio of shortest times")
+    return number_row(check, factor, large / small, "x", both_sides(0.1), "ratio of shortest times")
 
 
 def _batch(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     one, two = (
-        metric(documents["batch"], name, "latency_min_s") for name in ("batch", "double_batch")
+        metric_of(documents["batch"], name, "latency_min_s") for name in ("batch", "double_batch")
     )
     factor = float(calibrated.BATCH_FACTOR)
-    return compare(check, factor, two / one, "x", around(0.25), "ratio of shortest times")
+    return number_row(check, factor, two / one, "x", both_sides(0.25), "ratio of shortest times")
 
 
 def _items(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
-    found = report(documents["batch"], "batch")
+    found = report_of(documents["batch"], "batch")
     measured = found["wall_time"] * found["throughput"]
     source = "wall_time x throughput"
-    return compare(check, float(calibrated.BATCH), measured, "items", around(0.001), source)
+    return number_row(check, float(calibrated.BATCH), measured, "items", both_sides(0.001), source)
 
 
 def _cpu(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     used = [_cpu_s(documents["busy"]), _cpu_s(documents["nothing"])]
     source = "process_info, less that of `nothing`"
-    return compare(check, calibrated.BUSY_CPU_S, used[0] - used[1], "s", around(0.1), source)
+    return number_row(check, calibrated.BUSY_CPU_S, used[0] - used[1], "s", both_sides(0.1), source)
 
 
 def _cpu_s(document: Document) -> float:
@@ -279,19 +279,21 @@ def _cpu_s(document: Document) -> float:
 
 def _phase_cpu(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     measured = documents["busy"]["perfrun"]["phases"]["method"]["cpu_s"]
-    return compare(check, calibrated.BUSY_CPU_S, measured, "s", (0.0, 0.02), "phases.method")
+    return number_row(check, calibrated.BUSY_CPU_S, measured, "s", (0.0, 0.02), "phases.method")
 
 
 def _allocation(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     measured = _more(documents, "allocation", "nothing", "max_rss")
     source = "max_rss, less that of `nothing`"
-    return compare(check, calibrated.ALLOCATED_BYTES, measured, "bytes", around(0.01), source)
+    return number_row(
+        check, calibrated.ALLOCATED_BYTES, measured, "bytes", both_sides(0.01), source
+    )
 
 
 def _child(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     measured = _more(documents, "holding_child", "empty_child", "max_tree_rss")
     source = "max_tree_rss, less that of `empty_child`"
-    return compare(check, calibrated.CHILD_BYTES, measured, "bytes", around(0.03), source)
+    return number_row(check, calibrated.CHILD_BYTES, measured, "bytes", both_sides(0.03), source)
 
 
 def _shared(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
@@ -301,10 +303,10 @@ def _shared(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
     )
     for figure in (found, base):
         if figure["bytes"] is None:
-            return skipped(check, figure["reason"])
+            return skipped_row(check, figure["reason"])
     measured = float(found["bytes"] - base["bytes"])
     source = "memory.tree_pss, less that of `nothing`"
-    return compare(check, calibrated.SHARED_BYTES, measured, "bytes", around(0.05), source)
+    return number_row(check, calibrated.SHARED_BYTES, measured, "bytes", both_sides(0.05), source)
 
 
 def _more(documents: Documents, one: str, other: str, key: str) -> float:
@@ -312,24 +314,24 @@ def _more(documents: Documents, one: str, other: str, key: str) -> float:
 
 
 def _device(check: ReferenceCheck, documents: Documents) -> ReferenceRow:
-    why = note(documents["device"], "device", "skipped")
+    why = note_of(documents["device"], "device", "skipped")
     if why:
-        return skipped(check, why)
-    wall_s, device_s = (metric(documents["device"], "device", n) for n in ("wall_s", "device_s"))
-    source = f"events of the {note(documents['device'], 'device', 'device')}; perf_counter"
-    return compare(check, wall_s, device_s, "s", (-0.9, 0.01), source)
+        return skipped_row(check, why)
+    wall_s, device_s = (metric_of(documents["device"], "device", n) for n in ("wall_s", "device_s"))
+    source = f"events of the {note_of(documents['device'], 'device', 'device')}; perf_counter"
+    return number_row(check, wall_s, device_s, "s", (-0.9, 0.01), source)
 
 
 def _product(peak: Peak, check: ReferenceCheck, documents: Documents) -> ReferenceRow:
-    why = note(documents["product"], "product", "skipped") or peak.why_unknown
+    why = note_of(documents["product"], "product", "skipped") or peak.why_unknown
     if why or not peak.flops_per_s:
-        return skipped(check, why or "the machine's peak is not known")
-    measured = metric(documents["product"], "rate", "flops_per_s")
-    source = f"{note(documents['product'], 'rate', 'library')}; peak: {peak.how}"
+        return skipped_row(check, why or "the machine's peak is not known")
+    measured = metric_of(documents["product"], "rate", "flops_per_s")
+    source = f"{note_of(documents['product'], 'rate', 'library')}; peak: {peak.how}"
     # No library is slower than a thousandth of one core's peak, so a smaller rate is an error, such
     # as milliseconds taken for seconds.
     least = 1e-3 / peak.cores - 1
-    return compare(check, peak.flops_per_s, measured, "FLOP/s", (least, 0.0), source)
+    return number_row(check, peak.flops_per_s, measured, "FLOP/s", (least, 0.0), source)
 
 
 def _death(workload: str, reference: str) -> ReferenceCheck:

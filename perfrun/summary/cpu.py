@@ -15,21 +15,6 @@ from perfrun.summary.document import Usage
 from perfrun.summary.memory import Memory, memory_section
 
 _SHORTEST_S = 0.01  # of shorter methods, CPU over wall time shows the clocks' steps
-_COUNTS = (
-    "user_s",
-    "system_s",
-    "voluntary_switches",
-    "involuntary_switches",
-    "minor_faults",
-    "major_faults",
-)
-_BYTES = (
-    "read_bytes",
-    "written_bytes",
-    "cancelled_bytes",
-    "read_call_bytes",
-    "written_call_bytes",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +34,9 @@ class Work:
     written_call_bytes: int | None = None
 
 
+_COUNTS = tuple(Work.__annotations__)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cpu:
     """The section `cpu`: CPU time, input and output. None is unknown; `reasons` says why."""
@@ -65,16 +53,16 @@ class Cpu:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 
-def cpu_section(record: Mapping[str, Any], end: Exit | None, watched: Watched | None) -> Cpu:
+def cpu_section(reported: Mapping[str, Any], end: Exit | None, watched: Watched | None) -> Cpu:
     """Build the section from the kernel's figures of the worker and of the machine."""
     trial = _trial(end)
-    method = _method(record.get("resources", {}))
+    method = _method(reported.get("resources", {}))
     machine = counters_between(watched.before.snapshot, watched.after.snapshot) if watched else None
     path, own, cgroup = _cgroup(end, watched)
     return Cpu(
         trial=trial,
         method=method,
-        max_percent=_max_percent(record, end, watched.tree if watched else None),
+        max_percent=_max_percent(reported, end, watched.tree if watched else None),
         cgroup_path=path,
         cgroup_own=own,
         cgroup=cgroup,
@@ -88,15 +76,14 @@ def _trial(end: Exit | None) -> Work:
     if end is None:
         return Work()
     counted = {"user_s": end.user_cpu_s, "system_s": end.system_cpu_s, **(end.resources or {})}
-    return Work(**{name: counted.get(name) for name in (*_COUNTS, *_BYTES)})
+    return Work(**{name: counted.get(name) for name in _COUNTS})
 
 
-def _method(said: Mapping[str, Any]) -> Work:
-    before, after = said.get("before"), said.get("after")
+def _method(resources: Mapping[str, Any]) -> Work:
+    before, after = resources.get("before"), resources.get("after")
     if not before or not after:
         return Work()
-    names = (*_COUNTS, *_BYTES)
-    return Work(**{name: change(before.get(name), after.get(name)) for name in names})
+    return Work(**{name: change(before.get(name), after.get(name)) for name in _COUNTS})
 
 
 def _cgroup(
@@ -126,10 +113,10 @@ def _others(machine: Counters | None, trial: Work, watched: Watched | None) -> f
 
 
 def _max_percent(
-    record: Mapping[str, Any], end: Exit | None, tree: TreeUsage | None
+    reported: Mapping[str, Any], end: Exit | None, tree: TreeUsage | None
 ) -> float | None:
     """Return the busiest window of 0.1 s; for shorter trials the method's mean, or the trial's."""
-    method = record.get("phases", {}).get("method", {})
+    method = reported.get("phases", {}).get("method", {})
     candidates = [tree.max_cpu_percent] if tree and tree.max_cpu_percent is not None else []
     if method.get("wall_s", 0.0) >= _SHORTEST_S:
         candidates.append(round(method["cpu_s"] / method["wall_s"] * 100.0, 1))
@@ -183,13 +170,13 @@ class MeasuredSections:
 
 
 def bring_together(
-    record: Mapping[str, Any],
+    reported: Mapping[str, Any],
     end: Exit | None,
     watched: Watched | None,
     *,
     own_peak_rss_bytes: int,
 ) -> MeasuredSections:
-    """Build the sections from the worker's record, its end and the observations from outside.
+    """Build the sections from the worker's own figures, its end and the observations outside.
 
     `end` and `watched` are None when the worker did not start or the harness was killed.
     """
@@ -208,8 +195,8 @@ def bring_together(
             observer_cpu_s=sum(observer) if observer else None,
             harness_cpu_s=watched.harness_cpu_s if watched else None,
         ),
-        memory=memory_section(record, end, tree, devices, own_peak_rss_bytes=own_peak_rss_bytes),
-        cpu=cpu_section(record, end, watched),
+        memory=memory_section(reported, end, tree, devices, own_peak_rss_bytes=own_peak_rss_bytes),
+        cpu=cpu_section(reported, end, watched),
         devices=devices,
         energy=watched.energy if watched else Energy(reasons={"all": _NOT_WATCHED}),
     )

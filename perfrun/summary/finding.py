@@ -8,7 +8,7 @@ from typing import Any
 
 from perfrun.dataclass import dataclass
 from perfrun.launchers.launcher import Exit
-from perfrun.probes.counters import Counters, counters_between, difference
+from perfrun.probes.counters import Counters, counters_between, increase
 from perfrun.probes.machine import MachineState
 
 
@@ -128,7 +128,7 @@ class MachineDelta:
         if self.trial_cgroup is not None:  # the counters of an own group begin with the trial
             return self.trial_cgroup.get(key)
         before, after = (s.snapshot.cgroup.get(key) for s in (self.before, self.after))
-        found: float | None = difference(before, after)
+        found: float | None = increase(before, after)
         return found
 
 

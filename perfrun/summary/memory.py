@@ -71,34 +71,34 @@ class Memory:
 
 
 def memory_section(
-    record: Mapping[str, Any],
+    reported: Mapping[str, Any],
     end: Exit | None,
     tree: TreeUsage | None,
     devices: DevicesUsage,
     *,
     own_peak_rss_bytes: int,
 ) -> Memory:
-    """Build the section from the kernel's marks, the samples and the worker's record.
+    """Build the section from the kernel's marks, the samples and the worker's own figures.
 
     `own_peak_rss_bytes` is the harness's own peak: a smaller ru_maxrss tells nothing about the
     worker, since fork copies the parent's mark and it survives exec.
     """
-    said = record.get("memory", {})
-    at_end, before = said.get("end", {}), said.get("before_method", {})
+    marks = reported.get("memory", {})
+    at_end, before = marks.get("end", {}), marks.get("before_method", {})
     process_rss = _process_rss(at_end, before, end, tree, own_peak_rss_bytes)
-    device = (*_allocated(record), *_used(devices))
+    device = (*_allocated(reported), *_used(devices))
     return Memory(
         process_rss=process_rss,
         process_vms=_process_vms(at_end, tree),
         import_rss=_mark(before.get("peak_rss_bytes"), "VmHWM before the method"),
-        method_rss=_method_rss(said, at_end),
+        method_rss=_method_rss(marks, at_end),
         tree_pss=_tree_pss(process_rss, tree),
         tree_rss=_tree_rss(process_rss, tree),
         tree_processes=tree.most_processes if tree else None,
         tree_pss_looks=tree.tree_pss_looks if tree else 0,
         cgroup=_cgroup(end, tree),
         device=device,
-        device_reason=None if device else _no_device(record, devices),
+        device_reason=None if device else _no_device(reported, devices),
     )
 
 
@@ -136,10 +136,10 @@ def _process_vms(at_end: Mapping[str, Any], tree: TreeUsage | None) -> PeakMemor
     return PeakMemory(reason=_KILLED if tree else _NOT_WATCHED)
 
 
-def _method_rss(said: Mapping[str, Any], at_end: Mapping[str, Any]) -> PeakMemory:
+def _method_rss(marks: Mapping[str, Any], at_end: Mapping[str, Any]) -> PeakMemory:
     if not at_end.get("peak_rss_bytes"):
         return PeakMemory(reason=_KILLED)
-    if not said.get("reset"):
+    if not marks.get("reset"):
         return PeakMemory(
             reason="the kernel did not let the worker reset its mark (/proc/self/clear_refs)"
         )
@@ -229,10 +229,10 @@ def _split(
     return figures, figures.get("memory_now_bytes")
 
 
-def _allocated(record: Mapping[str, Any]) -> Sequence[DeviceMemory]:
+def _allocated(reported: Mapping[str, Any]) -> Sequence[DeviceMemory]:
     """Return the peaks of the frameworks' allocators, which the worker read at its end."""
     found = []
-    for entry in record.get("allocators", ()):
+    for entry in reported.get("allocators", ()):
         for what in ("allocated", "reserved"):
             size = entry.get(f"peak_{what}_bytes")
             if size is not None:
@@ -262,9 +262,9 @@ def _used(devices: DevicesUsage) -> Sequence[DeviceMemory]:
     return found
 
 
-def _no_device(record: Mapping[str, Any], devices: DevicesUsage) -> str:
-    said = [entry["reason"] for entry in record.get("allocators", ()) if entry.get("reason")]
-    return "; ".join([*said, devices.reason or "no device"])
+def _no_device(reported: Mapping[str, Any], devices: DevicesUsage) -> str:
+    reasons = [entry["reason"] for entry in reported.get("allocators", ()) if entry.get("reason")]
+    return "; ".join([*reasons, devices.reason or "no device"])
 
 
 def sampled(tree: TreeUsage | None) -> str | None:

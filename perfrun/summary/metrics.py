@@ -78,12 +78,12 @@ def from_series(
     unclaimed: dict[str, list[Mapping[str, Any]]] = {}
     for one in series:
         metrics = section(one, "metrics")
-        for name in metrics:
-            unclaimed.setdefault(name, []).append(section(metrics, name))
+        for key in metrics:
+            unclaimed.setdefault(key, []).append(section(metrics, key))
     found: list[Mapping[str, Any] | None] = []
     for metric in objects(report.get("metrics")):
-        said, value = metric.get("name"), metric.get("value")
-        known = unclaimed.get(said, []) if isinstance(said, str) else []
+        name, value = metric.get("name"), metric.get("value")
+        known = unclaimed.get(name, []) if isinstance(name, str) else []
         own = next((facts for facts in known if facts.get("value") == value), None)
         if own is not None:
             known.remove(own)
@@ -101,7 +101,7 @@ def series_of(document: Mapping[str, Any], report: str) -> list[Mapping[str, Any
 
 
 class _Metrics:
-    """The metrics of a summary. The first of a name counts; a user's own goes before ours."""
+    """The metrics of a summary. The first of a name counts; a user's own goes before perfrun's."""
 
     def __init__(self) -> None:
         self.metrics: dict[str, MetricValue] = {}
@@ -174,7 +174,7 @@ class _Metrics:
             return
         full = f"{prefix}{name}"
         if facts is None:
-            if full in self._of_series:  # the user's own goes before ours of that name
+            if full in self._of_series:  # the user's own goes before perfrun's of that name
                 self._of_series.discard(full)
                 del self.metrics[full]
             self._add(full, value)

@@ -1,4 +1,4 @@
-"""Engine, Compose, GPUs: what `docker` says and what the kernel shows."""
+"""The checks of engine, Compose and GPUs, by the answers of `docker` and the kernel."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_stands_between_the_user_and_the_engine_is_said(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Old clients complain on standard error and fail; newer ones inside the document."""
+    """Old clients print errors and fail; newer ones put them into the document."""
     errors = json.dumps({"ServerErrors": [complaint] if complaint else []})
     script = f"echo '{errors}'" if inside else f"echo '{complaint}' >&2; exit 1"
     fake_docker(tmp_path, monkeypatch, script)
@@ -263,7 +263,7 @@ def test_the_image_of_the_trials_is_looked_for(
         esac
     """
     fake_docker(tmp_path, monkeypatch, script)
-    found = [containers.image(name, there) for name in ("ours", "gone", "no answer")]
+    found = [containers.image_check(name, there) for name in ("ours", "gone", "no answer")]
     assert [each.presence for each in found] == [FOUND, MISSING, UNKNOWN]
     assert [each.value for each in found] == [
         "sha256:0123456789ab",
@@ -271,7 +271,8 @@ def test_the_image_of_the_trials_is_looked_for(
         "Cannot connect to the Docker daemon",
     ]
     assert [each.mend for each in found] == [None, "docker pull gone", None]
-    assert containers.image("ours", NOBODY).presence is UNKNOWN
+    assert containers.image_check("ours", NOBODY).presence is UNKNOWN
     assert (
-        containers.image("perfrun/gone", there).mend == "python3 setup.py --docker_tag perfrun/gone"
+        containers.image_check("perfrun/gone", there).mend
+        == "python3 setup.py --docker_tag perfrun/gone"
     )

@@ -18,11 +18,11 @@ from perfrun.probes.sysfs import Sysfs
 
 FOUND, MISSING, UNKNOWN = Presence.FOUND, Presence.MISSING, Presence.UNKNOWN
 CLOCKS = "/sys/devices/system/clocksource/clocksource0"
-Look = Callable[[Sysfs], Check]
+CheckFunction = Callable[[Sysfs], Check]
 
 
 @pytest.mark.parametrize(
-    ("look", "changed", "expected", "value", "mend"),
+    ("check", "changed", "expected", "value", "mend"),
     [
         (processor.governor, {}, MISSING, "powersave", "policy*/scaling_governor"),
         (
@@ -131,14 +131,14 @@ Look = Callable[[Sysfs], Check]
     ],
 )
 def test_a_machine_is_judged_by_its_files(
-    look: Look,
+    check: CheckFunction,
     changed: dict[str, str | None],
     expected: Presence,
     value: str | None,
     mend: str | None,
     tmp_path: Path,
 ) -> None:
-    found = look(built(tmp_path, {**LAPTOP, **changed}))
+    found = check(built(tmp_path, {**LAPTOP, **changed}))
     assert found.presence is expected
     assert (found.value is None) if value is None else (value in (found.value or ""))
     assert (found.mend is None) if mend is None else (mend in (found.mend or ""))
@@ -197,7 +197,7 @@ def test_files_with_nonsense_are_not_known(tmp_path: Path) -> None:
     ]:
         assert isinstance(check.presence, Presence)
     assert sysfs.cpu_times(tree) is None
-    assert sysfs.memory(tree) is None
+    assert sysfs.read_meminfo(tree) is None
     assert sysfs.load_1min(tree) is None
 
 
@@ -218,7 +218,7 @@ def test_a_laptop_is_read_as_it_is(tmp_path: Path) -> None:
 
 def test_this_machine_is_read_without_an_error() -> None:
     tree = Sysfs()
-    times, memory = sysfs.cpu_times(tree), sysfs.memory(tree)
+    times, memory = sysfs.cpu_times(tree), sysfs.read_meminfo(tree)
     assert times is not None
     assert memory is not None
     assert times.cpus == os.cpu_count()

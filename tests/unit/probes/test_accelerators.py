@@ -1,4 +1,4 @@
-"""Devices over time: the real library where there is none to find, the sampler on known devices.
+"""Sampling of devices: the real library without a driver, the sampler with known devices.
 
 `RealNvml` has the names, structures and errors of the real nvidia-ml-py; only the driver under it
 is made up, because no test machine can be asked to have one.
@@ -27,7 +27,7 @@ GIB = 2**30
 
 
 class RealNvml:
-    """pynvml with a driver that answers; what is not here is what the real module has."""
+    """pynvml with a driver that answers; all else is from the real module."""
 
     def __init__(self, *unsupported: str) -> None:
         self._unsupported = unsupported
@@ -93,7 +93,7 @@ class RealNvml:
 
 @pytest.fixture(autouse=True)
 def on_a_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Pids are those of the driver, wherever the tests run."""
+    """Let pids be those of the driver, also where the tests run in a container."""
     monkeypatch.setattr(accelerators, "in_pid_namespace", lambda: False)
     nvidia_devices.cache_clear()
     amd_devices.cache_clear()
@@ -114,7 +114,7 @@ def test_the_real_library_without_a_driver_is_told_as_such(monkeypatch: pytest.M
     load = ctypes.CDLL
 
     def pretended(name: str, *arguments: Any) -> Any:
-        """Our own quick look finds the library; the binding's does not."""
+        """Let our own quick test find the library, but not the binding's."""
         if name == "libnvidia-ml.so.1" and not arguments:
             monkeypatch.setattr(ctypes, "CDLL", load)
             return None

@@ -1,4 +1,4 @@
-"""Counters of the machine, read before and after something that moves them."""
+"""Counters of the machine, read before and after something that raises them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from cputime import cpu_ratio, reading
 
 from perfrun.probes import counters as system
-from perfrun.probes.counters import Counters, Snapshot, counters_between, difference, take_snapshot
+from perfrun.probes.counters import Counters, Snapshot, counters_between, increase, take_snapshot
 from perfrun.worker.cgroups import find_cgroup
 
 SPIN = "import time; end = time.process_time() + 0.6\nwhile time.process_time() < end: pass"
@@ -41,20 +41,20 @@ def test_work_is_in_what_was_added() -> None:
 
 
 def test_what_the_processors_did_and_when_belong_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is held up between the two readings for a second reads again."""
-    now, looks = 100.0, 0
+    """A reading that was interrupted for a second is repeated."""
+    now, readings = 100.0, 0
 
     def stat() -> dict[str, list[int]]:
-        nonlocal now, looks
-        looks += 1
-        now += 1.0 if looks == 1 else 0.0001
-        return {"processes": [looks]}
+        nonlocal now, readings
+        readings += 1
+        now += 1.0 if readings == 1 else 0.0001
+        return {"processes": [readings]}
 
     clock = SimpleNamespace(monotonic=lambda: now, time=lambda: now + 1e9)
     monkeypatch.setattr(system, "time", clock)
     monkeypatch.setattr(system, "_stat", stat)
     counters = take_snapshot().counters
-    assert (counters.forks, looks) == (2, 2)
+    assert (counters.forks, readings) == (2, 2)
     assert counters.elapsed_s == now
     assert counters.wall_clock_s == now + 1e9
 
@@ -94,4 +94,4 @@ def test_unknown_stays_unknown_and_a_counter_that_fell_is_unknown() -> None:
     [(1, 3, 2), (None, 3, None), (3, None, None), (3, 2, None), (0.5, 0.5, 0.0)],
 )
 def test_differences(before: float | None, after: float | None, expected: float | None) -> None:
-    assert difference(before, after) == expected
+    assert increase(before, after) == expected

@@ -1,4 +1,4 @@
-"""Readings of devices: the summary's figures without keeping them, all of them on disk."""
+"""Readings of devices: they are all on disk, and the summary has its figures without them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Scripted:
 
 
 def made_up(generator: random.Random, unknown: float) -> DeviceReading:
-    """A reading each of whose figures is unknown with that chance."""
+    """Make a reading; each of its figures is unknown with this probability."""
 
     def or_none(value: Any) -> Any:
         return None if generator.random() < unknown else value
@@ -69,7 +69,7 @@ def made_up(generator: random.Random, unknown: float) -> DeviceReading:
 
 
 def kept_figures(readings: Sequence[DeviceReading], times: Sequence[float]) -> dict[str, Any]:
-    """The same figures, from all readings at once: as perfrun did while it kept them."""
+    """Compute the same figures from all readings at once."""
     found: dict[str, Any] = {}
     used = [r.used_bytes for r in readings if r.used_bytes is not None]
     found["used_before_bytes"] = used[0] if used else None
@@ -152,7 +152,7 @@ def test_rows_wait_a_moment_in_memory_and_never_for_a_disk(
 
 @contextmanager
 def file_size_limit(size: int | None) -> Iterator[None]:
-    """Let no file of this process grow further, which a write finds out as on a full disk."""
+    """Let no file of this process grow further, so that writes fail as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft if size is None else size, hard))
     try:
@@ -254,7 +254,7 @@ def test_every_reading_of_a_trial_is_on_disk(tmp_path: Path) -> None:
 
 
 def read_back(row: Mapping[str, str]) -> DeviceReading:
-    """The reading that a row was written from."""
+    """Return the reading from which a row was written."""
     told = row["throttle_reasons"]
     reasons = {"": None, "none": ()}.get(told, tuple(told.split("+")))
     used, figures = row["used_bytes"], {n: float(row[n]) if row[n] else None for n in SPANS}

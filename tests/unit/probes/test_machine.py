@@ -1,4 +1,4 @@
-"""Facts about the machine: against the kernel here, and against texts of machines not here."""
+"""Facts about the machine, compared with this kernel and with texts of other machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom the kernel killed for want of memory: a stand-in for its log, a record a read as there."""
+"""Processes that the kernel killed for lack of memory, with a stand-in for its log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WRITTEN = "12,30648,446917,-;Killed process 100 (python)"  # by somebody who may
 
 
 class Kernel:
-    """Kills processes, and says so in its log."""
+    """A kernel that kills processes and logs it, one record a read."""
 
     def __init__(self) -> None:
         self.log, self._end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -156,7 +156,7 @@ def test_a_busy_process_takes_what_the_machine_gives_it_and_a_sleeping_one_nothi
     used, begin = time.clock_gettime(clock), time.perf_counter()
 
     def no_less_than_the_mean(sampler: TreeSampler) -> bool:
-        """As the largest window must be, in time."""
+        """Return True when the largest window is at least the mean."""
         share = (time.clock_gettime(clock) - used) / (time.perf_counter() - begin)
         return 0.8 * share * 100 < (sampler._max_cpu or 0.0)
 
@@ -177,7 +177,7 @@ def test_cpu_use_is_not_overstated_when_the_sampler_is_held_up_between_its_two_c
     late_s = [0.0, 1.5, 0.0]  # how long the sampler stands still before it reads the CPU time
 
     def cpu_seconds(pid: int) -> float:
-        """Of a process that is busy all the time."""
+        """Return the CPU time of a process that is always busy."""
         nonlocal now_s
         now_s += late_s.pop(0)
         return now_s
@@ -193,7 +193,7 @@ def test_cpu_use_is_not_overstated_when_the_sampler_is_held_up_between_its_two_c
 
 
 def written(log: Path) -> list[str]:
-    """The lines of the log that are whole."""
+    """Return the complete lines of the log."""
     text = log.read_text() if log.exists() else ""
     return text[: text.rfind("\n") + 1].splitlines()
 
@@ -218,7 +218,7 @@ def test_lines_of_the_log_are_rarer_than_samples(start: Start, tmp_path: Path) -
     log = tmp_path / "log"
 
     def are_rarer(sampler: TreeSampler) -> bool:
-        """Also with the second's worth of lines that is not written yet, ten and the peaks."""
+        """Return True when lines are rarer, also with those of the last second, still unwritten."""
         return sampler._samples > 2 * (len(written(log)) + 50)
 
     used = watch(start(IDLE).pid, log, are_rarer, rate_hz=200.0)
@@ -270,7 +270,7 @@ def test_a_log_that_cannot_be_written_stops_no_sampling(start: Start, tmp_path: 
 def test_a_sample_that_never_comes_back_is_not_waited_for(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a process that hangs in a driver, and lets nobody read of its memory meanwhile."""
+    """A process that hangs in a driver lets nobody read its memory."""
     monkeypatch.setattr(process_tree, "_FINISH_S", 0.05)
     is_read, may_go_on = threading.Event(), threading.Event()
 

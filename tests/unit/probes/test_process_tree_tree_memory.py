@@ -1,8 +1,8 @@
-"""Trees of real processes that share memory in every way there is, against what they truly hold.
+"""Trees of real processes that share memory in all ways, compared with known sizes.
 
-What is true is known from the programs: sizes that they allocate, and the kernel's mark of the
-parent. Every peak is held until the sampler has seen it, or for a minute: 0.25 s are promised on a
-machine that has time to look, and nothing on one that stands still.
+The sizes are known from the programs' allocations and the kernel's mark of the parent. Every peak
+is held until the sampler has seen it, or for a minute: perfrun promises to see peaks of 0.25 s, but
+only on a machine that has time for the sampler.
 """
 
 from __future__ import annotations
@@ -102,17 +102,17 @@ def watched(source: str, log: Path, *stages: Seen) -> TreeUsage:
 
 
 def begun(sampler: TreeSampler) -> bool:
-    """Nothing yet but the program itself."""
+    """Return True once a sample has been taken."""
     return sampler._samples > 0
 
 
 def family(sampler: TreeSampler) -> bool:
-    """All four processes, and what they share."""
+    """Return True once all four processes were found and PSS was read."""
     return len(sampler.pids) == 4 and sampler._tree.pss.readings > 0
 
 
 def peak_above(own_bytes: int) -> Seen:
-    """All that the parent holds, and so much of the children's own."""
+    """Return a test for a peak of the parent's memory and this much of the children's own."""
 
     def is_seen(sampler: TreeSampler) -> bool:
         return sampler._tree.pss.peak_bytes >= 0.975 * (sampler._peak_rss + own_bytes)
@@ -141,8 +141,8 @@ def test_what_a_child_adds_counts_for_each(tmp_path: Path) -> None:
     source = program('own = bytearray(b"y") * (60 << 20)')
     used = watched(source, tmp_path / "log", begun, peak_above(3 * 60 * MIB))
     assert used.peak_rss_bytes is not None
-    truth = used.peak_rss_bytes + 3 * 60 * MIB
-    assert used.tree_peak_pss_bytes == pytest.approx(truth, rel=0.03)
+    expected = used.peak_rss_bytes + 3 * 60 * MIB
+    assert used.tree_peak_pss_bytes == pytest.approx(expected, rel=0.03)
 
 
 def test_pages_that_a_child_writes_to_are_shared_no_more(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_pages_that_a_child_writes_to_are_shared_no_more(tmp_path: Path) -> None
     source = program('block[:100 << 20:4096] = b"y" * (100 << 8)')
     used = watched(source, tmp_path / "log", family, peak_above(3 * 100 * MIB))
     assert used.peak_rss_bytes is not None
-    truth = used.peak_rss_bytes + 3 * 100 * MIB
-    assert used.tree_peak_pss_bytes == pytest.approx(truth, rel=0.03)
+    expected = used.peak_rss_bytes + 3 * 100 * MIB
+    assert used.tree_peak_pss_bytes == pytest.approx(expected, rel=0.03)
 
 
 def test_shared_memory_counts_once(tmp_path: Path) -> None:
@@ -177,11 +177,11 @@ for one in children: one.stdout.readline()
 print("peak", flush=True); input()
 for one in children: one.communicate("\\n")
 """
-    truth = 2 * 150 * MIB + 25 * MIB
+    expected = 2 * 150 * MIB + 25 * MIB
     used = watched(
-        source, tmp_path / "log", lambda sampler: sampler._tree.pss.peak_bytes > 0.955 * truth
+        source, tmp_path / "log", lambda sampler: sampler._tree.pss.peak_bytes > 0.955 * expected
     )
-    assert used.tree_peak_pss_bytes == pytest.approx(truth, rel=0.05)
+    assert used.tree_peak_pss_bytes == pytest.approx(expected, rel=0.05)
 
 
 def test_children_that_are_killed_at_their_peak_were_seen(tmp_path: Path) -> None:
@@ -189,11 +189,11 @@ def test_children_that_are_killed_at_their_peak_were_seen(tmp_path: Path) -> Non
     source = program(body, end)
     used = watched(source, tmp_path / "log", begun, peak_above(3 * 100 * MIB))
     assert used.peak_rss_bytes is not None
-    truth = used.peak_rss_bytes + 3 * 100 * MIB
-    assert used.tree_peak_pss_bytes == pytest.approx(truth, rel=0.03)
+    expected = used.peak_rss_bytes + 3 * 100 * MIB
+    assert used.tree_peak_pss_bytes == pytest.approx(expected, rel=0.03)
 
 
-def test_a_process_alone_is_never_looked_at(tmp_path: Path) -> None:
+def test_a_process_alone_has_no_reading_of_pss(tmp_path: Path) -> None:
     source = 'b = bytearray(b"x") * (50 << 20); print(1, flush=True); input()'
     used = watched(source, tmp_path / "l", lambda sampler: sampler._samples >= 5)
     assert used.tree_pss_looks == 0
@@ -201,19 +201,19 @@ def test_a_process_alone_is_never_looked_at(tmp_path: Path) -> None:
     assert used.most_processes == 1
 
 
-def test_looks_stay_within_their_budget() -> None:
+def test_readings_stay_within_their_budget() -> None:
     """A tree that seems to grow for ever, with processes whose PSS takes long to read."""
     memory = SharedMemory()
     here = os.getpid()
     begin = time.perf_counter()
     size = 100 * MIB
     while time.perf_counter() - begin < 2.0:
-        size += MIB  # resident memory rises by 1 % a step, so that looks are wanted all the time
+        size += MIB  # resident memory rises by 1 % a step, so that readings are wanted all the time
         sizes: Sizes = {here: (size, 0), os.getppid(): (size, 0)}
         memory.follow(sizes, dict)
         time.sleep(0.001)
     assert memory.readings > 0
-    # What was saved up, what came in, and at most one look more than that.
+    # The savings, the income, and at most one reading more.
     assert memory.cpu_s < 0.6 + 0.002 * 2.0 + 0.2
 
 
@@ -240,20 +240,20 @@ def test_pss_of_a_process_that_has_ended_is_nothing() -> None:
     ],
     ids=["others", "changing", "big"],
 )
-def test_processes_that_begin_all_the_time_do_not_make_looks_cost_more(
+def test_processes_that_begin_all_the_time_do_not_make_searches_cost_more(
     monkeypatch: pytest.MonkeyPatch,
     look_s: float,
     found: list[list[int]],
     least: float,
     most: float,
 ) -> None:
-    """Looks of known cost, and a new pid on the machine at each of the samples of 100 s."""
+    """Each search has a known cost, and each sample of 100 s finds a new pid on the machine."""
     clock = {"wall": 0.0, "cpu": 0.0}
-    looks = itertools.cycle(found)
+    trees = itertools.cycle(found)
 
     def look(_: int) -> list[int]:
         clock["cpu"] += look_s
-        return next(looks)
+        return next(trees)
 
     clocks = SimpleNamespace(perf_counter=lambda: clock["wall"], thread_time=lambda: clock["cpu"])
     monkeypatch.setattr(process_tree, "time", clocks)

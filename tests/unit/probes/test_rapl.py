@@ -1,4 +1,4 @@
-"""Counters of energy: added up, also when they start again; absent with a reason."""
+"""Energy counters: they are summed, also when they wrap around; a missing one has a reason."""
 
 from __future__ import annotations
 

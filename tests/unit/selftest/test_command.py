@@ -34,7 +34,7 @@ def row(what: str, error: float) -> ReferenceRow:
 
 
 def scripted(what: str, *errors: float) -> ReferenceCheck:
-    """A check whose attempts have these errors."""
+    """Make a check whose attempts have these errors."""
     left = iter(errors)
     passed: dict[str, Any] = {"status": "passed"}
     assert passed
@@ -81,7 +81,7 @@ def test_what_stays_off_is_off_with_its_best_attempt() -> None:
     assert len(asked) == ATTEMPTS
 
 
-def test_the_table_says_truth_measured_error_limits_and_verdict() -> None:
+def test_the_table_has_reference_measured_error_limits_and_verdict() -> None:
     missing = ReferenceRow(
         what="three",
         truth=None,

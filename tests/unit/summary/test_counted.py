@@ -1,4 +1,4 @@
-"""Which trials enter the figures of a set."""
+"""The choice of the trials that enter the figures of a set."""
 
 from __future__ import annotations
 

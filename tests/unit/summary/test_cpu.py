@@ -1,4 +1,4 @@
-"""Section `cpu`: what the kernel counted of a trial, and what was left for others."""
+"""Section `cpu`: the kernel's counts of a trial and of other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the trials of a method say together."""
+"""The estimate of a method from its trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section `memory`: which figure is taken from where, and what is said of it."""
+"""Section `memory`: the source of each figure and its exactness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of a summary: perfrun's own, and PerfZero's."""
+"""The metrics of perfrun's and PerfZero's summaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said about accelerators."""
+"""Findings about accelerators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said about the machine around a trial, from states made up and real."""
+"""Findings about the machine around a trial, from made-up and real states."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ BEFORE = MachineState(
 
 
 def counters(**added: Any) -> Counters:
-    """The counters after a trial of ten seconds, with so much added."""
+    """Return the counters after a trial of ten seconds, increased by these figures."""
     added = {"elapsed_s": SECONDS, "wall_clock_s": SECONDS, "busy_s": 5.0, "idle_s": 35.0, **added}
     changed = {
         name: None if more is None else (getattr(QUIET, name) or 0.0) + more

@@ -1,4 +1,4 @@
-"""What a series says about its own quality."""
+"""Findings about a series."""
 
 from __future__ import annotations
 

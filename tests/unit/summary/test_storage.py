@@ -1,4 +1,4 @@
-"""Results find a place, whatever the disk does.
+"""Results are kept when the disk is full or fails.
 
 The tests may run as root, whom permissions do not stop: a file stands where a folder should be.
 """

@@ -1,4 +1,4 @@
-"""What begins a new series and what does not."""
+"""The facts that begin a new series, and those that do not."""
 
 from __future__ import annotations
 
