@@ -49,13 +49,11 @@ def read_series(private: Path, notes: list[str]) -> tuple[Mapping[str, Any], ...
 
 def _headers(private: Path) -> list[Path]:
     numbered = []
-    try:
+    with contextlib.suppress(OSError):
         for path in private.glob(f"{SERIES}*.json"):
             number = re.fullmatch(rf"{SERIES}(\d+)\.json", path.name)
             if number:
                 numbered.append((int(number[1]), path))
-    except OSError:
-        pass
     return [path for _, path in sorted(numbered)]
 
 

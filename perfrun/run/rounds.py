@@ -56,6 +56,7 @@ class Rounds:
 
     @property
     def run_id(self) -> str:
+        """Id of the run."""
         return self._facts.run_id
 
     @property

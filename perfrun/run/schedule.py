@@ -59,8 +59,7 @@ class Schedule:
         self._methods = {name: _Method() for name in methods}
         self._num_trials, self._rules = num_trials, rules
         self._round = 0
-        self.shuffled = rules.precision is not None or num_trials > 1
-        self.seed = seed if self.shuffled else None
+        self.seed = seed if rules.precision is not None or num_trials > 1 else None
 
     @property
     def total(self) -> int | None:
@@ -94,7 +93,7 @@ class Schedule:
         for name, trial_id in owed:
             if not self._out_of_time(self._methods[name], time_left_s):
                 steps.append(self._step(name, rerun_of=trial_id))
-        if self.shuffled:
+        if self.seed is not None:
             # A text as seed is the same on every machine and Python, unlike a tuple's hash.
             random.Random(f"{self.seed}/{self._round}").shuffle(steps)  # noqa: S311
         return tuple(steps)

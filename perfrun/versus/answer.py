@@ -84,7 +84,9 @@ def cell_of(
     if device is not None:
         figures[DEVICE_MEMORY] = device
     throughput = figures.get("throughput_per_s")
-    priced = price_per_hour is not None and throughput is not None
+    cost = None
+    if price_per_hour is not None and throughput is not None:
+        cost = cost_per_million(price_per_hour, throughput)
     return Cell(
         platform_name=platform_name,
         case=case,
@@ -100,7 +102,7 @@ def cell_of(
         described=_described(records),
         software=software(records),
         price_per_hour=price_per_hour,
-        cost_per_million=cost_per_million(price_per_hour, throughput) if priced else None,  # type: ignore[arg-type]
+        cost_per_million=cost,
     )
 
 

@@ -174,9 +174,6 @@ class Prices:
     by_name: Mapping[str, float] = field(default_factory=dict)
     for_all: float | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self.by_name) or self.for_all is not None
-
     def of(self, label: str, framework: str, platform: str | None) -> float | None:
         """Return a price: that of the label, the framework, the platform or all, in this order."""
         for name in (label, framework, platform):

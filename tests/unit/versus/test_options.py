@@ -225,7 +225,7 @@ def test_prices_go_by_label_framework_platform_and_for_all() -> None:
     assert prices.of("old", "torch", None) == 1
     assert prices.of("tensorflow", "tensorflow", "big machine") == 4
     assert prices.of("tensorflow", "tensorflow", "small one") == 3
-    assert not parse_prices(None)
+    assert parse_prices(None) == Prices()
 
 
 @pytest.mark.parametrize("text", ["-1", "0", "nan", "inf", "=2", "a=1,a=2", "1,2", "$3", "1e999"])
