@@ -731,11 +731,11 @@ import sys, time
 from pathlib import Path
 from perfrun.options.store_address import parse_address
 from perfrun.store import index
-def write(connection, batch, *, keep_gone, whole=index.write):
+def write(connection, batch, *, keep_gone, whole=index.write_batch):
     whole(connection, batch, keep_gone=keep_gone)
     print("written", flush=True)
     time.sleep(600)
-index.write = write
+index.write_batch = write
 with index.open_store(parse_address(sys.argv[1], Path("."))) as store:
     store.refresh([Path(folder) for folder in sys.argv[2:]])
 """
