@@ -378,7 +378,7 @@ def _starts(connection: Connection, root: Path | None) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Context:
-    """What the trials of a run share, made once for all of them."""
+    """The values that the trials of a run share, made once for all of them."""
 
     context: Mapping[str, Any]
     commits: Mapping[str, str]

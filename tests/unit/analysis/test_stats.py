@@ -30,7 +30,7 @@ TIMES = st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=40)
 
 
 def coverage(noise: str, size: int) -> float:
-    """How often the interval of the median holds the median."""
+    """Return the share of intervals of the median that hold the median."""
     reference = true_median(noise, SPREAD)
     series = NOISES[noise](np.random.default_rng(size), (SERIES, size), SPREAD)
     intervals = [median_interval(values) for values in series]
