@@ -32,15 +32,11 @@ def by_ancestry(
     for commits_of in _distinct(by_id.values()):
         for name, commits in _varying(commits_of).items():
             wanted.setdefault(name, set()).update(commits)
-
-    def candidates(name: str) -> Sequence[Path]:
-        return _clones(name, urls.get(name, ""), clones, workspace)
-
-    known = {
-        name: found
-        for name, commits in wanted.items()
-        if (found := _known_positions(candidates(name), commits))
-    }
+    known = {}
+    for name, commits in wanted.items():
+        folders = _clones(name, urls.get(name, ""), clones, workspace)
+        if found := _known_positions(folders, commits):
+            known[name] = found
     if not known:
         return tuple(series)
     orders = {number: _order(origins.rows, known) for number, origins in by_id.items()}
