@@ -1,4 +1,4 @@
-"""False alarms and power of `perfrun ab` beside the usual way: simulated, printed as Markdown.
+"""A simulation of `perfrun ab` and of tests without pairs: false alarms and power.
 
     python -m simulations.ab              # the tables of docs/comparing.md, a minute or two
     python -m simulations.ab --runs=500
@@ -126,12 +126,12 @@ def paired(
     for count in interim_analyses(max_pairs):
         low, high = intervals(ratios[going, :count], rank_depth(count, level(max_pairs)))
         margin = math.log1p(min_effect)
-        said = np.where(low > 0, "slower", np.where(high < 0, "faster", "undecided"))
+        verdict = np.where(low > 0, "slower", np.where(high < 0, "faster", "undecided"))
         if min_effect > 0:
-            said = np.where((low >= -margin) & (high <= margin), "equivalent", said)
-        verdicts[going] = said
+            verdict = np.where((low >= -margin) & (high <= margin), "equivalent", verdict)
+        verdicts[going] = verdict
         pairs[going] = count
-        going = going[said == "undecided"]
+        going = going[verdict == "undecided"]
     return Outcomes(
         faster=float(np.mean(verdicts == "faster")),
         slower=float(np.mean(verdicts == "slower")),

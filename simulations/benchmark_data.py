@@ -1,4 +1,4 @@
-"""Histories of real benchmarks, as two tools in wide use keep them in git.
+"""Read histories of real benchmarks, in the formats of two tools that keep them in git.
 
 asv: a folder of results, `benchmarks.json` and `MACHINE/HASH-ENVIRONMENT.json` with `date` (of the
 commit), `env_name`, `result_columns` and `results` ({benchmark: [a value per column]}).

@@ -1,10 +1,11 @@
-"""A bound for a search of a revision: its cost to one who knows the noise and the effect.
+"""A bound for the cost of a search of a revision: a search that knows the noise and the effect.
 
     python -m simulations.bisect_oracle
 
 The oracle has no good and bad to tell apart first, revisions that do not differ by themselves, and
-the exact likelihood of a pair; it runs the pair of which it is most open whether the change is
-between its two, and stops at 98 %. simulations/bisect.py has what `perfrun bisect` needs.
+the exact likelihood of a pair. It runs the pair with the probability nearest to one half that the
+change is between its two revisions, and stops at 98 %.
+simulations/bisect.py has the cost of `perfrun bisect`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def search(random: np.random.Generator, count: int, draw: Draw, law: Floats) -> tuple[bool, int]:
-    """Simulate one search; return if it was right, and its pairs."""
+    """Simulate one search; return whether it was right, and its number of pairs."""
     culprit = int(random.integers(1, count + 1))
     effect = float(np.log1p(EFFECT))
     shares, pairs = np.full(count, 1 / count), 0  # at i: of revision i + 1
@@ -63,7 +64,7 @@ def search(random: np.random.Generator, count: int, draw: Draw, law: Floats) -> 
 
 
 def log_density(kind: str) -> Floats:
-    """Return the log likelihood of a pair, on a grid, but for a constant."""
+    """Return the log likelihood of a pair, on a grid, up to a constant."""
     trial = np.exp(-0.5 * np.square(_GRID / SPREAD))
     trial /= trial.sum()
     if kind != "log-normal":

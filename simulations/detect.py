@@ -1,12 +1,13 @@
-"""False alarms and missed changes of `perfrun detect` and of what else is in use, as Markdown.
+"""A simulation of `perfrun detect` and other detectors: false alarms and missed changes.
 
     python -m simulations.detect                         # the tables of docs/detecting.md
     python -m simulations.detect --series=200 --seed=2
     python -m simulations.detect --otava=/envs/otava/bin/python
 
-Series of nights with noise of 2 %. Every detector is asked each night, as a nightly job asks it,
-from the twelfth night on; its first alarm is what counts. `--otava` names an interpreter that has
-apache-otava, which cannot be installed beside perfrun; ruptures is used where it is installed.
+Series have one observation a night and noise of 2 %. Every detector runs each night, as in a
+nightly job, from the twelfth night on; its first alarm counts. `--otava` names an
+interpreter that has apache-otava, which cannot be installed beside perfrun. ruptures is used where
+it is installed.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ KINDS: dict[str, Noise] = {
 
 
 def ours(table: Floats) -> list[int]:
-    """Run `perfrun detect` on a single series: the verdicts of all nights are made in one go."""
+    """Run `perfrun detect` on each series by itself, judging all nights at once."""
     return [_first(watch.p_values <= ALARM) for watch in SeriesWatch.all_of(table.tolist())[0]]
 
 
@@ -112,21 +113,21 @@ def score_alone(table: Floats) -> list[int]:
 
 
 def energy_alone(table: Floats) -> list[int]:
-    """Use the energy statistic where the score is half sure, and believe it whatever that says."""
+    """Use the energy statistic alone, where the score's p-value is small enough to compute it."""
     return [
         _first(watch.energy_p_values <= ALARM) for watch in SeriesWatch.all_of(table.tolist())[0]
     ]
 
 
 def separation_alone(table: Floats) -> list[int]:
-    """Raise an alarm when the last nights lie apart from those before, whatever the noise is."""
+    """Raise an alarm when the last nights are separated from those before."""
     return [_first(watch.separation) for watch in SeriesWatch.all_of(table.tolist())[0]]
 
 
 def threshold(share: float, window: int) -> Detector:
-    """Raise an alarm when a night is so much off the median of the `window` nights before."""
+    """Raise an alarm when a night differs by `share` from the median of `window` nights before."""
 
-    def look(table: Floats) -> list[int]:
+    def find(table: Floats) -> list[int]:
         medians = [
             np.median(table[:, max(0, night - window) : night], axis=1)
             for night in range(_FIRST, table.shape[1])
@@ -134,7 +135,7 @@ def threshold(share: float, window: int) -> Detector:
         off = np.abs(table[:, _FIRST:] / np.transpose(medians) - 1) > share
         return [_first(row, _FIRST) for row in off]
 
-    return look
+    return find
 
 
 def pelt(table: Floats) -> list[int]:
@@ -154,7 +155,7 @@ def _pelt_finds(ruptures: object, part: Floats) -> bool:
 def otava(python: str, p_value: float) -> Detector:
     """Run Otava, as it is installed for another interpreter, for each night."""
 
-    def look(table: Floats) -> list[int]:
+    def find(table: Floats) -> list[int]:
         done = subprocess.run(
             [python, "-c", _OTAVA, str(_FIRST), str(p_value)],
             input=json.dumps(table.tolist()),
@@ -164,7 +165,7 @@ def otava(python: str, p_value: float) -> Detector:
         )
         return [int(night) for night in json.loads(done.stdout)]
 
-    return look
+    return find
 
 
 def _first_night(values: Floats, finds: Callable[[Floats], bool]) -> int:
@@ -229,7 +230,7 @@ DETECTORS: dict[str, Detector] = {
 
 
 def slow_detectors(python: str | None) -> dict[str, Detector]:
-    """Return the detectors that do all their work again each night, as far as they are here."""
+    """Return the installed detectors that process the whole history again each night."""
     found: dict[str, Detector] = {}
     if python:
         found.update({"Otava, p 1e-3": otava(python, 1e-3), "Otava, p 1e-5": otava(python, 1e-5)})

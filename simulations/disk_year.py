@@ -5,7 +5,7 @@
 Three trials a night, 3 % of them disturbed and 20 % slower, a hundredth of the nights disturbed as
 a whole. The swap of the machine is another processor in the summaries; half of the series run on an
 accelerator whose driver is updated when the machine comes back from its week off. Both begin new
-series, and nothing here tells perfrun so but the summaries. A change that lies too near to such a
+series, and perfrun learns of both from the summaries alone. A change that lies too near to such a
 beginning counts as missed like any other.
 """
 
@@ -150,16 +150,16 @@ def _report(year: Year, workspace: Path) -> str:
     )
 
 
-def judge(year: Year, rows: list[Row]) -> dict[str, int]:
-    """Hold what the commands reported against what was made."""
-    left = {method(truth.series): truth for truth in year.truths}
+def tally(year: Year, rows: list[Row]) -> dict[str, int]:
+    """Count the reported changes against those that were made."""
+    left = {method(change.series): change for change in year.made}
     counts = dict.fromkeys(("found", "pelt", "false", "false_pelt", "marked", "unmarked"), 0)
     for row in rows:
         first, alarm = (_night(row[key]) for key in ("night", "alarm_night"))
-        truth = left.get(row["method"])
+        change = left.get(row["method"])
         sees = "pelt" in row["detectors"]
-        near = truth is not None and abs(first - truth.night) <= _NEAR
-        if truth is not None and near and (row["ratio"] > 1) == (truth.size > 0):
+        near = change is not None and abs(first - change.night) <= _NEAR
+        if change is not None and near and (row["ratio"] > 1) == (change.size > 0):
             counts["found"] += 1
             counts["pelt"] += sees
             del left[row["method"]]
@@ -178,14 +178,14 @@ def _night(text: str) -> int:
 
 
 def table(year: Year, workspace: Path, nights: int, seed: int) -> str:
-    """Write a year, run everything over it, and say what came out."""
+    """Write a year, run the commands on it, and return the results as a list."""
     written = write_year(year, workspace, seed)
     rows, taken = detect_on_disk(year, workspace)
-    counts = judge(year, rows)
+    counts = tally(year, rows)
     reported = counts["found"] + counts["false"]
     lines = [
         f"{written} summaries, {len(set(year.owners))} methods, {nights} nights",
-        f"recall {counts['found']} of {len(year.truths)}",
+        f"recall {counts['found']} of {len(year.made)}",
         f"precision {counts['found']} of {reported}",
         f"false alarms a month {counts['false'] / nights * 30.4:.2f}",
         f"PELT sees {counts['pelt']} of the true and {counts['false_pelt']} of the false",

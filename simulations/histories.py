@@ -1,4 +1,4 @@
-"""Detectors tried on real series whose changes people have marked.
+"""A comparison of detectors on real series whose changes people have marked.
 
     python -m simulations.histories TCPD/                     # marked by people; mostly economics
     python -m simulations.histories scipy-bench/results/      # benchmarks: results of asv
@@ -68,9 +68,9 @@ def ours(all_values: Sequence[Floats]) -> list[list[int]]:
 
 
 def threshold(share: float, window: int) -> Finder:
-    """Find points so much off the median of so many before; those within ten are one."""
+    """Find points that differ by `share` from the median of `window` before, ten or more apart."""
 
-    def look(values: Floats) -> list[int]:
+    def find(values: Floats) -> list[int]:
         found: list[int] = []
         for at in range(window, len(values)):
             off = abs(values[at] / np.median(values[at - window : at]) - 1) > share
@@ -78,7 +78,7 @@ def threshold(share: float, window: int) -> Finder:
                 found.append(at)
         return found
 
-    return lambda all_values: [look(values) for values in all_values]
+    return lambda all_values: [find(values) for values in all_values]
 
 
 def pelt(all_values: Sequence[Floats]) -> list[list[int]]:
@@ -98,7 +98,7 @@ def pelt(all_values: Sequence[Floats]) -> list[list[int]]:
 def otava(python: str) -> Finder:
     """Run Otava with its defaults, once over the whole."""
 
-    def look(all_values: Sequence[Floats]) -> list[list[int]]:
+    def find(all_values: Sequence[Floats]) -> list[list[int]]:
         done = subprocess.run(
             [python, "-c", _OTAVA],
             input=json.dumps([values.tolist() for values in all_values]),
@@ -108,7 +108,7 @@ def otava(python: str) -> Finder:
         )
         return [[int(place) for place in places] for places in json.loads(done.stdout)]
 
-    return look
+    return find
 
 
 FINDERS: Mapping[str, Finder] = {
@@ -146,7 +146,7 @@ def known(marks: Sequence[Sequence[int]]) -> list[int]:
 
 
 def by_eye(histories: Mapping[str, Floats]) -> list[Marked]:
-    """Return the series that `marks.json` speaks of."""
+    """Return the series that `marks.json` has marks of."""
     for one in json.loads(_MARKS.read_text(encoding="utf-8")):
         marks = one["marks"]
         if marks.keys() <= histories.keys():
@@ -158,10 +158,7 @@ def by_eye(histories: Mapping[str, Floats]) -> list[Marked]:
 
 
 def _noise(values: Floats) -> float:
-    """Return a point's relative standard deviation, from neighbours.
-
-    Steps and outliers hardly count.
-    """
+    """Return the relative standard deviation of the noise, robust against steps and outliers."""
     steps = np.diff(np.log(values))
     return float(1.4826 * np.median(np.abs(steps - np.median(steps))) / np.sqrt(2))
 
@@ -186,7 +183,7 @@ def report_rates(histories: Mapping[str, Floats], finders: Mapping[str, Finder])
 
 
 def report_marked(series: Sequence[Marked], finders: Mapping[str, Finder], each: bool) -> None:
-    """Print what of the known changes each detector finds, and with `each` where it differs."""
+    """Print the known changes that each detector finds; with `each`, also the differences."""
     count = sum(len(one.known) for one in series)
     sys.stdout.write(f"\n{len(series)} series, {count} known changes\n\n")
     sys.stdout.write("| detector | known found | reported | false |\n|---|---|---|---|\n")

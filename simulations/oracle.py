@@ -1,11 +1,11 @@
-"""A bound for the power of detection in autocorrelated noise: a detector that knows all.
+"""A bound for the power of detection in autocorrelated noise: a detector that knows the noise.
 
     python -m simulations.oracle
 
-It knows level, spread and memory of the noise, and asks each night for each number of nights since
-the step by generalised least squares, the best test there is. Its threshold is the one that raises
-false alarms in 5 % of series of 100 nights. What nobody can know beforehand - when and how large -
-it does not know either. Below it: perfrun with short histories.
+It knows level, spread and memory of the noise. Each night it tests each number of nights since a
+step by generalised least squares, the most powerful test. Its threshold raises false alarms in 5 %
+of series of 100 nights. It does not know when the step is and how large. The second table has
+perfrun with short histories.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The steadiness classifier tried on real series of this machine, as a Markdown table.
+"""A trial of the steadiness classifier on real series of this machine.
 
     python -m simulations.real_series
 

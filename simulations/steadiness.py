@@ -1,4 +1,4 @@
-"""The steadiness classifier tried on series whose kind is known, as Markdown tables.
+"""A simulation of the steadiness classifier on series of a known kind.
 
     python -m simulations.steadiness
     python -m simulations.steadiness --series=50 --seed=1 --lengths=100

@@ -3,8 +3,8 @@
     python -m simulations.stop_rule            # the tables of docs/measurement.md, some minutes
     python -m simulations.stop_rule --runs=200
 
-The rule under test is the one that ships (`perfrun.analysis.precision`, `perfrun.schedule`), fed
-with series whose median is known.
+The rule under test is the one that ships (`perfrun.analysis.precision`, `perfrun.run.schedule`).
+The series have a known median.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def share(hits: Sequence[bool]) -> str:
     return f"{100 * sum(hits) / len(hits):.1f}" if hits else "-"
 
 
-def holds(interval: ConfidenceInterval | None, truth: float) -> bool:
-    return interval is not None and interval.low <= truth <= interval.high
+def holds(interval: ConfidenceInterval | None, reference: float) -> bool:
+    return interval is not None and interval.low <= reference <= interval.high
 
 
 def intervals(runs: int) -> tuple[str, Row, list[Row]]:
@@ -76,8 +76,8 @@ def intervals(runs: int) -> tuple[str, Row, list[Row]]:
             cells = [f"{noise}, {way}"]
             for size in SIZES:
                 series = make(np.random.default_rng(size), (runs, size), SPREAD)
-                truth = true_median(noise, SPREAD)
-                cells.append(share([holds(interval(values), truth) for values in series]))
+                reference = true_median(noise, SPREAD)
+                cells.append(share([holds(interval(values), reference) for values in series]))
             rows.append(cells)
     title = (
         f"Share of {runs:,} series (noise 2 %) whose 95 % interval holds the true median, by the "
@@ -111,12 +111,12 @@ def stop_rule(runs: int, spreads: Sequence[float] = SPREADS) -> tuple[str, Row, 
     rows = []
     for noise, make in kinds.items():
         for spread in spreads:
-            truth = true_median(noise, spread)
+            reference = true_median(noise, spread)
             series = make(np.random.default_rng(1), (runs, MOST_TRIALS), spread)
             hits, counts, reasons = [], [], Counter[str]()
             for values in series.tolist():
                 count, why = sequence(values, target)
-                hits.append(holds(precision.sequential_interval(values[:count]), truth))
+                hits.append(holds(precision.sequential_interval(values[:count]), reference))
                 counts.append(count)
                 reasons[why] += 1
             parts = [f"{100 * reasons[why] / runs:.0f}" for why in _REASONS]
@@ -139,12 +139,12 @@ def naive(runs: int) -> tuple[str, Row, list[Row]]:
     for noise, make in NOISES.items():
         cells = [noise]
         for spread in SPREADS:
-            truth = true_median(noise, spread)
+            reference = true_median(noise, spread)
             series = make(np.random.default_rng(2), (runs, MOST_TRIALS), spread)
-            cells.append(share([holds(_plain(values), truth) for values in series]))
+            cells.append(share([holds(_plain(values), reference) for values in series]))
         rows.append(cells)
     title = (
-        "For comparison, the same with the plain 95 % interval from five trials on, looked at "
+        "For comparison, the same with the plain 95 % interval from five trials on, computed "
         "after every trial: share that holds the true median, by the noise."
     )
     return title, ["noise", *(f"{100 * spread:g} %" for spread in SPREADS)], rows

@@ -1,4 +1,4 @@
-"""False alarms of `perfrun versus` over all that one call judges: simulated, printed as Markdown.
+"""A simulation of `perfrun versus`: false alarms among all figures that one call judges.
 
     python -m simulations.versus              # the table of docs/versus.md, a minute or two
     python -m simulations.versus --runs=500
@@ -82,14 +82,14 @@ def _log_ratios(generator: np.random.Generator, runs: int, rounds: int, noise: s
 
 
 def _case(figures: Sequence[Floats], rounds: int, corrected_for: int) -> NDArray[np.bool_]:
-    """Say of each call if any figure's interval leaves out 1 once the first has ended the case."""
+    """Return where any figure's interval leaves out 1 when the first figure ends the case."""
     wrong = np.zeros(len(figures[0]), dtype=bool)
     going = np.arange(len(wrong))
     for count in interim_analyses(rounds):
         depth = rank_depth(count, level(rounds, corrected_for))
-        said = [_leaves_out_one(figure[going, :count], depth) for figure in figures]
-        ends = said[0] if count < rounds else np.ones(len(going), dtype=bool)
-        wrong[going[ends]] = np.any(np.stack(said), axis=0)[ends]
+        outside = [_leaves_out_one(figure[going, :count], depth) for figure in figures]
+        ends = outside[0] if count < rounds else np.ones(len(going), dtype=bool)
+        wrong[going[ends]] = np.any(np.stack(outside), axis=0)[ends]
         going = going[~ends]
     return wrong
 

@@ -1,4 +1,4 @@
-"""A year of nights of a whole suite: recall and precision of `perfrun detect`.
+"""A simulation of a year of a whole suite: recall and precision of `perfrun detect`.
 
     python -m simulations.year                       # the table of docs/detecting.md
     python -m simulations.year --on_disk=DIR         # as files, through the commands
@@ -38,7 +38,7 @@ _MISSING = 0.02  # of the nights
 
 
 @dataclass(frozen=True, kw_only=True)
-class Truth:
+class MadeChange:
     """One change that was made: the reference value for a finding."""
 
     series: int  # of the suite
@@ -53,7 +53,7 @@ class Year:
 
     histories: tuple[History, ...]
     owners: tuple[int, ...]  # series of the suite that each history is a part of
-    truths: tuple[Truth, ...]
+    made: tuple[MadeChange, ...]
     slow: range  # the machine's bad nights
     spreads: tuple[float, ...]  # of each history
     back: int  # the night on which the machine is back from its week off
@@ -77,19 +77,19 @@ def make(series: int, nights: int, changes: int, seed: int) -> Year:
     generator = np.random.default_rng([seed, series, nights])
     swap, down = _swap(nights), range(round(0.4 * nights), round(0.4 * nights) + 7)
     slow = range(round(0.85 * nights), round(0.85 * nights) + SLOW_NIGHTS)
-    truths = _truths(generator, series, nights, changes, swap)
-    made = {truth.series: truth for truth in truths}
+    made = _drawn_changes(generator, series, nights, changes, swap)
+    by_series = {change.series: change for change in made}
     histories, owners, spreads = [], [], []
     for number in range(series):
-        truth = made.get(number)
-        spread = truth.spread if truth else float(generator.choice(SPREADS))
+        change = by_series.get(number)
+        spread = change.spread if change else float(generator.choice(SPREADS))
         is_canary = number == series - 1
         if is_canary:
             spread = 0.005
         noise = NOISES[number % len(NOISES)] if not is_canary else gaussian
         values = noise(generator, (nights,), spread)
-        if truth:
-            values[truth.night :] *= 1 + truth.size
+        if change:
+            values[change.night :] *= 1 + change.size
         values[slow.start : slow.stop] *= SLOW
         kept = generator.random(nights) >= _MISSING
         kept[down.start : down.stop] = False
@@ -100,7 +100,7 @@ def make(series: int, nights: int, changes: int, seed: int) -> Year:
     return Year(
         histories=tuple(histories),
         owners=tuple(owners),
-        truths=truths,
+        made=made,
         slow=slow,
         spreads=tuple(spreads),
         back=down.stop,
@@ -118,14 +118,14 @@ def _history(
     )
 
 
-def _truths(
+def _drawn_changes(
     generator: np.random.Generator, series: int, nights: int, changes: int, swap: int
-) -> tuple[Truth, ...]:
+) -> tuple[MadeChange, ...]:
     """Draw changes of different series."""
     places = _places(nights, swap)
     chosen = generator.choice(series - 1, changes, replace=False)
     return tuple(
-        Truth(
+        MadeChange(
             series=int(number),
             night=int(generator.choice(places)),
             size=float(generator.choice(SIZES)) * (1 if at % 2 else -1),
@@ -158,18 +158,18 @@ def impossible(series: int, nights: int, changes: int, years: int) -> str | None
 
 
 def score(year: Year, false_discoveries: float = FALSE_DISCOVERIES) -> Score:
-    """Detect, and hold what was found against what was made."""
+    """Detect changes, and count them against those that were made."""
     begin = time.process_time()
     found = detect(year.histories, false_discoveries=false_discoveries)
     seconds = time.process_time() - begin
-    left = {truth.series: truth for truth in year.truths}
+    left = {change.series: change for change in year.made}
     false, marked, unmarked, delays = 0, 0, 0, []
     for one in found:
         nights = year.histories[one.series].nights
-        truth = left.get(year.owners[one.series])
-        if truth and _fits(one, truth, nights):
-            delays.append(nights[one.alarm] - truth.night + 1)
-            del left[truth.series]
+        change = left.get(year.owners[one.series])
+        if change and _fits(one, change, nights):
+            delays.append(nights[one.alarm] - change.night + 1)
+            del left[change.series]
         elif _is_of_machine(nights[one.first_after], nights[one.alarm], year.slow):
             marked += one.machine_suspect
             unmarked += not one.machine_suspect
@@ -177,7 +177,7 @@ def score(year: Year, false_discoveries: float = FALSE_DISCOVERIES) -> Score:
             false += 1
     return Score(
         found=len(delays),
-        made=len(year.truths),
+        made=len(year.made),
         false=false,
         machine=marked,
         machine_unmarked=unmarked,
@@ -186,16 +186,16 @@ def score(year: Year, false_discoveries: float = FALSE_DISCOVERIES) -> Score:
     )
 
 
-def _fits(one: Detected, truth: Truth, nights: Sequence[int]) -> bool:
-    """Say if it is that change: at most five nights off, those missing left aside."""
+def _fits(one: Detected, change: MadeChange, nights: Sequence[int]) -> bool:
+    """Return True when it is that change: at most five observations off, in the same direction."""
     is_up = one.ratio > 1
-    return abs(one.first_after - bisect_left(nights, truth.night)) <= _NEAR and is_up == (
-        truth.size > 0
+    return abs(one.first_after - bisect_left(nights, change.night)) <= _NEAR and is_up == (
+        change.size > 0
     )
 
 
 def _is_of_machine(first_after: int, alarm: int, slow: range) -> bool:
-    """Say if the bad nights, or the return from them, raised the alarm."""
+    """Return True when the bad nights, or the return from them, raised the alarm."""
     near = slow.start - _AROUND <= first_after <= slow.stop + _AROUND
     return near and slow.start <= alarm <= slow.stop + 2 * _AROUND
 

@@ -234,8 +234,8 @@ def _whole(logs: Floats) -> SeriesToScan:
 def _refined_split(logs: Floats, split: int, level: float, first: int) -> int:
     """Return the first observation from which on they lie nearer to the new level than to the old.
 
-    The score that raised the alarm says that there is a change; clipped as it is, it is not sharp
-    about where a large one began. Sums of absolute deviations are, and outliers hardly move them.
+    The score that raised the alarm is of clipped values, so it does not show exactly where a large
+    change began. Sums of absolute deviations do, and outliers hardly move them.
     """
     after = float(np.median(logs[split:]))
     begin = max(first, split - FEWEST_BEFORE)

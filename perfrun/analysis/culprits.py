@@ -276,14 +276,10 @@ def _fitted_noise(groups: Sequence[Sequence[float]]) -> PairNoise:
         constant -= math.log(degrees) / 2
         logs = constant - np.log(scales) - (degrees + 1) / 2 * np.log1p(squares / degrees).mean(0)
         at = int(np.argmax(logs))
-        likelihood = len(residuals) * float(logs[at]) - _prior_penalty(float(degrees))
+        likelihood = len(residuals) * float(logs[at]) - abs(math.log2(degrees / _USUAL))
         if likelihood > best[0]:
             best = (likelihood, PairNoise(scale=float(scales[at]), degrees=float(degrees)))
     return best[1]
-
-
-def _prior_penalty(degrees: float) -> float:
-    return abs(math.log2(degrees / _USUAL))
 
 
 @lru_cache(maxsize=4096)  # each pair changes only one of a search's groups

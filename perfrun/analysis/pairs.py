@@ -73,18 +73,17 @@ def interim_analyses(max_pairs: int) -> tuple[int, ...]:
 
 def level(max_pairs: int, methods: int = 1) -> float:
     """Return the level of each analysis of one of so many methods (Bonferroni's correction)."""
-    return _level(len(interim_analyses(max_pairs))) / methods
+    count = len(interim_analyses(max_pairs))
+    if count == 1:
+        return FALSE_ALARMS / methods
+    if count > len(_POCOCK):
+        return FALSE_ALARMS / count / methods
+    return _SPACING * _POCOCK[count - 1] / methods
 
 
 def can_decide(rule: PairRule) -> bool:
     """True when pairs that all go in one direction would decide at the last analysis."""
     return rank_depth(rule.max_pairs, level(rule.max_pairs, rule.methods)) > 0
-
-
-def _level(count: int) -> float:
-    if count == 1:
-        return FALSE_ALARMS
-    return _SPACING * _POCOCK[count - 1] if count <= len(_POCOCK) else FALSE_ALARMS / count
 
 
 def judge(

@@ -158,7 +158,7 @@ def benjamini_hochberg(p_values: Sequence[float] | Floats) -> tuple[float, ...]:
     """Return adjusted p-values: of those at or below q, at most a share q is false.
 
     Benjamini and Hochberg, Journal of the Royal Statistical Society B 57, 1995. scipy.stats has it
-    too, but its import takes as long as a thousand nights.
+    too, but its import takes as long as the analysis of a thousand nights.
     """
     found = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(found)

@@ -15,68 +15,65 @@ Positions = Mapping[str, int]  # commit to its position: an ancestor has a lower
 _MOST_COMMITS = 20_000  # arguments of one command line
 
 
-class Ancestry:
-    """The order of commits, as far as full clones can be found.
+def by_ancestry(
+    series: Sequence[Series],
+    urls: Mapping[str, str],
+    clones: Mapping[str, Path],
+    workspace: Path | None,
+) -> tuple[Series, ...]:
+    """Return the series with points by ancestry where it is known; others stay by time.
 
-    The clone for a checkout's folder is the one that is given, else the repository itself when its
-    url is a path of this machine, else the checkout in the workspace. Shallow clones do not
-    have the order.
+    `urls` and `clones` are by the folder of the checkout. The clone of a checkout is the one that
+    is given, else the repository itself when its url is a path of this machine, else the checkout
+    in the workspace. Shallow clones do not have the order.
     """
-
-    def __init__(self, clones: Mapping[str, Path], workspace: Path | None) -> None:
-        self._clones, self._workspace = clones, workspace
-
-    def ordered(self, series: Sequence[Series], urls: Mapping[str, str]) -> tuple[Series, ...]:
-        """Return the series with points by ancestry where it is known; others stay by time.
-
-        `urls` are the repositories of the checkouts, by folder.
-        """
-        wanted: dict[str, set[str]] = {}
-        by_id = {id(one.origins): one.origins for one in series}  # metrics share theirs
-        for commits_of in _distinct(by_id.values()):
-            for name, commits in _varying(commits_of).items():
-                wanted.setdefault(name, set()).update(commits)
-        known = {
-            name: found
-            for name, commits in wanted.items()
-            if (found := self._positions(name, urls.get(name, ""), commits))
-        }
-        if not known:
-            return tuple(series)
-        orders = {number: _order(origins.rows, known) for number, origins in by_id.items()}
-        moved = {
-            number: Origins([by_id[number].rows[place] for place in order])
-            for number, order in orders.items()
-        }
-        return tuple(
-            replace(
-                one,
-                origins=moved[id(one.origins)],
-                values=[one.values[place] for place in orders[id(one.origins)]],
-            )
-            for one in series
+    wanted: dict[str, set[str]] = {}
+    by_id = {id(one.origins): one.origins for one in series}  # metrics share theirs
+    for commits_of in _distinct(by_id.values()):
+        for name, commits in _varying(commits_of).items():
+            wanted.setdefault(name, set()).update(commits)
+    known = {}
+    for name, commits in wanted.items():
+        folders = _clones(name, urls.get(name, ""), clones, workspace)
+        if found := _known_positions(folders, commits):
+            known[name] = found
+    if not known:
+        return tuple(series)
+    orders = {number: _order(origins.rows, known) for number, origins in by_id.items()}
+    moved = {
+        number: Origins([by_id[number].rows[place] for place in order])
+        for number, order in orders.items()
+    }
+    return tuple(
+        replace(
+            one,
+            origins=moved[id(one.origins)],
+            values=[one.values[place] for place in orders[id(one.origins)]],
         )
+        for one in series
+    )
 
-    def _positions(self, name: str, url: str, commits: set[str]) -> Positions:
-        if len(commits) > _MOST_COMMITS:
-            return {}
-        for folder in self._candidates(name, url):
-            if found := positions(folder, commits):
-                return found
+
+def _known_positions(folders: Sequence[Path], commits: set[str]) -> Positions:
+    if len(commits) > _MOST_COMMITS:
         return {}
+    return next((found for folder in folders if (found := positions(folder, commits))), {})
 
-    def _candidates(self, name: str, url: str) -> list[Path]:
-        if name in self._clones:
-            return [self._clones[name]]
-        found = []
-        parts = urlsplit(url)
-        if parts.scheme == "file":
-            found.append(Path(unquote(parts.path)))
-        elif url.startswith("/"):
-            found.append(Path(url))
-        if self._workspace is not None:
-            found.append(self._workspace / "site-packages" / name)
-        return found
+
+def _clones(
+    name: str, url: str, clones: Mapping[str, Path], workspace: Path | None
+) -> Sequence[Path]:
+    if name in clones:
+        return [clones[name]]
+    found = []
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        found.append(Path(unquote(parts.path)))
+    elif url.startswith("/"):
+        found.append(Path(url))
+    if workspace is not None:
+        found.append(workspace / "site-packages" / name)
+    return found
 
 
 def positions(folder: Path, commits: Iterable[str]) -> Positions:

@@ -18,7 +18,7 @@ from sqlalchemy import select
 
 from perfrun.options.store_address import Address
 from perfrun.store import reading
-from perfrun.store.ancestry import Ancestry
+from perfrun.store.ancestry import by_ancestry
 from perfrun.store.database import Database
 from perfrun.store.garbage import no_collection
 from perfrun.store.places import FileKey, Places, Scan, scan, storable, would_be_found
@@ -88,7 +88,7 @@ class Store:
         """Return the series whose method and metric fit the patterns (`*`).
 
         Points are in the order of their commits where a checkout was pinned and its history is at
-        hand: in `clones` (by the checkout's folder) or where `Ancestry` looks; else by time.
+        hand: in `clones` (by the checkout's folder) or where `by_ancestry` finds it; else by time.
         `since` (inclusive) and `until` (exclusive) are seconds since the epoch. `which`
         selects primary metrics or derived ones. `methods` are further patterns for methods.
         """
@@ -100,7 +100,7 @@ class Store:
             )
             urls = reading.read_urls(connection)
         # No generator, so that no transaction stays open while the series are used.
-        return iter(Ancestry(clones or {}, self._root).ordered(found, urls))
+        return iter(by_ancestry(found, urls, clones or {}, self._root))
 
     def trials(self, selector: Selector | None = None) -> Iterator[SummaryRecord]:
         """Return the selected trials in the order of time, including those that failed."""

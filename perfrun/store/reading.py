@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 from operator import attrgetter, is_, itemgetter
@@ -149,16 +149,6 @@ _MOST_IDS = 5000  # subjects or trials listed in a query; beyond that, all are r
 Which = Literal["all", "primary", "derived"]  # of the metrics
 
 
-@dataclass(kw_only=True)
-class Loaded:
-    """Rows of trials and what they refer to."""
-
-    rows: dict[int, Any]  # by id
-    subjects: dict[int, Any]
-    paths: dict[int, str]
-    commits: dict[int, Mapping[str, str]] = field(default_factory=dict)  # by context
-
-
 def read_series(
     connection: Connection,
     root: Path | None,
@@ -204,11 +194,16 @@ def read_trials(
     connection: Connection, root: Path | None, selector: Selector
 ) -> Iterator[SummaryRecord]:
     """Yield the selected trials by time, without opening their summaries."""
-    loaded = _load(connection, selector, root)
+    about = _subjects(connection, selector)
+    rows = _selected_trials(connection, selector, about)
+    paths = _paths(connection, root, list(rows))
+    if selector.folders:
+        below = tuple(f"{folder.resolve()}/" for folder in selector.folders)
+        rows = {i: row for i, row in rows.items() if paths.get(i, "").startswith(below)}
     stated = {row.id: row for row in connection.execute(select(metrics))}
     values: dict[int, dict[str, MetricValue]] = {}
-    for trial_id, metric_id, value in _figures(connection, loaded.subjects, selector, None):
-        if trial_id in loaded.rows:
+    for trial_id, metric_id, value in _figures(connection, about, selector, None):
+        if trial_id in rows:
             named = stated[metric_id]
             values.setdefault(trial_id, {})[named.name] = MetricValue(
                 name=named.name,
@@ -217,12 +212,12 @@ def read_trials(
                 stated_direction=named.direction,
                 derived_from=named.derived_from,
             )
-    found = _contexts(connection, {row.context_id for row in loaded.rows.values()})
-    named_subjects = {number: _subject(row) for number, row in loaded.subjects.items()}
-    ordered = sorted(loaded.rows.values(), key=lambda row: (row.timestamp, row.execution_id))
+    found = _contexts(connection, {row.context_id for row in rows.values()})
+    named_subjects = {number: _subject(row) for number, row in about.items()}
+    ordered = sorted(rows.values(), key=lambda row: (row.timestamp, row.execution_id))
     for row in ordered:
         of = found[row.context_id]
-        path = loaded.paths.get(row.id, "")
+        path = paths.get(row.id, "")
         yield SummaryRecord(
             path=Path(path),
             uid=row.uid,
@@ -283,21 +278,19 @@ def _count(connection: Connection, query: Select[Any]) -> int:
     return int(connection.execute(select(func.count()).select_from(query.subquery())).scalar_one())
 
 
-def _load(connection: Connection, selector: Selector, root: Path | None) -> Loaded:
-    about, commits = _subjects(connection, selector), _commits(connection)
+def _selected_trials(
+    connection: Connection, selector: Selector, about: Mapping[int, Any]
+) -> dict[int, Any]:
+    """Return rows of trials by id; `selector.folders` is left to the caller."""
     chosen = None
     if selector.commits:
-        chosen = {i for i, found in commits.items() if _has_commit(found, selector.commits)}
-    rows = {
+        commits = _commits(connection).items()
+        chosen = {i for i, found in commits if _has_commit(found, selector.commits)}
+    return {
         row.id: row
         for row in connection.execute(_where(select(trials), selector, about))
         if row.subject_id in about and (chosen is None or row.context_id in chosen)
     }
-    paths = _paths(connection, root, list(rows))
-    if selector.folders:
-        below = tuple(f"{folder.resolve()}/" for folder in selector.folders)
-        rows = {i: row for i, row in rows.items() if paths.get(i, "").startswith(below)}
-    return Loaded(rows=rows, subjects=about, paths=paths, commits=commits)
 
 
 def _subjects(connection: Connection, selector: Selector) -> dict[int, Any]:
@@ -385,7 +378,7 @@ def _starts(connection: Connection, root: Path | None) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Context:
-    """What the trials of a run share, made once for all of them."""
+    """The values that the trials of a run share, made once for all of them."""
 
     context: Mapping[str, Any]
     commits: Mapping[str, str]

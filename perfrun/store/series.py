@@ -117,7 +117,7 @@ class BadFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How much an index holds."""
+    """The numbers of trials, methods, series and missing files of an index."""
 
     trials: int
     methods: int

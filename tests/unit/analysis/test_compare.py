@@ -26,7 +26,7 @@ def noisy(median: float, count: int, spread: float = 0.005, seed: int = 1) -> li
 
 
 @pytest.mark.parametrize("count", [3, 5, 10])
-def test_a_method_that_got_slower_is_called_so_with_an_interval_around_the_truth(
+def test_a_method_that_got_slower_is_called_so_with_an_interval_around_the_true_ratio(
     count: int,
 ) -> None:
     found = one(noisy(1.0, count), noisy(1.1, count, seed=2))

@@ -1,4 +1,4 @@
-"""What a million items cost."""
+"""The cost of a million items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a method has had enough trials, and which gets the next: pure, and honest by simulation."""
+"""The rule that ends the trials of methods: its decisions, and its coverage by simulation."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def observations(count: int, seed: int) -> np.ndarray:
 
 
 def energy_p_value(values: np.ndarray, split: int, memory: float) -> float:
-    """Of one row."""
+    """Return the p-value of one row."""
     return float(energy_p_values(values[None, :], split, np.array([memory]))[0])
 
 

@@ -30,11 +30,11 @@ TIMES = st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=40)
 
 
 def coverage(noise: str, size: int) -> float:
-    """How often the interval of the median holds the median."""
-    truth = true_median(noise, SPREAD)
+    """Return the share of intervals of the median that hold the median."""
+    reference = true_median(noise, SPREAD)
     series = NOISES[noise](np.random.default_rng(size), (SERIES, size), SPREAD)
     intervals = [median_interval(values) for values in series]
-    return sum(i is not None and i.low <= truth <= i.high for i in intervals) / SERIES
+    return sum(i is not None and i.low <= reference <= i.high for i in intervals) / SERIES
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "log-normal", "5 % outliers"])

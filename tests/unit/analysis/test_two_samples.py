@@ -22,8 +22,8 @@ SPREAD = 0.02
 SAMPLE = st.lists(st.floats(0.01, 100), min_size=5, max_size=20)
 
 
-def holds(interval: ConfidenceInterval | None, truth: float) -> bool:
-    return interval is not None and interval.low <= truth <= interval.high
+def holds(interval: ConfidenceInterval | None, reference: float) -> bool:
+    return interval is not None and interval.low <= reference <= interval.high
 
 
 def test_mann_whitney_gives_the_textbooks_figures() -> None:
@@ -86,10 +86,10 @@ def test_intervals_of_a_ratio_keep_their_level(noise: str, size: int) -> None:
 @pytest.mark.parametrize("size", [10, 30])
 def test_the_interval_of_cliffs_delta_keeps_its_level(size: int) -> None:
     # Gaussian samples one standard deviation apart: delta = 2 Phi(1 / sqrt 2) - 1.
-    truth = 2 * scipy_stats.norm.cdf(1 / np.sqrt(2)) - 1
+    reference = 2 * scipy_stats.norm.cdf(1 / np.sqrt(2)) - 1
     series = np.random.default_rng(6).normal(0, 1, (2000, 2, size))
     found = [cliffs_delta(a + 1, b) for a, b in series]
-    assert 0.93 <= np.mean([holds(f.interval, float(truth)) for f in found if f]) <= 0.97
+    assert 0.93 <= np.mean([holds(f.interval, float(reference)) for f in found if f]) <= 0.97
 
 
 @pytest.mark.parametrize("noise", list(NOISES))

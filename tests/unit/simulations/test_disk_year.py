@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simulations.disk_year import TRIALS, detect_on_disk, judge, write_year
-from simulations.year import Truth, Year, make
+from simulations.disk_year import TRIALS, detect_on_disk, tally, write_year
+from simulations.year import MadeChange, Year, make
 
 
 def small(seed: int) -> Year:
@@ -17,11 +17,11 @@ def small(seed: int) -> Year:
         for v, night in zip(histories[0].values, histories[0].nights, strict=True)
     ]
     first = type(histories[0])(values=values, nights=histories[0].nights, direction="lower")
-    truth = Truth(series=0, night=50, size=0.3, spread=year.spreads[0])
+    change = MadeChange(series=0, night=50, size=0.3, spread=year.spreads[0])
     return Year(
         histories=(first, *histories[1:]),
         owners=year.owners,
-        truths=(truth,),
+        made=(change,),
         slow=year.slow,
         spreads=year.spreads,
         back=year.back,
@@ -33,7 +33,7 @@ def test_a_small_year_on_disk_is_indexed_searched_and_judged(tmp_path: Path) -> 
     nights = sum(len(history.nights) for history in year.histories)
     assert write_year(year, tmp_path, seed=3) == TRIALS * nights
     rows, taken = detect_on_disk(year, tmp_path)
-    counts = judge(year, rows)
+    counts = tally(year, rows)
     assert counts["found"] == 1
     assert counts["false"] <= 1
     assert set(taken) == {"index", "index again", "detect", "report"}

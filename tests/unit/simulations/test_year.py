@@ -1,4 +1,4 @@
-"""Which years can be drawn."""
+"""The years that can be drawn."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ def test_a_year_that_cannot_be_drawn_is_refused_in_one_line(
 def test_the_shortest_year_has_room_for_its_changes() -> None:
     assert impossible(series=6, nights=67, changes=5, years=1)
     assert impossible(series=6, nights=68, changes=5, years=1) is None
-    assert len(make(series=6, nights=68, changes=5, seed=1).truths) == 5
+    assert len(make(series=6, nights=68, changes=5, seed=1).made) == 5

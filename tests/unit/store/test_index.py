@@ -41,7 +41,7 @@ def output(tmp_path: Path) -> Path:
 
 
 def everything(store: Store) -> Any:
-    """All that an index says, but where the files lie."""
+    """Return all that an index holds, except the paths of files."""
     trials = [{**asdict(trial), "path": ""} for trial in store.trials()]
     series = []
     for one in store.series():
@@ -538,14 +538,14 @@ def test_an_index_of_version_2_learns_what_is_derived_from_what(
 
 
 def rows_of_files(address: Address) -> list[tuple[str, str, bool]]:
-    """Place, path and whether it has gone."""
+    """Return place, path and `gone` of each file."""
     with connections.Database(address) as database, database.reading() as connection:
         query = sqlalchemy.text("SELECT place, path, gone FROM files ORDER BY place, path")
         return [(row.place, row.path, bool(row.gone)) for row in connection.execute(query)]
 
 
 def make_version_2(address: Address) -> None:
-    """As an earlier perfrun left it: no word of what is derived, files by the host's name."""
+    """Make an index as an earlier perfrun left it: no derived metrics, files by the host's name."""
     with connections.Database(address) as database, database.writing() as connection:
         for line in (
             (
@@ -571,7 +571,7 @@ def make_version_2(address: Address) -> None:
 
 
 def make_version_1(address: Address) -> None:
-    """As an early perfrun left it: no urls, and one series for all variables."""
+    """Make an index as an early perfrun left it: no urls, and one series for all variables."""
     make_version_2(address)
     # Not by way of `Database`, which would bring it up to date.
     engine = sqlalchemy.create_engine(connections.engine_url(address))
@@ -731,11 +731,11 @@ import sys, time
 from pathlib import Path
 from perfrun.options.store_address import parse_address
 from perfrun.store import index
-def write(connection, batch, *, keep_gone, whole=index.write):
+def write(connection, batch, *, keep_gone, whole=index.write_batch):
     whole(connection, batch, keep_gone=keep_gone)
     print("written", flush=True)
     time.sleep(600)
-index.write = write
+index.write_batch = write
 with index.open_store(parse_address(sys.argv[1], Path("."))) as store:
     store.refresh([Path(folder) for folder in sys.argv[2:]])
 """
@@ -786,7 +786,7 @@ def test_a_writer_killed_in_the_middle_leaves_what_was_whole(team: Address, outp
         assert [t.values["wall_time"] for t in store.trials()] == [9.0] + [1.5] * 14
 
 
-def test_one_who_waits_too_long_for_another_writer_is_told(
+def test_waiting_too_long_for_another_writer_is_an_error(
     team: Address, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_nights(output, 1)
