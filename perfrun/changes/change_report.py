@@ -17,6 +17,8 @@ _REASONS = {
     "not_positive": "values that are not positive",
 }
 _MOST_DIFFERENCES = 5
+_MOST_CANDIDATES = 20
+_HASH = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,10 +180,6 @@ def _environment(rows: Sequence[ChangeRow]) -> list[str]:
         return ["  environment: no difference found"]
     more = f"; and {len(texts) - _MOST_DIFFERENCES} more" if len(texts) > _MOST_DIFFERENCES else ""
     return [f"  environment: {'; '.join(texts[:_MOST_DIFFERENCES])}{more}"]
-
-
-_MOST_CANDIDATES = 20
-_HASH = 12
 
 
 def bisect_report(answer: Mapping[str, Any]) -> list[str]:

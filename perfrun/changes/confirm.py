@@ -36,6 +36,15 @@ from perfrun.run.progress import Screen
 from perfrun.summary.record import SummaryRecord, read_record
 from perfrun.summary.storage import write_whole
 
+ChangeStatus = Literal["candidate", "confirmed", "not_reproduced"]
+# These kinds of difference do not change what is measured.
+_IGNORED_KINDS = ("flag", "perfrun")
+INTERRUPTED = "interrupted"
+Recorded = Mapping[ArmName, SummaryRecord]  # the summaries before (a) and after (b)
+Known = tuple[str, Path, Path]  # method and both summaries, whose pairs have been run
+LEFT_OUT = "left out"
+TOO_LATE = "the deadline came first"
+_FRESH_S = 20 * 3600.0  # what began earlier is not continued: the machine may have changed
 _HIDDEN = "***"  # redaction replaces a secret by this
 # Flags that are taken as recorded; code, image and interpreter are those that the trial had.
 _TEXTS = (
@@ -121,13 +130,6 @@ def _variables(own: Mapping[str, Any], lost: list[str]) -> list[str]:
     env = own.get("env") or {}
     lost += [f"the secret in --env={name}" for name, value in env.items() if _HIDDEN in value]
     return [f"--env={name}={value}" for name, value in env.items()]
-
-
-ChangeStatus = Literal["candidate", "confirmed", "not_reproduced"]
-# These kinds of difference do not change what is measured.
-_IGNORED_KINDS = ("flag", "perfrun")
-Recorded = Mapping[ArmName, SummaryRecord]  # the summaries before (a) and after (b)
-Known = tuple[str, Path, Path]  # method and both summaries, whose pairs have been run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,11 +296,6 @@ def confirmation_row(found: Confirmation) -> dict[str, Any]:
     row = asdict(found)
     del row["status"]
     return row
-
-
-LEFT_OUT = "left out"
-TOO_LATE = "the deadline came first"
-_FRESH_S = 20 * 3600.0  # what began earlier is not continued: the machine may have changed
 
 
 def confirm_rows(

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _NOON = timedelta(hours=12)
 _QUARTER_S = 900
+_BASELINE_OBSERVATIONS = 10  # before a change, the baseline of a derived metric
+_SINCE = re.compile(r"(\d+)d")
 
 
 class Observation(NamedTuple):
@@ -172,8 +174,6 @@ _EPILOG = """\
 Exit status: 0 nothing got worse, 1 something did (within --since, and not together with a canary),
 2 wrong usage or an index without results. All of it is in docs/detecting.md.
 """
-_BASELINE_OBSERVATIONS = 10  # before a change, the baseline of a derived metric
-_SINCE = re.compile(r"(\d+)d")
 
 
 def parser() -> CommandParser:

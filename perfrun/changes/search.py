@@ -30,6 +30,8 @@ from perfrun.worker.procfs import adopt_orphans
 _MANY = 1_000_000  # trials of a run whose number of trials is not known beforehand
 # Both arms share these with the workspace of the search, so that a commit is fetched once.
 _SHARED = ("git-cache", ".locks/git-cache")
+_TRIES = 2  # without a value in a row; after these a revision is skipped
+_TRIES_OF_ENDS = 3  # for good and bad, without which there is no search
 
 
 class Arm:
@@ -103,10 +105,6 @@ def _without_bytecode(checkout: Path) -> None:
     for folder in checkout.rglob("__pycache__"):
         with contextlib.suppress(OSError):
             shutil.rmtree(folder)
-
-
-_TRIES = 2  # without a value in a row; after these a revision is skipped
-_TRIES_OF_ENDS = 3  # for good and bad, without which there is no search
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,8 @@ from perfrun.worker.procfs import adopt_orphans
 
 Reason = Literal["decided", "max_pairs", "time_budget", "failed", "no_figure", "interrupted"]
 MOST_FAILURES = 3  # blocks in a row without a value of the metric
+ArmName = Literal["a", "b"]
+ARMS: tuple[ArmName, ArmName] = ("a", "b")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,10 +153,6 @@ class Blocks:
             if not any(self._is_figure(block.readings[arm]) for block in last):
                 del case.arms[arm]
         return None if case.arms else "failed"
-
-
-ArmName = Literal["a", "b"]
-ARMS: tuple[ArmName, ArmName] = ("a", "b")
 
 
 class NotTogether(UsageError):  # noqa: N818 - it is caught

@@ -29,6 +29,7 @@ from perfrun.store.index import Store, open_store
 from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
 
 _ASIDE = ".pruned"
+_MOST_LOCKS = 200  # a process may usually have 1,024 files open
 
 
 def remove(workspace: Path, folders: Sequence[Path]) -> tuple[list[Path], list[str]]:
@@ -69,7 +70,7 @@ def pair_sets(workspace: Path) -> list[PairSet]:
 
 
 def _of_arms(pairs: Path) -> Iterator[PairSet]:
-    """Yield the trials of each run of an arm, so each pair in two sets, of about the same time."""
+    """Yield the sets of each arm, by run and method; those of a pair are of the same time."""
     for arm in ("a", "b"):
         output, runs_folder = pairs / arm / "output", pairs / arm / "runs"
         resumable = going_on(runs_folder)
@@ -157,7 +158,6 @@ trials of what is running, always stay. What was interrupted stays for --resume,
 --unfinished_older_than lets it go. Pairs of ab, detect --confirm and bisect are removed as a whole.
 All of it is in docs/nightly.md.
 """
-_MOST_LOCKS = 200  # a process may usually have 1,024 files open
 
 
 def parser() -> CommandParser:

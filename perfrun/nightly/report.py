@@ -19,6 +19,9 @@ from perfrun.summary.record import SummaryRecord, read_record
 # `short`: it has trials, and fewer than asked for. `not_run`: it has none.
 State = Literal["ok", "short", "failed", "out_of_bounds", "not_run"]
 BAD: tuple[State, ...] = ("failed", "out_of_bounds", "not_run")
+_NO_TURN = "its turn did not come before the night's deadline"
+_CUT_SHORT = "the night's deadline came first"
+_LATE_S = 36 * 3600.0  # between the end of the night before and the begin of tonight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,10 +235,6 @@ def _state(
     return ("short", missing) if missing else ("ok", None)
 
 
-_NO_TURN = "its turn did not come before the night's deadline"
-_CUT_SHORT = "the night's deadline came first"
-
-
 def gather(
     suite: Suite, night: Night, ended: float, errors: Sequence[str], notes: Sequence[str]
 ) -> NightReport:
@@ -325,9 +324,6 @@ def _missing(spec: MethodSpec, done: UnitDone, name: str, trials: int) -> str | 
     if done.stopped_by.get(name) == "deadline" or (asked is not None and trials < asked):
         return _CUT_SHORT
     return None
-
-
-_LATE_S = 36 * 3600.0  # between the end of the night before and the begin of tonight
 
 
 def gaps(
