@@ -38,7 +38,7 @@ def torch_python() -> str:
 
 @pytest.fixture(scope="session")
 def compiling_python(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same by a path without a space: PyTorch cannot compile for the CPU with one."""
+    """Return the interpreter by a path without a space: PyTorch cannot compile with one in it."""
     link = tmp_path_factory.mktemp("environment") / "torch"
     link.symlink_to(Path(torch_python).parents[1])
     return str(link / "bin" / Path(torch_python).name)

@@ -1,4 +1,4 @@
-"""What PerfZero does with a benchmark class, and nothing else: `python perfzero_contract.py ...`.
+"""PerfZero's treatment of a benchmark class, and nothing else: `python perfzero_contract.py ...`.
 
 Written from PerfZero's contract and not from perfrun's code. argv: `module.Class.method`, the
 output folder, constructor keywords as JSON. A forked child builds the class, calls the method
@@ -19,7 +19,7 @@ from typing import Any
 
 
 def fields(data: bytes) -> list[tuple[int, Any]]:
-    """Fields of a protobuf message: number and value, bytes for what has a length."""
+    """Return the fields of a protobuf message: number and value, bytes for what has a length."""
     found, at = [], 0
     while at < len(data):
         tag, at = varint(data, at)

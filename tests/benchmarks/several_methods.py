@@ -52,7 +52,7 @@ def method(target: str, variables: Mapping[str, str] | None = None, **keywords: 
 
 @dataclass(frozen=True, kw_only=True)
 class Several:
-    """What the methods reported, by the names they were given, and what the refused ones said."""
+    """The methods' reports by the names that they were given, and the messages of refused ones."""
 
     reports: Mapping[str, Mapping[str, Any]]  # the whole entry, and metrics and extras as dicts
     refusals: Mapping[str, str]

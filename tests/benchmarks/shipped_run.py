@@ -37,7 +37,7 @@ getattr(found(output_dir=folder, root_data_dir="", tpu=None, **keywords), method
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One method's only report, and how long its process took."""
+    """One method's only report, and the seconds of its process."""
 
     returncode: int
     stderr: str
@@ -104,7 +104,7 @@ def run_method(
 def assert_plausible(
     run: Run, *, examples_per_step: int, iterations: int, item: str = "example"
 ) -> None:
-    """What physics says about any report: other units or a lost factor do not get through."""
+    """Assert what physics says about any report: wrong units or a lost factor fail."""
     entry, metrics = run.entry, run.metrics
     assert entry["iters"] == iterations
     assert entry["wall_time"] == metrics["latency_median_s"]

@@ -1,4 +1,4 @@
-"""Data sets on disk: what was made is what is read, and what is broken says so in a line."""
+"""Data sets on disk: what was made is read, and a broken one is an error of one line."""
 
 from __future__ import annotations
 

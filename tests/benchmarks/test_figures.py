@@ -1,4 +1,4 @@
-"""What both frameworks report of a model, from values known beforehand."""
+"""The metrics that both frameworks report of a model, from known values."""
 
 from __future__ import annotations
 

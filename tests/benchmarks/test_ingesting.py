@@ -1,4 +1,4 @@
-"""Three rates of an ingestion whose loader and device take known times, by a clock made up."""
+"""Three rates of an ingestion whose loader and device take known times on a fake clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOAD_S, STEP_S = 0.03, 0.015
 
 
 class Clock:
-    """Only sleeping takes time on it, so nothing that this machine does does."""
+    """A clock on which only sleeping takes time, whatever this machine does."""
 
     def __init__(self) -> None:
         self.now_ns = 10**9
@@ -136,7 +136,7 @@ def test_batches_that_come_in_bursts_have_the_rate_of_all_of_them() -> None:
 
 
 class Timed:
-    """A measurement, as far as a rate needs it."""
+    """The part of a measurement that a rate needs."""
 
     first_call_s, cpu_s, steadiness, items_per_step = 0.1, 0.0, "flat", 10
 

@@ -1,4 +1,4 @@
-"""The latency that a Keras benchmark reports is what a loop written by hand finds."""
+"""The latency that a Keras benchmark reports is that of a loop written by hand."""
 
 from __future__ import annotations
 

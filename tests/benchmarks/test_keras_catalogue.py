@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from shipped_run import ROOT
 
-# All look at one process that builds a score of models: 20 s alone, minutes on a busy machine.
+# All read the output of one process that builds many models: 20 s alone, minutes when busy.
 pytestmark = pytest.mark.timeout(900)
 
 # One process for all: importing TensorFlow takes longer than most of these models.

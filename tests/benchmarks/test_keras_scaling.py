@@ -14,7 +14,7 @@ SCALING = "benchmarks.tensorflow.scaling.Scaling"
 
 
 def assert_gone(folder: Path) -> None:
-    """The kernel ends them with their parent, where they are given the processor for it."""
+    """Wait until the kernel has ended the processes, which it does once they get a processor."""
     deadline = time.monotonic() + 60
     while processes_of(folder):
         assert time.monotonic() < deadline, processes_of(folder)
@@ -22,7 +22,7 @@ def assert_gone(folder: Path) -> None:
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Command lines of processes that are told to work in a folder."""
+    """Return the command lines of processes that work in a folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

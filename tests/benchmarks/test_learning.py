@@ -1,4 +1,4 @@
-"""Iris and digits, learned for real in every framework: one process each, as imports cost most."""
+"""Iris and digits, learned in every framework: one process each, because imports cost most."""
 
 from __future__ import annotations
 

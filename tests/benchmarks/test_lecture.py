@@ -1,4 +1,4 @@
-"""The lecture's small programs: they do what they say, and say what they did."""
+"""The lecture's small programs: their work and their reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TORCH = "benchmarks.torch.lecture.Lecture"
 
 
 def steps_in_blocks(run: Run, iterations: int) -> int:
-    """How many steps were timed: short ones in equal blocks, of which one is an iteration."""
+    """Return the number of timed steps: short ones are in equal blocks, one an iteration."""
     steps: int = run.entry["iters"]
     assert steps == iterations * run.extras["block_size"]
     return steps

@@ -1,4 +1,4 @@
-"""Single operators: what is counted, and what physics says about the rates."""
+"""Single operators: the counts of their work, and the rates that physics allows."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ def run_all(folder: Path, python: str, module: str, *methods: str) -> dict[str, 
 
 
 def fastest(values: dict[str, Any]) -> float:
-    """Operations a second in the shortest call."""
+    """Return the operations a second in the shortest call."""
     return float(values["flops_per_call"] / values["latency_min_s"])
 
 
 def assert_possible(folder: Path, python: str, module: str, found: dict[str, Any]) -> None:
-    """No operator does more than the machine can.
+    """Assert that no operator does more than the machine can.
 
     The fastest of thirty small products on one thread is what a thread can do. The others are
-    held to twice that: their best moment may have had a higher clock, or no neighbour. Where all
-    thirty had neighbours, there are thirty more.
+    held to twice that: their best call may have had a higher clock, or no disturbance. Where all
+    thirty were disturbed, there are thirty more.
     """
     peak = fastest(found["matmul"])
     bound = read_peak().flops_per_s or float("inf")

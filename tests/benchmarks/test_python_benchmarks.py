@@ -86,7 +86,7 @@ def test_a_sleep_of_known_length_reads_back_within_its_bounds(run_method: RunMet
 
 
 def test_what_is_read_of_a_sleep_is_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a busy machine lets it sleep: by readings of the clock around each sleep."""
+    """The clock is read around each sleep, however long a busy machine lets it sleep."""
     slept_s, reports = [], []
 
     def sleep(seconds: float) -> None:

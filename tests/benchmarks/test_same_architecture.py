@@ -1,4 +1,4 @@
-"""A plain name is the same architecture in both frameworks: as many weights, as much arithmetic."""
+"""A plain name is the same architecture in both frameworks: equal weights and arithmetic."""
 
 from __future__ import annotations
 

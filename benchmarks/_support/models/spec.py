@@ -68,7 +68,7 @@ class Built(ABC):
         own_shape = self.shape == self.spec.input_shape
         return [
             {"name": name, "value": count}
-            if truth is None or not own_shape
-            else known_value(name, count, truth)
-            for name, count, truth in zip(names, self.parameter_counts(), published, strict=True)
+            if known is None or not own_shape
+            else known_value(name, count, known)
+            for name, count, known in zip(names, self.parameter_counts(), published, strict=True)
         ]

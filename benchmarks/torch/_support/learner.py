@@ -56,10 +56,10 @@ class Learner:
         yield from order.split(self._batch_size)
 
     def _scored(self, features: Any, labels: Any) -> tuple[float, float]:
-        truth = torch.from_numpy(labels).to(self._device)
+        expected = torch.from_numpy(labels).to(self._device)
         output = self._network(torch.from_numpy(features).to(self._device))
-        right = output.argmax(dim=1) == truth
-        loss = torch.nn.functional.cross_entropy(output, truth)
+        right = output.argmax(dim=1) == expected
+        loss = torch.nn.functional.cross_entropy(output, expected)
         return float(loss), int(right.sum()) / len(labels)
 
 

@@ -88,7 +88,7 @@ def test_a_goal_on_the_medians_is_held_against_their_ratio_and_not_against_the_p
     )
 
 
-def test_a_goal_on_truth_is_missed_when_a_single_pair_misses_it() -> None:
+def test_a_goal_on_reference_values_is_missed_when_a_single_pair_misses_it() -> None:
     assert row((100.5, 99.5), (100.0, 100.0), Rule.RATIO_WITHIN, 0.01).met is True
     assert row((100.5, 98.5), (100.0, 100.0), Rule.RATIO_WITHIN, 0.01).met is False
 
@@ -101,7 +101,7 @@ def test_not_above_one_allows_for_chance_but_not_for_a_steady_slowdown() -> None
     assert row(steady, ones, Rule.RATIO_NOT_ABOVE_ONE).met is False
 
 
-def test_goals_on_values_look_at_the_median_or_at_every_value() -> None:
+def test_goals_on_values_are_about_the_median_or_every_value() -> None:
     assert row((0.3, 0.3, 0.9), (), Rule.VALUE_AT_MOST, 0.4).met is True
     assert row((0.3, 0.3, 0.9), (), Rule.EVERY_VALUE_AT_MOST, 0.4).met is False
     assert row((19.0, 21.0, 22.0), (), Rule.VALUE_AT_LEAST, 20).met is True
