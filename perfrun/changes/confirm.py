@@ -39,7 +39,6 @@ from perfrun.summary.storage import write_whole
 ChangeStatus = Literal["candidate", "confirmed", "not_reproduced"]
 # These kinds of difference do not change what is measured.
 _IGNORED_KINDS = ("flag", "perfrun")
-INTERRUPTED = "interrupted"
 Recorded = Mapping[ArmName, SummaryRecord]  # the summaries before (a) and after (b)
 Known = tuple[str, Path, Path]  # method and both summaries, whose pairs have been run
 LEFT_OUT = "left out"
