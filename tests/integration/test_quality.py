@@ -211,7 +211,7 @@ def test_the_series_of_a_trial_are_part_of_its_grade(world: World) -> None:
     """By a clock of its own: each step takes a millisecond more, whatever else the machine does."""
     world.write(
         """
-        from perfrun.worker import blocktimer
+        from perfrun.worker.measure import loop
 
         class Slower(Benchmark):
             steps = now_ns = 0
