@@ -14,7 +14,7 @@ sys.path.insert(0, __file__.rpartition("/")[0] or ".")
 # With sudo, it would leave files of root in the checkout.
 sys.dont_write_bytecode = True
 
-from perfrun.image.main import main  # noqa: E402 - needs the path above
+from perfrun.image.command import main  # noqa: E402 - needs the path above
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from perfrun.nightly.changes import change_reports, recent_changes
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.report import MethodReport, NightFigure, NightReport
+from perfrun.nightly.suite_changes import change_reports, recent_changes
 from perfrun.options.store_address import parse_address
 from perfrun.store.index import open_store
-from perfrun.store.series import Selector
+from perfrun.store.query import Selector
 
 
 def night_report(

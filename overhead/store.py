@@ -16,7 +16,7 @@ from overhead.processes import NOOP, PERFRUN, MeasurementError, Settings, finish
 from overhead.table import Goal, Row, Rule
 from perfrun.options.store_address import parse_address
 from perfrun.store.index import Store, open_store
-from perfrun.store.series import Series
+from perfrun.store.query import Series
 
 METHODS = 200
 WHOLE = 100_000  # summaries that the goals are for

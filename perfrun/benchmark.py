@@ -117,7 +117,7 @@ def _carry_out(command: tuple[str, str], words: list[str]) -> int:
 
 
 def _no_command(word: str) -> str:
-    from perfrun.options.values import nearest
+    from perfrun.options.parsers import nearest
 
     near = nearest(word, _COMMANDS)
     hint = f"did you mean {near}" if near else f"there are {', '.join(_COMMANDS)}"

@@ -10,7 +10,7 @@
     └── LoadError           1  setup.py: a saved image could not be loaded (perfrun.image.saved)
 
 A benchmark that fails is not an error of perfrun: it is an `Outcome`. Only `main` of
-`perfrun.benchmark` catches these errors, and for setup.py `main` of `perfrun.image.main`.
+`perfrun.benchmark` catches these errors, and for setup.py `main` of `perfrun.image.command`.
 """
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfrun.analysis.compare import Pairing, Verdict, compare
+from perfrun.analysis.two_sets import Pairing, Verdict, compare
 from simulations.noises import NOISES, Noise
 
 METHODS = 50

@@ -20,7 +20,7 @@ from scipy import stats as scipy_stats
 
 from perfrun.analysis import precision, stats
 from perfrun.analysis.stats import ConfidenceInterval
-from perfrun.options.values import MOST_TRIALS, Repetition
+from perfrun.options.parsers import MOST_TRIALS, Repetition
 from perfrun.run.schedule import Schedule
 from perfrun.summary.estimates import TrialObservation
 from simulations.noises import NOISES, Floats, Noise, drifting, true_median

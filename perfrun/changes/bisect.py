@@ -23,14 +23,14 @@ from perfrun.compare.differences import differences
 from perfrun.compare.paired_runs import new_seed
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
+from perfrun.options.parsers import CommandParser, may_be_hash, parse_whole, split_at_dashes
 from perfrun.options.plan import RepoSpec, RunPlan, split_items
-from perfrun.options.values import CommandParser, may_be_hash, parse_whole, split_at_dashes
 from perfrun.reports.terminal import Terminal
 from perfrun.run.journal import fingerprint
 from perfrun.summary.document import to_json
 from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord, read_record
-from perfrun.summary.storage import write_whole
+from perfrun.summary.result_folder import write_whole
 
 
 @dataclass(frozen=True, kw_only=True)

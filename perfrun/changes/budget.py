@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfrun.options.values import parse_duration, parse_whole
+from perfrun.options.parsers import parse_duration, parse_whole
 
 DEFAULT_PAIRS, FEWEST_PAIRS = 30, 8  # fewer pairs cannot decide anything
 DEFAULT_CHANGES = 10

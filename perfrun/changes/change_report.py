@@ -9,7 +9,7 @@ from typing import Any
 
 from perfrun.reports.run_table import percent
 from perfrun.reports.table import Column, Table, aligned
-from perfrun.summary.derived import DerivedRatio, derived_rows, derived_text
+from perfrun.summary.derived_metrics import DerivedRatio, derived_rows, derived_text
 
 _REASONS = {
     "short": "too few nights",

@@ -34,7 +34,7 @@ from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
 from perfrun.run.progress import Screen
 from perfrun.summary.record import SummaryRecord, read_record
-from perfrun.summary.storage import write_whole
+from perfrun.summary.result_folder import write_whole
 
 ChangeStatus = Literal["candidate", "confirmed", "not_reproduced"]
 # These kinds of difference do not change what is measured.

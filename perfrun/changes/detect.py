@@ -23,16 +23,16 @@ from perfrun.changes.budget import DEFAULT_CHANGES, INTERRUPTED, Budget, parse_b
 from perfrun.changes.change_report import ChangeRow, change_row, changes_page
 from perfrun.compare.differences import differences
 from perfrun.errors import Interrupted, UsageError
-from perfrun.options.values import CommandParser, parse_workspace
+from perfrun.options.parsers import CommandParser, parse_workspace
 from perfrun.store.command import bring_up_to_date, index_parser, opened
-from perfrun.store.garbage import no_collection
-from perfrun.store.series import Origin, Origins, Point, point_of
-from perfrun.summary.derived import DerivedRatio
+from perfrun.store.garbage_collection import no_collection
+from perfrun.store.query import Origin, Origins, Point, point_of
+from perfrun.summary.derived_metrics import DerivedRatio
 from perfrun.summary.record import read_record
 
 if TYPE_CHECKING:
+    from perfrun.store.query import Series, SeriesKey
     from perfrun.store.reading import Which
-    from perfrun.store.series import Series, SeriesKey
 
 
 _NOON = timedelta(hours=12)

@@ -15,7 +15,7 @@ from perfrun.store.command import bring_up_to_date, index_parser, opened
 from perfrun.text import rounded, scale_of
 
 if TYPE_CHECKING:
-    from perfrun.store.series import Point, Series
+    from perfrun.store.query import Point, Series
 
 _EPILOG = """\
 Reads new summaries of the workspace first. Names may be patterns: `*` stands for anything.

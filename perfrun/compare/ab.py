@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.analysis import pairs as rules
-from perfrun.analysis.compare import Comparison
 from perfrun.analysis.pairs import PairRule
+from perfrun.analysis.two_sets import Comparison
 from perfrun.compare.command import comparison_row, difference_row
 from perfrun.compare.comparison_table import comparison_table, derived_lines, environment_line
 from perfrun.compare.differences import Difference, differences
@@ -27,13 +27,13 @@ from perfrun.compare.paired_runs import (
 )
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
+from perfrun.options.parsers import CommandParser, parse_shell_words, parse_whole, split_at_dashes
 from perfrun.options.plan import RunPlan
-from perfrun.options.values import CommandParser, parse_shell_words, parse_whole, split_at_dashes
 from perfrun.reports.terminal import Terminal
-from perfrun.summary.derived import DerivedRatio, derived_ratios, derived_rows
+from perfrun.summary.derived_metrics import DerivedRatio, derived_ratios, derived_rows
 from perfrun.summary.document import to_json
 from perfrun.summary.metrics import WALL_TIME
-from perfrun.summary.storage import write_whole
+from perfrun.summary.result_folder import write_whole
 
 _EPILOG = """\
 All other flags are flags of a run and apply to both arms. --a and --b hold the flags of one arm,

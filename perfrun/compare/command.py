@@ -9,16 +9,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from perfrun.analysis import compare as rule
-from perfrun.analysis.compare import Comparison
+from perfrun.analysis import two_sets as rule
+from perfrun.analysis.two_sets import Comparison
 from perfrun.compare.comparison_table import comparison_table, derived_lines, environment_line
 from perfrun.compare.differences import GUARDED, Difference, differences, forbids, mixtures
 from perfrun.compare.selection import Results
 from perfrun.errors import UsageError
-from perfrun.options.values import CommandParser, parse_regex, parse_share, parse_workspace
+from perfrun.options.parsers import CommandParser, parse_regex, parse_share, parse_workspace
 from perfrun.reports.terminal import Terminal
-from perfrun.summary.counted import counted
-from perfrun.summary.derived import DerivedRatio, derived_ratios, derived_rows, judged_metrics
+from perfrun.summary.counted_trials import counted
+from perfrun.summary.derived_metrics import (
+    DerivedRatio,
+    derived_ratios,
+    derived_rows,
+    judged_metrics,
+)
 from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.summary.record import SummaryRecord
 

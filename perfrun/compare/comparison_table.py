@@ -9,12 +9,12 @@ from perfrun.analysis.directions import unit_of
 from perfrun.compare.differences import Difference
 from perfrun.reports.run_table import percent
 from perfrun.reports.table import Column, Table, coloured
-from perfrun.summary.derived import DerivedRatio, derived_text
+from perfrun.summary.derived_metrics import DerivedRatio, derived_text
 from perfrun.summary.metrics import THROUGHPUT, WALL_TIME
 from perfrun.text import with_unit
 
 if TYPE_CHECKING:
-    from perfrun.analysis.compare import Comparison
+    from perfrun.analysis.two_sets import Comparison
 
 _COLUMNS = (
     Column(heading="method"),

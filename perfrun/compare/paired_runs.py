@@ -18,18 +18,18 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from perfrun.analysis.compare import Comparison
 from perfrun.analysis.directions import Direction, direction_of
 from perfrun.analysis.pairs import PairRule, can_decide, interim_analyses, judge
 from perfrun.analysis.stats import median
 from perfrun.analysis.two_samples import cliffs_delta
+from perfrun.analysis.two_sets import Comparison
 from perfrun.errors import UsageError
 from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
 from perfrun.run.progress import Screen
 from perfrun.run.rounds import Rounds
 from perfrun.run.runner import prepare
-from perfrun.summary.derived import judged_metrics
+from perfrun.summary.derived_metrics import judged_metrics
 from perfrun.summary.document import TrialResult
 from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord, record_of

@@ -15,7 +15,7 @@ from perfrun.text import redact
 
 if TYPE_CHECKING:
     from perfrun.options.store_address import Address
-    from perfrun.store.series import Selector
+    from perfrun.store.query import Selector
 
 _DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?"
 _DATES = re.compile(rf"({_DATE})(?:\.\.({_DATE}))?")
@@ -162,7 +162,7 @@ def _condition(kind: str, word: str) -> Callable[[SummaryRecord], bool] | None:
 
 
 def _selector(kind: str, word: str) -> Selector:
-    from perfrun.store.series import Selector
+    from perfrun.store.query import Selector
 
     if kind == "run":
         return Selector(run_ids=(word,))

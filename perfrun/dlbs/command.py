@@ -17,8 +17,8 @@ from typing import Any
 
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
+from perfrun.options.parsers import CommandParser, parse_whole, split_at_dashes
 from perfrun.options.plan import RunPlan
-from perfrun.options.values import CommandParser, parse_whole, split_at_dashes
 from perfrun.run.command import run_and_show
 from perfrun.summary.document import TrialResult
 from perfrun.worker.measure.series_files import read_rows

@@ -13,8 +13,16 @@ from typing import Any
 
 from perfrun.errors import UsageError
 from perfrun.image.gpus import read_gpu_support
-from perfrun.launchers import sandbox
+from perfrun.launchers import container_sandbox
 from perfrun.launchers.container import Container, ContainerProcess
+from perfrun.launchers.container_sandbox import (
+    Bind,
+    engine_facts,
+    engine_traits,
+    has_cgroups,
+    how_to_enforce,
+    image_facts,
+)
 from perfrun.launchers.docker_engine import (
     ContainerError,
     DockerEngine,
@@ -24,14 +32,6 @@ from perfrun.launchers.docker_engine import (
     remove_leftovers,
 )
 from perfrun.launchers.launcher import ENTRY, ORDER, REPORT, SHIPPED, WORKER
-from perfrun.launchers.sandbox import (
-    Bind,
-    engine_facts,
-    engine_traits,
-    has_cgroups,
-    how_to_enforce,
-    image_facts,
-)
 from perfrun.options.containment import Containment, cpus_of
 
 _NOT_FOUND = (126, 127)  # exit status of the engine's init when it cannot execute a program
@@ -114,13 +114,13 @@ class ContainerLauncher:
         self._volumes = tuple(config.get("Volumes") or ())
         self._traits = engine_traits(self._engine.info)
         _refuse_unknown(asked, self._engine, self._traits)
-        self._user = sandbox.choose_user(
+        self._user = container_sandbox.choose_user(
             os.getuid(), os.getgid(), os.getgroups(), is_rootless=self._traits.is_rootless
         )
         self._labels = harness_labels(run_id)
         self._pythons = _candidates(asked, config.get("Env") or ())
         self._interpreter_works = False
-        refused = sandbox.refused_limits(asked, self._traits)
+        refused = container_sandbox.refused_limits(asked, self._traits)
         mend = how_to_enforce(refused, self._engine.info)
         if mend:
             notify(mend)
@@ -135,7 +135,7 @@ class ContainerLauncher:
                 "shm_bytes": asked.shm_bytes,
                 "pids": asked.pids,
                 "gpus": asked.gpus,
-                "tmpfs": dict(sandbox.TMPFS),
+                "tmpfs": dict(container_sandbox.TMPFS),
                 "not_enforced": list(refused),
                 "how_to_enforce": mend,
             },
@@ -199,11 +199,11 @@ class ContainerLauncher:
         self, order: Path, folder: Path, binds: Sequence[Bind], network: str
     ) -> Container:
         command = [self._pythons[0], "-I", str(ENTRY), "--supervise", str(order)]
-        arguments = sandbox.container_arguments(
+        arguments = container_sandbox.container_arguments(
             self._image_id, command, self._user, self._labels, folder, self._env
         )
-        volumes = sandbox.named_volumes(self._volumes, binds)
-        host = sandbox.host_arguments(
+        volumes = container_sandbox.named_volumes(self._volumes, binds)
+        host = container_sandbox.host_arguments(
             *(self._asked, self._traits, self._user, binds, volumes, self._labels), network=network
         )
         try:
@@ -261,7 +261,9 @@ def _found_image(engine: DockerEngine, name: str, notify: Callable[[str], None])
         raise UsageError(f"--image={name}: {error}{hint}") from None
 
 
-def _refuse_unknown(asked: Containment, engine: DockerEngine, traits: sandbox.EngineTraits) -> None:
+def _refuse_unknown(
+    asked: Containment, engine: DockerEngine, traits: container_sandbox.EngineTraits
+) -> None:
     """Refuse a network or GPUs that are not there: every trial would fail."""
     try:
         known = asked.network in ("none", "bridge") or engine.has_network(asked.network)
@@ -275,4 +277,4 @@ def _refuse_unknown(asked: Containment, engine: DockerEngine, traits: sandbox.En
     if asked.gpus and not traits.gpu_access:
         why = read_gpu_support(engine.info).why_not or "this machine has none"
         raise UsageError(f"--gpus={asked.gpus}: a container can be given no GPU: {why}")
-    sandbox.refuse_missing_gpus(asked, traits)
+    container_sandbox.refuse_missing_gpus(asked, traits)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from perfrun.dataclass import dataclass
-from perfrun.worker.files import OUTCOME, STACK
+from perfrun.worker.outcome_file import OUTCOME, STACK
 
 WORKER = Path(__file__).resolve().parent.parent / "worker"
 ENTRY = WORKER / "entry.py"

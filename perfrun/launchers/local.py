@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from perfrun.dataclass import replace
 from perfrun.launchers import launcher
+from perfrun.launchers.interpreter_wrapper import Lifeline, Wrapped
 from perfrun.launchers.launcher import (
     ENTRY,
     ORDER,
@@ -23,7 +24,6 @@ from perfrun.launchers.launcher import (
     has_outcome,
     wait_until_due,
 )
-from perfrun.launchers.wrapper import Lifeline, Wrapped
 from perfrun.worker.procfs import (
     CHILD_GRACE_S,
     HELPER_GRACE_S,

@@ -12,19 +12,19 @@ from pathlib import Path
 from perfrun.changes.budget import DEFAULT_CHANGES, Budget
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.locks import FileLock
-from perfrun.nightly.changes import with_changes
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
-from perfrun.nightly.night import REPORT, Earlier, Nights, why_not_continued
+from perfrun.nightly.night_state import REPORT, Earlier, Nights, why_not_continued
 from perfrun.nightly.openmetrics import openmetrics
 from perfrun.nightly.report import NightReport, gaps, gather, report_document
 from perfrun.nightly.suite import Night, Outputs, Suite, units, words
+from perfrun.nightly.suite_changes import with_changes
 from perfrun.nightly.suite_file import read_suite
 from perfrun.nightly.units import Units
-from perfrun.options.values import CommandParser
+from perfrun.options.parsers import CommandParser
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
-from perfrun.summary.storage import write_whole
+from perfrun.summary.result_folder import write_whole
 from perfrun.text import redact
 
 PAUSES_S = (1.0, 4.0)  # before the second and third try of a webhook

@@ -20,10 +20,10 @@ from perfrun.changes.detect import find_changes, watch_series
 from perfrun.changes.search_log import LOCK_NAME, LOG_NAME, has_ended
 from perfrun.errors import UsageError
 from perfrun.locks import FileLock
-from perfrun.nightly.night import Nights
+from perfrun.nightly.night_state import Nights
 from perfrun.nightly.retention import PairSet, Policy, pairs_to_be_removed, parse_age, to_be_removed
+from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.options.store_address import parse_address
-from perfrun.options.values import CommandParser, parse_whole, parse_workspace
 from perfrun.run.journal import Journal, folders_of, going_on
 from perfrun.store.index import Store, open_store
 from perfrun.summary.record import SUMMARY, SummaryRecord, read_record

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from perfrun.errors import UsageError
 from perfrun.nightly.suite import Bound, MethodSpec, Night, Suite, Unit, UnitDone, units
 from perfrun.options.plan import parse_selector
-from perfrun.summary.counted import counted
+from perfrun.summary.counted_trials import counted
 from perfrun.summary.record import SummaryRecord, read_record
 
 # `short`: it has trials, and fewer than asked for. `not_run`: it has none.

@@ -33,9 +33,9 @@ from perfrun.nightly.suite import (
 )
 from perfrun.nightly.suite_values import TomlFile, Where, near
 from perfrun.options.command_line import parse
+from perfrun.options.parsers import parse_variables
 from perfrun.options.plan import RunPlan, parse_repos, parse_selector
 from perfrun.options.store_address import parse_address
-from perfrun.options.values import parse_variables
 
 T = TypeVar("T")
 Pairs = tuple[tuple[str, str], ...]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfrun.errors import Interrupted, PerfrunError
-from perfrun.nightly.night import Nights
+from perfrun.nightly.night_state import Nights
 from perfrun.nightly.suite import Night, Suite, Unit, UnitDone, units
 from perfrun.nightly.suite_file import plan_of
 from perfrun.options.plan import RunPlan

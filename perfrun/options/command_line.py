@@ -18,9 +18,7 @@ from perfrun.options.flags import (
     parser,
     unknown_flag,
 )
-from perfrun.options.plan import RunPlan
-from perfrun.options.store_address import parse_address
-from perfrun.options.values import (
+from perfrun.options.parsers import (
     FORMATS,
     parse_profiler_windows,
     parse_profiles,
@@ -30,6 +28,8 @@ from perfrun.options.values import (
     parse_workspace,
     split_at_dashes,
 )
+from perfrun.options.plan import RunPlan
+from perfrun.options.store_address import parse_address
 from perfrun.text import redact
 
 DEFAULT_TIMEOUT_S = 24 * 3600.0

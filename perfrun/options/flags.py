@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from perfrun import __version__
 from perfrun.errors import UsageError
-from perfrun.options.values import KINDS, HelpFormatter, nearest
+from perfrun.options.parsers import KINDS, HelpFormatter, nearest
 
 PYTHON_VARIABLE = "PERFRUN_PYTHON"
 

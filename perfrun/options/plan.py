@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 from perfrun.dataclass import dataclass, field
 from perfrun.errors import UsageError
 from perfrun.options.containment import Containment
-from perfrun.options.values import ProfilerWindow, Repetition, may_be_hash, parse_regex, shown
+from perfrun.options.parsers import ProfilerWindow, Repetition, may_be_hash, parse_regex, shown
 from perfrun.text import redact
 
 _GIT_SCHEMES = ("http", "https", "ssh", "git", "file")

@@ -13,7 +13,7 @@ from perfrun.errors import UsageError
 from perfrun.launchers.choice import make_launcher
 from perfrun.launchers.launcher import Launcher
 from perfrun.options.command_line import parse
-from perfrun.options.values import shown
+from perfrun.options.parsers import shown
 from perfrun.run.environment import Paths, Service, describe, discover
 from perfrun.run.runner import import_paths
 from perfrun.worker.modules import modules_in

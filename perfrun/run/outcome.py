@@ -17,7 +17,7 @@ from perfrun.dataclass import dataclass
 from perfrun.launchers.launcher import Exit
 from perfrun.summary.assemble import out_of_bounds
 from perfrun.summary.document import Metric, Outcome, Report, Status
-from perfrun.worker.files import ASIDE, OUTCOME, SERIES, STACK
+from perfrun.worker.outcome_file import ASIDE, OUTCOME, SERIES, STACK
 from perfrun.worker.test_log import TestLogError, decode_entries
 
 # Fields that the worker writes when the timed part has ended; None in a series without that end.

@@ -19,7 +19,7 @@ from perfrun.run.progress import Screen
 from perfrun.run.trial import Surroundings, TrialSpec, run_trial
 from perfrun.summary.assemble import RunFacts
 from perfrun.summary.document import Order, Status, TrialResult, to_json
-from perfrun.summary.storage import PROFILE_SUMMARY, ResultFolder, write_whole
+from perfrun.summary.result_folder import PROFILE_SUMMARY, ResultFolder, write_whole
 
 FOLDER = "profiles"
 

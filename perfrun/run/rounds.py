@@ -24,7 +24,7 @@ from perfrun.store.recorder import IndexRecorder
 from perfrun.summary.assemble import RunFacts
 from perfrun.summary.document import Order, Status, TrialResult, to_json
 from perfrun.summary.estimates import MethodEstimate, RunResult, estimates, observe, run_document
-from perfrun.summary.storage import ResultFolder, safe_name, write_whole
+from perfrun.summary.result_folder import ResultFolder, safe_name, write_whole
 
 
 class Rounds:

@@ -19,7 +19,7 @@ from perfrun.run.environment import Paths, Service
 from perfrun.run.interruption import Interruption, taking_signals
 from perfrun.run.progress import Screen
 from perfrun.summary.estimates import RunResult
-from perfrun.summary.storage import Storage
+from perfrun.summary.result_folder import Storage
 from perfrun.worker.procfs import adopt_orphans
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from perfrun.dataclass import dataclass, field
-from perfrun.options.values import FEWEST_TRIALS, OVERRUN, Repetition
+from perfrun.options.parsers import FEWEST_TRIALS, OVERRUN, Repetition
 from perfrun.summary.estimates import TrialObservation, used_values
 
 MOST_FAILURES = 3  # with a precision: a method is not run again after so many

@@ -24,7 +24,7 @@ from perfrun.summary.cpu import MeasuredSections, bring_together
 from perfrun.summary.document import Order, Outcome, Status, TrialResult, to_json
 from perfrun.summary.finding import MachineDelta, machine_delta
 from perfrun.summary.quality import judge_quality
-from perfrun.summary.storage import PROFILE_SUMMARY, SUMMARY, ResultFolder, Storage, full_disk
+from perfrun.summary.result_folder import PROFILE_SUMMARY, SUMMARY, ResultFolder, Storage, full_disk
 from perfrun.worker.procfs import memory_marks
 
 Write = Callable[[str], None]

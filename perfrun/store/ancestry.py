@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from perfrun.errors import WorkspaceError
-from perfrun.store.series import Origin, Origins, Series
+from perfrun.store.query import Origin, Origins, Series
 from perfrun.workspace.git import GitFailed, Repository, ask, checkout_at
 
 Positions = Mapping[str, int]  # commit to its position: an ancestor has a lower one

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfrun.errors import UsageError
+from perfrun.options.parsers import CommandParser, parse_workspace
 from perfrun.options.store_address import Address, parse_address
-from perfrun.options.values import CommandParser, parse_workspace
-from perfrun.store.garbage import no_collection
+from perfrun.store.garbage_collection import no_collection
 
 if TYPE_CHECKING:
     from perfrun.store.index import Refreshed, Store
-    from perfrun.store.series import BadFile, Counts
+    from perfrun.store.query import BadFile, Counts
 
 _EPILOG = """\
 DIR is a workspace, an output folder, a result folder or a summary; PerfZero's are read as they are.

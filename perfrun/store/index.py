@@ -20,13 +20,13 @@ from perfrun.options.store_address import Address
 from perfrun.store import reading
 from perfrun.store.ancestry import by_ancestry
 from perfrun.store.database import Database
-from perfrun.store.garbage import no_collection
+from perfrun.store.garbage_collection import no_collection
 from perfrun.store.places import FileKey, Places, Scan, scan, storable, would_be_found
+from perfrun.store.query import BadFile, Counts, Selector, Series
 from perfrun.store.schema import bad_files, files
-from perfrun.store.series import BadFile, Counts, Selector, Series
 from perfrun.store.writing import Batch, TrialRows, rows_of, write_batch, write_roots
 from perfrun.summary.record import BadSummary, SummaryRecord, read_record
-from perfrun.summary.subject import text
+from perfrun.summary.series_identity import text
 
 _BATCH = 500  # files in one transaction: a killed writer loses no more, others wait no longer
 

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Select, func, select
 from sqlalchemy.exc import DBAPIError
 
 from perfrun.store.places import OWN
+from perfrun.store.query import BadFile, Counts, Origin, Origins, Selector, Series, SeriesKey
 from perfrun.store.schema import (
     bad_files,
     contexts,
@@ -26,12 +27,11 @@ from perfrun.store.schema import (
     subjects,
     trials,
 )
-from perfrun.store.series import BadFile, Counts, Origin, Origins, Selector, Series, SeriesKey
 from perfrun.summary.document import Status
 from perfrun.summary.metrics import MetricValue, direction_of, unit_of
 from perfrun.summary.record import SummaryRecord
-from perfrun.summary.subject import Subject
-from perfrun.summary.surroundings import batch_size_of, document_of
+from perfrun.summary.series_identity import Subject
+from perfrun.summary.trial_environment import batch_size_of, document_of
 
 Columns = tuple[list[Origin], list[float]]  # the trials of a series, and the figure of each
 

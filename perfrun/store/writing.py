@@ -23,7 +23,7 @@ from perfrun.store.schema import (
     trials,
 )
 from perfrun.summary.record import SummaryRecord
-from perfrun.summary.subject import text
+from perfrun.summary.series_identity import text
 
 Row = tuple[str, ...]  # the columns of a table after its id and digest
 _MOST_VALUES = 500  # in an IN list; SQLite takes 32766 parameters

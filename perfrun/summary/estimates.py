@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfrun.dataclass import asdict, dataclass
-from perfrun.summary.counted import counted
+from perfrun.summary.counted_trials import counted
 from perfrun.summary.document import Status, TrialResult
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from perfrun.analysis import directions
 from perfrun.analysis.directions import Direction
 from perfrun.dataclass import dataclass
-from perfrun.summary.subject import is_number, objects, section, text
+from perfrun.summary.series_identity import is_number, objects, section, text
 
 WALL_TIME, THROUGHPUT, PEAK_RSS = "wall_time", "throughput", "peak_rss_bytes"
 MEDIAN, FIRST_CALL = "latency_median_s", "first_call_s"

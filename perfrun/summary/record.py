@@ -20,8 +20,8 @@ from perfrun.analysis.directions import Direction
 from perfrun.errors import PerfrunError
 from perfrun.summary.document import SCHEMA_VERSION, Status
 from perfrun.summary.metrics import MetricValue, metrics_of
-from perfrun.summary.subject import Subject, is_number, section, subject, text
-from perfrun.summary.surroundings import batch_size_of, checkouts, context
+from perfrun.summary.series_identity import Subject, is_number, section, subject, text
+from perfrun.summary.trial_environment import batch_size_of, checkouts, context
 
 SUMMARY = "perfzero_summary.json"
 LARGEST_BYTES = 64 * 2**20  # no summary is near it; a larger file is something else

@@ -11,7 +11,7 @@ from typing import Any
 from perfrun.errors import Interrupted
 from perfrun.reports.terminal import Terminal
 from perfrun.summary.document import to_json
-from perfrun.summary.storage import write_whole
+from perfrun.summary.result_folder import write_whole
 from perfrun.versus.answer import VersusAnswer, answer_of, machine_text
 from perfrun.versus.options import Combine, VersusPlan, parse_versus
 from perfrun.versus.result_file import Combined, combine, find_saved, row_of, versus_document

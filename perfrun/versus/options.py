@@ -15,14 +15,14 @@ from pathlib import Path
 
 from perfrun.errors import UsageError
 from perfrun.options.command_line import parse
-from perfrun.options.plan import RunPlan
-from perfrun.options.values import (
+from perfrun.options.parsers import (
     CommandParser,
     parse_shell_words,
     parse_whole,
     parse_word,
     split_at_dashes,
 )
+from perfrun.options.plan import RunPlan
 from perfrun.text import redact
 
 # The class of each framework; docs/versus.md lists what such a class needs.

@@ -20,11 +20,11 @@ import types
 
 from perfrun.worker import procfs
 from perfrun.worker.author import PREFIX_VARIABLE, SetupError
-from perfrun.worker.files import SERIES_VARIABLE, STACK, OutcomeFile
 from perfrun.worker.frameworks import allocator_peaks, loaded_frameworks, main_framework
+from perfrun.worker.method_reports import ReportKeeper
+from perfrun.worker.outcome_file import SERIES_VARIABLE, STACK, OutcomeFile
 from perfrun.worker.profilers.profile_recorder import UnavailableError
 from perfrun.worker.profilers.profile_windows import ProfileWindows
-from perfrun.worker.reports import ReportKeeper
 
 TYPE_CHECKING = False  # `typing` takes 4 ms to import, a tenth of a no-op trial
 if TYPE_CHECKING:

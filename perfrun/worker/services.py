@@ -10,9 +10,9 @@ import re
 import traceback
 from typing import Any, Callable, Dict, List, Optional
 
-from perfrun.worker.files import write_json
 from perfrun.worker.method import getattr_hint, parse_flags
 from perfrun.worker.modules import modules_in
+from perfrun.worker.outcome_file import write_json
 
 Answer = Dict[str, Any]
 

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
+from perfrun.options.parsers import is_full, local_branch, looks_hex
 from perfrun.options.plan import RepoSpec
-from perfrun.options.values import is_full, local_branch, looks_hex
 from perfrun.workspace.git import GitFailed, Repository, ask, command
 
 _TIP = "refs/perfrun/tip"

@@ -26,8 +26,8 @@ from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.options.plan import DataSpec
 from perfrun.text import redact
-from perfrun.worker.files import write_json
-from perfrun.workspace import transfer
+from perfrun.worker.outcome_file import write_json
+from perfrun.workspace import http_transfer
 
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, LZMAError)
 
@@ -220,12 +220,12 @@ def _fetch(item: DataSpec, path: Path, notify: Callable[[str], None]) -> None:
     url = _url(item)
     partial = path.with_name(f"{path.name}.partial")
     if url.startswith("file:"):
-        transfer.forget(partial)
-        sha256 = transfer.copy(transfer.local_path(url), partial)
+        http_transfer.forget(partial)
+        sha256 = http_transfer.copy(http_transfer.local_path(url), partial)
     else:
-        sha256 = transfer.download(url, partial, notify)
+        sha256 = http_transfer.download(url, partial, notify)
     if item.sha256 and sha256 != item.sha256:
-        transfer.forget(partial)
+        http_transfer.forget(partial)
         raise WorkspaceError(
             f"{redact(item.url)} has sha256 {sha256}, not {item.sha256} as asked; nothing was kept"
             if sha256
@@ -245,7 +245,7 @@ def _fetch(item: DataSpec, path: Path, notify: Callable[[str], None]) -> None:
         ),
     )
     partial.rename(path)
-    transfer.forget_validator(partial)
+    http_transfer.forget_validator(partial)
 
 
 def _describe(
@@ -277,7 +277,7 @@ def _note_of_users_data(path: Path, notify: Callable[[str], None]) -> _DataNote:
     stat = path.stat()
     note = _DataNote(
         url=None,
-        sha256=transfer.sha256_of(path),
+        sha256=http_transfer.sha256_of(path),
         size=stat.st_size,
         mtime_ns=stat.st_mtime_ns,
         unpacked=False,

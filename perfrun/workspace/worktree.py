@@ -11,7 +11,7 @@ from pathlib import Path
 from perfrun.dataclass import asdict, dataclass
 from perfrun.errors import WorkspaceError
 from perfrun.text import redact
-from perfrun.worker.files import write_json
+from perfrun.worker.outcome_file import write_json
 from perfrun.workspace.git import GitFailed, ask, checkout_at
 
 _NOTE = "perfrun.json"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.nightly.night import Nights
+from perfrun.nightly.night_state import Nights
 from perfrun.nightly.suite import EnvironmentSpec, MethodSpec, Rules, Suite, UnitDone, units
 from perfrun.nightly.units import Units
 from perfrun.options.plan import parse_selector

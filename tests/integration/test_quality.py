@@ -217,7 +217,7 @@ def test_the_series_of_a_trial_are_part_of_its_grade(world: World) -> None:
             steps = now_ns = 0
 
             def measured(self):
-                blocktimer._clock = lambda: self.now_ns
+                loop._clock = lambda: self.now_ns
                 self.measure(self.step, iterations=60, warmup=0, block_size=1)
 
             def step(self):

@@ -14,7 +14,6 @@ import time
 from itertools import repeat
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from perfrun.worker.files import SERIES_VARIABLE
 from perfrun.worker.measure import series_files
 from perfrun.worker.measure.interference import (
     GC_MODES,
@@ -30,6 +29,7 @@ from perfrun.worker.measure.synchronise import (
     SynchronizeOption,
     find_synchroniser,
 )
+from perfrun.worker.outcome_file import SERIES_VARIABLE
 from perfrun.worker.profilers.profile_recorder import observer
 
 Step = Callable[[], Any]

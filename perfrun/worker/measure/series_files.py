@@ -24,7 +24,7 @@ import sys
 from array import array
 from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
-from perfrun.worker.files import SERIES, write_json
+from perfrun.worker.outcome_file import SERIES, write_json
 
 _ROW = struct.Struct("<4q")
 _FIRST_ROWS = 1024

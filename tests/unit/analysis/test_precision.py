@@ -17,7 +17,7 @@ from perfrun.analysis.precision import (
     verdict,
     worth,
 )
-from perfrun.options.values import FEWEST_TRIALS
+from perfrun.options.parsers import FEWEST_TRIALS
 from simulations.stop_rule import allocation, stop_rule
 
 TARGET = PrecisionTarget(precision=0.01, max_trials=30)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from perfrun.changes import detect as module
 from perfrun.changes.detect import Observation
-from perfrun.store.series import Origin, Origins, Point
+from perfrun.store.query import Origin, Origins, Point
 
 
 def point(value: float, when: str, *, run_id: str = "", disturbed: bool = False) -> Point:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from perfrun.image.command import gpu_notes, harness_arguments, notes
 from perfrun.image.gpus import Access, GpuSupport, Vendor
-from perfrun.image.main import gpu_notes, harness_arguments, notes
 from perfrun.image.setup_flags import LIST_FLAGS, TEXT_FLAGS
 from perfrun.image.spec import NAMED_BUILD_ARGS, ImageSpec
 

@@ -9,7 +9,7 @@ import pytest
 
 from perfrun.launchers import launcher
 from perfrun.launchers.launcher import ask_to_end, wait_until_due
-from perfrun.worker.files import OUTCOME, STACK
+from perfrun.worker.outcome_file import OUTCOME, STACK
 
 
 def never(seconds: float) -> bool:

@@ -29,9 +29,9 @@ from perfrun.run.interruption import Interruption
 from perfrun.run.trial import TrialSpec
 from perfrun.summary.document import Status
 from perfrun.summary.memory import memory_section
-from perfrun.summary.storage import ResultFolder
+from perfrun.summary.result_folder import ResultFolder
 from perfrun.worker import procfs
-from perfrun.worker.files import ASIDE, OUTCOME
+from perfrun.worker.outcome_file import ASIDE, OUTCOME
 
 MIB = 2**20
 CASES = """

@@ -335,6 +335,6 @@ def test_relative_paths_begin_at_the_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_only_what_reads_a_suite_imports_its_schema() -> None:
     commands = "perfrun.benchmark, perfrun.options.command_line"
-    modules = f"{commands}, perfrun.nightly.prune, perfrun.nightly.night"
+    modules = f"{commands}, perfrun.nightly.prune, perfrun.nightly.night_state"
     code = f"import sys, {modules}; sys.exit('msgspec' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfrun.errors import UsageError
+from perfrun.options.parsers import ProfilerWindow, parse_profiler_windows, parse_profiles
 from perfrun.options.plan import (
     DataSpec,
     MethodSelector,
@@ -23,7 +24,6 @@ from perfrun.options.plan import (
     parse_upload_methods,
     split_items,
 )
-from perfrun.options.values import ProfilerWindow, parse_profiler_windows, parse_profiles
 
 FULL = "0123456789abcdef0123456789abcdef01234567"
 

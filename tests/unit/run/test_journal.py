@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from perfrun.options.containment import Containment
+from perfrun.options.parsers import ProfilerWindow, Repetition
 from perfrun.options.plan import DataSpec, RepoSpec, RunPlan, parse_selectors
-from perfrun.options.values import ProfilerWindow, Repetition
 from perfrun.run import journal
 from perfrun.run.journal import Journal, complete, fingerprint, unfinished
 from perfrun.run.schedule import Step

@@ -13,7 +13,7 @@ import pytest
 from perfrun.launchers.launcher import Exit
 from perfrun.run.outcome import Leftovers, judge_outcome, notes_on, read_leftovers
 from perfrun.summary.document import Metric, Outcome, Report, Status
-from perfrun.worker.files import ASIDE, OUTCOME, RESERVED_BYTES
+from perfrun.worker.outcome_file import ASIDE, OUTCOME, RESERVED_BYTES
 from perfrun.worker.test_log import encode_entry
 
 MIB = 2**20

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfrun.options.values import Repetition
+from perfrun.options.parsers import Repetition
 from perfrun.run.schedule import MOST_FAILURES, Schedule, Step
 from perfrun.summary.estimates import TrialObservation
 

@@ -27,8 +27,8 @@ from perfrun.store import database as connections
 from perfrun.store import schema
 from perfrun.store.index import Refreshed, Store, open_store
 from perfrun.store.places import WORKSPACE_ID, Places
+from perfrun.store.query import Selector
 from perfrun.store.schema import TABLES
-from perfrun.store.series import Selector
 from perfrun.summary.record import record_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent

@@ -22,7 +22,7 @@ from worlds import wait_until
 
 from perfrun.errors import WorkspaceError
 from perfrun.options.plan import DataSpec, parse_data
-from perfrun.workspace import transfer
+from perfrun.workspace import http_transfer
 from perfrun.workspace.downloads import Dataset, provide_data
 
 BODY = bytes(range(256)) * 2000
@@ -124,7 +124,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def provide(root: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch) -> Provide:
-    monkeypatch.setattr(transfer, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(http_transfer, "_FIRST_PAUSE_S", 0.01)
 
     def provide(text: str) -> Dataset:
         (dataset,) = provide_data(
@@ -258,14 +258,14 @@ def test_a_later_run_continues_where_an_earlier_one_was_broken_off(
 KILLED_AT_EACH_LINE = """
 import json, os, signal, sys
 from pathlib import Path
-from perfrun.workspace import transfer
+from perfrun.workspace import http_transfer
 
-transfer._BLOCK = 1 << 17  # several blocks, so several places to be killed between them
+http_transfer._BLOCK = 1 << 17  # several blocks, so several places to be killed between them
 url, partial, earlier, noted = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
-note = transfer._validator_file(partial)
+note = http_transfer._validator_file(partial)
 
 def download():
-    return transfer.download(url, partial, print)
+    return http_transfer.download(url, partial, print)
 
 def put_earlier_part_in_place():
     partial.write_bytes(Path(earlier).read_bytes())
@@ -281,9 +281,9 @@ def kill_at(count):
         return step
     def enter(frame, event, value):
         name = frame.f_code.co_filename
-        if name == transfer.__file__ and frame.f_code.co_name == "_read_answer":
+        if name == http_transfer.__file__ and frame.f_code.co_name == "_read_answer":
             answered.append(True)  # nothing is changed before
-        is_ours = name == transfer.__file__ or "pathlib" in name
+        is_ours = name == http_transfer.__file__ or "pathlib" in name
         return step if answered and is_ours else None
     sys.settrace(enter)
 

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from perfrun import Benchmark
 from perfrun.run.outcome import read_series
 from perfrun.worker.author import PREFIX_VARIABLE
-from perfrun.worker.files import SERIES_VARIABLE
 from perfrun.worker.measure import loop
 from perfrun.worker.measure.measurement import derive, evaluate
 from perfrun.worker.measure.series_files import Columns, Rows, read_rows
+from perfrun.worker.outcome_file import SERIES_VARIABLE
 from perfrun.worker.test_log import decode_entries
 
 ROOT = Path(__file__).resolve().parents[4]

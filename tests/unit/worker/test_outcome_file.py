@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfrun.worker.files import ASIDE, OUTCOME, RESERVED_BYTES, OutcomeFile, write_json
+from perfrun.worker.outcome_file import ASIDE, OUTCOME, RESERVED_BYTES, OutcomeFile, write_json
 
 
 def saved(folder: Path) -> dict[str, Any]:

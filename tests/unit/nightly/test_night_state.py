@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import WorkspaceError
-from perfrun.nightly.night import FILE, Nights, why_not_continued
+from perfrun.nightly.night_state import FILE, Nights, why_not_continued
 from perfrun.nightly.suite import EnvironmentSpec, MethodSpec, Rules, Suite, UnitDone
 from perfrun.options.plan import parse_selector
 

@@ -17,8 +17,7 @@ from perfrun.dlbs import command as dlbs
 from perfrun.errors import UsageError
 from perfrun.nightly import command as nightly
 from perfrun.nightly import prune
-from perfrun.options.store_address import parse_address
-from perfrun.options.values import (
+from perfrun.options.parsers import (
     CommandParser,
     parse_regex,
     parse_shell_words,
@@ -27,6 +26,7 @@ from perfrun.options.values import (
     shown,
     split_at_dashes,
 )
+from perfrun.options.store_address import parse_address
 from perfrun.store.command import index_parser
 from perfrun.text import redact
 from perfrun.versus import options as versus

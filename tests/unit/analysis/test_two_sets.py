@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfrun.analysis.compare import Comparison, Pairing, compare
 from perfrun.analysis.directions import Direction
+from perfrun.analysis.two_sets import Comparison, Pairing, compare
 from simulations.compare import simulate
 from simulations.noises import NOISES
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perfrun.errors import UsageError
 from perfrun.options.command_line import parse
-from perfrun.options.values import MOST_TRIALS, RERUNS, Repetition
+from perfrun.options.parsers import MOST_TRIALS, RERUNS, Repetition
 
 M = "--benchmark_methods=pkg.mod.Class.method"
 

@@ -13,16 +13,16 @@ from perfrun.changes.budget import INTERRUPTED
 from perfrun.changes.change_report import ChangeRow
 from perfrun.changes.detect import find_changes, night_of, observations_of, watch_series
 from perfrun.errors import Interrupted, PerfrunError
-from perfrun.nightly.night import RECENT_DAYS, Earlier
+from perfrun.nightly.night_state import RECENT_DAYS, Earlier
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
 from perfrun.nightly.suite import Suite
 from perfrun.run.interruption import Interruption
 from perfrun.run.progress import Screen
-from perfrun.summary.derived import derived_rows
+from perfrun.summary.derived_metrics import derived_rows
 
 if TYPE_CHECKING:
     from perfrun.store.index import Store
-    from perfrun.store.series import Series
+    from perfrun.store.query import Series
 # Method, metric, environment, direction and alarm night: these identify a change in all nights.
 ChangeKey = tuple[str, str, str, str, str]
 

@@ -16,7 +16,7 @@ import pytest
 import perfrun
 from perfrun import Benchmark
 from perfrun.worker.author import PREFIX_VARIABLE
-from perfrun.worker.reports import ReportKeeper, tell_inspect_where_modules_are
+from perfrun.worker.method_reports import ReportKeeper, tell_inspect_where_modules_are
 from perfrun.worker.test_log import decode_entries, encode_entry
 
 
@@ -200,7 +200,7 @@ def test_a_wrong_call_is_the_benchmarks_error_and_no_lost_report(base: Any, pref
 
 LOOKING = """
 import inspect, sys
-from perfrun.worker.reports import tell_inspect_where_modules_are
+from perfrun.worker.method_reports import tell_inspect_where_modules_are
 
 looked = []
 absolute = inspect.getabsfile

@@ -12,7 +12,7 @@ import pytest
 from perfrun.errors import UsageError
 from perfrun.image.gpus import Access, AmdGpu, Vendor
 from perfrun.launchers.container_launcher import folders_of
-from perfrun.launchers.sandbox import (
+from perfrun.launchers.container_sandbox import (
     Bind,
     EngineTraits,
     User,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.options.values import parse_variables
+from perfrun.options.parsers import parse_variables
 
 
 def test_the_last_of_a_name_counts_and_a_value_may_hold_anything() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from perfrun.summary.counted import counted
+from perfrun.summary.counted_trials import counted
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from perfrun.analysis.directions import Direction
-from perfrun.summary.counted import counted
+from perfrun.summary.counted_trials import counted
 from perfrun.summary.record import SummaryRecord
 
 _MOST_SHOWN = 4

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from trial_documents import perfrun_summary, perfzero_summary
 
-from perfrun.summary.subject import environment, hardware, memory_class_gib, repository, subject
+from perfrun.summary.series_identity import (
+    environment,
+    hardware,
+    memory_class_gib,
+    repository,
+    subject,
+)
 
 GIB = 2**30
 

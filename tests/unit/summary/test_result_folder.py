@@ -15,7 +15,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from perfrun.summary.storage import RESERVED_BYTES, ResultFolder, Storage, safe_name, write_whole
+from perfrun.summary.result_folder import (
+    RESERVED_BYTES,
+    ResultFolder,
+    Storage,
+    safe_name,
+    write_whole,
+)
 
 HOSTILE = ["a b", "'q\"", "new\nline", "-dash", "größe", "a;b&c", "*", "x" * 200]
 
@@ -81,7 +87,8 @@ def test_the_reserve_of_a_run_that_was_killed_is_removed_by_the_next_run(
     folder = output(tmp_path)
     (folder / ".reserve-old").write_bytes(b"\0" * RESERVED_BYTES)  # of a perfrun without locks
     program = (
-        "import sys, time; from pathlib import Path; from perfrun.summary.storage import Storage\n"
+        "import sys, time; from pathlib import Path\n"
+        "from perfrun.summary.result_folder import Storage\n"
         "Storage(Path(sys.argv[1]), 'run3', print).open(); print('open', flush=True)\n"
         "time.sleep(600)"
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 from perfrun.errors import WorkspaceError
 from perfrun.nightly.suite import Night, Suite, UnitDone, parse_deadline, units
-from perfrun.summary.storage import write_whole
+from perfrun.summary.result_folder import write_whole
 
 FILE = "night.json"
 REPORT = "report.json"

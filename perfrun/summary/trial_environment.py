@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from perfrun.summary.subject import objects, section, text
+from perfrun.summary.series_identity import objects, section, text
 
 _BATCH_FLAG = re.compile(r"-{1,2}(\w*batch_size)(?:=(.*))?", re.DOTALL)
 

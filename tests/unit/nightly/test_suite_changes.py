@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from perfrun.nightly.changes import change_reports, recent_changes
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.openmetrics import openmetrics
 from perfrun.nightly.report import ChangeReport, MethodReport, NightFigure, NightReport
+from perfrun.nightly.suite_changes import change_reports, recent_changes
 from perfrun.options.store_address import parse_address
 from perfrun.store.index import open_store
 from tests.summaries import summary, write
