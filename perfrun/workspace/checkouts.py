@@ -41,7 +41,7 @@ USE_CACHED = "--use_cached_site_packages"
 _STALE_AFTER_S = 2.0
 
 
-def shown(folder: Path) -> str:
+def _shown(folder: Path) -> str:
     """Return the name of a checkout for messages."""
     return f"site-packages/{folder.name}"
 
@@ -52,32 +52,7 @@ def _shown_paths(paths: list[str]) -> str:
     return ", ".join(repr(path) for path in paths[:3]) + more
 
 
-def refuse_other_url(folder: Path, note: Note | None, url: str, *, use_cached: bool) -> None:
-    """Raise WorkspaceError when a checkout is of another repository than `url` (redacted)."""
-    there = note.url if note is not None else origin_url(folder)
-    if there is None and use_cached:
-        return
-    if there is None or there.rstrip("/") != url.rstrip("/"):
-        raise WorkspaceError(
-            f"{shown(folder)} is a checkout of {there or 'no remote'}, not of {url}; move it away"
-        )
-
-
-def refuse_edits(folder: Path, state: CheckoutState, *, use_cached: bool) -> None:
-    """Raise WorkspaceError when there are local edits; it names up to three files."""
-    if not state.changes:
-        return
-    advice = f"use them as they are with {USE_CACHED}"
-    if use_cached:
-        advice = f"leave the hash out, for it is at {state.git_hash[:12]} now"
-    raise WorkspaceError(
-        f"{shown(folder)} has local edits "
-        f"({_shown_paths([change.path for change in state.changes])}); commit and push them, "
-        f"move them away, or {advice}"
-    )
-
-
-def make(
+def _make(
     folder: Path, cache: GitCache, target: CachedCommit, note: Note, keep_open: list[int]
 ) -> None:
     """Make a checkout aside and rename it into place. The caller holds the folder's lock alone."""
@@ -93,7 +68,7 @@ def make(
     aside.rename(folder)  # an empty folder there is replaced
 
 
-def update(
+def _update(
     folder: Path,
     cache: GitCache,
     target: CachedCommit,
@@ -111,7 +86,7 @@ def update(
     write_note(folder, note)
 
 
-def finish_update(folder: Path, note: Note, keep_open: list[int]) -> None:
+def _finish_update(folder: Path, note: Note, keep_open: list[int]) -> None:
     """Complete the change of commit that a kill interrupted.
 
     Raises:
@@ -122,7 +97,7 @@ def finish_update(folder: Path, note: Note, keep_open: list[int]) -> None:
     edited = _edited_since(folder, note.updating_to)
     if edited:
         raise WorkspaceError(
-            f"{shown(folder)}: an update was interrupted, and these files were edited since: "
+            f"{_shown(folder)}: an update was interrupted, and these files were edited since: "
             f"{_shown_paths(edited)}; move them away and run again"
         )
     target = CachedCommit(git_hash=note.updating_to, branch=note.branch, fetched=False)
@@ -162,7 +137,7 @@ def _half_written(folder: Path, path: str, to: str) -> bool:
         return False
 
 
-def remove_stale_locks(folder: Path) -> None:
+def _remove_stale_locks(folder: Path) -> None:
     """Remove the lock files that a killed git left in a checkout.
 
     perfrun's own git processes hold the folder's lock. The caller holds it alone, so a lock file is
@@ -197,7 +172,7 @@ def _refuse_if_git_runs_in(folder: Path) -> None:
             continue  # gone, or of another user
         if name.startswith("git") and place.is_relative_to(folder.resolve()):
             raise WorkspaceError(
-                f"{shown(folder)}: another git process ({process.name}) is at work there; "
+                f"{_shown(folder)}: another git process ({process.name}) is at work there; "
                 "let it end and run again"
             )
 
@@ -263,7 +238,7 @@ def _object_format(target: CachedCommit) -> str:
     return f"--object-format={'sha256' if len(target.git_hash) == 64 else 'sha1'}"
 
 
-def unpublished(folder: Path, cache: GitCache, note: Note | None, branch: str | None) -> bool:
+def _unpublished(folder: Path, cache: GitCache, note: Note | None, branch: str | None) -> bool:
     """Return True when a move of HEAD and `branch` would lose commits that exist only here."""
     here = checkout_at(folder)
     known = {note.git_hash, note.updating_to} if note else set()
@@ -365,20 +340,37 @@ class _CheckoutFolder:
             found = self._as_it_is()
             return found if found is not None else self._bring_about()
         except GitFailed as error:
-            raise WorkspaceError(f"{shown(self.folder)}: {error}") from None
+            raise WorkspaceError(f"{_shown(self.folder)}: {error}") from None
         except OSError as error:
             raise WorkspaceError(
-                f"{shown(self.folder)}: cannot be written: {error.strerror} ({error.filename})"
+                f"{_shown(self.folder)}: cannot be written: {error.strerror} ({error.filename})"
             ) from None
 
     def _refuse_edits(self, state: CheckoutState) -> None:
-        refuse_edits(self.folder, state, use_cached=self.use_cached)
+        if not state.changes:
+            return
+        advice = f"use them as they are with {USE_CACHED}"
+        if self.use_cached:
+            advice = f"leave the hash out, for it is at {state.git_hash[:12]} now"
+        raise WorkspaceError(
+            f"{_shown(self.folder)} has local edits "
+            f"({_shown_paths([change.path for change in state.changes])}); commit and push them, "
+            f"move them away, or {advice}"
+        )
 
     def _refuse_other_url(self, note: Note | None) -> None:
-        refuse_other_url(self.folder, note, self.repo.shown_url, use_cached=self.use_cached)
+        url = self.repo.shown_url
+        there = note.url if note is not None else origin_url(self.folder)
+        if there is None and self.use_cached:
+            return
+        if there is None or there.rstrip("/") != url.rstrip("/"):
+            raise WorkspaceError(
+                f"{_shown(self.folder)} is a checkout of {there or 'no remote'}, not of {url}; "
+                "move it away"
+            )
 
     def _on_wait(self) -> None:
-        self.notify(f"waiting for another run that uses {shown(self.folder)}")
+        self.notify(f"waiting for another run that uses {_shown(self.folder)}")
 
     def _as_it_is(self) -> Checkout | None:
         """Return the checkout if it needs neither the remote nor a change; None if it does."""
@@ -397,7 +389,7 @@ class _CheckoutFolder:
         if self.use_cached and (self.want is None or state.git_hash.startswith(self.want)):
             if self.ref and state.branch not in (self.ref, "HEAD"):
                 self.notify(
-                    f"{shown(self.folder)} is on branch {state.branch}, not {self.ref}: "
+                    f"{_shown(self.folder)} is on branch {state.branch}, not {self.ref}: "
                     "used as it is"
                 )
             return self._checkout(state, fetched=False)
@@ -417,12 +409,12 @@ class _CheckoutFolder:
     def _hand_made(self) -> Checkout:
         if not self.use_cached:
             raise WorkspaceError(
-                f"{shown(self.folder)} is in the way of {self.repo.shown_url} and is not a git "
+                f"{_shown(self.folder)} is in the way of {self.repo.shown_url} and is not a git "
                 f"checkout; move it away, or use it as it is with {USE_CACHED}"
             )
         if self.want:
             raise WorkspaceError(
-                f"{shown(self.folder)} is not a git checkout, so it cannot be at {self.want}; "
+                f"{_shown(self.folder)} is not a git checkout, so it cannot be at {self.want}; "
                 "move it away, or leave the hash out"
             )
         return self._checkout(None, fetched=False)
@@ -444,8 +436,8 @@ class _CheckoutFolder:
         state = read_state(self.folder)
         if not _fits(state, target):
             raise WorkspaceError(
-                f"{shown(self.folder)} is at {state.git_hash} ({state.branch}) after a checkout of "
-                f"{target.git_hash} ({target.branch or 'HEAD'}); move it away and run again"
+                f"{_shown(self.folder)} is at {state.git_hash} ({state.branch}) after a checkout "
+                f"of {target.git_hash} ({target.branch or 'HEAD'}); move it away and run again"
             )
 
     def _settled(self) -> CheckoutState | None:
@@ -471,24 +463,24 @@ class _CheckoutFolder:
             branch=target.branch,
         )
         if not occupied(self.folder):
-            make(self.folder, self.cache, target, note, keep_open)
+            _make(self.folder, self.cache, target, note, keep_open)
             return
         if self.folder.is_symlink() or not (self.folder / ".git").is_dir():
             raise WorkspaceError(
-                f"{shown(self.folder)} is a link or a linked work tree, which perfrun does not "
+                f"{_shown(self.folder)} is a link or a linked work tree, which perfrun does not "
                 f"change; move it away, or use it as it is with {USE_CACHED}"
             )
         before = read_note(self.folder)
         self._refuse_other_url(before)
-        remove_stale_locks(self.folder)
+        _remove_stale_locks(self.folder)
         state = self._repaired(before, keep_open)
         self._refuse_edits(state)
-        if unpublished(self.folder, self.cache, before, target.branch):
+        if _unpublished(self.folder, self.cache, before, target.branch):
             raise WorkspaceError(
-                f"{shown(self.folder)} has commits that are only there; push or move them away"
+                f"{_shown(self.folder)} has commits that are only there; push or move them away"
                 + ("" if self.want else f", or use them as they are with {USE_CACHED}")
             )
-        update(self.folder, self.cache, target, note, state, keep_open)
+        _update(self.folder, self.cache, target, note, state, keep_open)
 
     def _repaired(self, note: Note | None, keep_open: list[int]) -> CheckoutState:
         """Repair the checkout as far as possible and return its state."""
@@ -498,12 +490,12 @@ class _CheckoutFolder:
                 if not self.cache.has(git_hash):
                     self.cache.find(git_hash, note.asked_ref)
             if note.updating_to:
-                finish_update(self.folder, note, keep_open)
+                _finish_update(self.folder, note, keep_open)
         try:
             return read_state(self.folder)
         except GitFailed as error:
             raise WorkspaceError(
-                f"{shown(self.folder)} is damaged ({error}); move it away and run again"
+                f"{_shown(self.folder)} is damaged ({error}); move it away and run again"
             ) from None
 
     def _checkout(self, state: CheckoutState | None, *, fetched: bool) -> Checkout:
