@@ -202,7 +202,7 @@ def test_a_quota_that_holds_the_trial_back_is_seen(world: World, quota: tuple[Pa
     assert throttled is not None
     assert throttled["severity"] == "disturbed"
     assert 0.3 < throttled["value"] <= 1.0
-    assert "quota ran out in" in throttled["text"]
+    assert "the CPU quota was used up in" in throttled["text"]
     # In the same group, now without a quota: that which the tests run in may have one.
     assert finding(quality_of(inside, "sleep"), "throttled") is None
 
@@ -211,13 +211,13 @@ def test_the_series_of_a_trial_are_part_of_its_grade(world: World) -> None:
     """By a clock of its own: each step takes a millisecond more, whatever else the machine does."""
     world.write(
         """
-        from perfrun.worker import blocktimer
+        from perfrun.worker.measure import loop
 
         class Slower(Benchmark):
             steps = now_ns = 0
 
             def measured(self):
-                blocktimer._clock = lambda: self.now_ns
+                loop._clock = lambda: self.now_ns
                 self.measure(self.step, iterations=60, warmup=0, block_size=1)
 
             def step(self):
