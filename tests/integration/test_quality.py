@@ -202,7 +202,7 @@ def test_a_quota_that_holds_the_trial_back_is_seen(world: World, quota: tuple[Pa
     assert throttled is not None
     assert throttled["severity"] == "disturbed"
     assert 0.3 < throttled["value"] <= 1.0
-    assert "quota ran out in" in throttled["text"]
+    assert "the CPU quota was used up in" in throttled["text"]
     # In the same group, now without a quota: that which the tests run in may have one.
     assert finding(quality_of(inside, "sleep"), "throttled") is None
 
