@@ -22,7 +22,7 @@ from tests.worlds import World, strict
 SOURCE = """
 import random
 from perfrun import Benchmark
-from perfrun.worker import blocktimer, measuring
+from perfrun.worker.measure import loop
 from bench.settings import STEP_S
 
 
@@ -35,7 +35,7 @@ class Cases(Benchmark):
             calls[0] += 1
             now_ns[0] += int(1e9 * (step_s if calls[0] > 1 else 0.5))
 
-        blocktimer._clock = measuring._clock = lambda: now_ns[0]
+        loop._clock = lambda: now_ns[0]
         self.measure(
             run,
             iterations=30,
