@@ -63,7 +63,9 @@ YOUNG_P_VALUE = 5e-5  # as above, of observations with so few before them
 _YOUNG_LEAST_WIDTH = 2.5 * LEAST_SCALE  # the range of six values of that standard deviation
 
 # The score, and all three together
-FEWEST_NIGHTS = YOUNG_BEFORE + SEPARATION_AFTER  # observations of a series that is judged at all
+FEWEST_OBSERVATIONS = (
+    YOUNG_BEFORE + SEPARATION_AFTER
+)  # observations of a series that is judged at all
 FEWEST_BEFORE = 12  # observations before a change that score and energy are computed for
 FEWEST_AFTER = 2  # observations at the new level
 MOST_AFTER = 21

@@ -320,7 +320,7 @@ def watch_series(
 
 
 def _watched(series: Series, is_canary: bool) -> WatchedSeries | str:
-    from perfrun.analysis.scan import FEWEST_NIGHTS
+    from perfrun.analysis.scan import FEWEST_OBSERVATIONS
 
     direction = series.direction
     if direction == "none":
@@ -328,7 +328,7 @@ def _watched(series: Series, is_canary: bool) -> WatchedSeries | str:
     observations = observations_of(series.origins, series.values)
     if observations.values and min(observations.values) <= 0:
         return "not_positive"
-    if len(observations) < FEWEST_NIGHTS:
+    if len(observations) < FEWEST_OBSERVATIONS:
         return "short"
     return WatchedSeries(
         method=series.key.method,

@@ -69,11 +69,11 @@ def recent_changes(
 
 
 def _is_short(series: Series) -> bool:
-    from perfrun.analysis.scan import FEWEST_NIGHTS  # numpy
+    from perfrun.analysis.scan import FEWEST_OBSERVATIONS  # numpy
 
     return (
         series.direction != "none"
-        and len(observations_of(series.origins, series.values)) < FEWEST_NIGHTS
+        and len(observations_of(series.origins, series.values)) < FEWEST_OBSERVATIONS
     )
 
 
