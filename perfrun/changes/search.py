@@ -34,7 +34,7 @@ _TRIES = 2  # without a value in a row; after these a revision is skipped
 _TRIES_OF_ENDS = 3  # for good and bad, without which there is no search
 
 
-class Arm:
+class RevisionArm:
     """One arm of the pairs: runs trials of a revision in its own workspace.
 
     Each change of revision begins a new run. Two arms hold both checkouts of a pair at once.
@@ -177,7 +177,8 @@ class _Search:
         self._revisions, self._metric, self._rule = revisions, metric, rule
         self._log, self._screen, self._interruption = log, screen, interruption
         self._arms = {
-            name: Arm(log.folder, name, screen, interruption, log.seed) for name in ("a", "b")
+            name: RevisionArm(log.folder, name, screen, interruption, log.seed)
+            for name in ("a", "b")
         }
         self._failures: Counter[int] = Counter()  # in a row, by revision
         self._asked: tuple[int, int] | None = None
