@@ -22,6 +22,10 @@ _SECRET_QUERY = re.compile(
     r"[^&;\s,]+",
     re.IGNORECASE,
 )
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "bytes"))
+_FLOPS = ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1.0, "FLOP/s"))
+_SCALES = {"s": _TIMES, "bytes": _BYTES, "FLOP/s": _FLOPS}
 
 
 def redact(text: str) -> str:
@@ -39,12 +43,6 @@ def redact(text: str) -> str:
 
     hidden = _USERINFO.sub(without_secret, _DATABASE.sub(r"\g<scheme>***@", text))
     return _SECRET_QUERY.sub(r"\g<name>***", hidden)
-
-
-_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-_BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "bytes"))
-_FLOPS = ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1.0, "FLOP/s"))
-_SCALES = {"s": _TIMES, "bytes": _BYTES, "FLOP/s": _FLOPS}
 
 
 def duration(seconds: float, figures: int = 4) -> str:

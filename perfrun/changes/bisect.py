@@ -32,6 +32,17 @@ from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord, read_record
 from perfrun.summary.result_folder import write_whole
 
+_EPILOG = """\
+Everything else is flags of a run (docs/cli.md). One of:
+  perfrun bisect --benchmark_methods=pkg.mod.Class.method --git_repos='URL;main' \\
+      --python_path=NAME --good=HASH --bad=HASH
+  perfrun bisect --benchmark_methods=pkg.mod.Class.method --pythons=old/bin/python,...
+
+Exit status: 0 one culprit found, 1 none (not reproduced, undecided, a range of revisions that do
+not run), 2 wrong usage, or good or bad do not run, 130 interrupted (--resume goes on from there).
+All of it is in docs/bisecting.md.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
@@ -139,18 +150,6 @@ def _at(plan: RunPlan, repo: RepoSpec, git_hash: str) -> RunPlan:
 def _labelled(plan: RunPlan, name: str) -> RunPlan:
     label = f"{plan.execution_label}/{name}" if plan.execution_label else f"bisect/{name}"
     return replace(plan, execution_label=label, flags={**plan.flags, "execution_label": label})
-
-
-_EPILOG = """\
-Everything else is flags of a run (docs/cli.md). One of:
-  perfrun bisect --benchmark_methods=pkg.mod.Class.method --git_repos='URL;main' \\
-      --python_path=NAME --good=HASH --bad=HASH
-  perfrun bisect --benchmark_methods=pkg.mod.Class.method --pythons=old/bin/python,...
-
-Exit status: 0 one culprit found, 1 none (not reproduced, undecided, a range of revisions that do
-not run), 2 wrong usage, or good or bad do not run, 130 interrupted (--resume goes on from there).
-All of it is in docs/bisecting.md.
-"""
 
 
 def parser() -> CommandParser:

@@ -39,6 +39,11 @@ _NOON = timedelta(hours=12)
 _QUARTER_S = 900
 _BASELINE_OBSERVATIONS = 10  # before a change, the baseline of a derived metric
 _SINCE = re.compile(r"(\d+)d")
+_CALENDARS: WeakKeyDictionary[Origins, _TrialCalendar] = WeakKeyDictionary()
+_EPILOG = """\
+Exit status: 0 nothing got worse, 1 something did (within --since, and not together with a canary),
+2 wrong usage or an index without results. All of it is in docs/detecting.md.
+"""
 
 
 class Observation(NamedTuple):
@@ -59,9 +64,6 @@ class _TrialCalendar:
     disturbed: tuple[bool, ...]
     counted: tuple[Sequence[int], ...]  # the places of the trials that count, by observation
     single: Sequence[int]  # the same when each observation has one trial; else empty
-
-
-_CALENDARS: WeakKeyDictionary[Origins, _TrialCalendar] = WeakKeyDictionary()
 
 
 class Observations:
@@ -168,12 +170,6 @@ def night_of(timestamp: float) -> int:
 def _night_of_quarter(number: int) -> int:
     """Return the same for a quarter of an hour: noon begins one in every time zone."""
     return (datetime.fromtimestamp(number * _QUARTER_S) - _NOON).toordinal()
-
-
-_EPILOG = """\
-Exit status: 0 nothing got worse, 1 something did (within --since, and not together with a canary),
-2 wrong usage or an index without results. All of it is in docs/detecting.md.
-"""
 
 
 def parser() -> CommandParser:

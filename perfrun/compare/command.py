@@ -27,6 +27,15 @@ from perfrun.summary.derived_metrics import (
 from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.summary.record import SummaryRecord
 
+_EPILOG = """\
+BASE and NEW are each a folder (a workspace, an output folder, a result folder), a summary, or a
+choice of the results in --workspace: a run, label, execution id, commit, date or FROM..TO. The
+prefixes run:, label:, id:, hash: and date: say which of these a word is.
+
+Exit status: 0 nothing is slower, 1 something is, 2 sets that cannot be had or not be compared.
+All of it is in docs/comparing.md.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CompareResult:
@@ -164,16 +173,6 @@ def _listed(names: Iterable[str]) -> str:
     ordered = sorted(names)
     more = f" and {len(ordered) - 5} more" if len(ordered) > 5 else ""
     return (", ".join(ordered[:5]) or "none") + more
-
-
-_EPILOG = """\
-BASE and NEW are each a folder (a workspace, an output folder, a result folder), a summary, or a
-choice of the results in --workspace: a run, label, execution id, commit, date or FROM..TO. The
-prefixes run:, label:, id:, hash: and date: say which of these a word is.
-
-Exit status: 0 nothing is slower, 1 something is, 2 sets that cannot be had or not be compared.
-All of it is in docs/comparing.md.
-"""
 
 
 def parser() -> CommandParser:

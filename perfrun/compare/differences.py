@@ -28,6 +28,10 @@ _Facts = dict[Fact, set[str | None]]
 _WHOLE = ("distribution",)
 # Hardware facts that may be missing on one side although the hardware is the same.
 _MAY_BE_UNKNOWN = ("platform_name", "cpu_model", "physical_cpu_count", "memory")
+_ORDER = (
+    *("hardware", "driver", "batch_size", "machine", "container", "python", "framework"),
+    *("distribution", "git", "source", "flag", "variable", "perfrun"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,12 +193,6 @@ def _asked(record: SummaryRecord) -> Iterator[tuple[str, str, Any]]:
     yield "flag", "--", " ".join(own.get("benchmark_flags") or ())
     for name, value in {**(info.get("env_vars") or {}), **(own.get("env") or {})}.items():
         yield "variable", name, value
-
-
-_ORDER = (
-    *("hardware", "driver", "batch_size", "machine", "container", "python", "framework"),
-    *("distribution", "git", "source", "flag", "variable", "perfrun"),
-)
 
 
 def _place(fact: Fact) -> tuple[int, str]:

@@ -39,6 +39,12 @@ Reason = Literal["decided", "max_pairs", "time_budget", "failed", "no_figure", "
 MOST_FAILURES = 3  # blocks in a row without a value of the metric
 ArmName = Literal["a", "b"]
 ARMS: tuple[ArmName, ArmName] = ("a", "b")
+# Runs the trial of that number, or reads it if it was run before; None when interrupted.
+Trial = Callable[[int], TrialResult | None]
+# Returns True when pairs have decided, by the logarithms of their ratios; called after each pair.
+Decided = Callable[[Sequence[float], Direction], bool]
+# Makes such a rule for a number of methods; may raise UsageError.
+Decider = Callable[[int], Decided]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +56,6 @@ class Block:
     readings: Mapping[str, SummaryRecord]  # by arm
 
 
-# Runs the trial of that number, or reads it if it was run before; None when interrupted.
-Trial = Callable[[int], TrialResult | None]
 # Returns why a case is over, or None when it goes on; called after each of its blocks.
 StopRule = Callable[[str, Sequence[Block]], Reason | None]
 
@@ -172,12 +176,6 @@ class Pair:
         """Return the values of both arms; None when they have no ratio."""
         one, other = self.a.values.get(metric), self.b.values.get(metric)
         return (one, other) if one and other and min(one, other) > 0 else None
-
-
-# Returns True when pairs have decided, by the logarithms of their ratios; called after each pair.
-Decided = Callable[[Sequence[float], Direction], bool]
-# Makes such a rule for a number of methods; may raise UsageError.
-Decider = Callable[[int], Decided]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,6 +50,7 @@ _EPILOG = """\
 All other flags are those of a run (perfrun --help): --python, --workspace, --image, ... Flags of
 the benchmark that DLBS did not have follow `--`. docs/dlbs.md explains all flags.
 """
+_TITLES = {"torch": ("pytorch", "PyTorch"), "tensorflow": ("tensorflow", "TensorFlow")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,9 +200,6 @@ def _switch(text: str, flag: str) -> bool:
 
 def _word(switched: bool) -> str:
     return "true" if switched else "false"
-
-
-_TITLES = {"torch": ("pytorch", "PyTorch"), "tensorflow": ("tensorflow", "TensorFlow")}
 
 
 def result_lines(

@@ -10,6 +10,22 @@ from perfrun.dataclass import dataclass
 from perfrun.probes.sysfs import Sysfs
 from perfrun.reports.table import Column, Table, TableCell, coloured
 
+_INSTALL = {
+    "debian": "sudo apt-get install",
+    "ubuntu": "sudo apt-get install",
+    "fedora": "sudo dnf install",
+    "rhel": "sudo dnf install",
+    "suse": "sudo zypper install",
+    "arch": "sudo pacman -S",
+    "alpine": "sudo apk add",
+}
+_COLUMNS = (
+    Column(heading="wanted", share=2),
+    Column(heading="state", share=1),
+    Column(heading="what there is", share=3),
+    Column(heading="why it matters", share=4),
+)
+
 
 class Presence(str, Enum):
     """The result of a check."""
@@ -41,17 +57,6 @@ def presence(answer: bool | None) -> Presence:
     if answer is None:
         return Presence.UNKNOWN
     return Presence.FOUND if answer else Presence.MISSING
-
-
-_INSTALL = {
-    "debian": "sudo apt-get install",
-    "ubuntu": "sudo apt-get install",
-    "fedora": "sudo dnf install",
-    "rhel": "sudo dnf install",
-    "suse": "sudo zypper install",
-    "arch": "sudo pacman -S",
-    "alpine": "sudo apk add",
-}
 
 
 def install_command(sysfs: Sysfs, packages: dict[str, str]) -> str | None:
@@ -90,12 +95,6 @@ def _families(sysfs: Sysfs) -> list[str]:
     return [*values.get("ID", "").split(), *values.get("ID_LIKE", "").split()]
 
 
-_COLUMNS = (
-    Column(heading="wanted", share=2),
-    Column(heading="state", share=1),
-    Column(heading="what there is", share=3),
-    Column(heading="why it matters", share=4),
-)
 _COLOURS = {Presence.FOUND: "green", Presence.MISSING: "yellow", Presence.UNKNOWN: "dim"}
 
 

@@ -27,6 +27,7 @@ _DELEGATE = (
     "sudo tee /etc/systemd/system/user@.service.d/delegate.conf && "
     "sudo systemctl daemon-reload  # then log in again"
 )
+_NVIDIA = "0x10de"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,9 +178,6 @@ def delegation(sysfs: Sysfs, rootless: bool, user: int | None = None) -> Check:
         why="a rootless engine needs them to limit memory and CPU and to read peaks",
         mend=mend,
     )
-
-
-_NVIDIA = "0x10de"
 
 
 def device_checks(sysfs: Sysfs, answer: DockerAnswer, devices: Accelerators | None) -> list[Check]:

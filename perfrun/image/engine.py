@@ -25,6 +25,38 @@ INSTALLATION = {
     "opensuse": "sudo zypper install docker docker-compose docker-buildx",
     "suse": "sudo zypper install docker docker-compose docker-buildx",
 }
+# Errors of a fetch. Engines pass on the text of Go's network library and of the registry, with urls
+# and addresses of name servers.
+DEFAULT_REGISTRY = "docker.io"
+_HOST = re.compile(r"https?://([^/\s\"]+)")
+# Text of a failed connection: reason. The first text that is found counts.
+_UNREACHABLE = {
+    "proxyconnect": "its proxy does not answer",
+    "no such host": "no such host",
+    "server misbehaving": "the name server fails",
+    "Temporary failure in name resolution": "the name server does not answer",
+    "connection refused": "connection refused",
+    "network is unreachable": "network is unreachable",
+    "no route to host": "no route to host",
+    "connection reset by peer": "connection reset by peer",
+    "i/o timeout": "no answer in time",
+    "TLS handshake timeout": "no answer in time",
+    "Client.Timeout exceeded": "no answer in time",
+    "context deadline exceeded": "no answer in time",
+    "server gave HTTP response to HTTPS client": "it speaks HTTP, not HTTPS",
+    "503 Service Unavailable": "503 Service Unavailable",
+    ": EOF": "it hung up",
+}
+_ABSENT = ("manifest unknown", "manifest for ", ": not found", "no matching manifest")
+_DENIED = ("unauthorized", "authentication required", "may require", "Forbidden")
+# "permission denied" is an error of this machine; registries write `denied` otherwise.
+_IS_DENIED = re.compile(r"(?<!permission )\bdenied\b", re.IGNORECASE)
+# Errors of writing to this machine's disk are no fault of the registry.
+_UNPACKING = re.compile(
+    r"(?:register|extract|apply|adding)\w* layer|processing tar|failed to (?:extract|unpack)"
+    r"|content digest",
+    re.IGNORECASE,
+)
 
 
 class EngineError(PerfrunError):
@@ -179,40 +211,6 @@ def query(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _ask(*argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False)
-
-
-# Errors of a fetch. Engines pass on the text of Go's network library and of the registry, with urls
-# and addresses of name servers.
-DEFAULT_REGISTRY = "docker.io"
-_HOST = re.compile(r"https?://([^/\s\"]+)")
-# Text of a failed connection: reason. The first text that is found counts.
-_UNREACHABLE = {
-    "proxyconnect": "its proxy does not answer",
-    "no such host": "no such host",
-    "server misbehaving": "the name server fails",
-    "Temporary failure in name resolution": "the name server does not answer",
-    "connection refused": "connection refused",
-    "network is unreachable": "network is unreachable",
-    "no route to host": "no route to host",
-    "connection reset by peer": "connection reset by peer",
-    "i/o timeout": "no answer in time",
-    "TLS handshake timeout": "no answer in time",
-    "Client.Timeout exceeded": "no answer in time",
-    "context deadline exceeded": "no answer in time",
-    "server gave HTTP response to HTTPS client": "it speaks HTTP, not HTTPS",
-    "503 Service Unavailable": "503 Service Unavailable",
-    ": EOF": "it hung up",
-}
-_ABSENT = ("manifest unknown", "manifest for ", ": not found", "no matching manifest")
-_DENIED = ("unauthorized", "authentication required", "may require", "Forbidden")
-# "permission denied" is an error of this machine; registries write `denied` otherwise.
-_IS_DENIED = re.compile(r"(?<!permission )\bdenied\b", re.IGNORECASE)
-# Errors of writing to this machine's disk are no fault of the registry.
-_UNPACKING = re.compile(
-    r"(?:register|extract|apply|adding)\w* layer|processing tar|failed to (?:extract|unpack)"
-    r"|content digest",
-    re.IGNORECASE,
-)
 
 
 def registry_of(image: str) -> str:

@@ -23,6 +23,16 @@ from perfrun.launchers.launcher import REPORT, Exit, ask_to_end, has_outcome, wa
 from perfrun.worker.procfs import HELPER_GRACE_S, descendants, state_and_flags
 
 STREAM_GRACE_S = 2.0  # for the engine to deliver the output of an ended container
+DISK_POLL_S = 0.25  # in which a fast disk takes half a gigabyte
+_RESERVE_BYTES = 2**30
+_LEAST_BYTES = 2**28  # with less than this free at the start, the disk itself is the limit
+_SHARE = 0.5  # part of the space used since the start that must be in the trial's folder
+START_LIMIT_S = 60.0  # for the interpreter in the container to begin
+KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
+# For a supervisor whose harness or engine is gone to end, and to write its report.
+REPORT_GRACE_S = HELPER_GRACE_S + 2.0
+_ENGINE_GONE = "the container engine went away"
+_SIGNALLED = 128  # an exit status above it stands for a signal
 
 
 class Container:
@@ -154,12 +164,6 @@ def _pidfd(pid: int) -> int | None:
         return None
 
 
-DISK_POLL_S = 0.25  # in which a fast disk takes half a gigabyte
-_RESERVE_BYTES = 2**30
-_LEAST_BYTES = 2**28  # with less than this free at the start, the disk itself is the limit
-_SHARE = 0.5  # part of the space used since the start that must be in the trial's folder
-
-
 class DiskGuard:
     """Notices when a trial has nearly filled the disk of its folder. Never raises.
 
@@ -209,14 +213,6 @@ def _size_bytes(folder: Path) -> int:
             except OSError:
                 continue
     return size
-
-
-START_LIMIT_S = 60.0  # for the interpreter in the container to begin
-KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
-# For a supervisor whose harness or engine is gone to end, and to write its report.
-REPORT_GRACE_S = HELPER_GRACE_S + 2.0
-_ENGINE_GONE = "the container engine went away"
-_SIGNALLED = 128  # an exit status above it stands for a signal
 
 
 class ContainerProcess:

@@ -24,6 +24,14 @@ from perfrun.image.engine import explain_fetch, explain_refusal
 _HEADER = 8  # stream number, three zeros, length (big-endian): the engine's `attach` protocol
 _STDOUT = 1
 _MOST_STDERR = 4096
+RUN_ID = "perfrun.run_id"
+_PID = "perfrun.harness.pid"
+_START = "perfrun.harness.start"  # in clock ticks since boot: makes a pid unique
+_BOOT = "perfrun.harness.boot"
+_PID_SPACE = "perfrun.harness.pid_namespace"
+_USER = "perfrun.harness.uid"
+ANSWER_LIMIT_S = 120.0  # removing a container from a slow disk takes long
+DEFAULT_HOST = "unix:///var/run/docker.sock"
 
 
 class Streams:
@@ -91,14 +99,6 @@ class Streams:
             response.close()
         self._wrapped.close()
         self._socket.close()
-
-
-RUN_ID = "perfrun.run_id"
-_PID = "perfrun.harness.pid"
-_START = "perfrun.harness.start"  # in clock ticks since boot: makes a pid unique
-_BOOT = "perfrun.harness.boot"
-_PID_SPACE = "perfrun.harness.pid_namespace"
-_USER = "perfrun.harness.uid"
 
 
 class Containers(Protocol):
@@ -182,10 +182,6 @@ def _pid_space() -> str:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return ""
-
-
-ANSWER_LIMIT_S = 120.0  # removing a container from a slow disk takes long
-DEFAULT_HOST = "unix:///var/run/docker.sock"
 
 
 class ContainerError(OSError):

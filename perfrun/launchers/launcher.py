@@ -23,6 +23,17 @@ _INSTALLED = WORKER.parent / "shipped"
 SHIPPED = _INSTALLED if _INSTALLED.is_dir() else WORKER.parent.parent
 ORDER = "order.json"
 REPORT = "exit.json"  # how the worker ended, when a supervisor inside a container writes it
+TERM_GRACE_S = 2.0  # between SIGTERM and the dump
+DUMP_POLL_S = 0.05  # between two polls of the dump, which takes a millisecond of the processor
+DUMP_STILL_POLLS = 10  # in a row without a further byte: the dump is written line by line
+DUMP_POLLS = 100  # at most: a worker may not get the processor, or cannot dump
+# For a process that was sent SIGKILL. Freeing much memory, or a GPU, takes seconds; a process that
+# waits for a driver or a file server that does not answer never ends, and is left behind.
+KILL_GRACE_S = 60.0
+EXIT_GRACE_S = 30.0  # for a worker that has written its outcome to end
+POLL_S = 1.0  # for the outcome; the end of the worker wakes the wait at once
+Ended = Callable[[float], bool]
+Due = Literal["deadline", "exit", "disk"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,20 +111,6 @@ class Launcher(Protocol):
 
     def container_facts(self) -> Mapping[str, Any] | None:
         """Return facts of the environment's image and engine; None outside containers."""
-
-
-TERM_GRACE_S = 2.0  # between SIGTERM and the dump
-DUMP_POLL_S = 0.05  # between two polls of the dump, which takes a millisecond of the processor
-DUMP_STILL_POLLS = 10  # in a row without a further byte: the dump is written line by line
-DUMP_POLLS = 100  # at most: a worker may not get the processor, or cannot dump
-# For a process that was sent SIGKILL. Freeing much memory, or a GPU, takes seconds; a process that
-# waits for a driver or a file server that does not answer never ends, and is left behind.
-KILL_GRACE_S = 60.0
-EXIT_GRACE_S = 30.0  # for a worker that has written its outcome to end
-POLL_S = 1.0  # for the outcome; the end of the worker wakes the wait at once
-
-Ended = Callable[[float], bool]
-Due = Literal["deadline", "exit", "disk"]
 
 
 def wait_until_due(

@@ -29,6 +29,12 @@ from perfrun.text import redact
 
 PAUSES_S = (1.0, 4.0)  # before the second and third try of a webhook
 TIMEOUT_S = 10.0
+_EPILOG = """\
+A night that was killed goes on when the same command is given again, before its deadline.
+
+Exit status: 0 all well, 1 something failed, missed a bound or was not run, 2 a suite that is wrong
+or a night that still goes on, 3 internal error, 130 interrupted. All of it is in docs/nightly.md.
+"""
 
 
 def write_reports(report: NightReport, folder: Path, outputs: Outputs) -> tuple[str, ...]:
@@ -73,14 +79,6 @@ def post(url: str, report: NightReport, sleep: Callable[[float], None] = time.sl
         if answer.status_code < 500 and answer.status_code != 429:
             break
     return f"the webhook {redact(url)} did not take the report: {why}"
-
-
-_EPILOG = """\
-A night that was killed goes on when the same command is given again, before its deadline.
-
-Exit status: 0 all well, 1 something failed, missed a bound or was not run, 2 a suite that is wrong
-or a night that still goes on, 3 internal error, 130 interrupted. All of it is in docs/nightly.md.
-"""
 
 
 def parser() -> CommandParser:

@@ -30,6 +30,12 @@ from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
 
 _ASIDE = ".pruned"
 _MOST_LOCKS = 200  # a process may usually have 1,024 files open
+_EPILOG = """\
+A trial is removed when every policy that is given lets it go. Trials next to a change of level, and
+trials of what is running, always stay. What was interrupted stays for --resume, unless
+--unfinished_older_than lets it go. Pairs of ab, detect --confirm and bisect are removed as a whole.
+All of it is in docs/nightly.md.
+"""
 
 
 def remove(workspace: Path, folders: Sequence[Path]) -> tuple[list[Path], list[str]]:
@@ -150,14 +156,6 @@ def _trials_below(output: Path) -> Iterator[SummaryRecord]:
             yield read_record(path)
         except (OSError, ValueError):
             continue
-
-
-_EPILOG = """\
-A trial is removed when every policy that is given lets it go. Trials next to a change of level, and
-trials of what is running, always stay. What was interrupted stays for --resume, unless
---unfinished_older_than lets it go. Pairs of ab, detect --confirm and bisect are removed as a whole.
-All of it is in docs/nightly.md.
-"""
 
 
 def parser() -> CommandParser:

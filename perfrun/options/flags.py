@@ -108,15 +108,6 @@ List what can be run:
 Exit status: 0 all methods ran, 1 a method did not pass, 2 wrong usage, 3 internal error,
 130 interrupted. All flags are explained in docs/cli.md.
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    """argparse whose errors are UsageErrors of one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
 COMMANDS = {  # name: (arguments, description)
     "run": (
         "--benchmark_methods=module.Class.method [flags] [-- benchmark flags]",
@@ -131,6 +122,15 @@ COMMANDS = {  # name: (arguments, description)
         "Print what this machine offers and lacks for benchmarking.",
     ),
 }
+# perfrun's own flags that are also the beginning of one of PerfZero's.
+_LIKE_A_PREFIX = ("--python", "--profile")
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse whose errors are UsageErrors of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
 
 
 def help_command(_argv: Sequence[str]) -> int:
@@ -185,10 +185,6 @@ def parser(command: str = "run") -> argparse.ArgumentParser:
                 option["action"] = "append"
             group.add_argument(f"--{name}", help=text, **option)
     return made
-
-
-# perfrun's own flags that are also the beginning of one of PerfZero's.
-_LIKE_A_PREFIX = ("--python", "--profile")
 
 
 def complete_prefix(word: str) -> str:

@@ -25,6 +25,14 @@ FORMATS = ("table", "json")
 _MOST_DIGITS = 18  # of a number that fits into 64 bits
 _MOST_SHOWN = 80  # characters of a value
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FULL_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+FEWEST_TRIALS = 6  # with --precision: below this there is no interval (analysis.stopping.PILOT)
+MOST_TRIALS = 30  # default of --max_trials
+RERUNS = 2  # default of --max_reruns with --precision
+OVERRUN = 0.1  # part of a trial's usual time by which it may exceed the time budget
+KINDS = ("cprofile", "torch", "tensorflow", "memory", "sampling")
+_SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -218,9 +226,6 @@ def shown(text: str) -> str:
     return told if len(told) <= _MOST_SHOWN else f"{told[:_MOST_SHOWN]}..."
 
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
 def parse_variables(values: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
     """Parse all `--env`; the last of a name counts. Raises UsageError."""
     found: dict[str, str] = {}
@@ -230,9 +235,6 @@ def parse_variables(values: Sequence[str] | None) -> tuple[tuple[str, str], ...]
             raise UsageError(f"--env={item!r}: must be NAME=VALUE")
         found[name] = value
     return tuple(found.items())
-
-
-_FULL_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def is_full(git_hash: str) -> bool:
@@ -255,12 +257,6 @@ def local_branch(ref: str) -> str | None:
 def looks_hex(name: str) -> bool:
     """Return True when the name of a branch may have been meant as a hash."""
     return re.fullmatch(r"[0-9a-f]{7,64}", name) is not None
-
-
-FEWEST_TRIALS = 6  # with --precision: below this there is no interval (analysis.stopping.PILOT)
-MOST_TRIALS = 30  # default of --max_trials
-RERUNS = 2  # default of --max_reruns with --precision
-OVERRUN = 0.1  # part of a trial's usual time by which it may exceed the time budget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,10 +294,6 @@ def parse_repetition(given: Mapping[str, Any], num_trials: int) -> Repetition:
         max_reruns=reruns if reruns is not None else RERUNS if precision else 0,
         seed=parse_whole(given["seed"], "--seed", 0),
     )
-
-
-KINDS = ("cprofile", "torch", "tensorflow", "memory", "sampling")
-_SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)

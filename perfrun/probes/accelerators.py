@@ -22,6 +22,10 @@ from perfrun.dataclass import dataclass
 from perfrun.probes.device_log import DeviceLog
 from perfrun.probes.sysfs import in_pid_namespace
 
+RATE_HZ = 5.0
+_SHARE = 0.002  # share of a core that reading devices may take in the long run
+_PROCESSES_EVERY = 5  # readings
+
 
 @dataclass(frozen=True, kw_only=True)
 class SampledRange:
@@ -94,11 +98,6 @@ class RunningIntegral:
     def total(self) -> float | None:
         """Return the integral; None without two moments."""
         return self._total
-
-
-RATE_HZ = 5.0
-_SHARE = 0.002  # share of a core that reading devices may take in the long run
-_PROCESSES_EVERY = 5  # readings
 
 
 @dataclass(frozen=True, kw_only=True)

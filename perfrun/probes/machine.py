@@ -26,6 +26,10 @@ from perfrun.probes.sysfs import (
 )
 from perfrun.worker.cgroups import Cgroup, find_cgroup
 
+_read = Sysfs().text
+_WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+_MOST_POLICIES = 16  # of frequency: reading hundreds would take milliseconds
+
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
@@ -157,11 +161,6 @@ def _user() -> str | None:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may run as a number without a name
         return str(os.getuid())
-
-
-_read = Sysfs().text
-_WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-_MOST_POLICIES = 16  # of frequency: reading hundreds would take milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)

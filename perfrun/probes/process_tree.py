@@ -28,6 +28,19 @@ _TREE_SHARE = 0.002
 # beyond this: a process that lives a quarter of a second is promised to be seen.
 _LONGER_PAUSE_S = 0.2
 _MOST_OPEN = 256  # files that stay open; those of further processes are opened each time
+_SHORTEST_S = 0.1  # PerfZero's window for cpu_percent: more lines would repeat it
+_LINES_PER_AGE = 1000  # a trial twice as long has some 700 more lines, not twice as many
+_PEAK = "tree_pss"  # whose peaks are kept
+_HIGHER = 1.001  # growth that makes a peak worth a line of its own
+# Lines are formatted and written together: with cold caches the first costs ten times the others.
+_WRITE_EVERY_S = 1.0
+RATE_HZ = 21.0  # a little more than the promised 20: a busy machine wakes the thread late
+_CPU_WINDOW_S = 0.1  # PerfZero's window for cpu_percent
+# The kernel's peak marks are polled, since the process may be killed before it can report them.
+# They cost six times as much as the current sizes.
+_MARKS_PERIOD_S = 1.0
+_FINISH_S = 30.0  # for the last sample
+Columns = Callable[[], Mapping[str, float]]
 
 
 class TreeMemory:
@@ -127,14 +140,6 @@ def resident_bytes(statm: bytes) -> tuple[int, int]:
     return int(pages[1]) * _PAGE, int(pages[2]) * _PAGE
 
 
-_SHORTEST_S = 0.1  # PerfZero's window for cpu_percent: more lines would repeat it
-_LINES_PER_AGE = 1000  # a trial twice as long has some 700 more lines, not twice as many
-_PEAK = "tree_pss"  # whose peaks are kept
-_HIGHER = 1.001  # growth that makes a peak worth a line of its own
-# Lines are formatted and written together: with cold caches the first costs ten times the others.
-_WRITE_EVERY_S = 1.0
-
-
 class Timeline:
     """The writer of process_info.log: JSON lines that get rarer as the trial gets longer.
 
@@ -198,16 +203,6 @@ class Timeline:
             self._rest += text.encode("ascii")
             with contextlib.suppress(OSError):
                 self._rest = self._rest[self._file.write(self._rest) :]
-
-
-RATE_HZ = 21.0  # a little more than the promised 20: a busy machine wakes the thread late
-_CPU_WINDOW_S = 0.1  # PerfZero's window for cpu_percent
-# The kernel's peak marks are polled, since the process may be killed before it can report them.
-# They cost six times as much as the current sizes.
-_MARKS_PERIOD_S = 1.0
-_FINISH_S = 30.0  # for the last sample
-
-Columns = Callable[[], Mapping[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)

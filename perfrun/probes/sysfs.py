@@ -12,6 +12,10 @@ from functools import lru_cache
 
 from perfrun.dataclass import dataclass
 
+_HOST_PID_NAMESPACE = 0xEFFFFFFC  # inode of the first one (include/linux/proc_ns.h)
+_CPUS = "/sys/devices/system/cpu"
+_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+
 
 @dataclass(frozen=True)
 class Sysfs:
@@ -62,19 +66,12 @@ class Sysfs:
         return {words[0].rstrip(":"): words[1] for words in lines if len(words) == 2}
 
 
-_HOST_PID_NAMESPACE = 0xEFFFFFFC  # inode of the first one (include/linux/proc_ns.h)
-
-
 def in_pid_namespace() -> bool:
     """Return True when pids here are not the host's (in a container); False where unknown."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino != _HOST_PID_NAMESPACE
     except OSError:
         return False
-
-
-_CPUS = "/sys/devices/system/cpu"
-_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,30 @@ _COLOURS = {
     Status.INTERRUPTED: "yellow",
 }
 _MORE = 1.02  # times the worker's memory; only a larger tree has its own line
+_REASONS = {
+    "precision": "precision reached",
+    "noise": "stopped: its noise will not let it reach the precision",
+    "max_trials": "stopped by --max_trials",
+    "time_budget": "stopped by --time_budget",
+    "failed": "stopped: it keeps failing",
+    "no_figure": "stopped: it reports no wall time above 0",
+    "interrupted": "interrupted",
+}
+_ONE_TRIAL = (
+    "One trial a method: no interval and no smallest detectable change "
+    "(--benchmark_num_trials or --precision give both)."
+)
+SHOWN_ROWS = 5
+_LONGEST_NAME = 60
+_LACKING = "UnavailableError: "  # the environment under test lacks the profiler
+_HEADINGS = {
+    "self_s": "self ms",
+    "total_s": "total ms",
+    "device_s": "device ms",
+    "calls": "calls",
+    "bytes": "MiB",
+    "allocations": "allocations",
+}
 
 
 def run_table(results: Sequence[TrialResult]) -> Table:
@@ -212,21 +236,6 @@ def shown_path(path: str) -> str:
     return relative if len(relative) < len(path) and sys.platform != "win32" else path
 
 
-_REASONS = {
-    "precision": "precision reached",
-    "noise": "stopped: its noise will not let it reach the precision",
-    "max_trials": "stopped by --max_trials",
-    "time_budget": "stopped by --time_budget",
-    "failed": "stopped: it keeps failing",
-    "no_figure": "stopped: it reports no wall time above 0",
-    "interrupted": "interrupted",
-}
-_ONE_TRIAL = (
-    "One trial a method: no interval and no smallest detectable change "
-    "(--benchmark_num_trials or --precision give both)."
-)
-
-
 def statistics_lines(methods: Sequence[MethodEstimate]) -> list[str]:
     """Return one line for each method; a single one when no method has more than one trial."""
     if all(method.trials <= 1 for method in methods):
@@ -289,19 +298,6 @@ def percent(share: float | None) -> str:
     if share is None:
         return "?"
     return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
-
-
-SHOWN_ROWS = 5
-_LONGEST_NAME = 60
-_LACKING = "UnavailableError: "  # the environment under test lacks the profiler
-_HEADINGS = {
-    "self_s": "self ms",
-    "total_s": "total ms",
-    "device_s": "device ms",
-    "calls": "calls",
-    "bytes": "MiB",
-    "allocations": "allocations",
-}
 
 
 def profile_lines(result: TrialResult) -> list[str]:

@@ -31,6 +31,8 @@ _LATER = (
     "gc",
     "recompilations",
 )
+_TAIL_BYTES = 4096
+_STACK_BYTES = 64 * 1024
 
 
 def read_series(private: Path, notes: list[str]) -> tuple[Mapping[str, Any], ...]:
@@ -72,10 +74,6 @@ def _read(path: Path) -> Mapping[str, Any]:
     facts["devices"] = facts["devices"] or 1
     facts["report"] = None  # the trial ended before the report
     return derive(facts)
-
-
-_TAIL_BYTES = 4096
-_STACK_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)

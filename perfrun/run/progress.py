@@ -14,6 +14,10 @@ from typing import BinaryIO, Protocol
 
 from perfrun.summary.document import TrialResult
 
+_PERIOD_S = 0.1  # while something is printed
+_LONGEST_PERIOD_S = 0.5  # after a silence: each poll takes time from the benchmark
+_CHUNK_BYTES = 1 << 16
+
 
 class Screen(Protocol):
     """The interface through which a run shows its progress."""
@@ -41,11 +45,6 @@ class Screen(Protocol):
 
     def profile_finished(self, result: TrialResult) -> None:
         """Show that an extra trial under a profiler has ended."""
-
-
-_PERIOD_S = 0.1  # while something is printed
-_LONGEST_PERIOD_S = 0.5  # after a silence: each poll takes time from the benchmark
-_CHUNK_BYTES = 1 << 16
 
 
 class Follower(threading.Thread):

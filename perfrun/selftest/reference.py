@@ -26,6 +26,15 @@ Documents = Mapping[str, Document]
 """Summaries by the name of the workload's method."""
 
 INFINITY = float("inf")
+# Single-precision operations per core and cycle: two units of fused multiply-add (two operations)
+# on as many numbers as a register holds; no core of that kind does more. Sources: "Intel 64 and
+# IA-32 Architectures Optimization Reference Manual"; AMD "Software Optimization Guide" (Zen 5);
+# Arm "Neoverse V1" and "A64FX" guides.
+_BY_FLAG = (("avx512f", 64), ("avx2", 32), ("avx", 16), ("sve", 64), ("asimd", 32), ("sse2", 8))
+_FASTEST_HZ = 6.2e9  # no processor is sold with a higher clock
+_CPUS = Path("/sys/devices/system/cpu")
+_BOOSTS = ("cpufreq/boost", "cpu0/cpufreq/boost")  # of all CPUs; since Linux 6.11 of each, too
+WAKE_UP_S = 0.002  # a sleeper wakes up within this time on a machine with an idle processor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,16 +156,6 @@ def note_of(document: Document, of: str, name: str) -> str | None:
     return extras.get(name)
 
 
-# Single-precision operations per core and cycle: two units of fused multiply-add (two operations)
-# on as many numbers as a register holds; no core of that kind does more. Sources: "Intel 64 and
-# IA-32 Architectures Optimization Reference Manual"; AMD "Software Optimization Guide" (Zen 5);
-# Arm "Neoverse V1" and "A64FX" guides.
-_BY_FLAG = (("avx512f", 64), ("avx2", 32), ("avx", 16), ("sve", 64), ("asimd", 32), ("sse2", 8))
-_FASTEST_HZ = 6.2e9  # no processor is sold with a higher clock
-_CPUS = Path("/sys/devices/system/cpu")
-_BOOSTS = ("cpufreq/boost", "cpu0/cpufreq/boost")  # of all CPUs; since Linux 6.11 of each, too
-
-
 @dataclass(frozen=True, kw_only=True)
 class Peak:
     """The bound and its computation, or the reason why it is unknown."""
@@ -210,9 +209,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-WAKE_UP_S = 0.002  # a sleeper wakes up within this time on a machine with an idle processor
 
 
 def _sleep(check: ReferenceCheck, documents: Documents) -> ReferenceRow:

@@ -21,6 +21,12 @@ from typing import NamedTuple
 from perfrun.errors import UsageError
 from perfrun.summary.record import LARGEST_BYTES, SUMMARY
 
+WORKSPACE_ID = ".workspace-id"
+OWN = ""  # place of paths relative to the workspace whose index this is
+_RUNS = "runs"  # folder of a workspace in which perfrun has run
+_ID = re.compile(r"[0-9a-f]{32}")
+_WORKSPACE, _DISK, _HOST = "workspace:", "disk:", "host:"
+
 
 @dataclass(kw_only=True)
 class Scan:
@@ -104,13 +110,6 @@ def storable(path: str) -> str:
     if path.isascii():
         return path
     return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-WORKSPACE_ID = ".workspace-id"
-OWN = ""  # place of paths relative to the workspace whose index this is
-_RUNS = "runs"  # folder of a workspace in which perfrun has run
-_ID = re.compile(r"[0-9a-f]{32}")
-_WORKSPACE, _DISK, _HOST = "workspace:", "disk:", "host:"
 
 
 class FileKey(NamedTuple):

@@ -36,6 +36,22 @@ from perfrun.summary.trial_environment import batch_size_of, document_of
 Columns = tuple[list[Origin], list[float]]  # the trials of a series, and the figure of each
 
 _BY_TIME = attrgetter("timestamp", "execution_id")
+_OF_ORIGIN = (
+    trials.c.id,
+    trials.c.subject_id,
+    trials.c.context_id,
+    trials.c.execution_id,
+    trials.c.run_id,
+    trials.c.timestamp,
+    trials.c.status,
+    trials.c.grade,
+    trials.c.disturbed,
+    trials.c.label,
+)
+_TIME = itemgetter(5, 3)  # and the execution_id, where trials began at the same time
+_ROWS_AT_ONCE = 1000
+_MOST_IDS = 5000  # subjects or trials listed in a query; beyond that, all are read
+Which = Literal["all", "primary", "derived"]  # of the metrics
 
 
 def by_time(
@@ -129,24 +145,6 @@ def _key(about: Any, metric: str) -> SeriesKey:
         source=about.source,
         settings=about.settings,
     )
-
-
-_OF_ORIGIN = (
-    trials.c.id,
-    trials.c.subject_id,
-    trials.c.context_id,
-    trials.c.execution_id,
-    trials.c.run_id,
-    trials.c.timestamp,
-    trials.c.status,
-    trials.c.grade,
-    trials.c.disturbed,
-    trials.c.label,
-)
-_TIME = itemgetter(5, 3)  # and the execution_id, where trials began at the same time
-_ROWS_AT_ONCE = 1000
-_MOST_IDS = 5000  # subjects or trials listed in a query; beyond that, all are read
-Which = Literal["all", "primary", "derived"]  # of the metrics
 
 
 def read_series(

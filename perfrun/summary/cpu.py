@@ -15,6 +15,7 @@ from perfrun.summary.document import Usage
 from perfrun.summary.memory import Memory, memory_section
 
 _SHORTEST_S = 0.01  # of shorter methods, CPU over wall time shows the clocks' steps
+_NOT_WATCHED = "perfrun did not watch this trial"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,9 +154,6 @@ def _reasons(
             "/sys has no such counter on this machine, as on most virtual machines"
         )
     return reasons
-
-
-_NOT_WATCHED = "perfrun did not watch this trial"
 
 
 @dataclass(frozen=True, kw_only=True)

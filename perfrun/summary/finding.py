@@ -11,6 +11,9 @@ from perfrun.launchers.launcher import Exit
 from perfrun.probes.counters import Counters, counters_between, increase
 from perfrun.probes.machine import MachineState
 
+# /proc/stat counts in steps of 10 ms a CPU, so this much may be the trial's own.
+TICKS_SLACK_S = 0.05
+
 
 class Severity(str, Enum):
     """The effect of a finding on the grade."""
@@ -74,10 +77,6 @@ def beyond(
             unit=unit,
             mend=mend,
         )
-
-
-# /proc/stat counts in steps of 10 ms a CPU, so this much may be the trial's own.
-TICKS_SLACK_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)

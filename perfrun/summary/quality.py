@@ -22,6 +22,11 @@ REASONS = {
     "sync_boost": Severity.WARNING,
 }
 SHARE_LIMIT = 0.01  # of the samples; a single one at the start means little
+# A disturbance weighs as much as three warnings.
+POINTS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.DISTURBED: 3}
+GRADES = "ABCDEF"  # for 0, 1, 2, 3, 4 to 5, and more points
+_WORST_POINTS = (0, 1, 2, 3, 5)  # the most that each grade but the last may have
+ENOUGH_SAMPLES = 5  # of the process tree; with fewer, what is sampled may be far off
 
 
 def device_findings(devices: Sequence[DeviceUsage]) -> Iterator[Finding]:
@@ -53,13 +58,6 @@ def device_findings(devices: Sequence[DeviceUsage]) -> Iterator[Finding]:
                     unit="share",
                     mend="cooling, or a higher power limit: nvidia-smi -q -d PERFORMANCE,POWER",
                 )
-
-
-# A disturbance weighs as much as three warnings.
-POINTS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.DISTURBED: 3}
-GRADES = "ABCDEF"  # for 0, 1, 2, 3, 4 to 5, and more points
-_WORST_POINTS = (0, 1, 2, 3, 5)  # the most that each grade but the last may have
-ENOUGH_SAMPLES = 5  # of the process tree; with fewer, what is sampled may be far off
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,7 @@ _LISTS = {
     "benchmark_result": ("metrics", "extras"),
     "perfrun": ("reports", "series", "git", "benchmark_flags"),
 }
+_STATUSES = frozenset(status.value for status in Status)
 
 
 class BadSummary(PerfrunError, ValueError):  # noqa: N818 - it is a finding about a file
@@ -230,6 +231,3 @@ def _status(document: Mapping[str, Any]) -> Status:
         return Status.FAILED
     succeeded = section(document, "benchmark_result").get("succeeded")
     return Status.PASSED if succeeded else Status.OUT_OF_BOUNDS
-
-
-_STATUSES = frozenset(status.value for status in Status)

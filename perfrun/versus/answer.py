@@ -42,6 +42,19 @@ DESCRIBED = (
     *("dtype", "device", "threads", "inter_threads", "compile", "global_batch_size", "warmup"),
     *("flops_counted_by", "seed"),
 )
+# Kinds of differences (`perfrun.compare.differences`) that matter between any two arms. Installed
+# software differs by design unless both have the same class; labels and flags name the arms.
+_SHARED = ("hardware", "driver", "machine", "container", "python", "variable", "perfrun")
+_INSTALLED = ("framework", "distribution", "git", "source")
+_MOST_TEXTS = 12  # in a line; the saved document has all of them
+_SHOWN_ELSEWHERE = ("flops_counted_by", "compile", "model_library", "seed")
+# These counts have no noise, so any difference is one between the models.
+_COUNTS = {
+    "parameters": "Parameters",
+    "trainable_parameters": "Trainable parameters",
+    "flops_per_example": "FLOPs per example",
+}
+DECIDING = "latency_s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,20 +195,6 @@ def software(records: Sequence[SummaryRecord]) -> dict[str, str]:
     return found
 
 
-# Kinds of differences (`perfrun.compare.differences`) that matter between any two arms. Installed
-# software differs by design unless both have the same class; labels and flags name the arms.
-_SHARED = ("hardware", "driver", "machine", "container", "python", "variable", "perfrun")
-_INSTALLED = ("framework", "distribution", "git", "source")
-_MOST_TEXTS = 12  # in a line; the saved document has all of them
-_SHOWN_ELSEWHERE = ("flops_counted_by", "compile", "model_library", "seed")
-# These counts have no noise, so any difference is one between the models.
-_COUNTS = {
-    "parameters": "Parameters",
-    "trainable_parameters": "Trainable parameters",
-    "flops_per_example": "FLOPs per example",
-}
-
-
 def shared_differences(
     base: Sequence[SummaryRecord], other: Sequence[SummaryRecord], *, same_framework: bool
 ) -> tuple[Difference, ...]:
@@ -313,9 +312,6 @@ def _by_case(cells: Iterable[Cell]) -> list[list[Cell]]:
     for one in cells:
         groups.setdefault((one.platform_name, one.case.name), []).append(one)
     return list(groups.values())
-
-
-DECIDING = "latency_s"
 
 
 @dataclass(frozen=True, kw_only=True)

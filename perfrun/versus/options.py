@@ -37,6 +37,25 @@ _MODES: dict[str, str | None] = {
 }
 _MODES_OF: dict[str, dict[str, str | None]] = {"tensorflow": {"xla": "compiled", "graph": None}}
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,60}")
+_PRICE = "--price_per_hour"
+PHASES = {
+    "inference": ("inference",),
+    "training": ("training",),
+    "both": ("inference", "training"),
+}
+FORMATS = ("table", "markdown", "json")
+MIN_EFFECT = 0.02  # as `perfrun ab`
+ROUNDS = 30
+FEWEST_FOR_INTERVAL = 6  # trials of an arm that has no rival left
+_EPILOG = """\
+Flags of a run (--workspace, --git_repos, --timeout, --env, --resume, --platform_name, ...) apply to
+all frameworks; flags of the benchmarks follow --:
+  perfrun versus --model=efficientnet_b0 --frameworks=torch,tensorflow --batch_sizes=1,8,32 \\
+      -- --dtype=bfloat16
+
+Exit status: 0 everything ran, 1 something failed, 2 wrong usage, 130 interrupted. A slower
+framework is no failure. docs/versus.md explains everything.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +183,6 @@ def usual_python(framework: str, env: Mapping[str, str] | None = None) -> str | 
     return str(made) if made.exists() else None
 
 
-_PRICE = "--price_per_hour"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Prices:
     """Prices per hour, in one currency."""
@@ -221,26 +237,6 @@ def _price(item: str, number: str) -> float:
             f"{_PRICE}={item}: a price is a number above 0, without a currency, as 2.5 or torch=2.5"
         )
     return price
-
-
-PHASES = {
-    "inference": ("inference",),
-    "training": ("training",),
-    "both": ("inference", "training"),
-}
-FORMATS = ("table", "markdown", "json")
-MIN_EFFECT = 0.02  # as `perfrun ab`
-ROUNDS = 30
-FEWEST_FOR_INTERVAL = 6  # trials of an arm that has no rival left
-_EPILOG = """\
-Flags of a run (--workspace, --git_repos, --timeout, --env, --resume, --platform_name, ...) apply to
-all frameworks; flags of the benchmarks follow --:
-  perfrun versus --model=efficientnet_b0 --frameworks=torch,tensorflow --batch_sizes=1,8,32 \\
-      -- --dtype=bfloat16
-
-Exit status: 0 everything ran, 1 something failed, 2 wrong usage, 130 interrupted. A slower
-framework is no failure. docs/versus.md explains everything.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,11 @@ from perfrun.versus.trials import DECIDES, Trials
 
 SCHEMA = "perfrun.versus"
 SCHEMA_VERSION = 1
+_PLATFORMS_NOTE = (
+    "Ratios and verdicts hold within a platform. Between platforms there is no verdict: their "
+    "trials were not run in turns, and all that differs between the machines is in the figures."
+)
+_RowKey = tuple[str, str, str]  # platform, case, arm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,13 +163,6 @@ def _with_case(row: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(row)
     given["case"] = Case(phase=given.pop("phase"), batch_size=given.pop("batch_size"))
     return given
-
-
-_PLATFORMS_NOTE = (
-    "Ratios and verdicts hold within a platform. Between platforms there is no verdict: their "
-    "trials were not run in turns, and all that differs between the machines is in the figures."
-)
-_RowKey = tuple[str, str, str]  # platform, case, arm
 
 
 @dataclass(frozen=True, kw_only=True)

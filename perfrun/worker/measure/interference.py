@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 GC_MODES = ("on", "off", "between")
 _CALLBACK_NS = 500
 _MOST_OF_TIME = 0.0002  # share of the timed part that the callback may take
+_jax_compilations: Optional[List[int]] = None  # one listener for the life of the process
 
 
 class GarbageWatch:
@@ -119,9 +120,6 @@ def _collections() -> Optional[List[int]]:
         return [generation["collections"] for generation in gc.get_stats()]
     except (AttributeError, TypeError, KeyError):
         return None
-
-
-_jax_compilations: Optional[List[int]] = None  # one listener for the life of the process
 
 
 class CompilationCounters:

@@ -29,6 +29,7 @@ from perfrun.worker.outcome_file import SERIES, write_json
 _ROW = struct.Struct("<4q")
 _FIRST_ROWS = 1024
 SUFFIX = ".rows"
+_LEFT_OUT = ("times_s",)  # they are in the rows
 
 
 class Columns(NamedTuple):
@@ -125,9 +126,6 @@ def _parsed(data: bytes) -> Columns:
     while rows and not columns.steps[rows - 1]:  # blocks that were taken and not used
         rows -= 1
     return columns.part(0, rows)
-
-
-_LEFT_OUT = ("times_s",)  # they are in the rows
 
 
 class SeriesWriter:

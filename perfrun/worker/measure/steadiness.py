@@ -42,6 +42,7 @@ _HEAD = 5.0  # standard deviations by which a slow start stands out
 _SLOPE = 4.0  # standard errors above which a slope is no accident
 _CYCLE = 4.0  # the same for the autocorrelation of a cycle
 _SHORT_CYCLE = 40  # longest cycle that is sought in the single values
+Segment = Tuple[int, int, float]
 
 
 class SeriesNoise:
@@ -177,7 +178,6 @@ def _same(levels: List[float], one: int, other: int, sigma: float) -> bool:
     return is_within_noise or relative_gap(levels[one], levels[other]) <= TOLERANCE
 
 
-Segment = Tuple[int, int, float]
 """Begin, end (exclusive) and median."""
 
 

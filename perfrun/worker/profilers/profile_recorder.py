@@ -21,6 +21,7 @@ else:
 TOP_ROWS = 10
 # Intervals of `measure` that a trace holds: it grows with every operation of every step.
 TRACED_STEPS = 20
+_observers: List[Any] = []
 
 
 class UnavailableError(RuntimeError):
@@ -93,9 +94,6 @@ def _files_below(folder: str) -> List[Dict[str, Any]]:
             relative = os.path.relpath(path, os.path.dirname(folder))
             found.append({"path": relative, "bytes": os.path.getsize(path)})
     return sorted(found, key=lambda one: str(one["path"]))
-
-
-_observers: List[Any] = []
 
 
 def observe(observer: Any) -> None:

@@ -20,6 +20,7 @@ _MODULES = (
     "tensorflow.tsl.profiler.protobuf.xplane_pb2",
     "tensorflow.core.profiler.protobuf.xplane_pb2",
 )
+_LARGEST_BYTES = 64 * 2**20  # of a recording that is read here: about 20 s of our time
 
 
 class Event(NamedTuple):
@@ -152,9 +153,6 @@ class Trace:
         """Write the trace, compressed."""
         with gzip.open(path, "wt", encoding="utf-8") as file:
             json.dump({"traceEvents": self.events, "displayTimeUnit": "ms"}, file)
-
-
-_LARGEST_BYTES = 64 * 2**20  # of a recording that is read here: about 20 s of our time
 
 
 class TensorflowRecorder(ProfileRecorder):
