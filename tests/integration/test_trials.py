@@ -305,7 +305,7 @@ def test_disturbed_trials_are_kept_and_run_again(world: World, loaded_machine: N
 def wrapper(tmp_path: Path) -> str:
     """An interpreter that is a script which starts the real one, and does not become it."""
     path = tmp_path / "wrapped python"
-    path.write_text(f'#!/bin/sh\n{sys.executable} "$@"\n')
+    path.write_text(f'#!/bin/sh\n{shlex.quote(sys.executable)} "$@"\n')
     path.chmod(0o755)
     return str(path)
 

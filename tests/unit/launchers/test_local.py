@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -160,7 +161,7 @@ def start(
 
 def make_wrapper(path: Path, *lines: str) -> str:
     """An interpreter that is a script which starts the real one."""
-    path.write_text("\n".join(["#!/bin/sh", *lines, f'{sys.executable} "$@"', ""]))
+    path.write_text("\n".join(["#!/bin/sh", *lines, f'{shlex.quote(sys.executable)} "$@"', ""]))
     path.chmod(0o755)
     return str(path)
 
@@ -544,7 +545,7 @@ def test_a_worker_that_could_outlive_its_harness_does_not_run_and_says_why(
 def test_the_figures_of_a_worker_below_a_wrapper_are_its_own(folder: Path, tmp_path: Path) -> None:
     work = "import time; block = bytearray(b'x') * (200 << 20)"
     busy = f"{work}\nwhile time.process_time() < 1.5: pass"
-    wrapper = make_wrapper(tmp_path / "wrapper", f'{sys.executable} -S -c "{busy}"')
+    wrapper = make_wrapper(tmp_path / "wrapper", f'{shlex.quote(sys.executable)} -S -c "{busy}"')
     process = start(folder, "computes", wrapper, is_wrapped=True)
     assert psutil.Process(process.pid).parent().pid == process._leader  # type: ignore[union-attr]
     end = process.wait(60)
@@ -567,7 +568,7 @@ def test_a_launcher_learns_whether_its_interpreter_is_a_wrapper(
     folder: Path, wrapper: str, tmp_path: Path
 ) -> None:
     becomes = tmp_path / "becomes"
-    becomes.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    becomes.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     becomes.chmod(0o755)
     for python, is_wrapped in ((wrapper, True), (str(becomes), False), (sys.executable, False)):
         launcher = LocalLauncher(python)
