@@ -1,0 +1,70 @@
+"""The table of shipped models beside loops written by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from overhead.beside_loops import Case, Figures, Pair, interval, read, shipped_models, table
+from overhead.processes import ROOT
+
+
+def pair(ours_s: float, loop_s: float, ours_bytes: float = 2.0**20) -> dict[str, object]:
+    """A pair of one case: perfrun's latency, the loop's, and perfrun's peak memory."""
+    return asdict(
+        Pair(
+            case=Case(framework="torch", model="alexnet", phase="training"),
+            perfrun=Figures(
+                median_s=ours_s,
+                peak_rss_bytes=ours_bytes,
+                parameters=7,
+                flops_per_example=2.0e9,
+            ),
+            loop=Figures(median_s=loop_s, peak_rss_bytes=2.0**20, parameters=7),
+        )
+    )
+
+
+def test_a_row_has_the_median_ratio_of_its_pairs_and_their_range() -> None:
+    lines = [pair(0.010, 0.010), pair(0.011, 0.010), pair(0.012, 0.010, 2.0**21)]
+    row = table([*lines, {"counted": 1.0e9, "model": "alexnet", "phase": "training"}]).splitlines()[
+        2
+    ]
+    assert row == (
+        "| alexnet | torch | training | 3 | 11.00 | 1.100 (1.000..1.200) "
+        "| 1.000 | 1.000 (1.000..2.000) | 7 | 2.000 | 2.0000 |"
+    )
+
+
+def test_parameters_that_differ_from_the_loops_are_shown() -> None:
+    line = pair(1.0, 1.0)
+    line["loop"] = {**line["loop"], "parameters": 8}  # type: ignore[dict-item]
+    assert "7 (loop 8)" in table([line])
+
+
+def test_a_count_that_nobody_made_is_unknown() -> None:
+    line = pair(1.0, 1.0)
+    line["perfrun"] = {**line["perfrun"], "flops_per_example": None}  # type: ignore[dict-item]
+    assert table([line]).splitlines()[2].endswith("| unknown |  |")
+
+
+def test_the_interval_of_pairs_is_their_range() -> None:
+    assert interval([1.2, 0.9, 1.0, 1.1, 0.8]) == (1.0, 0.8, 1.2)
+
+
+def test_a_line_that_was_cut_off_is_left_out_and_the_others_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "loops.jsonl"
+    assert read(file) == []
+    whole = json.dumps(pair(1.0, 1.0))
+    file.write_text(f"{whole}\n{whole[:40]}", encoding="utf-8")
+    assert read(file) == [json.loads(whole)]
+
+
+def test_every_shipped_model_is_found_and_can_be_built_by_its_loop() -> None:
+    assert {"resnet18", "gpt2", "sensor_net", "vit_b_16"} <= set(shipped_models("torch"))
+    assert {"resnet18", "gpt2", "sensor_net", "vit_b_16"} <= set(shipped_models("tensorflow"))
+    # The loops of nets that no library has name them one by one.
+    loop = (ROOT / "overhead" / "loops" / "torch_loop.py").read_text(encoding="utf-8")
+    for name in ("alexnet", "alexnet_owt", "overfeat", "deep_mnist", "acoustic_model"):
+        assert f'"{name}": ' in loop
