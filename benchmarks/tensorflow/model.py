@@ -12,8 +12,7 @@ from benchmarks._support.knobs import TENSORFLOW_COMPILE, Settings
 from benchmarks._support.models import job as jobs
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
-from benchmarks.tensorflow._support import arithmetic, placement, workload
-from benchmarks.tensorflow._support.arithmetic import measured_peak
+from benchmarks.tensorflow._support import placement, workload
 from benchmarks.tensorflow._support.framework import IMPORT_S, KERAS_VERSION, tf
 from benchmarks.tensorflow._support.loader import Loader, loader_for
 from benchmarks.tensorflow._support.placement import Placement
@@ -54,9 +53,6 @@ class Job(jobs.Job):
     def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
         return batch[: 1 + self.training]  # TensorFlow brings what an operator needs
 
-    def outline(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
-        return tuple(tf.TensorSpec(part.shape, part.dtype) for part in self.on_device(batch))
-
     def loader(self, images: Opened, settings: Settings) -> Loader:
         return loader_for(images, settings, self.network, self.batch_size)
 
@@ -67,11 +63,15 @@ class Job(jobs.Job):
         workload.check_output(self.network.spec, output, self.batch_size)
 
     def work(self) -> Work:
+        from benchmarks.tensorflow._support import arithmetic  # for a companion; no trial counts
+
         traced = tf.function(self.plain) if self.mode == EAGER else self.step
         passes = "forward and backward" if self.training else "forward"
         return arithmetic.count(traced, self.arguments, batch_size=self.batch_size, passes=passes)
 
     def peak(self, done: float | None) -> Peak:
+        from benchmarks.tensorflow._support.arithmetic import measured_peak
+
         return measured_peak(self.place.kind, self.network.dtype, done)
 
     def facts(self) -> dict[str, Any]:

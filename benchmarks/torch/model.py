@@ -13,8 +13,7 @@ from benchmarks._support.models import job as jobs
 from benchmarks._support.models import methods
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.methods import EAGER, Methods, Way, described, only_for
-from benchmarks.torch._support import arithmetic, execution
-from benchmarks.torch._support.arithmetic import measured_peak
+from benchmarks.torch._support import execution
 from benchmarks.torch._support.execution import COMPILED, Execution
 from benchmarks.torch._support.framework import IMPORT_S, torch
 from benchmarks.torch._support.loader import Loader, loader_for, on_device
@@ -59,9 +58,6 @@ class Job(jobs.Job):
     def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
         return on_device(self.how, batch)[: 1 + self.training]
 
-    def outline(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:  # noqa: ARG002
-        return ()  # the arithmetic is counted from the network's own shape
-
     def loader(self, images: Opened, settings: Settings) -> Loader:
         return loader_for(images, settings, self.network, self.how, self.batch_size)
 
@@ -72,9 +68,13 @@ class Job(jobs.Job):
         check_output(self.network.spec, output, self.batch_size)
 
     def work(self) -> Work:
+        from benchmarks.torch._support import arithmetic  # for a companion; a trial does not count
+
         return arithmetic.count(self.network, training=self.training)
 
     def peak(self, done: float | None) -> Peak:
+        from benchmarks.torch._support.arithmetic import measured_peak
+
         return measured_peak(self.how.device, self.how.dtype, done)
 
     def facts(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ from perfrun.run.digest import sha256_of
 from perfrun.summary.document import Environment
 
 OLDEST_PYTHON = (3, 8)
+MOST_BYTES = 256 * 1024 * 1024  # of an answer: the methods of a large package
 TIMEOUT_S = 600.0  # importing a framework for the first time from a slow disk takes minutes
 
 
@@ -45,8 +47,16 @@ class Method:
 class Service:
     """A worker that answers one order. Use it as a context manager; `answer` waits for it."""
 
-    def __init__(self, launcher: Launcher, order: Mapping[str, Any], paths: Paths) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        order: Mapping[str, Any],
+        paths: Paths,
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
         self.launcher = launcher
+        self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._folder = _new_folder()
         self._answer = self._folder / "answer"
         self._log = self._folder / "log"
@@ -76,15 +86,12 @@ class Service:
         self._serving.end()
         _remove(self._folder)
 
-    def answer(self) -> str:
+    def answer(self, most_bytes: int = MOST_BYTES) -> str:
         """Wait for the worker and return its answer; an empty text if it died or hung."""
-        self._code = self._serving.wait(TIMEOUT_S)
+        self._code = self._serving.wait(self._timeout_s)
         if self._code is None:
             self._serving.end()
-        try:
-            return self._answer.read_text(encoding="utf-8")
-        except OSError:
-            return ""
+        return read_small(self._answer, most_bytes) or ""
 
     def end(self) -> str:
         """Return the reason for a missing answer: how the worker ended, and its last line."""
@@ -95,10 +102,23 @@ class Service:
         lines = text.strip().splitlines()
         how = f"exit status {self._code}"
         if self._code is None:
-            how = f"no answer in {TIMEOUT_S:g} s"
+            how = f"no answer in {self._timeout_s:g} s"
         elif self._code < 0:
             how = f"signal {-self._code}"
         return f"{how}: {lines[-1]}" if lines else how
+
+
+def read_small(path: Path, most_bytes: int) -> str | None:
+    """Return the text of a plain file; None for a link, a pipe, a larger file, or none at all."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return None
+        data = file.read(most_bytes + 1)
+    return data.decode("utf-8", "replace") if len(data) <= most_bytes else None
 
 
 def _new_folder() -> Path:

@@ -229,7 +229,7 @@ class Rounds:
             folder=ResultFolder(folder),
             order=order,
         )
-        recovered = recover_trial(self._facts, spec, self._around.storage)
+        recovered = recover_trial(self._facts, spec, self._around)
         return self._finish(key, recovered[0]) if recovered and recovered[1] else None
 
     def _upload(self, result: TrialResult) -> TrialResult:

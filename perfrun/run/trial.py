@@ -25,6 +25,7 @@ from perfrun.summary.document import Order, Outcome, Status, TrialResult, to_jso
 from perfrun.summary.finding import MachineDelta, machine_delta
 from perfrun.summary.quality import judge_quality
 from perfrun.summary.result_folder import PROFILE_SUMMARY, SUMMARY, ResultFolder, Storage, full_disk
+from perfrun.worker.outcome_file import FIRST_REQUEST
 from perfrun.worker.procfs import memory_marks
 
 Write = Callable[[str], None]
@@ -56,6 +57,7 @@ class Surroundings:
     storage: Storage
     streams: tuple[Write, Write]  # they show standard output and standard error
     interruption: Interruption
+    failed_companions: dict[str, str] = field(default_factory=dict)  # see perfrun.run.companion
 
 
 def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResult:
@@ -83,11 +85,11 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
             samples=measured.usage.samples,
         )
         facts = replace(facts, quality=quality)
-    return _write(run, spec, facts, around.storage)
+    return _write(run, spec, _with_arithmetic(run, spec, facts, around), around.storage)
 
 
 def recover_trial(
-    run: RunFacts, spec: TrialSpec, storage: Storage
+    run: RunFacts, spec: TrialSpec, around: Surroundings
 ) -> tuple[TrialResult, bool] | None:
     """Write the summary of a trial whose harness was killed; None when its worker wrote nothing.
 
@@ -118,7 +120,29 @@ def recover_trial(
         )
     measured = bring_together(left.record, None, None, own_peak_rss_bytes=0)
     notes = ("summary written by a later --resume: what was watched from outside is lost",)
-    return _write(run, spec, _facts(spec, left, outcome, measured, notes), storage), left.complete
+    facts = _facts(spec, left, outcome, measured, notes)
+    facts = _with_arithmetic(run, spec, facts, around)
+    return _write(run, spec, facts, around.storage), left.complete
+
+
+def _with_arithmetic(
+    run: RunFacts, spec: TrialSpec, facts: TrialFacts, around: Surroundings
+) -> TrialFacts:
+    """Add what the benchmark asked to be counted after it; its own process has ended."""
+    is_asked = (spec.folder.private / FIRST_REQUEST).exists()
+    if not is_asked or not facts.outcome.status.ran or spec.order.profile is not None:
+        return facts
+    from perfrun.run.companion import Companion  # few benchmarks ask
+
+    companion = Companion(
+        run=run,
+        launcher=around.launcher,
+        paths=around.paths,
+        interruption=around.interruption,
+        failed=around.failed_companions,
+    )
+    reports, notes = companion.completed(facts.reports, spec.folder.private)
+    return replace(facts, reports=reports, notes=(*facts.notes, *notes))
 
 
 def _with_full_disk(outcome: Outcome, folder: Path) -> Outcome:

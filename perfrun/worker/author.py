@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Mapping
 
+from perfrun.worker.outcome_file import SERIES_VARIABLE
 from perfrun.worker.test_log import encode_entry
 
 TYPE_CHECKING = False  # `typing` takes 4 ms to import, a tenth of a no-op trial
@@ -88,6 +89,38 @@ class Benchmark:
             return
         # The whole name is in the file; a file's own name has 255 bytes, the prefix included.
         _write_new(prefix, os.fsdecode(os.fsencode(entry_name.replace("/", "__"))[:200]), data)
+
+    def count_afterwards(
+        self,
+        function: str,
+        arguments: Mapping[str, Any],
+        *,
+        place: Mapping[str, Any],
+        rate: Optional[float],
+        name: Optional[str] = None,
+    ) -> None:
+        """Have the arithmetic behind a report counted by another process, when this one has ended.
+
+        `function` is `package.module.function`; perfrun.worker.companion says how it is called and
+        what it returns. `arguments` and `place`, on which the device's peak depends, are what JSON
+        can hold: for equal ones the answer is kept. `rate` is in examples per second and device,
+        `name` as in `report_benchmark`. Without perfrun's harness nothing is counted.
+        """
+        folder = os.environ.get(SERIES_VARIABLE)
+        if not folder:
+            return
+        from perfrun.worker.companion import write_request
+
+        module, _, plain = function.rpartition(".")
+        request = {
+            "report": "%s.%s" % (type(self).__name__, name or self._reporting_method()),
+            "module": module,
+            "function": plain,
+            "arguments": dict(arguments),
+            "place": dict(place),
+            "rate": rate,
+        }
+        write_request(folder, request)
 
     def measure(self, step: Callable[[], Any], **options: Any) -> "Measurement":
         """Time a callable to its steady state, report it, and return what was found.

@@ -21,6 +21,8 @@ ASIDE = "outcome.next"
 STACK = "stack.txt"  # where faulthandler writes
 SERIES = "series_"  # begins the names of the files of `Benchmark.measure`
 SERIES_VARIABLE = "PERFRUN_SERIES_DIR"  # set by the worker; children that measure inherit it
+REQUEST = "companion_"  # begins the names of requests to the companion (perfrun.worker.companion)
+FIRST_REQUEST = REQUEST + "1.json"
 REMOVED = "the benchmark removed its output folder; the reports and logs in it are lost"
 
 

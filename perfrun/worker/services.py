@@ -1,4 +1,4 @@
-"""Services of a short-lived worker: discover benchmark methods, check flags, upload results."""
+"""Services of a short-lived worker: discover methods, check flags, upload results, count."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import re
 import traceback
 from typing import Any, Callable, Dict, List, Optional
 
+from perfrun.worker import companion
 from perfrun.worker.method import getattr_hint, parse_flags
 from perfrun.worker.modules import modules_in
 from perfrun.worker.outcome_file import write_json
@@ -182,4 +183,5 @@ SERVICES: Dict[str, Callable[[Dict[str, Any]], int]] = {
     "discover": discover,
     "check_flags": check_flags,
     "upload": upload,
+    "companion": companion.answer,
 }

@@ -132,12 +132,14 @@ class Watched(Model):
         self.made_up = len(job.arguments)
         return job
 
-examples, example = [], feeding.Feed.example
-def watched(feed):
-    batch = example(feed)
-    examples.append(weakref.ref(batch[0]))
+batches, following = [], loading.Loader.__next__
+def watched(loader):
+    batch = following(loader)
+    batches.append(weakref.ref(batch[0]))
     return batch
-feeding.Feed.example = watched
+loading.Loader.__next__ = watched
+from benchmarks._support.models import job
+counted = found["counted"] = {}
 fixed = {"model": "resnet18", "input_shape": "3x32x32", "batch_size": 4, "iterations": 2,
          "num_loader_threads": 1, "warmup": 1}
 for name, method, knobs in (
@@ -149,9 +151,12 @@ for name, method, knobs in (
 ):
     model = Watched(root_data_dir=folder, **{**fixed, **knobs})
     def report_benchmark(**report):
-        held = sum(one() is not None for one in examples)
+        held = sum(one() is not None for one in batches)
         found.update({name: {**report, "made_up": model.made_up, "held": held}})
-    model.report_benchmark = report_benchmark
+    def count_afterwards(function, arguments, **rest):
+        work = job.companion({**arguments, "class": [Model.__module__, "Model"]}, ["work"], None, 1)
+        counted[name] = work["work"]["flops_per_example"]
+    model.report_benchmark, model.count_afterwards = report_benchmark, count_afterwards
     try:
         getattr(model, method)()
     except ValueError as error:
@@ -252,7 +257,11 @@ def assert_a_model_takes_a_data_set(said: dict[str, Any]) -> None:
     def names(run: str) -> set[str]:
         return {metric["name"] for metric in said[run]["metrics"]}
 
-    of_both = {"end_to_end_images_per_second", "data_wait_share", "flops_per_example"}
+    of_both = {"end_to_end_images_per_second", "data_wait_share"}
+    counted = said["counted"]
+    assert set(counted) == {"training", "inference", "synthetic"}
+    assert counted["inference"] == counted["synthetic"], "a data set changes no arithmetic"
+    assert counted["training"] > 2.5 * counted["inference"]
     assert of_both | {"final_loss"} <= names("training")
     assert of_both <= names("inference")
     assert said["training"]["extras"]["data"] == "data_dir"
@@ -264,6 +273,6 @@ def assert_a_model_takes_a_data_set(said: dict[str, Any]) -> None:
     assert in_memory == [0, 0, 0, 1], "no synthetic batch lies beside a data set"
     assert said["training"]["held"] == said["inference"]["held"] == 0, "nor one of the data set's"
     assert names("loader") == {"loader_images_per_second", "loader_first_call_s"}
-    assert not of_both & names("synthetic") - {"flops_per_example"}
+    assert not of_both & names("synthetic")
     assert said["synthetic"]["extras"]["data_note"].endswith("there is no data_dir")
     assert said["no_data"] == "data_loader_only needs data_dir, the folder of a data set"

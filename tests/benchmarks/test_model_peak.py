@@ -7,14 +7,16 @@ import math
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import chain, cycle, repeat
 
 import pytest
 from shipped_run import ROOT
 
 from benchmarks._support.models import figures, peak
-from benchmarks._support.models.figures import Work
 from benchmarks._support.models.peak import Call, Probe
+from perfrun.summary import arithmetic
+from perfrun.summary.arithmetic import Work, achieved, peak_of
 
 GIGA = 1e9
 MEGABYTE = 10**6
@@ -66,10 +68,9 @@ def test_a_loop_of_products_reads_back_as_its_known_share_of_the_peak() -> None:
     work = Work(flops_per_example=per_step, counted_by="by hand")
     for rate, share in ((105 * GIGA, 105 / 230), (207 * GIGA, 0.9)):
         steps_per_second = rate / per_step
-        done = figures.achieved(work, steps_per_second)
-        metrics, extras = figures.arithmetic(work, device.peak(done), steps_per_second)
-        assert metrics[-1]["name"] == "model_flops_utilisation"
-        assert metrics[-1]["value"] == pytest.approx(share)
+        found = peak_of(asdict(device.peak(achieved(work, steps_per_second))))
+        metrics, extras = arithmetic.figures(work, found, steps_per_second)
+        assert metrics["model_flops_utilisation"] == pytest.approx(share)
         assert "mfu_suspicious" not in extras
 
 

@@ -205,10 +205,6 @@ class Feed:
         self._waited_s = 0.0
         self._warmup = 0
 
-    def example(self) -> Any:
-        """Return a batch that is not measured and not kept, so that peak memory is that of use."""
-        return next(self._loader)
-
     def measure(self, benchmark: Configured, step: Callable[[Any], object]) -> Any:
         """Time steps on batches as they are loaded, several of them at a time."""
         measured, self._waited_s = measure_end_to_end(benchmark, self._loader, step, item="example")

@@ -1,6 +1,7 @@
 """Metrics that both frameworks report of a model under the same names.
 
-An unknown figure has no metric; where the model's utilisation is unknown, an extra says why.
+An unknown figure has no metric. `Work` and `Peak` are found by a trial's companion, never in the
+trial: its memory is the model's. perfrun adds them to the report (`perfrun.summary.arithmetic`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 Metric = dict[str, Any]
-
-_ABOVE = (
-    "{share:.3g} of the peak, so this peak is none: other processes disturbed all of its probes, "
-    "or an operator of the model is faster than they are or saves multiplications (Winograd, FFT)"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,43 +67,3 @@ def start_up(
             "cold_start_s": None if age_s is None else age_s + first_call_s,
         }
     )
-
-
-def achieved(work: Work, examples_per_second: float | None) -> float | None:
-    """Return the FLOP/s of a device at this rate of examples; None where it is unknown."""
-    flops = work.flops_per_example
-    return None if flops is None or not examples_per_second else flops * examples_per_second
-
-
-def arithmetic(
-    work: Work, peak: Peak, examples_per_second: float | None
-) -> tuple[list[Metric], dict[str, Any]]:
-    """Return the arithmetic of one example, and the share of the device's that is used.
-
-    `examples_per_second` and the peak are those of one device.
-    """
-    flops = work.flops_per_example
-    done = achieved(work, examples_per_second)
-    share = None
-    if done is not None and peak.flops_per_second:
-        share = done / peak.flops_per_second
-    metrics = metrics_of(
-        {
-            "flops_per_example": flops,
-            "macs_per_example": None if flops is None else flops / 2,
-            "achieved_flops_per_second": done,
-            "peak_flops_per_second": peak.flops_per_second,
-            "model_flops_utilisation": share,
-        }
-    )
-    extras = {
-        "flops_counted_by": work.counted_by,
-        "peak_measured_by": peak.measured_by,
-        "peak_by_kind": peak.by_kind,
-    }
-    if share is None:
-        why = work.why_unknown or peak.why_unknown or "the steps are too short for the clock"
-        extras["mfu_absent"] = why
-    elif share > 1:
-        extras["mfu_suspicious"] = _ABOVE.format(share=share)
-    return metrics, {name: text for name, text in extras.items() if text}

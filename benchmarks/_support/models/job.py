@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,6 +16,10 @@ from benchmarks._support.datasets.loading import Opened
 from benchmarks._support.knobs import Settings
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.spec import Built
+
+# Of a job's notes, those on which the device's peak depends, besides the versions.
+_OF_PEAK = ("device", "threads", "inter_threads", "dtype", "cudnn_allow_tf32", "matmul_allow_tf32")
+COUNTED_BATCH = 2  # examples of which a companion makes input, whatever the trial's batch is
 
 
 class Transfers(Protocol):
@@ -47,7 +52,7 @@ class Job(ABC):
     training: bool
     batch_size: int
     step: Callable[..., Any]
-    arguments: tuple[Any, ...]  # on the device; of a data set only their `outline`
+    arguments: tuple[Any, ...]  # on the device; () where a data set gives them
 
     def run(self) -> Any:
         """Run one step on the input that is on the device."""
@@ -75,10 +80,6 @@ class Job(ABC):
         """Return a step's arguments from a loader's batch, on the device."""
 
     @abstractmethod
-    def outline(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
-        """Return the part of a loader's batch that `work` needs, without its contents."""
-
-    @abstractmethod
     def loader(self, images: Opened, settings: Settings) -> Loader:
         """Return the framework's loader of a data set."""
 
@@ -92,15 +93,26 @@ class Job(ABC):
 
     @abstractmethod
     def work(self) -> Work:
-        """Count the arithmetic of one example."""
+        """Count the arithmetic of one example; only a trial's companion calls this."""
 
     @abstractmethod
     def peak(self, done: float | None) -> Peak:
-        """Measure the device's peak arithmetic; it did `done` FLOP/s in the model's steps."""
+        """Measure the device's peak arithmetic; it did `done` FLOP/s in the model's steps.
+
+        Only a trial's companion calls this.
+        """
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
         """Return the report's notes on device, types, compilation and versions."""
+
+    def decides_peak(self) -> dict[str, Any]:
+        """Return what decides the device's peak, from the notes."""
+        return {
+            name: value
+            for name, value in self.facts().items()
+            if name in _OF_PEAK or name.endswith("_version")
+        }
 
 
 def trial(arguments: Mapping[str, Any], batch_size: int, steps: int) -> dict[str, Any]:
@@ -117,3 +129,25 @@ def trial(arguments: Mapping[str, Any], batch_size: int, steps: int) -> dict[str
             job.wait(job.run())
             step_s.append(time.perf_counter() - began_s)
     return {"step_s": step_s, "device_peak_bytes": job.device_peak_bytes()}
+
+
+def companion(
+    arguments: Mapping[str, Any],
+    wanted: Sequence[str],
+    work: Mapping[str, Any] | None,
+    rate: float | None,
+) -> dict[str, Any]:
+    """Count the work and measure the peak behind a trial's report, in the trial's companion."""
+    module, name = arguments["class"]
+    benchmark = getattr(importlib.import_module(module), name)(**arguments["knobs"])
+    job: Job = benchmark.counted_job(**arguments["way"])
+    found: dict[str, Any] = {}
+    with job.scope():
+        if "work" in wanted:
+            counted = job.work()
+            work = found["work"] = dataclasses.asdict(counted)
+        if "peak" in wanted:
+            flops = work["flops_per_example"] if work else None
+            done = flops * rate if flops and rate else None
+            found["peak"] = dataclasses.asdict(job.peak(done))
+    return found

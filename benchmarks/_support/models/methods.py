@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, ClassVar, TypeVar
 
@@ -20,7 +20,7 @@ from benchmarks._support.largest_batch import search
 from benchmarks._support.largest_batch.search import BatchSearch
 from benchmarks._support.models import figures
 from benchmarks._support.models.figures import Metric
-from benchmarks._support.models.job import Job, Loader, Transfers
+from benchmarks._support.models.job import COUNTED_BATCH, Job, Loader, Transfers
 from benchmarks._support.models.spec import spelt
 from perfrun import SetupError
 
@@ -29,14 +29,21 @@ class Measuring:
     """One measurement of the steps of a job for a benchmark.
 
     `iterations` and `warmup` are None where the measuring loop finds them. The clock of the cold
-    start is read just before the first step.
+    start is read just before the first step. `counted` tells the trial's companion which job it is.
     """
 
     def __init__(
-        self, benchmark: Configured, job: Job, *, iterations: int | None, warmup: int | None
+        self,
+        benchmark: Configured,
+        job: Job,
+        *,
+        iterations: int | None,
+        warmup: int | None,
+        counted: Mapping[str, Any],
     ) -> None:
         self._benchmark = benchmark
         self._job = job
+        self._counted = counted
         self._iterations = iterations
         self._warmup = warmup
         self._last: Any = None  # what the last step gave
@@ -60,24 +67,30 @@ class Measuring:
         if feed is not None:
             metrics += feed.metrics(timed)
             extras = {**extras, **feed.notes}
-        work, rate = self._job.work(), timed.throughput_per_device
-        peak = self._job.peak(figures.achieved(work, rate))
-        found, counted = figures.arithmetic(work, peak, rate)
-        self._benchmark.report_benchmark(
-            **timed.report_arguments(metrics=(*metrics, *found), extras={**extras, **counted})
+        # Not in this process: its peak memory is to be that of the steps.
+        self._benchmark.count_afterwards(
+            "benchmarks._support.models.job.companion",
+            self._counted,
+            place=self._job.decides_peak(),
+            rate=timed.throughput_per_device,
         )
+        self._benchmark.report_benchmark(**timed.report_arguments(metrics=metrics, extras=extras))
 
     def _steps(self, feed: Feed | None, transfers: Transfers | None) -> Any:
         run, step, on_device = self._job.run, self._job.step, self._job.on_device
 
+        # A step's result is dropped before the next step, or both would lie in memory.
         def resident() -> None:
+            self._last = None
             self._last = run()
 
         def end_to_end() -> None:
             assert transfers is not None
+            self._last = None
             self._last = transfers.out(step(*transfers.bring()))
 
         def from_disk(batch: tuple[Any, Any]) -> None:
+            self._last = None
             self._last = step(*on_device(batch))
 
         self._age_s = machine.cold_process_age_s()
@@ -134,6 +147,9 @@ KNOBS: tuple[str, ...] = (
     *("data", "compile", "channels_last", "intra_threads", "inter_threads", "seed"),
     *("input_shape", *search.KNOBS, *feeding.KNOBS),
 )
+
+# Knobs that change neither a model's arithmetic nor its device's.
+_UNCOUNTED = ("iterations", "warmup", "data", "seed", "forward_only", *feeding.KNOBS)
 
 Class = TypeVar("Class")
 
@@ -236,6 +252,19 @@ class Methods(BatchSearch, ABC):
         """Build the model and a step of it as the knobs say; the arguments override the knobs."""
         return self._job(Way(training=training), batch_size)
 
+    def counted_job(self, *, training: bool, mode: str | None, dtype: str | None) -> Job:
+        """Build the job of which a companion counts the work and measures the device's peak."""
+        return self._built(Way(training=training, mode=mode, dtype=dtype), COUNTED_BATCH)
+
+    def _counted(self, way: Way) -> dict[str, Any]:
+        """Return the arguments of `job.companion`; what does not decide the figures is left out."""
+        knobs = self._knobs_of_a_probe()
+        return {
+            "class": [type(self).__module__, type(self).__qualname__],
+            "knobs": {name: value for name, value in knobs.items() if name not in _UNCOUNTED},
+            "way": {"training": way.training, "mode": way.mode, "dtype": way.dtype},
+        }
+
     def measure_model(
         self,
         *,
@@ -266,7 +295,7 @@ class Methods(BatchSearch, ABC):
             if loader is not None and feeding.is_alone(self.settings):
                 feeding.report_loader(self, loader, self._extras(job))
             else:
-                self._measure_steps(job, loader, iterations or self.timed_steps[training])
+                self._measure_steps(way, job, loader, iterations or self.timed_steps[training])
         self._report_found(found)
 
     @abstractmethod
@@ -277,13 +306,14 @@ class Methods(BatchSearch, ABC):
         default = BATCH_SIZES[way.training]
         return self._built(way, batch_size or self.settings.value("batch_size", default))
 
-    def _measure_steps(self, job: Job, loader: Loader | None, iterations: int | None) -> None:
+    def _measure_steps(
+        self, way: Way, job: Job, loader: Loader | None, iterations: int | None
+    ) -> None:
         feed = None
         transfers = None
         data = self.settings.value("data", ON_DEVICE)
         if loader is not None:
             feed = feeding.Feed(loader)
-            job = replace(job, arguments=job.outline(feed.example()))
         elif data != ON_DEVICE:
             transfers = job.transfers(data)
         Measuring(
@@ -291,6 +321,7 @@ class Methods(BatchSearch, ABC):
             job,
             iterations=self.settings.value("iterations", iterations),
             warmup=self._warmup(),
+            counted=self._counted(way),
         ).report(
             feed=feed,
             transfers=transfers,

@@ -1,0 +1,328 @@
+"""Count the arithmetic behind the reports of a trial that has ended, in a process of its own.
+
+What a companion has found is kept in `<workspace>/companion/`: the work of a model for the same
+code, environment and arguments; the peak of a device for the same boot, machine and settings, too.
+Requests, answers and what is kept come from processes that ran foreign code: they are checked as
+such. Whatever fails leaves the figures out, with the reason in the report's extra `mfu_absent`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perfrun.dataclass import asdict, dataclass
+from perfrun.errors import Interrupted, UsageError
+from perfrun.launchers.launcher import Launcher
+from perfrun.run.digest import sha256_of
+from perfrun.run.environment import TIMEOUT_S, Paths, Service, read_small
+from perfrun.run.interruption import Interruption
+from perfrun.summary.arithmetic import (
+    Peak,
+    Work,
+    achieved,
+    figures,
+    is_positive,
+    peak_of,
+    with_figures,
+    work_of,
+)
+from perfrun.summary.assemble import RunFacts
+from perfrun.summary.document import Report
+from perfrun.summary.result_folder import write_whole
+from perfrun.worker.companion import MOST_BYTES, MOST_REQUESTS
+from perfrun.worker.outcome_file import REQUEST
+
+FOLDER = "companion"  # in the workspace
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_KEYS = {"report", "module", "function", "arguments", "place", "rate"}
+_MOST_ANSWER = 4 * 1024 * 1024  # bytes; most of them are names of files
+_MOST_FILES = 20_000
+_LEAST_S = 60.0  # that a companion has, where a trial has less: it imports the framework, too
+_HASHED = 4 * 1024 * 1024  # of a larger file the size and the time of its change count
+_TOO_LOW = 1.05  # times a kept peak: a model that did so much more shows that it is none
+# Variables by which libraries choose their kernels and threads.
+_DECIDING = re.compile(
+    r"(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|DNNL|ONEDNN|ATEN|TORCH|PYTORCH|TF|XLA|JAX|KERAS|CUDA|CUDNN"
+    r"|NVIDIA|HIP|ROCR|MALLOC|LD|GLIBC)_\w+"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A request of a trial, checked."""
+
+    report: str
+    module: str
+    function: str
+    arguments: Mapping[str, Any]
+    place: Mapping[str, Any]
+    rate: float | None  # examples per second and device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Companion:
+    """Answers the requests of the trials of a run.
+
+    `failed` has what failed in this run, by its key: it is not tried again for every trial.
+    """
+
+    run: RunFacts
+    launcher: Launcher
+    paths: Paths
+    interruption: Interruption
+    failed: dict[str, str]
+
+    def completed(
+        self, reports: Sequence[Report], private: Path
+    ) -> tuple[tuple[Report, ...], tuple[str, ...]]:
+        """Return the reports with the figures that were asked for, and notes on bad requests."""
+        requests, notes = read_requests(private)
+        whole = list(reports)
+        answered: set[int] = set()
+        for request in requests:
+            places = [at for at, one in enumerate(whole) if one.name == request.report]
+            at = next((place for place in places if place not in answered), None)
+            if at is None:
+                notes.append(f"the companion was asked for a report {request.report!r} that is not")
+                continue
+            answered.add(at)
+            work, peak = self._answer(request)
+            whole[at] = with_figures(whole[at], *figures(work, peak, request.rate))
+        return tuple(whole), tuple(notes)
+
+    def _answer(self, request: Request) -> tuple[Work, Peak]:
+        """Return work and peak, kept or found now."""
+        keys = {"work": self._key(request, "work"), "peak": self._key(request, "peak")}
+        kept = {name: self._kept(name, key) for name, key in keys.items()}
+        work = work_of(kept["work"]["figures"]) if kept["work"] else None
+        peak = peak_of(kept["peak"]["figures"]) if kept["peak"] else None
+        wanted = [name for name, entry in kept.items() if entry is None]
+        if work and peak and self._is_too_low(peak, kept["peak"] or {}, work, request.rate):
+            wanted.append("peak")
+        # The same request in the same run failed before: so it would again.
+        known = next((self.failed[keys[name]] for name in wanted if keys[name] in self.failed), "")
+        if wanted and not known:
+            try:
+                found, files = self._asked(request, wanted, work)
+            except (_CompanionError, Interrupted, UsageError) as error:
+                known = f"the companion process failed: {error}"
+                if not isinstance(error, Interrupted):
+                    self.failed.update({keys[name]: known for name in wanted})
+            else:
+                work = found.get("work", work)
+                done = None if work is None else achieved(work, request.rate)
+                peak = _higher(found.get("peak"), peak)
+                self._keep(keys, {"work": work, "peak": peak}, wanted, files, done)
+                known = ""
+        return work or Work(why_unknown=known), peak or Peak(why_unknown=known)
+
+    @staticmethod
+    def _is_too_low(peak: Peak, entry: Mapping[str, Any], work: Work, rate: float | None) -> bool:
+        """Return True for a kept peak below what the model did, of which its search knew less."""
+        done = achieved(work, rate)
+        if done is None or peak.flops_per_second is None or done <= peak.flops_per_second:
+            return False
+        told = entry.get("done")
+        return not is_positive(told) or done > _TOO_LOW * float(told)
+
+    def _asked(
+        self, request: Request, wanted: Sequence[str], work: Work | None
+    ) -> tuple[dict[str, Any], list[str]]:
+        """Start the process; return its figures by name, and the files that it loaded."""
+        order = {
+            "action": "companion",
+            "module": request.module,
+            "function": request.function,
+            "arguments": dict(request.arguments),
+            "wanted": list(wanted),
+            "work": None if work is None else {"flops_per_example": work.flops_per_example},
+            "rate": request.rate,
+        }
+        # A signal that came in the trial ends the run: no process is started any more.
+        if self.interruption.asked:
+            raise _CompanionError("the run was interrupted before")
+        asked = self.run.plan.timeout_s
+        limit_s = min(TIMEOUT_S, max(asked or TIMEOUT_S, _LEAST_S))
+        with (
+            self.interruption.allowed(),
+            Service(self.launcher, order, self.paths, timeout_s=limit_s) as service,
+        ):
+            text = service.answer(most_bytes=_MOST_ANSWER)
+            if not text:
+                raise _CompanionError(service.end())
+        try:
+            said = json.loads(text)
+        except (ValueError, RecursionError):
+            said = None
+        if not isinstance(said, dict):
+            raise _CompanionError("its answer is no JSON object")
+        if "error" in said:
+            raise _CompanionError(" ".join(str(said["error"]).split())[:300])
+        found: dict[str, Any] = {}
+        try:
+            if "work" in wanted:
+                found["work"] = work_of(said.get("work"))
+            if "peak" in wanted:
+                found["peak"] = peak_of(said.get("peak"))
+        except ValueError as error:
+            raise _CompanionError(f"its answer is wrong: {error}") from None
+        return found, _texts(said.get("files"))
+
+    def _key(self, request: Request, name: str) -> str:
+        """Return the key under which an answer is kept: the digest of all that decides it."""
+        decides: dict[str, Any] = {
+            "what": name,
+            "function": [request.module, request.function],
+            "environment": self._environment(),
+        }
+        if name == "work":
+            decides["arguments"] = request.arguments
+        else:
+            decides["place"] = request.place
+            decides["machine"] = self._machine()
+        return sha256_of(json.dumps(decides, sort_keys=True, default=str).encode())
+
+    def _environment(self) -> Mapping[str, Any]:
+        run = self.run
+        return {
+            "python": run.environment.python,
+            "distributions": run.environment.distributions_sha256,
+            "container": run.container,
+            "paths": [self.paths.first, self.paths.last],
+            "checkouts": [[one["directory"], one["git_hash"]] for one in run.checkouts],
+            "variables": [list(pair) for pair in run.plan.env],
+            "class_type": run.plan.class_type,
+        }
+
+    def _machine(self) -> Mapping[str, Any]:
+        machine = self.run.machine
+        affinity = getattr(os, "sched_getaffinity", None)
+        devices = machine.accelerators
+        return {
+            "boot": _boot_id(),
+            "host": [machine.hostname, machine.cpu_model],
+            "processors": sorted(affinity(0)) if affinity else os.cpu_count(),
+            "cpu_limit": machine.cgroup_cpu_limit,
+            "accelerators": devices and [devices.model, devices.count, devices.driver_version],
+            "variables": sorted(
+                pair for pair in os.environ.items() if _DECIDING.fullmatch(pair[0])
+            ),
+        }
+
+    def _kept(self, name: str, key: str) -> dict[str, Any] | None:
+        """Return what is kept of an answer; None when there is none, or its code has changed."""
+        text = read_small(self._path(key), _MOST_ANSWER)
+        try:
+            entry = json.loads(text or "null")
+            {"work": work_of, "peak": peak_of}[name](entry["figures"])
+            files = dict(entry["files"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return None
+        if len(files) > _MOST_FILES:
+            return None
+        is_same = all(fingerprint(Path(str(path))) == known for path, known in files.items())
+        return entry if is_same else None
+
+    def _keep(
+        self,
+        keys: Mapping[str, str],
+        found: Mapping[str, Work | Peak | None],
+        wanted: Sequence[str],
+        files: Sequence[str],
+        done: float | None,
+    ) -> None:
+        """Keep answers; a workspace that cannot be written costs the next run a process."""
+        if len(files) > _MOST_FILES:
+            return
+        prints = {path: fingerprint(Path(path)) for path in files}
+        # A file of an image is not on this host, and changes with the image only.
+        known = {path: print_ for path, print_ in prints.items() if print_ is not None}
+        for name in wanted:
+            value = found[name]
+            if value is None or value.why_unknown:  # perhaps for want of memory: of this run only
+                self.failed[keys[name]] = value.why_unknown if value else ""
+                continue
+            entry = {"figures": asdict(value), "done": done, "files": known}
+            with contextlib.suppress(OSError):
+                path = self._path(keys[name])
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(path, json.dumps(entry))
+
+    def _path(self, key: str) -> Path:
+        return self.run.plan.workspace / FOLDER / f"{key}.json"
+
+
+class _CompanionError(Exception):
+    """A companion gave no figures; the text says why."""
+
+
+def read_requests(private: Path) -> tuple[list[Request], list[str]]:
+    """Return the requests of a trial in their order, and notes on those that are none."""
+    found, notes = [], []
+    for number in range(1, MOST_REQUESTS + 1):
+        path = private / f"{REQUEST}{number}.json"
+        if not os.path.lexists(path):
+            break
+        try:
+            found.append(_request(read_small(path, MOST_BYTES)))
+        except (ValueError, RecursionError) as error:
+            notes.append(f"{path.name} is no request to the companion: {error}")
+    return found, notes
+
+
+def _request(text: str | None) -> Request:
+    if text is None:
+        raise ValueError(f"it is no file of at most {MOST_BYTES} bytes")
+    said = json.loads(text)
+    if not isinstance(said, dict) or set(said) != _KEYS:
+        raise ValueError(f"it is not an object with the keys {', '.join(sorted(_KEYS))}")
+    for name in ("report", "module", "function"):
+        if not isinstance(said[name], str):
+            raise ValueError(f"{name} is no text")
+    if not _DOTTED.fullmatch(said["module"]) or not said["function"].isidentifier():
+        raise ValueError("module and function are no names of Python")
+    if not isinstance(said["arguments"], dict) or not isinstance(said["place"], dict):
+        raise ValueError("arguments and place are no objects")
+    if said["rate"] is not None and not is_positive(said["rate"]):
+        raise ValueError("rate is not a finite number above 0")
+    return Request(**said)
+
+
+def fingerprint(path: Path) -> str | None:
+    """Return the digest of a module's file, or of size and time of a large one; None for none."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return None
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    with os.fdopen(handle, "rb") as file:
+        facts = os.fstat(handle)
+        if facts.st_size > _HASHED:
+            return f"{facts.st_size} bytes, {facts.st_mtime_ns}"
+        return sha256_of(file.read(_HASHED))
+
+
+def _texts(said: object) -> list[str]:
+    return [one for one in said if isinstance(one, str)] if isinstance(said, list) else []
+
+
+def _higher(found: Peak | None, kept: Peak | None) -> Peak | None:
+    """Return the higher of two peaks of the same device: what is lower was disturbed."""
+    if found is None or kept is None:
+        return found or kept
+    return kept if (kept.flops_per_second or 0) > (found.flops_per_second or 0) else found
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
