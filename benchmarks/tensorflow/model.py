@@ -68,8 +68,9 @@ class Job(jobs.Job):
 
     def work(self) -> Work:
         traced = tf.function(self.plain) if self.mode == EAGER else self.step
-        passes = "forward and backward" if self.training else "forward"
-        return arithmetic.count(traced, self.arguments, batch_size=self.batch_size, passes=passes)
+        return arithmetic.count(
+            traced, self.arguments, batch_size=self.batch_size, training=self.training
+        )
 
     def peak(self, done: float | None) -> Peak:
         return measured_peak(self.place.kind, self.network.dtype, done)
