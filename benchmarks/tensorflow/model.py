@@ -66,8 +66,9 @@ class Job(jobs.Job):
         from benchmarks.tensorflow._support import arithmetic  # for a companion; no trial counts
 
         traced = tf.function(self.plain) if self.mode == EAGER else self.step
-        passes = "forward and backward" if self.training else "forward"
-        return arithmetic.count(traced, self.arguments, batch_size=self.batch_size, passes=passes)
+        return arithmetic.count(
+            traced, self.arguments, batch_size=self.batch_size, training=self.training
+        )
 
     def peak(self, done: float | None) -> Peak:
         from benchmarks.tensorflow._support.arithmetic import measured_peak

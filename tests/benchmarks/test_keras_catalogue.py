@@ -38,7 +38,7 @@ def flops(name):
     model = spec.build(spec.input_shape)
     inputs = workload.example_inputs(spec, model, 2)
     function = tf.function(workload.forward(model))
-    work = arithmetic.count(function, (inputs,), batch_size=2, passes="forward")
+    work = arithmetic.count(function, (inputs,), batch_size=2, training=False)
     return [work.flops_per_example, work.counted_by, work.why_unknown]
 
 def refused(name):
@@ -144,7 +144,7 @@ def test_flops_are_twice_the_published_multiply_adds(built: Any) -> None:
     for name, published in MULTIPLY_ADDS.items():
         flops, counted_by, why_unknown = built["flops"][name]
         assert flops / 2 == pytest.approx(published, rel=0.02), name
-        assert counted_by.endswith("2 per multiply-add, forward")
+        assert counted_by.endswith("2 per multiply-add, forward pass")
         assert not why_unknown
 
 

@@ -246,7 +246,7 @@ with tf.device("/CPU:0"):
     for probe in arithmetic.probes_of("cpu", "float32"):
         call = probe.make(probe.sizes[0])
         tensors = dict(zip(call.run.__code__.co_freevars, call.run.__closure__))["tensors"]
-        work = arithmetic.count(made[-1], tensors.cell_contents, batch_size=1, passes="forward")
+        work = arithmetic.count(made[-1], tensors.cell_contents, batch_size=1, training=False)
         counts.append((probe.kind, call.shapes, call.flops, work.flops_per_example))
     types = sorted({probe.dtype for probe in arithmetic.probes_of("cpu", "bfloat16")})
     resident = reset_mark()

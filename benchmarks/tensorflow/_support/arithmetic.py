@@ -1,103 +1,167 @@
 """Count the arithmetic of a TensorFlow graph, and measure the peak of its device.
 
-The statistics of TensorFlow's profiler count convolutions and matrix products, as PyTorch's
-FlopCounterMode does; a multiply-add is two. Two of the profiler's figures are
-replaced by our own: it has none for gradients of depthwise convolutions, and for products of
-batches of matrices it looks for the attribute `transpose_a`, where they have `adj_x`: 75 times too
-much in the training of GPT-2.
+The operators are those of the graph that a step is traced into, as far as its results need them:
+TensorFlow writes a gradient of the first layer's input into the graph, too, and leaves it out when
+it runs. Functions that the graph calls are followed. `benchmarks._support.models.counting` has the
+formulas; TensorFlow's own profiler counts the zeros that pad and widen the gradients of a strided
+convolution, 19 % too much in the training of ResNet-18.
 """
 
 from __future__ import annotations
 
-import logging
-import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any
 
-from benchmarks._support.models import peak
+from benchmarks._support.models import counting, peak
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.peak import Call, Clock, Convolution, Probe, Product
 from benchmarks.tensorflow._support import placement
 from benchmarks.tensorflow._support.framework import tf
 
-_BY_PROFILER = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul")
-_BY_PROFILER_BACKWARD = ("Conv2DBackpropInput", "Conv2DBackpropFilter")
-_BATCHES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
-_DEPTHWISE = ("DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter")
-# Operators with multiply-adds that are not counted: a graph with one has no known FLOPs.
-_UNCOUNTED = ("XlaEinsum", "Conv", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2")
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile")
 
-
-def count(function: Any, arguments: tuple[Any, ...], *, batch_size: int, passes: str) -> Work:
+def count(function: Any, arguments: tuple[Any, ...], *, batch_size: int, training: bool) -> Work:
     """Count the multiply-adds of one call of a `tf.function`; the shapes are those of arguments."""
-    convention = (
-        f"TensorFlow's profiler: convolutions and matrix products, 2 per multiply-add, {passes}"
-    )
     graph = function.get_concrete_function(*arguments).graph
-    unknown = sorted({op.type for op in graph.get_operations()} & {*_UNCOUNTED, *_CALLS})
-    if unknown:
-        why = f"the profiler does not count {', '.join(unknown)}"
-        return Work(flops_per_example=None, counted_by="", why_unknown=why)
     try:
-        total = _profiled(graph) + sum(_own(op) for op in graph.get_operations())
+        total = _counted(graph, graph.outputs)
     except (TypeError, ValueError) as error:  # a shape that is not known before it runs
-        return Work(flops_per_example=None, counted_by="", why_unknown=str(error).splitlines()[0])
-    return Work(flops_per_example=total / batch_size, counted_by=convention)
+        return counting.unknown(f"the graph cannot be counted: {error}")
+    return counting.known(total, examples=batch_size, training=training)
 
 
-def _profiled(graph: Any) -> float:
-    options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
-    options["output"] = "none"
-    # The profiler warns that it was designed for TensorFlow 1; version 2 has no other count.
-    logger = tf.get_logger()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        node = tf.compat.v1.profiler.profile(graph, options=options, cmd="op")
-    finally:
-        logger.setLevel(level)
-    total = 0.0
-    counted = (*_BY_PROFILER, *_BY_PROFILER_BACKWARD)
-    waiting = [node]
+def _counted(graph: Any, outputs: Iterable[Any]) -> int:
+    """Count the operators that these outputs of a graph need, or its side effects."""
+    used = _used_outputs([*outputs], graph.control_outputs)
+    return sum(_operator(graph, op, numbers) for op, numbers in used.items())
+
+
+def _used_outputs(tensors: list[Any], ops: Iterable[Any]) -> dict[Any, set[int]]:
+    """Return the operators that are needed, with the numbers of their outputs that are."""
+    used: dict[Any, set[int]] = {}
+    waiting = [(op, None) for op in ops]
+    waiting += [(tensor.op, tensor.value_index) for tensor in tensors]
     while waiting:
-        node = waiting.pop()
-        waiting.extend(node.children)
-        if node.name in counted:
-            total += node.float_ops
-    return total
+        op, number = waiting.pop()
+        if op not in used:
+            used[op] = set()
+            waiting += [(each.op, each.value_index) for each in op.inputs]
+            waiting += [(each, None) for each in op.control_inputs]
+        if number is not None:
+            used[op].add(number)
+    return used
 
 
-def _own(op: Any) -> float:
+def _operator(graph: Any, op: Any, used: set[int]) -> int:
+    if op.type in _FORMULAS:
+        return _FORMULAS[op.type](op)
+    if op.type in _CALLS:
+        return _function(graph, op.get_attr("f"), used)
+    if op.type in _LOOPS:
+        return _loop(graph, op)
+    if op.type in _BRANCHES:
+        return _branches(graph, op, used)
+    if op.type in _UNCOUNTED:
+        raise ValueError(f"the operator {op.type} is not counted")
+    return 0
+
+
+def _function(graph: Any, named: Any, used: Iterable[int] | None = None) -> int:
+    body = graph._get_function(named.name).graph  # no public way leads to a graph with its shapes
+    wanted = range(len(body.outputs)) if used is None else used
+    return _counted(body, [body.outputs[number] for number in wanted])
+
+
+def _loop(graph: Any, op: Any) -> int:
+    if sum(_function(graph, op.get_attr(part)) for part in ("cond", "body")):
+        raise ValueError("how often a loop of products or convolutions turns is known only then")
+    return 0
+
+
+def _branches(graph: Any, op: Any, used: set[int]) -> int:
+    many = "branches" in op.node_def.attr
+    named = op.get_attr("branches") if many else map(op.get_attr, ("then_branch", "else_branch"))
+    counts = {_function(graph, each, used) for each in named}
+    if len(counts) > 1:
+        raise ValueError("the branches of a condition differ in their arithmetic")
+    return counts.pop()
+
+
+def _product(op: Any) -> int:
+    first, second = (tensor.shape.as_list() for tensor in op.inputs[:2])
+    first_turned, second_turned = ("transpose_a", "transpose_b")
     if op.type in _BATCHES:
-        first, output = op.inputs[0].shape.as_list(), op.outputs[0].shape.as_list()
-        inner = first[-2] if op.get_attr("adj_x") else first[-1]
-        return float(2 * inner * math.prod(output))
-    if op.type == "Einsum":
-        return _einsum(op)
-    if op.type in _DEPTHWISE:
-        # Each value of the incoming gradient is used filter height times filter width times.
-        is_filter = op.type.endswith("Filter")
-        kernel = (op.outputs[0] if is_filter else op.inputs[1]).shape.as_list()
-        return float(2 * math.prod(op.inputs[2].shape.as_list()) * kernel[0] * kernel[1])
-    return 0.0
+        first_turned, second_turned = ("adj_x", "adj_y")
+    return counting.product(
+        _turned(first) if op.get_attr(first_turned) else first,
+        _turned(second) if op.get_attr(second_turned) else second,
+    )
 
 
-def _einsum(op: Any) -> float:
-    """Count a multiply-add for each combination of the indices of two tensors."""
+def _turned(shape: list[int]) -> list[int]:
+    return [*shape[:-2], shape[-1], shape[-2]]
+
+
+def _einsum(op: Any) -> int:
     equation = op.get_attr("equation").decode()
-    terms = equation.partition("->")[0].split(",")
-    if len(terms) == 1:
-        return 0.0
-    if len(terms) > 2 or "." in equation:
-        raise ValueError(f"the einsum {equation} is not counted")
-    sizes: dict[str, int] = {}
-    for term, tensor in zip(terms, op.inputs, strict=True):
-        sizes.update(zip(term.strip(), tensor.shape.as_list(), strict=True))
-    return float(2 * math.prod(sizes.values()))
+    if "." in equation:
+        raise ValueError(f"the einsum {equation} does not name its dimensions")
+    terms = [term.strip() for term in equation.partition("->")[0].split(",")]
+    return counting.contraction(terms, [tensor.shape.as_list() for tensor in op.inputs])
+
+
+def _forward(op: Any) -> int:
+    return _convolution(op, weights=op.inputs[1], places=op.outputs[0])
+
+
+def _input_gradient(op: Any) -> int:  # a transposed convolution, too
+    return _convolution(op, weights=op.inputs[1], places=op.inputs[2])
+
+
+def _weights_gradient(op: Any) -> int:
+    return _convolution(op, weights=op.outputs[0], places=op.inputs[2])
+
+
+def _convolution(op: Any, *, weights: Any, places: Any) -> int:
+    batch, *rest = places.shape.as_list()
+    channels_last = op.get_attr("data_format").decode().endswith("C")
+    return counting.convolution(
+        weights.shape.as_list(), batch=batch, places=rest[:-1] if channels_last else rest[1:]
+    )
+
+
+_BATCHES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+_FORMULAS: Mapping[str, Callable[[Any], int]] = {
+    **dict.fromkeys(("MatMul", *_BATCHES), _product),
+    "Einsum": _einsum,
+    **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), _forward),
+    **dict.fromkeys(
+        (
+            "Conv2DBackpropInput",
+            "Conv3DBackpropInputV2",
+            "DepthwiseConv2dNativeBackpropInput",
+        ),
+        _input_gradient,
+    ),
+    **dict.fromkeys(
+        (
+            "Conv2DBackpropFilter",
+            "Conv3DBackpropFilterV2",
+            "DepthwiseConv2dNativeBackpropFilter",
+        ),
+        _weights_gradient,
+    ),
+}
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_LOOPS = ("While", "StatelessWhile")
+_BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
+# Operators with multiply-adds that have no formula here: a graph with one has no known FLOPs.
+_UNCOUNTED = (
+    *("Conv", "XlaConv", "XlaConvV2", "XlaDot", "XlaDotV2", "XlaEinsum", "XlaCallModule"),
+    *("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "SparseMatMul", "SparseTensorDenseMatMul"),
+)
 
 
 _DEPTH = 2  # operators in a graph, one after the other

@@ -1,24 +1,21 @@
 """Count the arithmetic of a PyTorch model, and measure the peak of its device.
 
-torch.utils.flop_counter.FlopCounterMode counts convolutions, matrix products and attention; a
-multiply-add is two. It does not count normalisation, activations, softmax, pooling, embeddings, the
-loss and the update of the weights. One of its figures is replaced: for the gradient of a grouped
-convolution's weights it ignores the groups, which is 42 times too high for the training of
-EfficientNet-B0. Attention is counted as its matrix products, whatever kernel the device has for it:
-FlopCounterMode does not know the CPU's fused kernel and counts zero.
+The operators are those that reach PyTorch's dispatcher, forward and backward.
+`benchmarks._support.models.counting` has the formulas. Attention is counted as its matrix products,
+whatever kernel the device has for it. PyTorch's own FlopCounterMode ignores the groups in the
+gradient of a grouped convolution's weights, 42 times too much for the training of EfficientNet-B0.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any
 
-from benchmarks._support.models import peak
+from benchmarks._support.models import counting, peak
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.peak import BATCHED, Call, Clock, Convolution, Probe, Product
 from benchmarks.torch._support import execution
@@ -30,60 +27,119 @@ _EXAMPLES = 2  # a batch of one is refused by batch normalisation in training
 
 def count(network: Network, *, training: bool) -> Work:
     """Count the FLOPs of one example, from shapes alone; where that fails, from a real pass."""
-    passes = "forward and backward pass" if training else "forward pass"
-    try:
-        total = _counted(network, "meta", training=training)
-    except (RuntimeError, NotImplementedError, ValueError, TypeError):
-        # The model reads values, or holds tensors that are not parameters.
+    why = ""
+    for way in (_on_meta, _on_fakes, _on_copies):
         try:
-            device = next(network.module.parameters()).device.type
-            total = _counted(network, device, training=training)
-        except (RuntimeError, NotImplementedError) as error:
-            why = f"the model cannot be counted: {' '.join(str(error).split())[:200]}"
-            return Work(flops_per_example=None, counted_by="", why_unknown=why)
-    if not total:
-        why = "the model has no convolution, matrix product or attention that could be counted"
-        return Work(flops_per_example=None, counted_by="", why_unknown=why)
-    return Work(
-        flops_per_example=total / _EXAMPLES,
-        counted_by=(
-            "torch FlopCounterMode: convolutions, matrix products and attention, "
-            f"2 per multiply-add, {passes}"
-        ),
-    )
+            total = _counted(network, way, training=training)
+        except (RuntimeError, NotImplementedError, ValueError, TypeError, AttributeError) as error:
+            why = f"the model cannot be counted: {error}"
+        else:
+            return counting.known(total, examples=_EXAMPLES, training=training)
+    return counting.unknown(why)
 
 
-def _counted(network: Network, device: str, *, training: bool) -> int:
+State = dict[str, Any]
+
+
+@contextlib.contextmanager
+def _on_meta(state: State) -> Iterator[tuple[State, str]]:
+    """Give tensors without values: every operator is made of its simplest parts."""
+    yield {name: _like(value, "meta") for name, value in state.items()}, "meta"
+
+
+@contextlib.contextmanager
+def _on_fakes(state: State) -> Iterator[tuple[State, str]]:
+    """Give tensors that say they are on the CPU: a library sees that only shapes are asked for.
+
+    transformers looks at values for a causal mask unless its tensors are such.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        yield {name: _like(value, "cpu") for name, value in state.items()}, "cpu"
+
+
+@contextlib.contextmanager
+def _on_copies(state: State) -> Iterator[tuple[State, str]]:
+    """Give copies of the weights, because a pass in training changes the running statistics."""
+    copies = {
+        name: value.detach().clone().requires_grad_(value.requires_grad)
+        for name, value in state.items()
+    }
+    yield copies, next(iter(state.values())).device.type
+
+
+def _like(value: Any, device: str) -> Any:
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
+    return made.requires_grad_(value.requires_grad)
+
+
+def _counted(network: Network, way: Callable[..., Any], *, training: bool) -> int:
     from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.utils.flop_counter import FlopCounterMode
 
     spec, module = network.spec, network.module
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    if device == "meta":
-        state = {
-            name: torch.empty_like(value, device="meta").requires_grad_(value.requires_grad)
-            for name, value in state.items()
-        }
-    else:  # copies: a pass in training would change the running statistics
-        state = {
-            name: value.detach().clone().requires_grad_(value.requires_grad)
-            for name, value in state.items()
-        }
-    inputs = example_inputs(spec, network.shape, _EXAMPLES, device=device)
-    counter = FlopCounterMode(
-        display=False,
-        custom_mapping={torch.ops.aten.convolution_backward: _convolution_backward},
-    )
-    plain = sdpa_kernel(SDPBackend.MATH)
-    with torch.random.fork_rng(), torch.set_grad_enabled(training), plain, counter:
-        output = torch.func.functional_call(module, state, (inputs,))
-        if training:
-            loss_of(spec, output, example_labels(spec, inputs)).backward()
-    return int(counter.get_total_flops())
+    with (
+        torch.random.fork_rng(),
+        _plain_attention(),
+        sdpa_kernel(SDPBackend.MATH),
+        way(state) as (tensors, device),
+    ):
+        inputs = example_inputs(spec, network.shape, _EXAMPLES, device=device)
+        counter = Counter()
+        with torch.set_grad_enabled(training), counter:
+            output = torch.func.functional_call(module, tensors, (inputs,))
+            if training:
+                loss_of(spec, output, example_labels(spec, inputs)).backward()
+    return counter.flops
 
 
-def _convolution_backward(
-    gradient: Any,
+@contextlib.contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Keep torch.nn.MultiheadAttention from one operator for all of it, which has no formula."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+# By attribute: an import of torch here would come before the one that is timed.
+class Counter(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+    """A context that counts the multiply-adds of PyTorch's operators in it, as FLOPs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, arguments: Any = (), keywords: Any = None
+    ) -> Any:
+        if operator.overloadpacket in _UNCOUNTED:
+            raise ValueError(f"the operator {operator} is not counted")
+        formula = _FORMULAS.get(operator.overloadpacket)
+        if formula is None and operator.namespace == "aten":
+            with self:  # `linear` and others come whole under inference_mode
+                parts = operator.decompose(*arguments, **(keywords or {}))
+            if parts is not NotImplemented:
+                return parts
+        result = operator(*arguments, **(keywords or {}))
+        if formula is not None:
+            self.flops += formula(result, *arguments)
+        return result
+
+
+def _product(_result: Any, first: Any, second: Any, *_more: Any) -> int:
+    return counting.product(first.shape, second.shape)
+
+
+def _added_product(_result: Any, _bias: Any, first: Any, second: Any, *_more: Any) -> int:
+    return counting.product(first.shape, second.shape)
+
+
+def _convolution(
+    result: Any,
     inputs: Any,
     weight: Any,
     _bias: Any,
@@ -91,16 +147,69 @@ def _convolution_backward(
     _padding: Any,
     _dilation: Any,
     transposed: bool,
+    *_more: Any,
+) -> int:
+    batch, _channels, *places = (inputs if transposed else result).shape
+    return counting.convolution(weight.shape, batch=batch, places=places)
+
+
+def _convolution_backward(
+    _result: Any,
+    gradient: Any,
+    inputs: Any,
+    weight: Any,
+    _bias_sizes: Any,
+    _stride: Any,
+    _padding: Any,
+    _dilation: Any,
+    transposed: bool,
     _output_padding: Any,
     _groups: Any,
     wanted: Any,
-    **_more: Any,
 ) -> int:
-    """Count, for each gradient that is asked for, the multiply-adds of the forward pass."""
-    places = inputs if transposed else gradient
-    forward: int = 2 * math.prod(places) * math.prod(weight[1:])
+    batch, _channels, *places = (inputs if transposed else gradient).shape
+    forward = counting.convolution(weight.shape, batch=batch, places=places)
     return forward * (bool(wanted[0]) + bool(wanted[1]))
 
+
+def _attention(_result: Any, query: Any, key: Any, value: Any, *_more: Any) -> int:
+    return counting.attention(query.shape, key.shape, value.shape)
+
+
+def _attention_backward(
+    _result: Any, _gradient: Any, query: Any, key: Any, value: Any, *_more: Any
+) -> int:
+    return 2 * counting.attention(query.shape, key.shape, value.shape)
+
+
+_FUSED = (
+    *("flash_attention", "flash_attention_for_cpu", "efficient_attention"),
+    *("cudnn_attention", "fused_attention_overrideable"),
+)
+_NAMES: Mapping[Callable[..., int], tuple[str, ...]] = {
+    _product: ("mm", "bmm", "mv", "dot", "_int_mm", "_scaled_mm"),
+    _added_product: ("addmm", "baddbmm", "addmv", "addbmm", "_addmm_activation"),
+    _convolution: ("convolution", "_convolution", "convolution_overrideable"),
+    _convolution_backward: ("convolution_backward", "convolution_backward_overrideable"),
+    _attention: tuple(f"_scaled_dot_product_{kind}" for kind in _FUSED),
+    _attention_backward: tuple(f"_scaled_dot_product_{kind}_backward" for kind in _FUSED),
+}
+# Operators with multiply-adds that have no formula here: a model with one has no known FLOPs.
+_WITHOUT = (
+    *("_native_multi_head_attention", "_transformer_encoder_layer_fwd", "_trilinear"),
+    *("mkldnn_rnn_layer", "_cudnn_rnn", "miopen_rnn", "_thnn_fused_lstm_cell"),
+    *("_flash_attention_forward", "_efficient_attention_forward", "_grouped_mm"),
+)
+
+
+def _existing(names: Iterable[str]) -> list[Any]:
+    """Return the operators of these names; not every version of PyTorch has all."""
+    operators = torch.ops.aten
+    return [getattr(operators, name) for name in names if hasattr(operators, name)]
+
+
+_FORMULAS = {each: formula for formula, names in _NAMES.items() for each in _existing(names)}
+_UNCOUNTED = frozenset(_existing(_WITHOUT))
 
 _QUEUED = 8  # calls for an accelerator at once: waiting for each would be a part of its time
 

@@ -47,6 +47,7 @@ def alexnet(input_shape: Shape = (227, 227, 3)) -> Any:
 def alexnet_owt(input_shape: Shape = (227, 227, 3)) -> Any:
     """Build the AlexNet of "One weird trick" (arXiv:1404.5997): narrower, no normalisation."""
     features = (
+        tf.keras.layers.ZeroPadding2D(2),
         *(_convolution(64, 11, strides=4), _pool(3)),
         *(_convolution(192, 5, padding=2), _pool(3)),
         _convolution(384, 3, padding=1),
