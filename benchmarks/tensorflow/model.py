@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks._support.datasets.loading import Opened
 from benchmarks._support.knobs import TENSORFLOW_COMPILE, Settings
 from benchmarks._support.models import job as jobs
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
 from benchmarks.tensorflow._support import placement, workload
 from benchmarks.tensorflow._support.framework import IMPORT_S, KERAS_VERSION, tf
-from benchmarks.tensorflow._support.loader import Loader, loader_for
 from benchmarks.tensorflow._support.placement import Placement
 from benchmarks.tensorflow._support.workload import Network, Transfers, build
 from perfrun import SetupError
+
+if TYPE_CHECKING:  # imported where there is a data set
+    from benchmarks._support.datasets.loading import Opened
+    from benchmarks.tensorflow._support.loader import Loader
 
 __all__ = ["KNOBS", "Job", "Model"]
 GRAPH, XLA = "graph", "xla"
@@ -54,6 +56,8 @@ class Job(jobs.Job):
         return batch[: 1 + self.training]  # TensorFlow brings what an operator needs
 
     def loader(self, images: Opened, settings: Settings) -> Loader:
+        from benchmarks.tensorflow._support.loader import loader_for
+
         return loader_for(images, settings, self.network, self.batch_size)
 
     def transfers(self, data: str) -> Transfers:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks._support.datasets.loading import Opened
 from benchmarks._support.knobs import Settings
 from benchmarks._support.models import job as jobs
 from benchmarks._support.models import methods
@@ -16,7 +15,6 @@ from benchmarks._support.models.methods import EAGER, Methods, Way, described, o
 from benchmarks.torch._support import execution
 from benchmarks.torch._support.execution import COMPILED, Execution
 from benchmarks.torch._support.framework import IMPORT_S, torch
-from benchmarks.torch._support.loader import Loader, loader_for, on_device
 from benchmarks.torch._support.workload import (
     Forward,
     Network,
@@ -30,6 +28,10 @@ from benchmarks.torch._support.workload import (
 )
 from benchmarks.torch.catalogue import find as find_model
 from benchmarks.torch.catalogue import versions as library_versions
+
+if TYPE_CHECKING:  # imported where there is a data set
+    from benchmarks._support.datasets.loading import Opened
+    from benchmarks.torch._support.loader import Loader
 
 KNOBS: tuple[str, ...] = (*methods.KNOBS, "cudnn_benchmark", "cudnn_fastest")
 
@@ -56,9 +58,13 @@ class Job(jobs.Job):
         return int(torch.cuda.max_memory_reserved(self.how.device)) if on_gpu else None
 
     def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
+        from benchmarks.torch._support.loader import on_device
+
         return on_device(self.how, batch)[: 1 + self.training]
 
     def loader(self, images: Opened, settings: Settings) -> Loader:
+        from benchmarks.torch._support.loader import loader_for
+
         return loader_for(images, settings, self.network, self.how, self.batch_size)
 
     def transfers(self, data: str) -> Transfers:

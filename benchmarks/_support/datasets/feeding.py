@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from benchmarks._support.datasets import loading
-from benchmarks._support.datasets.loading import Opened
 from benchmarks._support.knobs import Configured, Settings
 from perfrun import SetupError
+
+if TYPE_CHECKING:  # imported where there is a data set
+    from benchmarks._support.datasets.loading import Opened
 
 LOADER, DEVICE, END_TO_END = "loader", "device", "end_to_end"
 # Above this, both together were faster than the slower one alone: noise, or a wrong measurement.
@@ -239,11 +240,11 @@ def opened(benchmark: Configured) -> Opened | None:
 
     DataError, one line, is raised for a folder that is not a data set.
     """
-    return (
-        loading.open_chosen(benchmark.settings, benchmark.root_data_dir)
-        if is_wanted(benchmark.settings)
-        else None
-    )
+    if not is_wanted(benchmark.settings):
+        return None
+    from benchmarks._support.datasets import loading
+
+    return loading.open_chosen(benchmark.settings, benchmark.root_data_dir)
 
 
 def is_alone(settings: Settings) -> bool:

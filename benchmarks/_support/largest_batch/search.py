@@ -11,13 +11,15 @@ from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from benchmarks._support import child
 from benchmarks._support.knobs import Configured
-from benchmarks._support.largest_batch.probe import Probe, Prober, Target
 from benchmarks._support.machine import available_bytes
 from perfrun import SetupError
+
+if TYPE_CHECKING:  # imported for a search: without one it would only add to the trial's memory
+    from benchmarks._support.largest_batch.probe import Probe
 
 
 class SearchError(RuntimeError):
@@ -38,7 +40,7 @@ class Found:
     memory_bytes: int | None = None  # that each probe was allowed; None: as much as there was
 
 
-Try = Callable[[int], Probe]
+Try = Callable[[int], "Probe"]
 
 
 def search(
@@ -132,6 +134,8 @@ class BatchSearch(Configured, ABC):
 
     def _search_batch(self, fixed: Mapping[str, Any]) -> Found:
         """Search, and write every probe to disk as soon as it is done."""
+        from benchmarks._support.largest_batch.probe import Prober, Target
+
         memory_bytes = self._memory_bytes()
         folder = child.new_folder(Path(self.output_dir), "max_batch")
         table = folder / "probes.jsonl"

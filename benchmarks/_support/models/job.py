@@ -9,13 +9,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmarks._support.datasets.feeding import Batches
-from benchmarks._support.datasets.loading import Opened
 from benchmarks._support.knobs import Settings
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.spec import Built
+
+if TYPE_CHECKING:
+    from benchmarks._support.datasets.loading import Opened
 
 # Of a job's notes, those on which the device's peak depends, besides the versions.
 _OF_PEAK = ("device", "threads", "inter_threads", "dtype", "cudnn_allow_tf32", "matmul_allow_tf32")
