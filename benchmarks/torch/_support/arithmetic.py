@@ -20,22 +20,40 @@ from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.peak import BATCHED, Call, Clock, Convolution, Probe, Product
 from benchmarks.torch._support import execution
 from benchmarks.torch._support.framework import torch
-from benchmarks.torch._support.workload import Network, example_inputs, example_labels, loss_of
+from benchmarks.torch._support.workload import (
+    Network,
+    example_inputs,
+    example_labels,
+    loss_of,
+    tensors_of,
+)
 
 _EXAMPLES = 2  # a batch of one is refused by batch normalisation in training
 
 
 def count(network: Network, *, training: bool) -> Work:
     """Count the FLOPs of one example, from shapes alone; where that fails, from a real pass."""
-    why = ""
-    for way in (_on_meta, _on_fakes, _on_copies):
-        try:
-            total = _counted(network, way, training=training)
-        except (RuntimeError, NotImplementedError, ValueError, TypeError, AttributeError) as error:
-            why = f"the model cannot be counted: {error}"
-        else:
-            return counting.known(total, examples=_EXAMPLES, training=training)
-    return counting.unknown(why)
+    try:
+        flops, _ = _passed(network, training=training)
+    except _FAILURES as error:
+        return counting.unknown(f"the model cannot be counted: {error}")
+    return counting.known(flops, examples=_EXAMPLES, training=training)
+
+
+def output_shapes(network: Network) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of what the model gives for one example; RuntimeError and its like."""
+    return tuple(shape[1:] for shape in _passed(network, training=False)[1])
+
+
+_FAILURES = (RuntimeError, NotImplementedError, ValueError, TypeError, AttributeError)
+
+
+def _passed(network: Network, *, training: bool) -> tuple[int, list[tuple[int, ...]]]:
+    """Return the FLOPs and the shapes of the outputs of a pass, made in the first way that does."""
+    for way in (_on_meta, _on_fakes):
+        with contextlib.suppress(*_FAILURES):
+            return _counted(network, way, training=training)
+    return _counted(network, _on_copies, training=training)
 
 
 State = dict[str, Any]
@@ -74,7 +92,9 @@ def _like(value: Any, device: str) -> Any:
     return made.requires_grad_(value.requires_grad)
 
 
-def _counted(network: Network, way: Callable[..., Any], *, training: bool) -> int:
+def _counted(
+    network: Network, way: Callable[..., Any], *, training: bool
+) -> tuple[int, list[tuple[int, ...]]]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     spec, module = network.spec, network.module
@@ -91,7 +111,7 @@ def _counted(network: Network, way: Callable[..., Any], *, training: bool) -> in
             output = torch.func.functional_call(module, tensors, (inputs,))
             if training:
                 loss_of(spec, output, example_labels(spec, inputs)).backward()
-    return counter.flops
+    return counter.flops, [tuple(tensor.shape) for tensor in tensors_of(output)]
 
 
 @contextlib.contextmanager

@@ -124,6 +124,14 @@ def find(name: str) -> ModelSpec:
     )
 
 
+def published_macs(name: str) -> float | None:
+    """Return the multiply-adds of one image that torchvision's documentation has for a model."""
+    models = load().models
+    published = next(iter(models.get_model_weights(name)), None) if name in names() else None
+    billions = published.meta.get("_ops") if published else None
+    return billions * 1e9 if billions else None
+
+
 def inception_without_auxiliary() -> ModelSpec:
     """Return inception_v3 without the auxiliary classifier."""
     return ModelSpec(
