@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    Kind = Literal["whole", "switch", "choice", "text", "shape"]
+    Kind = Literal["whole", "number", "switch", "choice", "text", "shape"]
 
 # What people write; DLBS took every word that it did not know for "false".
 _SWITCH = {
@@ -48,7 +48,7 @@ class Knob:
         self.name = name
         self.meaning = meaning
         self.kind = kind
-        self.minimum, self.maximum = minimum, maximum  # of a whole number, inclusive
+        self.minimum, self.maximum = minimum, maximum  # of a number, inclusive
         self.choices = choices  # of the kind `choice`
         self.synonyms = synonyms  # another word for a choice, and that choice
         self.pattern = pattern  # of the kind `text`: a regular expression for all of it
@@ -66,6 +66,8 @@ class Knob:
         if self.kind == "whole":
             highest = "" if self.maximum is None else f" and at most {self.maximum}"
             return f"a whole number, at least {self.minimum}{highest}"
+        if self.kind == "number":
+            return f"a number, at least {self.minimum}"
         if self.kind == "switch":
             return "true or false"
         if self.kind == "shape":
@@ -89,7 +91,15 @@ class Knob:
         """Return the value that a flag's text stands for; ValueError as `checked` raises it."""
         if self.kind == "whole":
             return self.checked(int(text) if re.fullmatch(r"\s*[-+]?\d+\s*", text) else text)
+        if self.kind == "number":
+            return self.checked(_number_of(text))
         return self.checked(text)
+
+    def _number(self, value: object) -> float | None:
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            return None
+        # Also false for NaN.
+        return float(value) if self.minimum <= value < float("inf") else None
 
     def _whole(self, value: object) -> int | None:
         if not isinstance(value, int) or isinstance(value, bool) or value < self.minimum:
@@ -115,3 +125,11 @@ class Knob:
         sizes: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
         right = all(type(size) is int and size > 0 for size in sizes)
         return tuple(sizes) if sizes and right else None
+
+
+def _number_of(text: str) -> float | str:
+    """Return the number that a text spells, else the text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -60,6 +60,11 @@ _DECLARED = (
         synonyms=(("float", "float32"),),
         meaning="the type that the arithmetic is done in; the 16-bit ones by autocast",
     ),
+    Knob(
+        name="weight_decay",
+        kind="number",
+        meaning="share of the weights that a step of training adds to their gradients",
+    ),
     Knob(name="data_dir", kind="text", meaning="folder of a data set; none: synthetic input"),
     Knob(
         name="data",

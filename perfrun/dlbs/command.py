@@ -40,6 +40,7 @@ MODELS = {
     **{f"resnet{n}": f"ResNet{n}" for n in (18, 34, 50, 101, 152, 200, 269)},
     **{f"vgg{n}": f"VGG{n}" for n in (11, 13, 16, 19)},
 }
+WEIGHT_DECAY = "0.0001"  # of DLBS' SGD, whose other settings are those of the benchmark
 _TRUE = ("true", "t", "1", "on", "yes", "y")
 _FALSE = ("false", "f", "0", "off", "no", "n")
 
@@ -167,6 +168,7 @@ def _benchmark_flags(given: argparse.Namespace) -> dict[str, str]:
     flags = {
         "model": model,
         "forward_only": _word(given.forward_only),
+        "weight_decay": "" if given.forward_only else WEIGHT_DECAY,
         "batch_size": str(given.batch_size),
         "num_batches": str(given.num_batches),
         "num_warmup_batches": str(given.num_warmup_batches),

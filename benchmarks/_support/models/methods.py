@@ -52,6 +52,7 @@ class Measuring:
     ) -> None:
         """Time the steps and report them. Without feed and transfers the input is on the device."""
         timed = self._steps(feed, transfers)
+        extras = {**extras, **self._scaled(timed)}
         metrics = [*self._job.network.parameter_metrics(), *self._checked()]
         metrics += self._start_up(timed, framework_import_s)
         if transfers is not None:
@@ -82,9 +83,11 @@ class Measuring:
 
         self._age_s = machine.cold_process_age_s()
         if feed is not None:
-            return feed.measure(self._benchmark, from_disk)
+            settled = self._settled(lambda: from_disk(feed.example()))
+            return feed.measure(self._benchmark, from_disk, **settled)
         step_of_all = resident if transfers is None else end_to_end
-        return self._timed(step_of_all, items_per_step=self._job.batch_size)
+        settled = self._settled(step_of_all)
+        return self._timed(step_of_all, items_per_step=self._job.batch_size, **settled)
 
     def _timed(self, step: Callable[[], Any], **options: Any) -> Any:
         return self._benchmark.measure(
@@ -95,6 +98,19 @@ class Measuring:
             report=False,
             **options,
         )
+
+    def _settled(self, step: Callable[[], object]) -> dict[str, Any]:
+        """Return the option of `measure` that lets the scale of the loss settle, if there is one."""
+        scaler = self._job.loss_scaler
+        return {} if scaler is None else {"after_first_call": lambda: scaler.settle(step)}
+
+    def _scaled(self, timed: Any) -> dict[str, Any]:
+        """Return notes on the scale of the loss; RuntimeError when timed steps were skipped."""
+        scaler = self._job.loss_scaler
+        if scaler is None:
+            return {}
+        scaler.check(timed.facts["steps"])
+        return scaler.notes()
 
     def _checked(self) -> list[Metric]:
         if self._job.training:
@@ -132,7 +148,7 @@ BATCH_SIZES = (1, 8)  # inference, training
 KNOBS: tuple[str, ...] = (
     *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
     *("data", "compile", "channels_last", "intra_threads", "inter_threads", "seed"),
-    *("input_shape", *search.KNOBS, *feeding.KNOBS),
+    *("input_shape", "weight_decay", *search.KNOBS, *feeding.KNOBS),
 )
 
 Class = TypeVar("Class")
@@ -311,6 +327,7 @@ class Methods(BatchSearch, ABC):
             "data": feeding.place(self.settings, ON_DEVICE),
             **feeding.unused(self.settings),
             "warmup": self._warmup() or "found",
+            **({"weight_decay": self.settings.value("weight_decay", 0.0)} if job.training else {}),
             **job.facts(),
         }
 

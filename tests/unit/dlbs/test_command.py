@@ -45,6 +45,7 @@ def test_the_command_line_that_dlbs_launchers_make_is_taken_as_it_is() -> None:
         assert experiment.plan.benchmark_flags == (
             "--model=dlbs:resnet50",
             "--forward_only=false",
+            "--weight_decay=0.0001",
             "--batch_size=16",
             "--num_batches=100",
             "--num_warmup_batches=1",
@@ -99,6 +100,7 @@ def test_several_devices_train_by_weak_scaling_as_in_dlbs() -> None:
     assert plan.selectors[0].text == "benchmarks.torch.scaling.Scaling.weak"
     assert plan.benchmark_flags == (
         "--model=dlbs:resnet50",
+        "--weight_decay=0.0001",
         "--batch_size=4",
         "--num_batches=100",
         "--num_warmup_batches=1",
