@@ -48,9 +48,7 @@ class Ingestion(Ingesting):
     @functools.cached_property
     def _optimizer(self) -> Any:
         with self._place.scope():
-            return workload.optimizer_of(
-                self._network.model, half=self._network.dtype == "float16"
-            )
+            return workload.optimizer_of(self._network.model, half=self._network.dtype == "float16")
 
     @functools.cached_property
     def _scaler(self) -> LossScaler:

@@ -100,7 +100,7 @@ class Measuring:
         )
 
     def _settled(self, step: Callable[[], object]) -> dict[str, Any]:
-        """Return the option of `measure` that lets the scale of the loss settle, if there is one."""
+        """Return the option of `measure` that lets the scale of the loss settle, if any."""
         scaler = self._job.loss_scaler
         return {} if scaler is None else {"after_first_call": lambda: scaler.settle(step)}
 

@@ -149,7 +149,8 @@ class LossScaler(loss_scale.LossScaler):
 def loss_of(spec: ModelSpec, outputs: Any, labels: Any) -> Any:
     """Return the cross entropy of the class or the next token, else the mean of the squares."""
     if spec.target == "none":
-        return tf.add_n([tf.reduce_mean(tf.square(tf.cast(part, tf.float32))) for part in tf.nest.flatten(outputs)])
+        parts = [tf.cast(part, tf.float32) for part in tf.nest.flatten(outputs)]
+        return tf.add_n([tf.reduce_mean(tf.square(part)) for part in parts])
     if spec.target == "next_token":
         outputs, labels = outputs[:, :-1], labels[:, 1:]
     outputs = tf.cast(outputs, tf.float32)  # as PyTorch's: a loss has more than 16 bits

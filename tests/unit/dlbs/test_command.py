@@ -139,8 +139,16 @@ def test_a_model_that_dlbs_did_not_have_goes_by_its_own_name() -> None:
         (["--model=vgg16", "--batch_size=1", "--local_rank=1"], "starts the processes itself"),
         (["--model=vgg16", "--batch_size=1", "--data_loader_only"], "needs --data_dir"),
         (["--model=vgg16", "--batch_size=1", "--modle=x"], "--modle"),
-        (["--model=vgg16", "--batch_size=1", "--num_gpus=2", "--forward_only"], "one device"),
-        (["--model=vgg16", "--batch_size=1", "--num_gpus=2", "--data_dir=/d"], "synthetic input"),
+        (
+            [
+                "--model=vgg16",
+                "--batch_size=1",
+                "--num_gpus=2",
+                "--data_dir=/d",
+                "--data_loader_only",
+            ],
+            "for one device",
+        ),
         (["--model=vgg16", "--batch_size=1", "--benchmark_methods=m.C.x"], "method is fixed"),
     ],
 )
