@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    Kind = Literal["whole", "number", "switch", "choice", "text", "shape"]
+    Kind = Literal["whole", "number", "switch", "choice", "text", "shape", "sizes"]
 
 # What people write; DLBS took every word that it did not know for "false".
 _SWITCH = {
@@ -23,6 +23,7 @@ _SWITCH = {
     **dict.fromkeys(("false", "f", "0", "no", "n", "off"), False),
 }
 _SHAPE = re.compile(r"\d+([x,]\d+)*")
+_SIZES = re.compile(r"\d+(,\d+)*")
 
 
 class Knob:
@@ -72,6 +73,8 @@ class Knob:
             return "true or false"
         if self.kind == "shape":
             return "whole numbers above 0 joined by x, such as 3x224x224"
+        if self.kind == "sizes":
+            return "whole numbers above 0 joined by commas, such as 1,8,32"
         if self.kind == "choice":
             same = "".join(f", {word} (= {choice})" for word, choice in self.synonyms)
             return f"one of {', '.join(self.choices)}{same}"
@@ -80,7 +83,7 @@ class Knob:
     def checked(self, value: object) -> Any:
         """Return the value in its kind's type; SetupError names the knob, its limits and the value.
 
-        A choice comes back in its own spelling, a shape as a tuple, and empty text as None.
+        A choice comes back in its own spelling, shape and sizes as tuples, and empty text as None.
         """
         found = getattr(self, f"_{self.kind}")(value)
         if found is None and not (self.kind == "text" and value == ""):
@@ -122,6 +125,11 @@ class Knob:
     def _shape(self, value: object) -> tuple[int, ...] | None:
         if isinstance(value, str) and _SHAPE.fullmatch(value):
             value = [int(size) for size in re.split("[x,]", value)]
+        return self._sizes(value)
+
+    def _sizes(self, value: object) -> tuple[int, ...] | None:
+        if isinstance(value, str) and _SIZES.fullmatch(value):
+            value = [int(size) for size in value.split(",")]
         sizes: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
         right = all(type(size) is int and size > 0 for size in sizes)
         return tuple(sizes) if sizes and right else None

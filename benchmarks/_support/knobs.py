@@ -34,6 +34,7 @@ _DECLARED = (
     Knob(name="model", kind="text", meaning="the model: `library:name`, or a plain name"),
     Knob(name="forward_only", kind="switch", meaning="inference (true) or training (false)"),
     Knob(name="batch_size", minimum=1, meaning="examples per step and device"),
+    Knob(name="batch_sizes", kind="sizes", meaning="several batch sizes, one after the other"),
     Knob(name="iterations", minimum=1, aliases=("num_batches",), meaning="timed steps"),
     Knob(
         name="warmup",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks._support import child
-from benchmarks._support.datasets import feeding, loading
+from benchmarks._support.datasets import feeding
 from benchmarks._support.knobs import Configured
 from benchmarks._support.machine import usable_processors
 from perfrun import SetupError
@@ -329,6 +329,8 @@ class ScalingMethods(Configured, ABC):
         """
         if not self.settings.value("data_dir"):
             return None
+        from benchmarks._support.datasets import loading  # and Pillow, which only this needs
+
         images = loading.open_chosen(self.settings, self.root_data_dir)
         for rank in range(ranks):
             loading.Shard(images, rank, ranks)

@@ -219,6 +219,9 @@ class Feed:
         """Return a batch that is not measured and not kept, so that peak memory is that of use."""
         return next(self._loader)
 
+    def __next__(self) -> Any:
+        return next(self._loader)
+
     def measure(self, benchmark: Configured, step: Callable[[Any], object], **options: Any) -> Any:
         """Time steps on batches as they are loaded, several of them at a time."""
         measured, self._waited_s = measure_end_to_end(

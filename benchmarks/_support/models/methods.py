@@ -18,7 +18,7 @@ from benchmarks._support.datasets.feeding import Feed
 from benchmarks._support.knobs import Configured
 from benchmarks._support.largest_batch import search
 from benchmarks._support.largest_batch.search import BatchSearch
-from benchmarks._support.models import figures
+from benchmarks._support.models import batches, figures
 from benchmarks._support.models.figures import Metric
 from benchmarks._support.models.job import Job, Loader, Transfers
 from benchmarks._support.models.spec import spelt
@@ -83,7 +83,7 @@ class Measuring:
 
         self._age_s = machine.cold_process_age_s()
         if feed is not None:
-            settled = self._settled(lambda: from_disk(feed.example()))
+            settled = self._settled(lambda: from_disk(next(feed)))
             return feed.measure(self._benchmark, from_disk, **settled)
         step_of_all = resident if transfers is None else end_to_end
         settled = self._settled(step_of_all)
@@ -148,7 +148,7 @@ BATCH_SIZES = (1, 8)  # inference, training
 KNOBS: tuple[str, ...] = (
     *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
     *("data", "compile", "channels_last", "intra_threads", "inter_threads", "seed"),
-    *("input_shape", "weight_decay", *search.KNOBS, *feeding.KNOBS),
+    *("input_shape", "batch_sizes", "weight_decay", *search.KNOBS, *feeding.KNOBS),
 )
 
 Class = TypeVar("Class")
@@ -220,6 +220,21 @@ class Methods(BatchSearch, ABC):
         """Forward passes, compiled."""
         self.measure_model(training=False, mode=self.compiled)
 
+    def inference_batches(self) -> None:
+        """Forward passes with each of `batch_sizes`: on the device, the copies, and in total."""
+        if self.settings.value("data_dir"):
+            raise SetupError("data_dir is given; inference_batches takes synthetic input")
+        for size in batches.sizes_of(self):
+            job = self.job(training=False, batch_size=size)
+            with job.scope():
+                batches.measure(
+                    self,
+                    job,
+                    iterations=self.settings.value("iterations", self.timed_steps[0]),
+                    warmup=self._warmup(),
+                    extras=self._extras(job),
+                )
+
     def inference_bfloat16(self) -> None:
         """Forward passes with arithmetic in bfloat16."""
         self.measure_model(training=False, dtype="bfloat16")
@@ -268,6 +283,7 @@ class Methods(BatchSearch, ABC):
         if self.settings.value("forward_only", not training) == training:
             kind = "training" if training else "inference"
             raise only_for("forward_only", training, kind)
+        batches.refuse(self)
         images = feeding.opened(self)  # before a model is built that may take minutes
         found = None
         if batch_size is None:

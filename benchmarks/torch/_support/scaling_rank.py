@@ -23,12 +23,10 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks._support import child
-from benchmarks._support.datasets import loading
 from benchmarks._support.knobs import Settings
 from benchmarks.torch import catalogue
 from benchmarks.torch._support import execution
 from benchmarks.torch._support.execution import EAGER, Execution
-from benchmarks.torch._support.loader import Loader, loader_for, on_device
 from benchmarks.torch._support.workload import (
     Forward,
     LossScaler,
@@ -73,14 +71,14 @@ class _Work:
 class _Loaded:
     """Batches of a rank's part of a data set, on the device."""
 
-    def __init__(self, loader: Loader, how: Execution) -> None:
+    def __init__(self, loader: Any, bring: Callable[[Any], tuple[Any, Any]]) -> None:
         self._loader = loader
-        self._how = how
+        self._bring = bring
         self.prefetched = loader.prefetched
         self.images = len(loader.images)
 
     def next(self) -> tuple[Any, Any]:
-        return on_device(self._how, next(self._loader))
+        return self._bring(next(self._loader))
 
     def close(self) -> None:
         self._loader.close()
@@ -160,12 +158,17 @@ class _Rank:
 
     def _loader(self, level: int, network: Network, how: Execution, size: int) -> _Loaded:
         """Return a new loader of this rank's part of the data set."""
+        # Imported here: ranks without a data set need neither loader nor Pillow.
+        from benchmarks._support.datasets import loading
+        from benchmarks.torch._support.loader import loader_for, on_device
+
         data = self._order["data"]
         whole = loading.open_source(data["data_dir"], data["data_backend"])
         own = {name: data[name] for name in ("data_shuffle", "num_loader_threads")}
         settings = Settings(seed=self._order["seed"], **own)
         images = loading.Shard(whole, self._rank, level)
-        return _Loaded(loader_for(images, settings, network, how, size), how)
+        loader = loader_for(images, settings, network, how, size)
+        return _Loaded(loader, lambda batch: on_device(how, batch))
 
     def _phase(self, number: int, level: int, work: _Work, group: Any) -> None:
         """Warm up, wait for the other ranks, and time each step."""

@@ -1,4 +1,4 @@
-"""What a step of training does to the weights, in both frameworks: each timed one is an update.
+"""Steps of a model, in both frameworks: each one of training is an update; parts of inference.
 
 In float16 the first gradients overflow, and such steps update nothing.
 """
@@ -99,6 +99,23 @@ for cls in (Later, Never):
         benchmark.training_float16()
     except RuntimeError as error:
         found[cls.__name__] = str(error)
+
+batches = {**NET, "iterations": 30, "warmup": 2}
+batches["batch_sizes"] = "1,4"
+del batches["batch_size"]
+benchmark = Model(**batches)
+reports = found["batches"] = {}
+benchmark.report_benchmark = lambda name, **report: reports.update({name: report})
+benchmark.inference_batches()
+for method, keywords in (
+    ("inference", batches),
+    ("inference_batches", {**batches, "batch_size": 2}),
+    ("inference_batches", {**batches, "data": "synthetic/device"}),
+):
+    try:
+        getattr(Model(**keywords), method)()
+    except ValueError as error:
+        found.setdefault("refused", []).append(str(error))
 print(json.dumps(found))
 """
 
@@ -161,3 +178,33 @@ def test_a_scale_that_never_settles_fails_the_method(steps: dict[str, Any]) -> N
     assert steps["Never"].startswith(
         "float16: the scale of the loss does not settle: 32 steps were skipped"
     )
+
+
+def test_the_parts_of_inference_are_measured_for_each_batch_size(steps: dict[str, Any]) -> None:
+    parts = ("on_device", "cpu_to_gpu", "gpu_to_cpu", "total")
+    reports = steps["batches"]
+    assert list(reports) == [f"batch_{size}_{part}" for size in (1, 4) for part in parts]
+    for name, report in reports.items():
+        found = {metric["name"]: metric["value"] for metric in report["metrics"]}
+        size = report["extras"]["batch_size"]
+        assert report["wall_time"] * report["throughput"] == pytest.approx(size), name
+        assert found["latency_min_s"] <= found["latency_mean_s"] <= found["latency_max_s"]
+        assert found["latency_std_s"] <= found["latency_max_s"] - found["latency_min_s"]
+        assert found["examples_per_second_std"] >= 0
+        assert ("parameters" in found) == name.endswith("on_device")
+    for size in (1, 4):
+        least = {
+            part: next(
+                metric["value"]
+                for metric in reports[f"batch_{size}_{part}"]["metrics"]
+                if metric["name"] == "latency_min_s"
+            )
+            for part in parts
+        }
+        # The whole way contains the step and both copies.
+        assert least["total"] > max(least[part] for part in parts[1:3])
+    assert steps["refused"] == [
+        "batch_sizes is for inference_batches; this method takes batch_size",
+        "batch_size and batch_sizes are both given; inference_batches takes one",
+        "data is 'synthetic/device'; here it must be one of synthetic/pinned, synthetic/pageable",
+    ]
