@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    Kind = Literal["whole", "switch", "choice", "text", "shape"]
+    Kind = Literal["whole", "number", "switch", "choice", "text", "shape", "sizes"]
 
 # What people write; DLBS took every word that it did not know for "false".
 _SWITCH = {
@@ -23,6 +23,7 @@ _SWITCH = {
     **dict.fromkeys(("false", "f", "0", "no", "n", "off"), False),
 }
 _SHAPE = re.compile(r"\d+([x,]\d+)*")
+_SIZES = re.compile(r"\d+(,\d+)*")
 
 
 class Knob:
@@ -48,7 +49,7 @@ class Knob:
         self.name = name
         self.meaning = meaning
         self.kind = kind
-        self.minimum, self.maximum = minimum, maximum  # of a whole number, inclusive
+        self.minimum, self.maximum = minimum, maximum  # of a number, inclusive
         self.choices = choices  # of the kind `choice`
         self.synonyms = synonyms  # another word for a choice, and that choice
         self.pattern = pattern  # of the kind `text`: a regular expression for all of it
@@ -66,10 +67,14 @@ class Knob:
         if self.kind == "whole":
             highest = "" if self.maximum is None else f" and at most {self.maximum}"
             return f"a whole number, at least {self.minimum}{highest}"
+        if self.kind == "number":
+            return f"a number, at least {self.minimum}"
         if self.kind == "switch":
             return "true or false"
         if self.kind == "shape":
             return "whole numbers above 0 joined by x, such as 3x224x224"
+        if self.kind == "sizes":
+            return "whole numbers above 0 joined by commas, such as 1,8,32"
         if self.kind == "choice":
             same = "".join(f", {word} (= {choice})" for word, choice in self.synonyms)
             return f"one of {', '.join(self.choices)}{same}"
@@ -78,7 +83,7 @@ class Knob:
     def checked(self, value: object) -> Any:
         """Return the value in its kind's type; SetupError names the knob, its limits and the value.
 
-        A choice comes back in its own spelling, a shape as a tuple, and empty text as None.
+        A choice comes back in its own spelling, shape and sizes as tuples, and empty text as None.
         """
         found = getattr(self, f"_{self.kind}")(value)
         if found is None and not (self.kind == "text" and value == ""):
@@ -89,7 +94,15 @@ class Knob:
         """Return the value that a flag's text stands for; ValueError as `checked` raises it."""
         if self.kind == "whole":
             return self.checked(int(text) if re.fullmatch(r"\s*[-+]?\d+\s*", text) else text)
+        if self.kind == "number":
+            return self.checked(_number_of(text))
         return self.checked(text)
+
+    def _number(self, value: object) -> float | None:
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            return None
+        # Also false for NaN.
+        return float(value) if self.minimum <= value < float("inf") else None
 
     def _whole(self, value: object) -> int | None:
         if not isinstance(value, int) or isinstance(value, bool) or value < self.minimum:
@@ -112,6 +125,19 @@ class Knob:
     def _shape(self, value: object) -> tuple[int, ...] | None:
         if isinstance(value, str) and _SHAPE.fullmatch(value):
             value = [int(size) for size in re.split("[x,]", value)]
+        return self._sizes(value)
+
+    def _sizes(self, value: object) -> tuple[int, ...] | None:
+        if isinstance(value, str) and _SIZES.fullmatch(value):
+            value = [int(size) for size in value.split(",")]
         sizes: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
         right = all(type(size) is int and size > 0 for size in sizes)
         return tuple(sizes) if sizes and right else None
+
+
+def _number_of(text: str) -> float | str:
+    """Return the number that a text spells, else the text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

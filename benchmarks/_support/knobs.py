@@ -34,6 +34,7 @@ _DECLARED = (
     Knob(name="model", kind="text", meaning="the model: `library:name`, or a plain name"),
     Knob(name="forward_only", kind="switch", meaning="inference (true) or training (false)"),
     Knob(name="batch_size", minimum=1, meaning="examples per step and device"),
+    Knob(name="batch_sizes", kind="sizes", meaning="several batch sizes, one after the other"),
     Knob(name="iterations", minimum=1, aliases=("num_batches",), meaning="timed steps"),
     Knob(
         name="warmup",
@@ -59,6 +60,11 @@ _DECLARED = (
         choices=("float32", "float16", "bfloat16"),
         synonyms=(("float", "float32"),),
         meaning="the type that the arithmetic is done in; the 16-bit ones by autocast",
+    ),
+    Knob(
+        name="weight_decay",
+        kind="number",
+        meaning="share of the weights that a step of training adds to their gradients",
     ),
     Knob(name="data_dir", kind="text", meaning="folder of a data set; none: synthetic input"),
     Knob(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks._support import child
+from benchmarks._support.datasets import feeding
 from benchmarks._support.knobs import Configured
 from benchmarks._support.machine import usable_processors
 from perfrun import SetupError
@@ -24,6 +25,19 @@ SUSPICIOUS_EFFICIENCY = 1.05  # more devices do not make each of them faster
 
 Rounds = tuple[tuple[tuple[float, ...], ...], ...]
 """Seconds by round, rank and step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The way from the ranks' times to the figures of a level."""
+
+    lockstep: bool  # ranks wait for each other in every step
+    summed: bool = False  # each rank has a rate of its own, and the level's is their sum
+    from_disk: bool = False  # batches come in bursts, so that a median would say nothing
+
+    def typical(self, times_s: Sequence[float]) -> float:
+        """Return the time of a step that the rate is computed from."""
+        return statistics.fmean(times_s) if self.from_disk else statistics.median(times_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +56,7 @@ class Figures:
     devices: int
     examples_per_step: int
     steps: int
+    step_s: float  # examples of a step over examples per second
     step_median_s: float
     step_min_s: float
     step_max_s: float
@@ -51,6 +66,8 @@ class Figures:
     efficiency_by_round: tuple[float, ...]  # of the same rounds of one device
     slowest_rank: int
     rank_medians_s: tuple[float, ...]
+    rank_means_s: tuple[float, ...]
+    steps_s: tuple[float, ...]  # in order: of the slowest rank of each step, or of the slowest one
 
 
 def levels_up_to(devices: int, *, divisors: bool) -> list[int]:
@@ -64,62 +81,69 @@ def levels_up_to(devices: int, *, divisors: bool) -> list[int]:
     return sorted({number for number in range(1, devices + 1) if number <= 4} | powers | {devices})
 
 
-def figures(levels: Sequence[Level], *, lockstep: bool) -> list[Figures]:
+def figures(
+    levels: Sequence[Level], *, lockstep: bool, summed: bool = False, from_disk: bool = False
+) -> list[Figures]:
     """Return the figures of all levels, of which the first is a single device.
 
     In lockstep, where ranks wait for each other in every step, a step takes as long as in its
-    slowest rank. Otherwise steps have no partners, and the rank with the slowest median decides.
+    slowest rank. Otherwise steps have no partners, and the slowest rank decides; with `summed`
+    its times are those of a step, but the rates of all ranks add up.
     """
     alone = levels[0]
     if alone.devices != 1:
         raise ValueError(f"efficiency is against one device; the first level has {alone.devices}")
-    return [_figures(level, alone, lockstep=lockstep) for level in levels]
+    how = Reading(lockstep=lockstep, summed=summed, from_disk=from_disk)
+    return [_figures(level, alone, how) for level in levels]
 
 
-def _figures(level: Level, alone: Level, *, lockstep: bool) -> Figures:
+def _figures(level: Level, alone: Level, how: Reading) -> Figures:
     ranks = [tuple(_flat(rounds)) for rounds in zip(*level.rounds, strict=True)]
-    medians = [statistics.median(times) for times in ranks]
-    slowest = _slowest_rank(ranks, medians, lockstep=lockstep)
-    steps = [max(step) for step in zip(*ranks, strict=True)] if lockstep else list(ranks[slowest])
-    median_s = statistics.median(steps)
-    rate = level.examples_per_step / median_s
+    slowest = _slowest_rank(ranks, how)
+    steps = (
+        [max(step) for step in zip(*ranks, strict=True)] if how.lockstep else list(ranks[slowest])
+    )
+    rate = _rate(level, ranks, how)
     by_round = tuple(
-        _rate(level, own, lockstep=lockstep) / level.devices / _rate(alone, base, lockstep=lockstep)
+        _rate(level, own, how) / level.devices / _rate(alone, base, how)
         for own, base in zip(level.rounds, alone.rounds, strict=True)
     )
-    alone_s = statistics.median(_flat(rounds[0] for rounds in alone.rounds))
+    rate_alone = _rate(alone, [_flat(rounds[0] for rounds in alone.rounds)], how)
     return Figures(
         devices=level.devices,
         examples_per_step=level.examples_per_step,
         steps=len(steps),
-        step_median_s=median_s,
+        step_s=level.examples_per_step / rate,
+        step_median_s=statistics.median(steps),
         step_min_s=min(steps),
         step_max_s=max(steps),
         examples_per_second=rate,
         examples_per_second_per_device=rate / level.devices,
-        scaling_efficiency=rate / level.devices / (alone.examples_per_step / alone_s),
+        scaling_efficiency=rate / level.devices / rate_alone,
         efficiency_by_round=by_round,
         slowest_rank=slowest,
-        rank_medians_s=tuple(medians),
+        rank_medians_s=tuple(statistics.median(times) for times in ranks),
+        rank_means_s=tuple(statistics.fmean(times) for times in ranks),
+        steps_s=tuple(steps),
     )
 
 
-def _rate(level: Level, ranks: Sequence[Sequence[float]], *, lockstep: bool) -> float:
-    """Return the examples per second in one round."""
-    step_s: float
-    if lockstep:
-        step_s = statistics.median(max(step) for step in zip(*ranks, strict=True))
-    else:
-        step_s = max(statistics.median(times) for times in ranks)
-    return level.examples_per_step / step_s
+def _rate(level: Level, ranks: Sequence[Sequence[float]], how: Reading) -> float:
+    """Return the examples per second of all ranks together."""
+    if how.lockstep:
+        together = [max(step) for step in zip(*ranks, strict=True)]
+        return level.examples_per_step / how.typical(together)
+    each_s = [how.typical(times) for times in ranks]
+    if how.summed:
+        return sum(level.examples_per_step / level.devices / step_s for step_s in each_s)
+    return level.examples_per_step / max(each_s)
 
 
-def _slowest_rank(
-    ranks: Sequence[Sequence[float]], medians: Sequence[float], *, lockstep: bool
-) -> int:
-    """Return the rank that was last in most steps; without lockstep, that of the slowest median."""
-    if not lockstep:
-        return medians.index(max(medians))
+def _slowest_rank(ranks: Sequence[Sequence[float]], how: Reading) -> int:
+    """Return the rank that was last in most steps; without lockstep, that of the slowest steps."""
+    if not how.lockstep:
+        each_s = [how.typical(times) for times in ranks]
+        return each_s.index(max(each_s))
     last = [step.index(max(step)) for step in zip(*ranks, strict=True)]
     return max(range(len(ranks)), key=last.count)
 
@@ -178,14 +202,22 @@ KNOBS: tuple[str, ...] = (
     *("model", "input_shape", "batch_size", "iterations", "warmup", "num_gpus", "device"),
     *("dtype", "intra_threads", "seed"),
 )
-_REPORTED = ("model", "dtype", "threads_per_rank", "warmup", "seed", "rounds")
+_REPORTED = ("model", "dtype", "threads_per_rank", "warmup", "seed", "rounds", "weight_decay")
+# The knobs of a framework whose ranks do more than train on synthetic input.
+FURTHER_KNOBS: tuple[str, ...] = (
+    *("forward_only", "weight_decay", "data_dir", *feeding.OF_DATA_SETS),
+)
 
 Order = Mapping[str, Any]
 """The task of the ranks, as JSON."""
 
 
 class ScalingMethods(Configured, ABC):
-    """Training on 1 to N devices. A framework's class runs the ranks: `_measured`."""
+    """A model on 1 to N devices. A framework's class runs the ranks: `_measured`.
+
+    It is trained. With `forward_only`, where the framework's class takes it, each device infers on
+    its own, and with `data_dir` each has images of its own.
+    """
 
     takes: ClassVar[tuple[str, ...]] = KNOBS
     silence_s: ClassVar[float] = 300.0  # after which ranks that write nothing are taken to hang
@@ -224,10 +256,16 @@ class ScalingMethods(Configured, ABC):
         order = self._order(is_strong=kind == "strong", communication=communication)
         folder = child.new_folder(Path(self.output_dir), f"scaling_{kind}")
         levels, facts = self._measured(order, folder)
-        found = figures(levels, lockstep=communication)
+        found = figures(
+            levels,
+            lockstep=order["communication"],
+            summed=order["forward_only"],
+            from_disk=order["data"] is not None,
+        )
         suspicious = suspicions(found) + _oversubscribed(order)
         table = {
             "scaling": kind,
+            "forward_only": order["forward_only"],
             "suspicious": suspicious,
             "levels": [asdict(one) for one in found],
         }
@@ -235,11 +273,13 @@ class ScalingMethods(Configured, ABC):
         most = found[-1]
         self.report_benchmark(
             iters=most.steps,
-            wall_time=most.step_median_s,
+            wall_time=most.step_s,
             throughput=most.examples_per_second,
             metrics=metrics(most),
             extras={
                 **{name: order[name] for name in _REPORTED},
+                "forward_only": str(order["forward_only"]).lower(),
+                "data": "data_dir" if order["data"] else "synthetic/device",
                 **extras(kind, found, suspicious),
                 "batch_size": order["batch_sizes"][most.devices],
                 "global_batch_size": most.examples_per_step,
@@ -256,6 +296,9 @@ class ScalingMethods(Configured, ABC):
         split = number if is_strong else 0  # the largest level's batch, shared by fewer
         model = value("model", MODEL)
         self._check_model(model)
+        iterations = value("iterations", STEPS)
+        rounds = min(ROUNDS, iterations)
+        forward_only = value("forward_only", False)
         return {
             "model": model,
             "input_shape": value("input_shape"),
@@ -263,9 +306,14 @@ class ScalingMethods(Configured, ABC):
             "batch_sizes": {
                 level: batch_size * split // level if split else batch_size for level in levels
             },
-            "communication": communication,
-            "rounds": ROUNDS,
-            "steps_per_round": max(1, value("iterations", STEPS) // ROUNDS),
+            "communication": communication and not forward_only,
+            "forward_only": forward_only,
+            "weight_decay": value("weight_decay", 0.0),
+            "data": self._data(number),
+            "rounds": rounds,
+            "steps_by_round": [
+                iterations // rounds + (place < iterations % rounds) for place in range(rounds)
+            ],
             "warmup": value("warmup", WARMUP),
             "device": kind,
             "dtype": self.settings.one_of("dtype", "float32", self.dtypes),
@@ -273,6 +321,21 @@ class ScalingMethods(Configured, ABC):
             "seed": value("seed", 0),
             **self._own_order(kind),
         }
+
+    def _data(self, ranks: int) -> dict[str, Any] | None:
+        """Return the data set that all ranks share, as part of their order; None: synthetic input.
+
+        DataError, one line, is raised for a folder that is none, or that has too few images.
+        """
+        if not self.settings.value("data_dir"):
+            return None
+        from benchmarks._support.datasets import loading  # and Pillow, which only this needs
+
+        images = loading.open_chosen(self.settings, self.root_data_dir)
+        for rank in range(ranks):
+            loading.Shard(images, rank, ranks)
+        chosen = {name: self.settings.value(name) for name in feeding.OF_DATA_SETS}
+        return {**chosen, "data_dir": str(images.folder), "data_backend": images.backend}
 
     def _number_of_devices(self, kind: str, accelerators: int) -> int:
         there = CPU_RANKS if kind == "cpu" else accelerators

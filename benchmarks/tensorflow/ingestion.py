@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks._support.datasets.ingesting import MODEL, Ingesting
 from benchmarks._support.datasets.loading import Opened
+from benchmarks._support.models.loss_scale import LossScaler
 from benchmarks.tensorflow._support import placement, workload
 from benchmarks.tensorflow._support.framework import KERAS_VERSION, tf
 from benchmarks.tensorflow._support.loader import Loader, loader_for
@@ -37,9 +38,25 @@ class Ingestion(Ingesting):
         if self.settings.value("forward_only", False):
             forward = workload.forward(network.model)
             return tf.function(lambda images, labels: forward(images))  # noqa: ARG005
+        half = network.dtype == "float16"
         with self._place.scope():
-            step = workload.training(network.model, network.spec, half=network.dtype == "float16")
+            step = workload.training(
+                network.model, network.spec, half=half, optimizer=self._optimizer
+            )
         return tf.function(step)
+
+    @functools.cached_property
+    def _optimizer(self) -> Any:
+        with self._place.scope():
+            return workload.optimizer_of(self._network.model, half=self._network.dtype == "float16")
+
+    @functools.cached_property
+    def _scaler(self) -> LossScaler:
+        return workload.LossScaler(self._optimizer)
+
+    def _loss_scaler(self) -> LossScaler | None:
+        is_training = not self.settings.value("forward_only", False)
+        return self._scaler if is_training and self._network.dtype == "float16" else None
 
     def _loader(self, images: Opened, batch_size: int) -> Loader:
         return loader_for(images, self.settings, self._network, batch_size)

@@ -129,11 +129,15 @@ class Model(Methods):
                 labels = (workload.example_labels(spec, inputs),) if way.training else ()
                 arguments = (inputs, *labels)
             half = network.dtype == "float16"
-            plain = (
-                workload.training(model, spec, half=half)
-                if way.training
-                else workload.forward(model)
-            )
+            loss_scaler = None
+            plain = workload.forward(model)
+            if way.training:
+                optimizer = workload.optimizer_of(model, half=half)
+                loss_scaler = workload.LossScaler(optimizer) if half else None
+                decay = self.settings.value("weight_decay", 0.0)
+                plain = workload.training(
+                    model, spec, half=half, optimizer=optimizer, weight_decay=decay
+                )
             step = workload.as_run(plain, chosen)
         return Job(
             network=network,
@@ -144,6 +148,7 @@ class Model(Methods):
             plain=plain,
             step=step,
             arguments=arguments,
+            loss_scaler=loss_scaler,
             seed=seed,
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks._support.datasets.ingesting import KNOBS, MODEL, Ingesting
 from benchmarks._support.datasets.loading import Opened
+from benchmarks._support.models.loss_scale import LossScaler
 from benchmarks.torch import catalogue
 from benchmarks.torch._support import execution
 from benchmarks.torch._support.execution import Execution
@@ -34,7 +35,15 @@ class Ingestion(Ingesting):
         if self.settings.value("forward_only", False):
             forward = Forward(self._network, self._how)
             return lambda images, labels: forward(images)  # noqa: ARG005
+        return self._training
+
+    @functools.cached_property
+    def _training(self) -> Training:
         return Training(self._network, self._how)
+
+    def _loss_scaler(self) -> LossScaler | None:
+        is_training = not self.settings.value("forward_only", False)
+        return self._training.loss_scaler if is_training else None
 
     def _loader(self, images: Opened, batch_size: int) -> Loader:
         return loader_for(images, self.settings, self._network, self._how, batch_size)

@@ -118,13 +118,18 @@ class Model(Methods):
             where = {"device": how.device}
             inputs = in_layout(how, example_inputs(spec, network.shape, batch_size, **where))
             arguments = (inputs, example_labels(spec, inputs)) if way.training else (inputs,)
+        trained = None
+        if way.training:
+            decay = self.settings.value("weight_decay", 0.0)
+            trained = Training(network, how, weight_decay=decay)
         return Job(
             network=network,
             how=how,
             training=way.training,
             batch_size=batch_size,
-            step=(Training if way.training else Forward)(network, how),
+            step=trained or Forward(network, how),
             arguments=arguments,
+            loss_scaler=None if trained is None else trained.loss_scaler,
         )
 
     def _execution(self, mode: str | None, dtype: str | None) -> Execution:

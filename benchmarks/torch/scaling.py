@@ -1,4 +1,4 @@
-"""Training on 1 to N devices with torch.distributed: weak and strong scaling, and their bound."""
+"""A model on 1 to N devices with torch.distributed: weak and strong scaling, and their bound."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from perfrun import SetupError
 class Scaling(ScalingMethods):
     """One process per device: an accelerator, or on the CPU an equal share of the threads."""
 
-    takes = (*scaling.KNOBS, "dist_backend")
+    takes = (*scaling.KNOBS, *scaling.FURTHER_KNOBS, "dist_backend")
     framework = "PyTorch"
     dtypes = ("float32", "bfloat16", "float16")
 
@@ -43,10 +43,32 @@ class Scaling(ScalingMethods):
     def _measured(self, order: Order, folder: Path) -> tuple[list[Level], dict[str, Any]]:
         ranks.run(order, folder=folder, ranks=order["levels"][-1], silence_s=self.silence_s)
         return read_levels(folder, order), {
+            **_notes(folder, order),
             "dist_backend": order["dist_backend"],
             "device": execution.description(torch.device(order["device"])),
             "torch_version": torch.__version__,
         }
+
+
+def _notes(folder: Path, order: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ranks' notes on float16 and on their images at the most devices."""
+    last = order["levels"][-1]
+    lines = [
+        line
+        for rank in range(last)
+        for line in map(json.loads, (folder / f"rank_{rank}.jsonl").read_text("utf-8").splitlines())
+        if line.get("devices") == last
+    ]
+    found: dict[str, Any] = {}
+    skipped = [line["skipped_before"] for line in lines if "skipped_before" in line]
+    if skipped:
+        found.update(skipped_steps_before=max(skipped), skipped_steps=0)
+    images = [line["images"] for line in lines if line.get("round") == 0 and "images" in line]
+    if images:
+        data = order["data"]
+        found.update(data_dir=data["data_dir"], data_backend=data["data_backend"])
+        found["images_by_rank"] = ", ".join(map(str, images))
+    return found
 
 
 def read_levels(folder: Path, order: Mapping[str, Any]) -> list[Level]:

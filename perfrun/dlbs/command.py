@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from perfrun.dlbs.trial_files import DeviceTimes, device_times, step_times, use_over_time
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
 from perfrun.options.parsers import CommandParser, parse_whole, split_at_dashes
 from perfrun.options.plan import RunPlan
 from perfrun.run.command import run_and_show
 from perfrun.summary.document import TrialResult
-from perfrun.worker.measure.series_files import read_rows
 
 METHOD = "benchmarks.torch.model.Model.run"
 SEVERAL_DEVICES = "benchmarks.torch.scaling.Scaling.weak"  # as in DLBS, each device has a batch
@@ -40,11 +40,12 @@ MODELS = {
     **{f"resnet{n}": f"ResNet{n}" for n in (18, 34, 50, 101, 152, 200, 269)},
     **{f"vgg{n}": f"VGG{n}" for n in (11, 13, 16, 19)},
 }
+WEIGHT_DECAY = "0.0001"  # of DLBS' SGD, whose other settings are those of the benchmark
 _TRUE = ("true", "t", "1", "on", "yes", "y")
 _FALSE = ("false", "f", "0", "off", "no", "n")
 
-# Flags without meaning, or with a fixed value, when several devices train.
-_FOR_ONE = ("forward_only", "data", "cudnn_benchmark", "cudnn_fastest")
+# Flags without meaning, or with a fixed value, for several devices.
+_FOR_ONE = ("data", "cudnn_benchmark", "cudnn_fastest")
 
 _EPILOG = """\
 All other flags are those of a run (perfrun --help): --python, --workspace, --image, ... Flags of
@@ -131,8 +132,11 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
     several = given.num_gpus > 1
     flags = _benchmark_flags(given)
     if several:
-        _refuse_for_several(given)
+        if given.data_loader_only:
+            raise UsageError("--num_gpus: the loader alone is timed for one device")
         flags = {name: value for name, value in flags.items() if name not in _FOR_ONE}
+        if not given.forward_only:
+            del flags["forward_only"]  # their default, and as it was
     words = [f"--{name}={value}" for name, value in flags.items() if value]
     method = SEVERAL_DEVICES if several else METHOD
     plan = parse([*rest, f"--benchmark_methods={method}", "--", *words, *after])
@@ -150,14 +154,6 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
     )
 
 
-def _refuse_for_several(given: argparse.Namespace) -> None:
-    """Raise UsageError for what only one device can do, here or in DLBS."""
-    if given.forward_only:
-        raise UsageError("--num_gpus: inference runs on one device; several are for training")
-    if given.data_dir:
-        raise UsageError("--num_gpus: several devices train on synthetic input; no --data_dir")
-
-
 def _benchmark_flags(given: argparse.Namespace) -> dict[str, str]:
     """Return the flags of the benchmark, without those that set a default.
 
@@ -167,6 +163,7 @@ def _benchmark_flags(given: argparse.Namespace) -> dict[str, str]:
     flags = {
         "model": model,
         "forward_only": _word(given.forward_only),
+        "weight_decay": "" if given.forward_only else WEIGHT_DECAY,
         "batch_size": str(given.batch_size),
         "num_batches": str(given.num_batches),
         "num_warmup_batches": str(given.num_warmup_batches),
@@ -203,16 +200,23 @@ def _word(switched: bool) -> str:
 
 
 def result_lines(
-    experiment: Experiment, document: Mapping[str, Any], times_s: Sequence[float]
+    experiment: Experiment,
+    document: Mapping[str, Any],
+    times_s: Sequence[float],
+    *,
+    means_s: Sequence[float] = (),
+    use: Mapping[str, Sequence[Any]] | None = None,
 ) -> list[str]:
     """Return one line for each key; a trial that failed has a reason instead of figures.
 
-    `times_s` are the times of the timed steps.
+    `times_s` are the times of the timed steps, and `means_s` the mean of each device where each
+    works on its own. `use` has memory, CPU and power over time, by DLBS' names.
     """
     facts = {**_settings(experiment, document), **_when(document)}
     outcome = document["perfrun"]["outcome"]
     ran = outcome["status"] in ("passed", "out_of_bounds")
-    figures = _figures(experiment, document, times_s) if ran else {}
+    figures = _figures(experiment, document, times_s, means_s) if ran else {}
+    facts.update(_use(document, use or {}))
     state = "ok" if figures else "failure"
     facts.update(figures)
     facts.update({"results.status": state, "exp.status": state})
@@ -227,6 +231,7 @@ def _settings(experiment: Experiment, document: Mapping[str, Any]) -> dict[str, 
     name, title = _TITLES.get(str(framework["name"]), (framework["name"], framework["name"]))
     return {
         "exp.id": document["execution_id"],
+        "exp.node_id": document["system_info"]["hostname"],
         "exp.framework": name,
         "exp.framework_family": name,
         "exp.framework_title": title,
@@ -246,11 +251,26 @@ def _settings(experiment: Experiment, document: Mapping[str, Any]) -> dict[str, 
 def _when(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return begin and end of the trial's process, computed from the summary."""
     own = document["perfrun"]
-    before = [own["phases"].get(name, {}).get("wall_s", 0.0) for name in ("import", "construct")]
-    began_s = document["execution_timestamp"] - sum(before)
+    began_s = _began_s(document)
     elapsed_s = own["usage"]["elapsed_s"]
     ended = {} if elapsed_s is None else {"results.end_time": _moment(began_s + elapsed_s)}
     return {"results.start_time": _moment(began_s), **ended}
+
+
+def _began_s(document: Mapping[str, Any]) -> float:
+    """Return when the trial's process began, in seconds since the epoch."""
+    phases = document["perfrun"]["phases"]
+    before = [phases.get(name, {}).get("wall_s", 0.0) for name in ("import", "construct")]
+    return float(document["execution_timestamp"]) - math.fsum(before)
+
+
+def _use(document: Mapping[str, Any], use: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Return memory, CPU and power over time, with times of day."""
+    lines = {f"results.use.{name}": list(values) for name, values in use.items()}
+    if "time" in use:
+        began_s = _began_s(document)
+        lines["results.use.time"] = [_moment(began_s + after_s) for after_s in use["time"]]
+    return lines
 
 
 def _moment(seconds: float) -> str:
@@ -260,7 +280,10 @@ def _moment(seconds: float) -> str:
 
 
 def _figures(
-    experiment: Experiment, document: Mapping[str, Any], times_s: Sequence[float]
+    experiment: Experiment,
+    document: Mapping[str, Any],
+    times_s: Sequence[float],
+    means_s: Sequence[float],
 ) -> dict[str, Any]:
     """Return milliseconds per batch and the examples per second of all devices, not rounded."""
     batch = _effective_batch(experiment, document)
@@ -279,7 +302,10 @@ def _figures(
     return {
         "results.time": 1e3 * mean_s,
         "results.time_std": 1e3 * math.sqrt(variance),
-        "results.throughput": batch / mean_s,
+        # Devices that do not wait for each other have rates of their own, which add up.
+        "results.throughput": (
+            math.fsum(experiment.batch_size / one for one in means_s) or batch / mean_s
+        ),
         "results.time_data": [1e3 * one for one in times_s],
     }
 
@@ -295,30 +321,20 @@ def _effective_batch(experiment: Experiment, document: Mapping[str, Any]) -> int
 def dlbs_command(argv: Sequence[str]) -> int:
     """Run the experiment and print its log lines. Return 1 if it failed (DLBS' script: 0)."""
     experiment = parse_experiment(argv)
-    result = run_and_show(
-        experiment.plan, lambda trial: result_lines(experiment, trial.document, _times_s(trial))
-    )
+    result = run_and_show(experiment.plan, lambda trial: _lines(experiment, trial))
     if result.interrupted:
         return Interrupted.exit_code
     return 0 if all(trial.status.ran for trial in result.trials) else 1
 
 
-def _times_s(trial: TrialResult) -> list[float]:
-    """Return the times of the steps of the first series, from its rows or from the summary."""
-    series: Sequence[Mapping[str, Any]] = trial.document["perfrun"]["series"]
-    if not series:
-        return []
-    rows_file = series[0].get("rows_file")
-    if rows_file:
-        path = Path(trial.summary).parent / "perfrun" / str(rows_file)
-        try:
-            rows = read_rows(str(path))
-        except OSError:
-            pass
-        else:
-            return [
-                wall_ns / steps / 1e9
-                for wall_ns, steps in zip(rows.wall_ns, rows.steps, strict=True)
-                if steps > 0
-            ]
-    return [float(one) for one in series[0].get("times_s") or ()]
+def _lines(experiment: Experiment, trial: TrialResult) -> list[str]:
+    """Return the log lines of a trial, from its summary and from what else is in its folder."""
+    folder = Path(trial.summary).parent
+    own = trial.document["perfrun"]
+    times = DeviceTimes(steps_s=(), means_s=())
+    if own["series"]:
+        times = DeviceTimes(steps_s=tuple(step_times(own["series"][0], folder)), means_s=())
+    elif experiment.num_gpus > 1:
+        times = device_times(folder) or times
+    use = use_over_time(folder, own["machine"].get("memory_bytes"))
+    return result_lines(experiment, trial.document, times.steps_s, means_s=times.means_s, use=use)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from image_sets import make
 
 ROOT = Path(__file__).resolve().parents[2]
 LOG_LINE = re.compile(r"[ \t]*__(?P<key>.+?)__[ \t]*=(?P<value>.+)")
@@ -63,3 +64,31 @@ def test_a_failure_is_said_in_the_log_and_by_the_exit_status(
     assert found["results.status"] == "failure"
     assert "resnet49" in found["exp.status_msg"]
     assert "results.throughput" not in found
+
+
+def test_two_devices_infer_images_of_their_own(tmp_path: Path, torch_python: str) -> None:
+    images = tmp_path / "images"
+    made = make(torch_python, images, "--images=9", "--classes=2", "--size=32")
+    assert made.returncode == 0, made.stderr
+    words = f"--model=resnet18 --forward_only --batch_size=2 --num_gpus=2 --data_dir={images}"
+    more = "--num_batches=7 --data_backend=image_folder --num_loader_threads=1"
+    given = [*words.split(" "), *more.split(), "--", "--input_shape=3x32x32"]
+    done = run(tmp_path, torch_python, *given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = read(done.stdout)
+    assert (found["exp.phase"], found["exp.effective_batch"]) == ("inference", 4)
+    assert len(found["results.time_data"]) == 7
+    [folder] = tmp_path.glob("output/*/scaling_weak")
+    ranks = [
+        [json.loads(line) for line in (folder / f"rank_{rank}.jsonl").read_text().splitlines()]
+        for rank in (0, 1)
+    ]
+    # A rank's rounds at two devices: its steps, and its part of the nine images.
+    both = [[line for line in own if line.get("devices") == 2] for own in ranks]
+    assert [{line["images"] for line in own} for own in both] == [{5}, {4}]
+    steps_ms = [[step / 1e6 for line in own for step in line["step_ns"]] for own in both]
+    assert found["results.time_data"] in [pytest.approx(own) for own in steps_ms]
+    rates = [2 * 1e3 / (sum(own) / 7) for own in steps_ms]
+    assert found["results.throughput"] == pytest.approx(sum(rates))
+    assert len(found["results.use.time"]) == len(found["results.use.mem_res"]) > 1
+    assert max(found["results.use.mem_res"]) > 100_000, "KiB of a process with PyTorch"

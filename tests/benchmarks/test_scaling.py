@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from shipped_run import DRIVER, ROOT, RunMethod
 
+from benchmarks._support.datasets.loading import DataError, Shard
 from benchmarks._support.scaling import Level, figures, levels_up_to, suspicions
 
 SCALING = "benchmarks.torch.scaling.Scaling"
@@ -41,6 +42,45 @@ def test_ranks_that_do_not_wait_for_each_other_are_judged_by_their_medians() -> 
     assert found.step_median_s == 1.25
     assert found.slowest_rank == 1
     assert found.scaling_efficiency == 0.8
+
+
+def test_rates_of_ranks_that_work_for_themselves_add_up() -> None:
+    alone = level(1, 8, ((1.0, 1.0, 1.0),))
+    both = level(2, 16, ((1.0, 3.0, 1.0), (2.0, 1.0, 2.0)))
+    found = figures([alone, both], lockstep=False, summed=True)[1]
+    assert found.examples_per_second == 8 / 1.0 + 8 / 2.0
+    assert found.step_s == 16 / 12.0
+    assert (found.slowest_rank, found.steps_s) == (1, (2.0, 1.0, 2.0))
+    assert found.rank_means_s == (5 / 3, 5 / 3)
+    # Batches come in bursts: their rate is that of all of them, not of the one in the middle.
+    loaded = figures([alone, both], lockstep=False, summed=True, from_disk=True)[1]
+    assert loaded.examples_per_second == pytest.approx(8 * 3 / 5 + 8 * 3 / 5)
+    together = figures([alone, both], lockstep=True, from_disk=True)[1]
+    assert together.examples_per_second == pytest.approx(16 * 3 / 7)
+
+
+class Numbered:
+    """A data set whose images are their own numbers."""
+
+    backend, folder, classes = "image_folder", Path("/numbers"), ()
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def image(self, number: int) -> tuple[int, int]:
+        assert number in range(self._size)
+        return number, 0
+
+
+def test_each_device_has_images_of_its_own_and_none_is_left_out() -> None:
+    shards = [Shard(Numbered(8), rank, 3) for rank in range(3)]
+    seen = [[one.image(number)[0] for number in range(len(one))] for one in shards]
+    assert seen == [[0, 3, 6], [1, 4, 7], [2, 5]]
+    with pytest.raises(DataError, match=r"^/numbers: 2 images cannot be shared by 3 devices$"):
+        Shard(Numbered(2), 0, 3)
 
 
 def test_each_round_is_held_against_the_same_round_of_one_device() -> None:

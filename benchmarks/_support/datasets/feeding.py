@@ -134,10 +134,14 @@ def measure_loader(benchmark: Configured, loader: Batches, rounds: int = 1) -> A
 
 
 def measure_device(
-    benchmark: Configured, loader: Batches, step: Callable[[], object], rounds: int = 1
+    benchmark: Configured,
+    loader: Batches,
+    step: Callable[[], object],
+    rounds: int = 1,
+    **options: Any,
 ) -> Any:
     """Time steps on a batch that is on the device already. The loader is not used."""
-    return _measure(benchmark, DEVICE, loader, step, 0, rounds)
+    return _measure(benchmark, DEVICE, loader, step, 0, rounds, **options)
 
 
 def measure_end_to_end(
@@ -146,8 +150,12 @@ def measure_end_to_end(
     step: Callable[[Any], object],
     rounds: int = 1,
     item: str = "image",
+    **options: Any,
 ) -> tuple[Any, float]:
-    """Time steps on batches as they are loaded; also return the seconds of waiting for them."""
+    """Time steps on batches as they are loaded; also return the seconds of waiting for them.
+
+    `options` are more of `measure`'s.
+    """
     waits_ns: list[int] = []
 
     def load_and_step() -> object:
@@ -158,7 +166,7 @@ def measure_end_to_end(
 
     try:
         measured = _measure(
-            benchmark, END_TO_END, loader, load_and_step, loader.prefetched, rounds, item
+            benchmark, END_TO_END, loader, load_and_step, loader.prefetched, rounds, item, **options
         )
     finally:
         loader.close()
@@ -174,6 +182,7 @@ def _measure(
     queued: int,
     rounds: int,
     item: str = "image",
+    **options: Any,
 ) -> Any:
     settings = benchmark.settings
     iterations = settings.value("iterations")
@@ -190,6 +199,7 @@ def _measure(
         precision=PRECISION,
         max_time_s=MAX_TIME_S,
         report=False,
+        **options,
     )
 
 
@@ -206,9 +216,14 @@ class Feed:
         self._waited_s = 0.0
         self._warmup = 0
 
-    def measure(self, benchmark: Configured, step: Callable[[Any], object]) -> Any:
+    def __next__(self) -> Any:
+        return next(self._loader)
+
+    def measure(self, benchmark: Configured, step: Callable[[Any], object], **options: Any) -> Any:
         """Time steps on batches as they are loaded, several of them at a time."""
-        measured, self._waited_s = measure_end_to_end(benchmark, self._loader, step, item="example")
+        measured, self._waited_s = measure_end_to_end(
+            benchmark, self._loader, step, item="example", **options
+        )
         self._warmup = measured.warmup_iterations * measured.block_size
         return measured
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from benchmarks._support.datasets import feeding, loading
 from benchmarks._support.datasets.loading import Opened
 from benchmarks._support.knobs import Configured
+from benchmarks._support.models.loss_scale import LossScaler
 from benchmarks._support.models.spec import Built, spelt
 
 BATCH_SIZE = 16
@@ -56,17 +58,44 @@ class Ingesting(Configured, ABC):
                 found[feeding.LOADER].append(feeding.measure_loader(self, loader, rounds))
             if feeding.DEVICE in wanted:
                 step = functools.partial(self._step, resident)
-                found[feeding.DEVICE].append(feeding.measure_device(self, loader, step, rounds))
+                timed = feeding.measure_device(self, loader, step, rounds, **self._settled(step))
+                found[feeding.DEVICE].append(self._checked(timed))
             if feeding.END_TO_END in wanted:
-                timed, waited_s = feeding.measure_end_to_end(self, loader, self._step, rounds)
-                found[feeding.END_TO_END].append(timed)
+                settled = self._settled(lambda: self._step(next(loader)))
+                timed, waited_s = feeding.measure_end_to_end(
+                    self, loader, self._step, rounds, **settled
+                )
+                found[feeding.END_TO_END].append(self._checked(timed))
                 waits_s.append(waited_s)
         arguments = feeding.report_arguments(
             found,
             waited_s=sum(waits_s) if waits_s else None,
-            extras={"rounds": rounds, **self._notes(), **loader.notes},
+            extras={"rounds": rounds, **self._notes(), **loader.notes, **self._scale_notes()},
         )
         self.report_benchmark(**arguments)
+
+    def _settled(self, step: Callable[[], object]) -> dict[str, Any]:
+        """Return the option of `measure` that lets the scale of the loss settle, if there is one.
+
+        It costs nothing where an earlier round has settled it.
+        """
+        scaler = self._loss_scaler()
+        return {} if scaler is None else {"after_first_call": lambda: scaler.settle(step)}
+
+    def _checked(self, timed: Any) -> Any:
+        """Return what was measured; RuntimeError when timed steps were skipped."""
+        scaler = self._loss_scaler()
+        if scaler is not None:
+            scaler.check(timed.facts["steps"])
+        return timed
+
+    def _scale_notes(self) -> dict[str, Any]:
+        scaler = self._loss_scaler()
+        return {} if scaler is None else scaler.notes()
+
+    def _loss_scaler(self) -> LossScaler | None:
+        """Return the scaler of training in float16, else None."""
+        return None
 
     def _images(self) -> Opened:
         return loading.open_chosen(self.settings, self.root_data_dir)

@@ -29,7 +29,29 @@ class Source(Protocol):
         """Return the decoded image, a `PIL.Image`, and its label."""
 
 
-Opened = ImageFolder | CaffeLmdb
+class Shard:
+    """One of `ranks` equal parts of a data set: the images whose number has the rest `rank`."""
+
+    def __init__(self, whole: Source, rank: int, ranks: int) -> None:
+        if len(whole) < ranks:
+            raise DataError(
+                f"{whole.folder}: {len(whole)} images cannot be shared by {ranks} devices"
+            )
+        self._whole = whole
+        self._rank, self._ranks = rank, ranks
+        self.backend = whole.backend
+        self.folder = whole.folder
+        self.classes = whole.classes
+
+    def __len__(self) -> int:
+        return len(range(self._rank, len(self._whole), self._ranks))
+
+    def image(self, number: int) -> tuple[Any, int]:
+        """Return the decoded image and its label; numbers are the part's own."""
+        return self._whole.image(self._rank + number * self._ranks)
+
+
+Opened = ImageFolder | CaffeLmdb | Shard
 
 
 def open_source(data_dir: str | None, backend: str | None, root: str | None = None) -> Opened:

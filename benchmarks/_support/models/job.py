@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from benchmarks._support.datasets.feeding import Batches
 from benchmarks._support.knobs import Settings
 from benchmarks._support.models.figures import Peak, Work
+from benchmarks._support.models.loss_scale import LossScaler
 from benchmarks._support.models.spec import Built
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Job(ABC):
     batch_size: int
     step: Callable[..., Any]
     arguments: tuple[Any, ...]  # on the device; () where a data set gives them
+    loss_scaler: LossScaler | None = None  # of training in float16
 
     def run(self) -> Any:
         """Run one step on the input that is on the device."""
@@ -126,6 +128,8 @@ def trial(arguments: Mapping[str, Any], batch_size: int, steps: int) -> dict[str
     step_s = []
     with job.scope():
         job.wait(job.run())  # compiles, and lets the optimiser make its own state
+        if job.loss_scaler is not None:  # a step that is skipped makes no state
+            job.loss_scaler.settle(job.run)
         for _ in range(steps):
             began_s = time.perf_counter()
             job.wait(job.run())

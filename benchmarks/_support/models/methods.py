@@ -18,7 +18,7 @@ from benchmarks._support.datasets.feeding import Feed
 from benchmarks._support.knobs import Configured
 from benchmarks._support.largest_batch import search
 from benchmarks._support.largest_batch.search import BatchSearch
-from benchmarks._support.models import figures
+from benchmarks._support.models import batches, figures
 from benchmarks._support.models.figures import Metric
 from benchmarks._support.models.job import COUNTED_BATCH, Job, Loader, Transfers
 from benchmarks._support.models.spec import spelt
@@ -59,6 +59,7 @@ class Measuring:
     ) -> None:
         """Time the steps and report them. Without feed and transfers the input is on the device."""
         timed = self._steps(feed, transfers)
+        extras = {**extras, **self._scaled(timed)}
         metrics = [*self._job.network.parameter_metrics(), *self._checked()]
         metrics += self._start_up(timed, framework_import_s)
         if transfers is not None:
@@ -95,9 +96,11 @@ class Measuring:
 
         self._age_s = machine.cold_process_age_s()
         if feed is not None:
-            return feed.measure(self._benchmark, from_disk)
+            settled = self._settled(lambda: from_disk(next(feed)))
+            return feed.measure(self._benchmark, from_disk, **settled)
         step_of_all = resident if transfers is None else end_to_end
-        return self._timed(step_of_all, items_per_step=self._job.batch_size)
+        settled = self._settled(step_of_all)
+        return self._timed(step_of_all, items_per_step=self._job.batch_size, **settled)
 
     def _timed(self, step: Callable[[], Any], **options: Any) -> Any:
         return self._benchmark.measure(
@@ -108,6 +111,19 @@ class Measuring:
             report=False,
             **options,
         )
+
+    def _settled(self, step: Callable[[], object]) -> dict[str, Any]:
+        """Return the option of `measure` that lets the scale of the loss settle, if any."""
+        scaler = self._job.loss_scaler
+        return {} if scaler is None else {"after_first_call": lambda: scaler.settle(step)}
+
+    def _scaled(self, timed: Any) -> dict[str, Any]:
+        """Return notes on the scale of the loss; RuntimeError when timed steps were skipped."""
+        scaler = self._job.loss_scaler
+        if scaler is None:
+            return {}
+        scaler.check(timed.facts["steps"])
+        return scaler.notes()
 
     def _checked(self) -> list[Metric]:
         if self._job.training:
@@ -145,7 +161,7 @@ BATCH_SIZES = (1, 8)  # inference, training
 KNOBS: tuple[str, ...] = (
     *("model", "forward_only", "batch_size", "iterations", "warmup", "device", "dtype"),
     *("data", "compile", "channels_last", "intra_threads", "inter_threads", "seed"),
-    *("input_shape", *search.KNOBS, *feeding.KNOBS),
+    *("input_shape", "batch_sizes", "weight_decay", *search.KNOBS, *feeding.KNOBS),
 )
 
 # Knobs that change neither a model's arithmetic nor its device's.
@@ -220,6 +236,21 @@ class Methods(BatchSearch, ABC):
         """Forward passes, compiled."""
         self.measure_model(training=False, mode=self.compiled)
 
+    def inference_batches(self) -> None:
+        """Forward passes with each of `batch_sizes`: on the device, the copies, and in total."""
+        if self.settings.value("data_dir"):
+            raise SetupError("data_dir is given; inference_batches takes synthetic input")
+        for size in batches.sizes_of(self):
+            job = self.job(training=False, batch_size=size)
+            with job.scope():
+                batches.measure(
+                    self,
+                    job,
+                    iterations=self.settings.value("iterations", self.timed_steps[0]),
+                    warmup=self._warmup(),
+                    extras=self._extras(job),
+                )
+
     def inference_bfloat16(self) -> None:
         """Forward passes with arithmetic in bfloat16."""
         self.measure_model(training=False, dtype="bfloat16")
@@ -281,6 +312,7 @@ class Methods(BatchSearch, ABC):
         if self.settings.value("forward_only", not training) == training:
             kind = "training" if training else "inference"
             raise only_for("forward_only", training, kind)
+        batches.refuse(self)
         images = feeding.opened(self)  # before a model is built that may take minutes
         found = None
         if batch_size is None:
@@ -342,6 +374,7 @@ class Methods(BatchSearch, ABC):
             "data": feeding.place(self.settings, ON_DEVICE),
             **feeding.unused(self.settings),
             "warmup": self._warmup() or "found",
+            **({"weight_decay": self.settings.value("weight_decay", 0.0)} if job.training else {}),
             **job.facts(),
         }
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks._support.models import loss_scale
+from benchmarks._support.models.loss_scale import LossScale
 from benchmarks._support.models.spec import Built, ModelSpec, spelt
 from benchmarks.tensorflow import catalogue
 from benchmarks.tensorflow._support.framework import tf
@@ -84,33 +86,74 @@ def forward(model: Any) -> Callable[[Any], Any]:
     return lambda inputs: model(inputs, training=False)
 
 
-def training(model: Any, spec: ModelSpec, *, half: bool) -> Callable[[Any, Any], Any]:
-    """Return a step of gradient descent on (inputs, labels), which returns the loss.
+def optimizer_of(model: Any, *, half: bool) -> Any:
+    """Return the optimizer of a model's weights, stochastic gradient descent with momentum.
 
-    With `half`, the loss is scaled, because the range of float16 is small.
+    With `half`, it scales the loss, because the range of float16 is small: then a `LossScaler` of
+    it must settle before steps are timed.
     """
     optimizer = tf.keras.optimizers.SGD(learning_rate=LEARNING_RATE, momentum=MOMENTUM)
     if half:
-        optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
+        optimizer = tf.keras.mixed_precision.LossScaleOptimizer(
+            optimizer, dynamic_growth_steps=loss_scale.NEVER
+        )
     optimizer.build(model.trainable_variables)  # variables may not be made inside a graph
+    return optimizer
+
+
+def training(
+    model: Any, spec: ModelSpec, *, half: bool, optimizer: Any = None, weight_decay: float = 0.0
+) -> Callable[[Any, Any], Any]:
+    """Return a step of gradient descent on (inputs, labels), which returns the loss.
+
+    `weight_decay` is the factor of the weights that is added to their gradients, as in PyTorch.
+    (Keras' own setting of this name takes from the weights, past the momentum.)
+    """
+    optimizer = optimizer or optimizer_of(model, half=half)
 
     def step(inputs: Any, labels: Any) -> Any:
+        weights = model.trainable_variables
         with tf.GradientTape() as tape:
             loss = loss_of(spec, model(inputs, training=True), labels)
             scaled = optimizer.scale_loss(loss) if half else loss
-        gradients = tape.gradient(scaled, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        gradients = tape.gradient(scaled, weights)
+        if weight_decay:
+            factor = optimizer.scale_loss(weight_decay) if half else weight_decay
+            gradients = [
+                gradient + factor * weight
+                for gradient, weight in zip(gradients, weights, strict=True)
+            ]
+        optimizer.apply_gradients(zip(gradients, weights, strict=True))
         return loss
 
     return step
 
 
+class LossScaler(loss_scale.LossScaler):
+    """Keras' scaler."""
+
+    def __init__(self, optimizer: Any) -> None:
+        super().__init__(float(optimizer.dynamic_scale.numpy()))
+        self._optimizer = optimizer
+
+    def read(self) -> LossScale:
+        return LossScale(
+            scale=float(self._optimizer.dynamic_scale.numpy()),
+            updates=int(self._optimizer.step_counter.numpy()),
+        )
+
+    def halve(self) -> None:
+        self._optimizer.dynamic_scale.assign(self.read().scale / 2)
+
+
 def loss_of(spec: ModelSpec, outputs: Any, labels: Any) -> Any:
     """Return the cross entropy of the class or the next token, else the mean of the squares."""
     if spec.target == "none":
-        return tf.add_n([tf.reduce_mean(tf.square(part)) for part in tf.nest.flatten(outputs)])
+        parts = [tf.cast(part, tf.float32) for part in tf.nest.flatten(outputs)]
+        return tf.add_n([tf.reduce_mean(tf.square(part)) for part in parts])
     if spec.target == "next_token":
         outputs, labels = outputs[:, :-1], labels[:, 1:]
+    outputs = tf.cast(outputs, tf.float32)  # as PyTorch's: a loss has more than 16 bits
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=outputs)
     return tf.reduce_mean(losses)
 

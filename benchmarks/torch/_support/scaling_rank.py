@@ -1,4 +1,4 @@
-"""Run one rank of a scaling benchmark: train with each number of ranks, and write times.
+"""Run one rank of a scaling benchmark: train or infer with each number of ranks; write times.
 
 All levels are measured in the same processes, round by round, so that what slows the machine for a
 while slows all of them. Ranks that a level does not need wait without using a processor.
@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,17 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks._support import child
+from benchmarks._support.knobs import Settings
 from benchmarks.torch import catalogue
 from benchmarks.torch._support import execution
 from benchmarks.torch._support.execution import EAGER, Execution
 from benchmarks.torch._support.workload import (
+    Forward,
+    LossScaler,
     Network,
     Training,
     build,
+    check_output,
     example_inputs,
     example_labels,
 )
@@ -52,6 +56,34 @@ def main(order: Order) -> None:
         raise
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """The work of this rank at one level."""
+
+    network: Network
+    batch_size: int
+    step: Callable[[Any, Any], Any]  # of inputs and labels
+    loss_scaler: LossScaler | None  # of training in float16
+    batch: tuple[Any, Any] = (None, None)  # synthetic, on the device
+    loader: Callable[[], _Loaded] | None = None  # makes one; only while a level is measured
+
+
+class _Loaded:
+    """Batches of a rank's part of a data set, on the device."""
+
+    def __init__(self, loader: Any, bring: Callable[[Any], tuple[Any, Any]]) -> None:
+        self._loader = loader
+        self._bring = bring
+        self.prefetched = loader.prefetched
+        self.images = len(loader.images)
+
+    def next(self) -> tuple[Any, Any]:
+        return self._bring(next(self._loader))
+
+    def close(self) -> None:
+        self._loader.close()
+
+
 class _Rank:
     def __init__(self, order: Order, rank: int, file: Path) -> None:
         self._order = order
@@ -69,21 +101,27 @@ class _Rank:
             torch.cuda.set_device(self._device)
         with _connected(order, self._device):
             control = dist.new_group(backend="gloo")
-            trainings = {level: self._training(level) for level in order["levels"]}
+            groups = {level: self._groups(level) for level in order["levels"]}
+            works = {
+                level: self._work(level, groups[level][0])
+                for level in order["levels"]
+                if self._rank < level
+            }
             for number in range(order["rounds"]):
                 for level in order["levels"]:
                     dist.barrier(group=control)
-                    if self._rank < level:
-                        self._phase(number, level, *trainings[level])
+                    if level in works:
+                        self._phase(number, level, works[level], groups[level][1])
             for level, network in self._networks.items():
-                self._write(devices=level, weights=_digest(network.module))
+                if not order["forward_only"]:
+                    self._write(devices=level, weights=_digest(network.module))
 
-    def _training(self, level: int) -> tuple[Callable[[], Any], Any]:
-        """Return the step of a level and its group; every rank must make every group."""
-        group = dist.new_group(ranks=list(range(level)))
-        waiting = dist.new_group(ranks=list(range(level)), backend="gloo")
-        if self._rank >= level:
-            return lambda: None, waiting
+    def _groups(self, level: int) -> tuple[Any, Any]:
+        """Return a level's groups to train and to wait in; every rank must make every group."""
+        ranks = list(range(level))
+        return dist.new_group(ranks=ranks), dist.new_group(ranks=ranks, backend="gloo")
+
+    def _work(self, level: int, group: Any) -> _Work:
         order = self._order
         how = Execution(
             device=self._device,
@@ -94,7 +132,8 @@ class _Rank:
         )
         spec = catalogue.find(order["model"])
         shape = None if order["input_shape"] is None else tuple(order["input_shape"])
-        network = build(spec, how, shape, training=True)  # the same weights in every rank
+        is_training = not order["forward_only"]
+        network = build(spec, how, shape, training=is_training)  # the same weights in every rank
         if level > 1 and order["communication"]:
             ids = [self._device] if self._device.type == "cuda" else None
             together = DistributedDataParallel(network.module, device_ids=ids, process_group=group)
@@ -102,26 +141,73 @@ class _Rank:
         self._networks[level] = network
         torch.manual_seed(order["seed"] + 1 + self._rank)  # other examples in every rank
         size = order["batch_sizes"][str(level)]
+        trained = None
+        if is_training:
+            trained = Training(network, how, weight_decay=order["weight_decay"])
+        step = trained or Forward(network, how)
+        work = _Work(
+            network=network,
+            batch_size=size,
+            step=lambda inputs, labels: step(*((inputs, labels) if is_training else (inputs,))),
+            loss_scaler=None if trained is None else trained.loss_scaler,
+        )
+        if order["data"] is not None:
+            return replace(work, loader=lambda: self._loader(level, network, how, size))
         inputs = example_inputs(spec, network.shape, size, device=self._device)
-        labels = example_labels(spec, inputs)
-        training = Training(network, how)
-        return lambda: training(inputs, labels), waiting
+        return replace(work, batch=(inputs, example_labels(spec, inputs)))
 
-    def _phase(self, number: int, level: int, step: Callable[[], Any], group: Any) -> None:
+    def _loader(self, level: int, network: Network, how: Execution, size: int) -> _Loaded:
+        """Return a new loader of this rank's part of the data set."""
+        # Imported here: ranks without a data set need neither loader nor Pillow.
+        from benchmarks._support.datasets import loading
+        from benchmarks.torch._support.loader import loader_for, on_device
+
+        data = self._order["data"]
+        whole = loading.open_source(data["data_dir"], data["data_backend"])
+        own = {name: data[name] for name in ("data_shuffle", "num_loader_threads")}
+        settings = Settings(seed=self._order["seed"], **own)
+        images = loading.Shard(whole, self._rank, level)
+        loader = loader_for(images, settings, network, how, size)
+        return _Loaded(loader, lambda batch: on_device(how, batch))
+
+    def _phase(self, number: int, level: int, work: _Work, group: Any) -> None:
         """Warm up, wait for the other ranks, and time each step."""
-        for _ in range(self._order["warmup"] if number == 0 else 1):
-            step()
-            self._show_life()
-        execution.wait(self._device)
-        dist.barrier(group=group)
-        times_ns = []
-        for _ in range(self._order["steps_per_round"]):
-            began_ns = time.perf_counter_ns()
-            step()
+        loaded = None if work.loader is None else work.loader()
+        result: Any = None
+
+        def step() -> None:
+            nonlocal result
+            result = work.step(*(work.batch if loaded is None else loaded.next()))
+
+        try:
+            warmup = self._order["warmup"] if number == 0 else 1
+            if loaded is not None:  # batches that lie ready are taken before the clock starts
+                warmup = max(warmup, loaded.prefetched)
+            for _ in range(warmup):
+                step()
+                self._show_life()
+            if work.loss_scaler is not None:  # all ranks see the same gradients, and skip alike
+                work.loss_scaler.settle(step)
             execution.wait(self._device)
-            times_ns.append(time.perf_counter_ns() - began_ns)
-            self._show_life()
-        self._write(round=number, devices=level, step_ns=times_ns, threads=torch.get_num_threads())
+            dist.barrier(group=group)
+            times_ns = []
+            for _ in range(self._order["steps_by_round"][number]):
+                began_ns = time.perf_counter_ns()
+                step()
+                execution.wait(self._device)
+                times_ns.append(time.perf_counter_ns() - began_ns)
+                self._show_life()
+        finally:
+            if loaded is not None:
+                loaded.close()
+        facts: dict[str, Any] = {} if loaded is None else {"images": loaded.images}
+        if work.loss_scaler is not None:
+            work.loss_scaler.check(len(times_ns))
+            facts["skipped_before"] = work.loss_scaler.skipped_before
+        if self._order["forward_only"]:
+            check_output(work.network.spec, result, work.batch_size)
+        threads = torch.get_num_threads()
+        self._write(round=number, devices=level, step_ns=times_ns, threads=threads, **facts)
 
     def _show_life(self) -> None:
         """Write a line at intervals, never within a timed step."""

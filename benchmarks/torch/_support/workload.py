@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks._support.models import loss_scale
+from benchmarks._support.models.loss_scale import LossScale
 from benchmarks._support.models.spec import Built, ModelSpec, Shape
 from benchmarks.torch._support.execution import Execution
 from benchmarks.torch._support.framework import torch
@@ -114,18 +116,27 @@ def _is_finite(tensor: Any) -> bool:
 class Training:
     """A step of training: `step(inputs, labels)` is forward, loss, backward and update.
 
-    It is stochastic gradient descent with momentum. Gradients of float16 are scaled, because its
-    range is small.
+    It is stochastic gradient descent with momentum. `weight_decay` is the factor of the weights
+    that is added to their gradients. The loss of float16 is scaled, because its range is small:
+    then `loss_scaler` is there, and must settle before steps are timed.
     """
 
-    def __init__(self, network: Network, execution: Execution) -> None:
+    def __init__(
+        self, network: Network, execution: Execution, *, weight_decay: float = 0.0
+    ) -> None:
         self._network = network
         self._execution = execution
         self._optimizer = torch.optim.SGD(
-            network.module.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM
+            network.module.parameters(),
+            lr=LEARNING_RATE,
+            momentum=MOMENTUM,
+            weight_decay=weight_decay,
         )
         half = execution.dtype == "float16"
-        self._scaler = torch.amp.GradScaler(execution.device.type, enabled=half)
+        self._scaler = torch.amp.GradScaler(
+            execution.device.type, growth_interval=loss_scale.NEVER, enabled=half
+        )
+        self.loss_scaler = LossScaler(self._scaler) if half else None
 
     def __call__(self, inputs: Any, labels: Any) -> Any:
         self._optimizer.zero_grad(set_to_none=True)
@@ -135,6 +146,23 @@ class Training:
         self._scaler.step(self._optimizer)
         self._scaler.update()
         return loss.detach()
+
+
+class LossScaler(loss_scale.LossScaler):
+    """PyTorch's scaler."""
+
+    def __init__(self, scaler: Any) -> None:
+        super().__init__(scaler.get_scale())
+        self._scaler = scaler
+
+    def read(self) -> LossScale:
+        state = self._scaler.state_dict()
+        return LossScale(scale=state["scale"], updates=state["_growth_tracker"])
+
+    def halve(self) -> None:
+        self._scaler.load_state_dict(
+            {**self._scaler.state_dict(), "scale": self._scaler.get_scale() / 2}
+        )
 
 
 def loss_of(spec: ModelSpec, output: Any, labels: Any) -> Any:

@@ -95,6 +95,7 @@ class Measuring:
         synchronize: SynchronizeOption,
         collector: str,
         devices: Optional[int],
+        after_first_call: Optional[Callable[[], object]],
         report: Callable[[Measurement], None],
     ) -> None:
         self._name = name
@@ -103,11 +104,14 @@ class Measuring:
             raise ValueError("gc is %r; it must be one of %s" % (collector, ", ".join(GC_MODES)))
         if synchronize is True or not (synchronize in (None, False) or callable(synchronize)):
             raise TypeError("synchronize must be a function, None or False, not %r" % synchronize)
+        if not (after_first_call is None or callable(after_first_call)):
+            raise TypeError("after_first_call must be a function, not %r" % (after_first_call,))
         self._folder = folder
         self._facts: Dict[str, Any] = {"name": name, **facts}
         self._synchronize = synchronize
         self._collector = collector
         self._devices = devices
+        self._after_first_call = after_first_call
         self._report = report
         self._notes: List[str] = []
         self._step: Optional[Step] = None
@@ -199,6 +203,8 @@ class Measuring:
             self._garbage.between()
             return
         self._writer.rows.append(wall_ns, cpu_ns, device_ns, -count)
+        if progress.phase is FIRST and self._after_first_call is not None:
+            self._after_first_call()
         counters = self._compilations.read()
         compiled = any(counter_rises(self._counters, counters).values())
         self._counters = counters
@@ -367,6 +373,7 @@ def measuring(
     block_size: Optional[int] = None,
     synchronize: SynchronizeOption = None,
     devices: Optional[int] = None,
+    after_first_call: Optional[Callable[[], object]] = None,
     gc: str = "on",
     report: bool = True,
     extras: Optional[Mapping[str, Any]] = None,
@@ -410,6 +417,7 @@ def measuring(
         synchronize=synchronize,
         collector=gc,
         devices=devices,
+        after_first_call=after_first_call,
         report=make_report,
     )
     watching = observer()

@@ -6,10 +6,11 @@ worker has died.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from perfrun.worker.measure.series_files import Columns
-from perfrun.worker.measure.statistics import Distribution, describe, median_of, thinned
+from perfrun.worker.measure.statistics import describe, median_of, standard_deviation, thinned
 from perfrun.worker.measure.stopping import steady_part
 
 KEPT_TIMES = 10_000  # in a summary; the file of rows keeps all
@@ -74,14 +75,19 @@ def _evaluate_timed(timed: Columns, times: List[float]) -> Dict[str, Any]:
     on_device = [device_ns / 1e9 / steps for device_ns, steps in pairs if device_ns >= 0]
     return {
         "steadiness": {"kind": kind, "steady_from": begin},
-        "statistics": _statistics(describe(times[begin:] if begin else times), begin),
+        "statistics": _statistics(times[begin:] if begin else times, begin),
         "cpu_s": sum(steady.cpu_ns) / 1e9 / sum(steady.steps),
         "device_time_s": median_of(sorted(on_device)) if on_device else None,
     }
 
 
-def _statistics(found: Distribution, begin: Optional[int]) -> Dict[str, Any]:
+def _statistics(times: List[float], begin: Optional[int]) -> Dict[str, Any]:
+    found = describe(times)
     interval = found.interval
+    rate_deviation = None
+    if found.minimum > 0:
+        rates = [1.0 / time for time in times]
+        rate_deviation = standard_deviation(rates, math.fsum(rates) / len(rates))
     return {
         "of": "all timed iterations" if not begin else "the steady part, from iteration %d" % begin,
         "count": found.size,
@@ -90,6 +96,8 @@ def _statistics(found: Distribution, begin: Optional[int]) -> Dict[str, Any]:
         "median_high_s": interval.high if interval else None,
         "precision": found.precision,
         "mean_s": found.mean,
+        "std_s": found.deviation,
+        "rate_std_per_s": rate_deviation,
         "p50_s": found.median,
         "p90_s": found.p90,
         "p99_s": found.p99,
@@ -123,6 +131,7 @@ class Measurement:
         self.times_s: List[float] = self.facts["times_s"]
         self.median_s: float = statistics["median_s"]
         self.mean_s: float = statistics["mean_s"]
+        self.std_s: Optional[float] = statistics["std_s"]
         self.p90_s: Optional[float] = statistics["p90_s"]
         self.p99_s: Optional[float] = statistics["p99_s"]
         self.min_s: float = statistics["min_s"]
@@ -209,6 +218,7 @@ def _metrics(facts: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
     seconds = {
         "latency_median_s": statistics["median_s"],
         "latency_mean_s": statistics["mean_s"],
+        "latency_std_s": statistics["std_s"],
         "latency_p50_s": statistics["p50_s"],
         "latency_p90_s": statistics["p90_s"],
         "latency_p99_s": statistics["p99_s"],
@@ -221,6 +231,7 @@ def _metrics(facts: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
         "warmup_s": facts["warmup"]["time_s"] if facts["warmup"]["iterations"] else None,
     }
     item = facts["item"]
+    rate_std = statistics["rate_std_per_s"]
     rates = {
         "%ss_per_second" % item: facts["throughput_per_s"],
         "%ss_per_second_per_device" % item: facts["throughput_per_device_per_s"],
@@ -230,4 +241,7 @@ def _metrics(facts: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
     }
     for name, value in rates.items():
         metrics[name] = {"value": value, "unit": "%ss/s" % item, "direction": HIGHER}
+    if rate_std is not None:
+        name, value = "%ss_per_second_std" % item, facts["items_per_step"] * rate_std
+        metrics[name] = {"value": value, "unit": "%ss/s" % item, "direction": LOWER}
     return {name: metric for name, metric in metrics.items() if metric["value"] is not None}

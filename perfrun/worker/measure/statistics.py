@@ -34,6 +34,7 @@ class Distribution(NamedTuple):
     minimum: float
     median: float
     mean: float
+    deviation: Optional[float]  # standard, of a sample: over n - 1; None for a single value
     p90: Optional[float]
     p99: Optional[float]
     maximum: float
@@ -55,6 +56,7 @@ def describe(values: Sequence[float]) -> Distribution:
     count = len(ordered)
     correlation = correlation_time(values, median_of(ordered))
     interval = median_interval(ordered, correlation)
+    mean = math.fsum(ordered) / count
     absent = {
         name: "needs %d timed intervals, there are %d" % (needed, count)
         for name, needed in NEEDED.items()
@@ -67,7 +69,8 @@ def describe(values: Sequence[float]) -> Distribution:
         size=count,
         minimum=ordered[0],
         median=median_of(ordered),
-        mean=math.fsum(ordered) / count,
+        mean=mean,
+        deviation=standard_deviation(ordered, mean),
         p90=None if "p90" in absent else quantile(ordered, 0.90),
         p99=None if "p99" in absent else quantile(ordered, 0.99),
         maximum=ordered[-1],
@@ -75,6 +78,13 @@ def describe(values: Sequence[float]) -> Distribution:
         correlation=correlation,
         absent=absent,
     )
+
+
+def standard_deviation(values: Sequence[float], mean: float) -> Optional[float]:
+    """Return the standard deviation of a sample about its mean; None for a single value."""
+    if len(values) < 2:
+        return None
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def median_of(ordered: Sequence[float]) -> float:

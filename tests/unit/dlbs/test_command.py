@@ -45,6 +45,7 @@ def test_the_command_line_that_dlbs_launchers_make_is_taken_as_it_is() -> None:
         assert experiment.plan.benchmark_flags == (
             "--model=dlbs:resnet50",
             "--forward_only=false",
+            "--weight_decay=0.0001",
             "--batch_size=16",
             "--num_batches=100",
             "--num_warmup_batches=1",
@@ -99,6 +100,7 @@ def test_several_devices_train_by_weak_scaling_as_in_dlbs() -> None:
     assert plan.selectors[0].text == "benchmarks.torch.scaling.Scaling.weak"
     assert plan.benchmark_flags == (
         "--model=dlbs:resnet50",
+        "--weight_decay=0.0001",
         "--batch_size=4",
         "--num_batches=100",
         "--num_warmup_batches=1",
@@ -137,8 +139,16 @@ def test_a_model_that_dlbs_did_not_have_goes_by_its_own_name() -> None:
         (["--model=vgg16", "--batch_size=1", "--local_rank=1"], "starts the processes itself"),
         (["--model=vgg16", "--batch_size=1", "--data_loader_only"], "needs --data_dir"),
         (["--model=vgg16", "--batch_size=1", "--modle=x"], "--modle"),
-        (["--model=vgg16", "--batch_size=1", "--num_gpus=2", "--forward_only"], "one device"),
-        (["--model=vgg16", "--batch_size=1", "--num_gpus=2", "--data_dir=/d"], "synthetic input"),
+        (
+            [
+                "--model=vgg16",
+                "--batch_size=1",
+                "--num_gpus=2",
+                "--data_dir=/d",
+                "--data_loader_only",
+            ],
+            "for one device",
+        ),
         (["--model=vgg16", "--batch_size=1", "--benchmark_methods=m.C.x"], "method is fixed"),
     ],
 )
@@ -181,6 +191,35 @@ def test_throughput_is_that_of_all_devices() -> None:
     assert found["results.throughput"] == 16.0
     del made["benchmark_result"]["extras"][:]
     assert lines([0.5], made, "--num_gpus=3")["results.throughput"] == 24.0
+
+
+def test_the_rates_of_devices_that_do_not_wait_for_each_other_add_up() -> None:
+    experiment = parse_experiment(
+        ["--model=alexnet_owt", "--batch_size=4", "--num_gpus=2", "--forward_only"]
+    )
+    made = result_lines(experiment, document(), [0.5, 0.5], means_s=[0.25, 0.5])
+    found = parsed("\n".join(made))
+    assert (found["results.time"], found["results.throughput"]) == (500.0, 4 / 0.25 + 4 / 0.5)
+
+
+def test_the_log_names_the_host_and_its_use_over_time() -> None:
+    experiment = parse_experiment(["--model=alexnet_owt", "--batch_size=4"])
+    made = document()
+    use = {"time": [0.0, 60.0], "mem_res": [1.5, 2.5]}
+    found = parsed("\n".join(result_lines(experiment, made, [1.0], use=use)))
+    assert found["exp.node_id"] == made["system_info"]["hostname"]
+    assert found["results.use.mem_res"] == [1.5, 2.5]
+    first, second = found["results.use.time"]
+    assert first == found["results.start_time"] < second
+
+
+def test_several_devices_infer_and_share_a_data_set() -> None:
+    words = ["--num_gpus=2", "--forward_only", "--data_dir=/data", "--data_backend=image_folder"]
+    experiment = parse_experiment(["--model=resnet50", "--batch_size=4", *words])
+    assert experiment.plan.selectors[0].text == "benchmarks.torch.scaling.Scaling.weak"
+    assert {"--forward_only=true", "--data_dir=/data", "--data_backend=image_folder"} <= set(
+        experiment.plan.benchmark_flags
+    )
 
 
 def test_a_trial_without_single_times_still_has_its_mean() -> None:

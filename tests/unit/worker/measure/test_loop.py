@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import statistics
 import subprocess
 import sys
 import threading
@@ -148,6 +149,11 @@ def test_the_report_is_what_perfzeros_readers_read(folder: Path, tmp_path: Path)
         assert found["latency_median_s"] <= found["latency_median_high_s"]
     assert {"latency_mean_s", "first_call_s", "warmup_s", "known"} <= set(found)
     extras = {extra["name"]: extra["value"] for extra in entry["extras"]}
+    series = only_series(folder)
+    steady = series["times_s"][series["steadiness"]["steady_from"] or 0 :]
+    assert found["latency_std_s"] == pytest.approx(statistics.stdev(steady), rel=1e-6)
+    rates = [8 / time_s for time_s in steady]
+    assert found["examples_per_second_std"] == pytest.approx(statistics.stdev(rates), rel=1e-6)
     assert extras["why"] == "test"
     assert {"steadiness", "stopped_by", "block_size"} <= set(extras)
     series = only_series(folder)
@@ -716,3 +722,19 @@ def test_a_step_that_runs_nothing_when_it_is_called_is_refused(step: Any, said: 
 def test_a_block_that_would_never_end_is_refused() -> None:
     with pytest.raises(ValueError, match="block_size is 1000000000000; at most"):
         Benchmark().measure(int, block_size=10**12)
+
+
+def test_what_has_to_settle_is_done_once_after_the_first_call() -> None:
+    calls: list[str] = []
+    found = Benchmark().measure(
+        lambda: calls.append("step"),
+        after_first_call=lambda: calls.append("settled"),
+        iterations=3,
+        warmup=2,
+        block_size=1,
+        report=False,
+    )
+    assert calls == ["step", "settled", *["step"] * 5]
+    assert (found.iterations, found.warmup_iterations) == (3, 2)
+    with pytest.raises(TypeError, match="after_first_call must be a function"):
+        Benchmark().measure(lambda: None, after_first_call=3)

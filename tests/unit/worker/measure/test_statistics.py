@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from fractions import Fraction
 
 import numpy
@@ -30,6 +31,14 @@ series = st.lists(times, min_size=1, max_size=310)
 def test_quantiles_are_numpys(values: list[float], share: float) -> None:
     ours = quantile(sorted(values), share)
     assert ours == pytest.approx(float(numpy.quantile(values, share)), rel=1e-9)
+
+
+@given(st.lists(times, min_size=2, max_size=310))
+def test_the_standard_deviation_is_that_of_a_sample(values: list[float]) -> None:
+    found = describe(values)
+    expected = pytest.approx(statistics.stdev(values), rel=1e-6, abs=1e-9 * max(values))
+    assert found.deviation == expected
+    assert describe(values[:1]).deviation is None
 
 
 @given(series)
