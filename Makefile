@@ -6,6 +6,8 @@ VENV := .venv
 METHODS ?= benchmarks.torch.efficientnet.EfficientNetB0.inference
 TRIALS ?= 3
 JOBS ?= 2
+# What runs the checks of `make gpu`: nothing is installed for them.
+GPU_PYTHON ?= $(or $(wildcard $(VENV)/bin/python),$(PYTHON))
 # What the tests of benchmarks/ use beside the framework; pinned, so that a red test is ours.
 MEASURED_WITH := scikit-learn==1.9.1;lmdb==3.0.0;pyinstrument==5.1.3;memray==1.20.0
 TEST_LIBRARIES_torch := timm==1.0.31;transformers==5.23.0;tensorboard==2.21.0;$(MEASURED_WITH)
@@ -47,6 +49,14 @@ check: lint test ## What CI runs: lint, then all tests
 .PHONY: bench
 bench: $(VENV)/ready .envs/tensorflow/ready ## Measure perfrun itself: overhead, checkout, memory, as ratios
 	$(VENV)/bin/python -m overhead --tensorflow-python=.envs/tensorflow/bin/python $(BENCH_ARGS)
+
+.PHONY: gpu
+gpu: ## Run all that needs a GPU, in eight minutes and without a network; one report
+	$(GPU_PYTHON) -m gpu_day $(GPU_ARGS)
+
+.PHONY: gpu-carry
+gpu-carry: $(VENV)/ready ## Download what a GPU machine without a network lacks, into ./gpu_carry
+	$(VENV)/bin/python -m gpu_day --carry=gpu_carry $(CARRY_ARGS)
 
 .PHONY: image
 image: ## Build the container image (PyTorch; FRAMEWORK=tensorflow for the other)

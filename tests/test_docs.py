@@ -14,8 +14,10 @@ from perfrun.changes import bisect
 from perfrun.compare import ab, command
 from perfrun.dlbs import command as dlbs_parsing
 from perfrun.options.flags import parser
-from perfrun.probes.accelerators import DevicesUsage, DeviceUsage
+from perfrun.probes.accelerators import Accelerators, DevicesUsage, DeviceUsage
 from perfrun.probes.counters import Counters
+from perfrun.probes.machine import AtStart, Machine
+from perfrun.probes.processor import Cache, Frequency
 from perfrun.probes.rapl import Meter
 from perfrun.probes.watch import Energy
 from perfrun.summary.cpu import Cpu, Work
@@ -71,9 +73,10 @@ def test_every_flag_that_is_shown_has_a_help_text() -> None:
 
 SECTIONS = (Usage, Memory, CgroupMemory, DeviceMemory, Cpu, Work, Counters)
 DEVICES = (DevicesUsage, DeviceUsage, Energy, Meter)
+MACHINE = (Machine, AtStart, Accelerators, Cache, Frequency)
 
 
-@pytest.mark.parametrize("kind", [Outcome, *SECTIONS, *DEVICES])
+@pytest.mark.parametrize("kind", [Outcome, *SECTIONS, *DEVICES, *MACHINE])
 def test_every_field_of_a_summary_is_explained(kind: type) -> None:
     text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     for field in fields(kind):  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from perfrun.errors import UsageError
 from perfrun.launchers.local import LocalLauncher
 from perfrun.options.command_line import parse
 from perfrun.options.plan import RunPlan
-from perfrun.probes.nvidia import accelerators
+from perfrun.probes.machine import accelerators
 from perfrun.probes.sysfs import Sysfs
 from perfrun.reports.terminal import Terminal
 from perfrun.run.environment import Paths, Service, describe

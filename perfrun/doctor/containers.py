@@ -16,7 +16,7 @@ from perfrun.doctor.software import command_output
 from perfrun.doctor.system import cgroup_version
 from perfrun.image.engine import find_rootless_socket, parse_document
 from perfrun.image.gpus import GpuSupport, read_gpu_support
-from perfrun.probes.nvidia import Accelerators
+from perfrun.probes.accelerators import Accelerators
 from perfrun.probes.sysfs import Sysfs
 
 _PACKAGES = {"*": "docker", "debian": "docker.io", "ubuntu": "docker.io", "fedora": "moby-engine"}

@@ -84,6 +84,7 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         timeout_s=_timeout(given["timeout"]),
         output_format=parse_word(given["format"], "--format", FORMATS),
         quiet=given["quiet"],
+        print_perfzero_summary=given["print_perfzero_summary"],
         fail_on_bounds=given["fail_on_bounds"],
         allow_empty=given["allow_empty"],
         resume=given["resume"],

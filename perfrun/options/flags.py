@@ -77,6 +77,7 @@ _OWN = (
     ("timeout", "SECONDS", "end a trial after so long (default 86400; 0 = never)"),
     ("format", "table|json", "what to print on stdout"),
     ("quiet", "", "do not show what benchmarks print"),
+    ("print_perfzero_summary", "", "print PerfZero's three JSON documents when the run ends"),
     ("fail_on_bounds", "", "a metric out of bounds counts as a failure"),
     ("allow_empty", "", "a run without methods is a success"),
     ("resume", "", "go on with the last unfinished run of the same flags in this workspace"),

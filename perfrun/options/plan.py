@@ -92,6 +92,7 @@ class RunPlan:
     timeout_s: float | None = None
     output_format: str = "table"
     quiet: bool = False
+    print_perfzero_summary: bool = False  # the three documents at the end of a run
     fail_on_bounds: bool = False
     allow_empty: bool = False
     resume: bool = False

@@ -152,6 +152,18 @@ class Device(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Accelerators:
+    """The devices of this machine, all of one vendor; there is at least one."""
+
+    model: str  # of the main device: see `nvidia.main_model`
+    count: int
+    driver_version: str
+    models: tuple[str, ...]
+    memory_bytes: tuple[int | None, ...]  # None where the device has none of its own
+    vendor: str = "nvidia"
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeviceUsage:
     """The figures of one device during a trial: of the whole device, unless noted otherwise."""
 

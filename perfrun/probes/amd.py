@@ -1,17 +1,24 @@
-"""Read AMD devices through amdsmi, which comes with ROCm, where it is installed."""
+"""Read AMD devices: what they are from /sys, their figures through amdsmi, which comes with ROCm.
+
+Sources: drivers/gpu/drm/amd/amdkfd/kfd_topology.c of the kernel;
+Documentation/gpu/amdgpu/driver-misc.rst.
+"""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perfrun.probes.accelerators import DeviceReading
+from perfrun.probes.accelerators import Accelerators, DeviceReading
+from perfrun.probes.sysfs import Sysfs
 
 NO_DRIVER = "no AMD driver: there is no /dev/kfd"
 NO_LIBRARY = "amdsmi cannot be imported; it comes with ROCm (pip install /opt/rocm/share/amd_smi)"
 _MIB = 2**20
+_NODES = "/sys/class/kfd/kfd/topology/nodes"
 
 
 class AmdDevice:
@@ -111,3 +118,57 @@ def amd_devices() -> tuple[tuple[AmdDevice, ...], str | None]:
         return (), f"the AMD driver does not answer: {error}"
     devices = tuple(AmdDevice(amdsmi, index, handle) for index, handle in enumerate(handles))
     return devices, None if devices else "the AMD driver has no device"
+
+
+def amd_accelerators(sysfs: Sysfs) -> Accelerators | None:
+    """Return the AMD devices that this process can compute on; None when there are none.
+
+    The driver lists all of the machine. A container sees those whose render nodes it was given.
+    """
+    found = []
+    for node in sysfs.names(_NODES):
+        said = sysfs.table(f"{_NODES}/{node}/properties")
+        domain, place, minor, target = (
+            _integer(said.get(key))
+            for key in ("domain", "location_id", "drm_render_minor", "gfx_target_version")
+        )
+        if minor and sysfs.exists(f"/dev/dri/renderD{minor}"):  # a CPU is a node without one
+            device = f"/sys/class/drm/renderD{minor}/device"
+            memory = sysfs.number(f"{device}/mem_info_vram_total")
+            name = sysfs.text(f"{device}/product_name")  # of server cards only
+            found.append(((domain, place, minor), name, target, memory))
+    if not found or not sysfs.exists("/dev/kfd"):
+        return None
+    found.sort(key=lambda one: one[0])  # as AMD's tools number them
+    models = _models([name for _, name, _, _ in found], [target for _, _, target, _ in found])
+    return Accelerators(
+        vendor="amd",
+        model=models[0],
+        count=len(models),
+        driver_version=sysfs.text("/sys/module/amdgpu/version") or platform.release(),
+        models=models,
+        memory_bytes=tuple(memory for *_, memory in found),
+    )
+
+
+def _models(named: list[str | None], targets: list[int]) -> tuple[str, ...]:
+    """Return a name of each device: the card's, else amdsmi's, else that of its instruction set."""
+    known: tuple[str, ...] = ()
+    if not all(named):
+        devices, _ = amd_devices()
+        known = tuple(device.name for device in devices) if len(devices) == len(named) else ()
+    return tuple(
+        name or (known[place] if known else _target(target))
+        for place, (name, target) in enumerate(zip(named, targets, strict=True))
+    )
+
+
+def _target(version: int) -> str:
+    """Return `AMD gfx90a` of 90010: two digits each for minor and stepping, this one in hex."""
+    if not version:
+        return "AMD device"
+    return f"AMD gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+
+
+def _integer(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 0

@@ -14,13 +14,25 @@ from functools import lru_cache
 from pathlib import Path
 
 from perfrun.dataclass import dataclass
+from perfrun.probes.accelerators import Accelerators
+from perfrun.probes.amd import amd_accelerators
 from perfrun.probes.counters import Snapshot, take_snapshot
-from perfrun.probes.nvidia import Accelerators, accelerators
+from perfrun.probes.nvidia import nvidia_accelerators
+from perfrun.probes.processor import (
+    Cache,
+    Frequency,
+    cpu_caches,
+    cpu_flags,
+    cpu_frequency,
+    cpu_model,
+    read_cpuinfo,
+)
 from perfrun.probes.sysfs import (
     Sysfs,
     core_count,
     frequency_khz,
     governors,
+    read_meminfo,
     smt_active,
     top_frequencies_khz,
 )
@@ -29,6 +41,16 @@ from perfrun.worker.cgroups import Cgroup, find_cgroup
 _read = Sysfs().text
 _WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 _MOST_POLICIES = 16  # of frequency: reading hundreds would take milliseconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtStart:
+    """The state of the machine when the run began. None is unknown."""
+
+    memory_used_bytes: int | None  # what programs could not get without swapping
+    memory_available_bytes: int | None
+    swap_used_bytes: int | None
+    cpu_frequency: Frequency
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +72,23 @@ class Machine:
     cgroup_cpu_limit: float | None  # cores
     user: str | None  # who started the run
     frequency_governor: str | None
+    cpu_flags: str | None = None
+    cpu_caches: tuple[Cache, ...] = ()
+    at_start: AtStart | None = None  # it differs from run to run: no part of a series' key
+
+
+def accelerators() -> Accelerators | None:
+    """Return the NVIDIA devices, else the AMD ones; None without a driver or device."""
+    return nvidia_accelerators() or amd_accelerators(Sysfs())
 
 
 def machine() -> Machine:
     """Read the facts. It takes a few milliseconds where /proc/cpuinfo names the processor."""
-    processors = _proc_cpuinfo()
+    processors = read_cpuinfo(_read("/proc/cpuinfo"))
     sockets = {value for key, value in processors if key == "physical id"}
     affinity = getattr(os, "sched_getaffinity", None)
     return Machine(
-        cpu_model=_cpu_model(processors),
+        cpu_model=cpu_model(processors),
         physical_cpu_count=core_count(Sysfs()) or _physical_cpu_count(),
         logical_cpu_count=_logical_cpu_count(),
         cpu_socket_count=len(sockets) or None,
@@ -73,13 +103,28 @@ def machine() -> Machine:
         cgroup_cpu_limit=_cpu_limit(),
         user=_user(),
         frequency_governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        cpu_flags=cpu_flags(processors),
+        cpu_caches=cpu_caches(Sysfs()),
+        at_start=AtStart(**_memory_in_use(), cpu_frequency=cpu_frequency(Sysfs(), processors)),
     )
 
 
-def _proc_cpuinfo() -> list[tuple[str, str]]:
-    text = _read("/proc/cpuinfo") or ""
-    pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
-    return [(key.strip(), value.strip()) for key, _, value in pairs]
+def _memory_in_use() -> dict[str, int | None]:
+    """Return memory and swap in use by the kernel's word; by psutil where it has no meminfo."""
+    found = read_meminfo(Sysfs())
+    if found is not None:
+        total, available = found.total_bytes, found.available_bytes
+        swap_used = found.swap_used_bytes
+    else:
+        import psutil
+
+        memory = psutil.virtual_memory()
+        total, available, swap_used = memory.total, memory.available, psutil.swap_memory().used
+    return {
+        "memory_used_bytes": None if available is None else total - available,
+        "memory_available_bytes": available,
+        "swap_used_bytes": swap_used,
+    }
 
 
 def _logical_cpu_count() -> int | None:
@@ -106,23 +151,6 @@ def _memory_bytes() -> int:
     import psutil
 
     return int(psutil.virtual_memory().total)
-
-
-def _cpu_model(processors: list[tuple[str, str]]) -> str:
-    """Return the kernel's name of the processor, as PerfZero's.
-
-    Where /proc/cpuinfo has none (ARM, macOS), py-cpuinfo finds it in other ways; it takes about a
-    second, which is why it is not asked first.
-    """
-    named = [value for key, value in processors if key == "model name" and value]
-    if named:
-        return named[0]
-    try:
-        import cpuinfo
-
-        return str(cpuinfo.get_cpu_info().get("brand_raw") or platform.processor())
-    except Exception:  # py-cpuinfo raises plain Exceptions on processors it does not know
-        return platform.processor()
 
 
 def _operating_system() -> str | None:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from perfrun.dataclass import dataclass
-from perfrun.probes.accelerators import DeviceReading
+from perfrun.probes.accelerators import Accelerators, DeviceReading
 
 NO_DRIVER = "no NVIDIA driver: libnvidia-ml.so.1 cannot be loaded"
 # Constants of the API and the names in a summary. The first two do not mean that the device is held
@@ -150,18 +149,7 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Accelerators:
-    """The NVIDIA devices of this machine; there is at least one."""
-
-    model: str  # of the main device: see `main_model`
-    count: int
-    driver_version: str
-    models: tuple[str, ...]
-    memory_bytes: tuple[int | None, ...]  # None where the device has none of its own
-
-
-def accelerators() -> Accelerators | None:
+def nvidia_accelerators() -> Accelerators | None:
     """Return the NVIDIA devices, or None when there is no driver or no device."""
     with _nvml() as nvml:
         if nvml is None:
@@ -176,6 +164,7 @@ def accelerators() -> Accelerators | None:
     if not models:
         return None
     return Accelerators(
+        vendor="nvidia",
         model=main_model(models),
         count=len(models),
         driver_version=driver,

@@ -41,6 +41,10 @@ def run_and_show(
     terminal.methods(result.methods)
     for trial in result.trials:
         stream.write("".join(f"{line}\n" for line in extra_lines(trial)))
+    if plan.print_perfzero_summary:
+        from perfrun.run.perfzero_prints import closing_prints
+
+        stream.write(closing_prints(result))
     if as_json:
         document = {**run_document(result), "workspace": str(plan.workspace)}
         sys.stdout.write(json.dumps(document) + "\n")

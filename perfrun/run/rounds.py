@@ -153,6 +153,7 @@ class Rounds:
             methods=self._estimates(trials, reasons),
             seed=self._schedule.seed,
             profiles=self._profiles,
+            setup_s=self._facts.setup_s,
         )
 
     def _estimates(
@@ -191,7 +192,10 @@ class Rounds:
         folder = self._around.storage.new_folder(self._execution_id(key, method, total))
         self._journal.started(key, folder.path)
         spec = TrialSpec(method=method, trial_id=key[1], folder=folder, order=order)
-        return self._finish(key, run_trial(self._facts, spec, self._around))
+        begun_s = time.monotonic()
+        result = self._finish(key, run_trial(self._facts, spec, self._around))
+        spent_s = time.monotonic() - begun_s - observe(result.document).cost_s
+        return replace(result, closing_s=max(0.0, spent_s))
 
     def _finish(self, key: Key, result: TrialResult) -> TrialResult:
         if result.status is not Status.INTERRUPTED:

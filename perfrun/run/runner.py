@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime
@@ -81,8 +82,11 @@ def prepare(
         setup_info = environment.setup_info(service)
     if not harness_info and plan.container is None:  # then this process may run in an image
         harness_info = environment.image_harness_info(setup_info)
+    begun_s = time.monotonic()
     data = _with_data(plan, screen)
+    with_data_s = time.monotonic()
     checkouts = stack.enter_context(_checkouts(plan, resumed, like, screen)) if plan.repos else ()
+    checked_out_s = time.monotonic()
     facts = RunFacts(
         plan=plan,
         run_id=run_id,
@@ -94,6 +98,10 @@ def prepare(
         checkouts=tuple(_plain(asdict(checkout)) for checkout in checkouts),
         data=data,
         container=launcher.container_facts(),
+        setup_s={
+            "download_data": with_data_s - begun_s,
+            "checkout_repository": checked_out_s - with_data_s,
+        },
     )
     paths = import_paths(plan)
     methods = environment.expand(launcher, plan.selectors, paths, plan.allow_empty)

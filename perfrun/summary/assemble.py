@@ -60,6 +60,7 @@ class RunFacts:
     checkouts: tuple[Mapping[str, Any], ...] = ()
     data: tuple[Mapping[str, Any], ...] = ()
     container: Mapping[str, Any] | None = None  # image, engine and limits; None outside containers
+    setup_s: Mapping[str, float] = field(default_factory=dict)  # what came before the trials
 
 
 def build_summary(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:

@@ -129,6 +129,7 @@ class TrialResult:
     status: Status
     summary: str  # path of the file
     document: Mapping[str, Any]
+    closing_s: float | None = None  # from the end of its process: summary and uploads
 
     @property
     def grade(self) -> str | None:

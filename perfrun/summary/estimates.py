@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfrun.dataclass import asdict, dataclass
+from perfrun.dataclass import asdict, dataclass, field
 from perfrun.summary.counted_trials import counted
 from perfrun.summary.document import Status, TrialResult
 
@@ -109,6 +109,7 @@ class RunResult:
     methods: tuple[MethodEstimate, ...] = ()
     seed: int | None = None  # of the order; None for one round in the order given
     profiles: tuple[TrialResult, ...] = ()  # of the trials under a profiler, which do not count
+    setup_s: Mapping[str, float] = field(default_factory=dict)  # data and checkouts, before them
 
 
 def estimates(

@@ -44,7 +44,7 @@ def context(document: Mapping[str, Any]) -> dict[str, Any]:
         },
         "setup_info": section(document, "setup_info"),
         "system": section(document, "system_info"),
-        "machine": section(own, "machine"),
+        "machine": {k: v for k, v in section(own, "machine").items() if k != "at_start"},
         "benchmark_flags": own.get("benchmark_flags") or [],
         "constructor_args": section(info, "flags").get("perfzero_constructor_args") or "",
         "env_vars": {**section(info, "env_vars"), **section(own, "env")},

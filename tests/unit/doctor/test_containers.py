@@ -12,7 +12,7 @@ from machines import LAPTOP, built
 from perfrun.doctor import containers, software
 from perfrun.doctor.check import Presence
 from perfrun.doctor.containers import DockerAnswer, ask_docker
-from perfrun.probes.nvidia import Accelerators
+from perfrun.probes.accelerators import Accelerators
 from perfrun.probes.sysfs import Sysfs
 from perfrun.summary.document import Environment
 

@@ -27,6 +27,7 @@ OWN = (
     "timeout",
     "format",
     "quiet",
+    "print_perfzero_summary",
     "fail_on_bounds",
     "allow_empty",
     "resume",

@@ -50,6 +50,26 @@ def test_this_machine_is_described_as_the_system_knows_it() -> None:
     to_json(asdict(found))
 
 
+def test_the_state_at_the_start_is_psutils() -> None:
+    found = machine().at_start
+    theirs = psutil.virtual_memory()
+    assert found is not None
+    assert found.memory_used_bytes is not None
+    assert found.memory_available_bytes is not None
+    # Between two readings others may take or give back memory.
+    assert abs(found.memory_available_bytes - theirs.available) < 0.05 * theirs.total
+    assert found.memory_used_bytes + found.memory_available_bytes == theirs.total
+    assert found.swap_used_bytes == pytest.approx(psutil.swap_memory().used, abs=2**24)
+
+
+def test_without_meminfo_psutil_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "read_meminfo", lambda tree: None)  # as on macOS
+    found = machine().at_start
+    assert found is not None
+    assert found.memory_used_bytes
+    assert found.memory_available_bytes
+
+
 def test_python_may_be_told_of_other_processors_than_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perfrun.probes.nvidia import accelerators, main_model
+from perfrun.probes.nvidia import main_model, nvidia_accelerators
 
 
 class NVMLError(Exception):
@@ -53,13 +53,13 @@ def install(monkeypatch: pytest.MonkeyPatch, module: ModuleType | None) -> None:
 
 def test_the_real_library_agrees_with_the_driver_of_this_machine() -> None:
     # With the real nvidia-ml-py: None without a driver, devices with one.
-    assert (accelerators() is not None) is Path("/dev/nvidia0").exists()
+    assert (nvidia_accelerators() is not None) is Path("/dev/nvidia0").exists()
 
 
 def test_devices_are_told_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     module = library(["NVIDIA H200", "NVIDIA H200"])
     install(monkeypatch, module)
-    found = accelerators()
+    found = nvidia_accelerators()
     assert found is not None
     assert (found.model, found.count, found.driver_version) == ("NVIDIA H200", 2, "570.86")
     assert found.models == ("NVIDIA H200",) * 2
@@ -69,7 +69,7 @@ def test_devices_are_told_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_old_libraries_answer_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, library([b"Tesla V100"], driver=b"450.80"))
-    found = accelerators()
+    found = nvidia_accelerators()
     assert found is not None
     assert (found.model, found.driver_version) == ("Tesla V100", "450.80")
 
@@ -81,13 +81,13 @@ def test_without_a_driver_the_binding_is_not_even_started(monkeypatch: pytest.Mo
     module = library(["NVIDIA H200"])
     install(monkeypatch, module)
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    assert accelerators() is None
+    assert nvidia_accelerators() is None
     assert vars(module)["calls"] == []
 
 
 def test_no_device_is_absent_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, library([]))
-    assert accelerators() is None
+    assert nvidia_accelerators() is None
 
 
 @pytest.mark.parametrize(
@@ -97,21 +97,21 @@ def test_no_device_is_absent_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_library_that_fails_is_no_device(monkeypatch: pytest.MonkeyPatch, fails_at: str) -> None:
     module = library(["H200"], fails_at=fails_at)
     install(monkeypatch, module)
-    assert accelerators() is None
+    assert nvidia_accelerators() is None
     started = fails_at != "nvmlInit"
     assert ("nvmlShutdown" in vars(module)["calls"]) is started
 
 
 def test_a_device_that_shares_the_hosts_memory_is_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, library(["NVIDIA GB10"], fails_at="nvmlDeviceGetMemoryInfo"))
-    found = accelerators()
+    found = nvidia_accelerators()
     assert found is not None
     assert (found.model, found.memory_bytes) == ("NVIDIA GB10", (None,))
 
 
 def test_a_library_that_cannot_be_imported_is_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, None)
-    assert accelerators() is None
+    assert nvidia_accelerators() is None
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 
 from perfrun.launchers.launcher import Exit
 from perfrun.options.command_line import parse
+from perfrun.probes.accelerators import Accelerators
 from perfrun.probes.machine import Machine
-from perfrun.probes.nvidia import Accelerators
 from perfrun.run.outcome import read_leftovers
 from perfrun.summary.assemble import RunFacts, TrialFacts, build_summary, out_of_bounds
 from perfrun.summary.cpu import bring_together

@@ -127,6 +127,18 @@ def test_trials_of_one_run_share_their_context() -> None:
     assert extract(one).context == extract(two).context
 
 
+def test_the_state_of_the_machine_makes_no_context_of_its_own() -> None:
+    # Memory in use differs from run to run: an index would keep a context for each.
+    one, two = (
+        perfrun_summary(
+            own={"machine": {"cpu_model": "x", "at_start": {"memory_used_bytes": used}}}
+        )
+        for used in (1, 2)
+    )
+    assert extract(one).context == extract(two).context
+    assert extract(one).context["machine"] == {"cpu_model": "x"}
+
+
 def test_what_a_database_cannot_hold_is_replaced() -> None:
     record = extract(perfrun_summary(name="a\0b\ud800"))
     assert record.subject.method == "a\ufffdb?"

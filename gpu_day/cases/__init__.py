@@ -1,0 +1,1 @@
+"""What the GPU day runs in the environment under test."""

@@ -1,0 +1,136 @@
+"""Read facts about the processor: its name, instructions, caches and frequency.
+
+/proc and /sys come first: they are right and take a fifth of a millisecond. py-cpuinfo names a
+processor that the kernel does not (ARM, macOS). It is not asked for caches: on AMD it gives out the
+L2 cache of one core, which /proc/cpuinfo calls `cache size`, as L3; and on x86 it takes a second.
+Sources: Documentation/ABI/testing/sysfs-devices-system-cpu of the kernel.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+
+from perfrun.dataclass import dataclass
+from perfrun.probes.sysfs import Sysfs, frequency_khz, policies
+
+CpuInfo = Sequence[tuple[str, str]]  # the lines of /proc/cpuinfo
+_CACHES = "/sys/devices/system/cpu/cpu0/cache"
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+_MOST_POLICIES = 16  # of frequency: reading hundreds would take milliseconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache:
+    """One cache of the first CPU."""
+
+    level: int
+    kind: str  # data, instruction or unified
+    size_bytes: int
+    shared_by: int | None  # CPUs that share it, the first one included
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frequency:
+    """The frequency of the processor; None is unknown, and `reason` says why."""
+
+    current_mhz: float | None  # the highest of the first four policies, at that moment
+    min_mhz: float | None  # the lowest and the highest that the governor may choose
+    max_mhz: float | None
+    reason: str | None
+
+
+def read_cpuinfo(text: str | None) -> CpuInfo:
+    """Split /proc/cpuinfo into names and values; its lines repeat for each CPU."""
+    pairs = (line.partition(":") for line in (text or "").splitlines() if ":" in line)
+    return [(key.strip(), value.strip()) for key, _, value in pairs]
+
+
+def cpu_model(processors: CpuInfo) -> str:
+    """Return the kernel's name of the processor, as PerfZero's; else that of py-cpuinfo."""
+    named = _first(processors, "model name")
+    if named:
+        return named
+    try:
+        import cpuinfo
+
+        return str(cpuinfo.get_cpu_info().get("brand_raw") or platform.processor())
+    except Exception:  # py-cpuinfo raises plain Exceptions on processors it does not know
+        return platform.processor()
+
+
+def cpu_flags(processors: CpuInfo) -> str | None:
+    """Return the instruction sets and features of the first CPU in one line, as the kernel does."""
+    return _first(processors, "flags") or _first(processors, "Features")
+
+
+def cpu_caches(sysfs: Sysfs) -> tuple[Cache, ...]:
+    """Return the caches of the first CPU, by level; empty where the kernel shows none."""
+    found = []
+    for name in sysfs.names(_CACHES, "index[0-9]*"):
+        folder = f"{_CACHES}/{name}"
+        level, size = sysfs.number(f"{folder}/level"), _size(sysfs.text(f"{folder}/size"))
+        if level is None or size is None:  # ARM's firmware may not tell the sizes
+            continue
+        cache = Cache(
+            level=level,
+            kind=(sysfs.text(f"{folder}/type") or "unknown").lower(),
+            size_bytes=size,
+            shared_by=_listed(sysfs.text(f"{folder}/shared_cpu_list")),
+        )
+        found.append(cache)
+    return tuple(sorted(found, key=lambda cache: (cache.level, cache.kind)))
+
+
+def cpu_frequency(sysfs: Sysfs, processors: CpuInfo) -> Frequency:
+    """Return the frequency by cpufreq; else by /proc/cpuinfo, unless a hypervisor invented it."""
+    folders = policies(sysfs)[:_MOST_POLICIES]
+    low, high = (
+        [khz for folder in folders if (khz := sysfs.number(f"{folder}/scaling_{name}_freq"))]
+        for name in ("min", "max")
+    )
+    now_khz = frequency_khz(sysfs)
+    stated = _megahertz(_first(processors, "cpu MHz"))
+    reason = None
+    if not folders:
+        reason = "the kernel has no cpufreq here"
+        if "hypervisor" in (cpu_flags(processors) or "").split():
+            reason = "the host of this virtual machine decides" + (
+                f"; /proc/cpuinfo has a constant {stated:g} MHz" if stated else ""
+            )
+            stated = None
+    return Frequency(
+        current_mhz=now_khz / 1e3 if now_khz else stated,
+        min_mhz=min(low) / 1e3 if low else None,
+        max_mhz=max(high) / 1e3 if high else None,
+        reason=reason,
+    )
+
+
+def _first(processors: CpuInfo, wanted: str) -> str | None:
+    return next((value for key, value in processors if key == wanted and value), None)
+
+
+def _megahertz(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def _size(text: str | None) -> int | None:
+    """Return the bytes of `32K`; None for anything else."""
+    if not text or not text[:-1].isdigit() or text[-1] not in _UNITS:
+        return None
+    return int(text[:-1]) * _UNITS[text[-1]]
+
+
+def _listed(text: str | None) -> int | None:
+    """Count the CPUs of `0-3,8`; None where the list is empty, as some hypervisors leave it."""
+    count = 0
+    for part in (text or "").split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            return None
+        count += int(last) - int(first) + 1 if dash else 1
+    return count
