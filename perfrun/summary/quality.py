@@ -75,6 +75,7 @@ def judge_quality(
     series: Sequence[Mapping[str, Any]] = (),
     devices: Sequence[DeviceUsage] = (),
     samples: int | None = None,
+    allocator: str = "default",
 ) -> Quality:
     """Judge a trial by the machine, the devices and its own series.
 
@@ -83,7 +84,7 @@ def judge_quality(
     findings = [
         *(machine_findings(delta) if delta else ()),
         *device_findings(devices),
-        *series_findings(series),
+        *series_findings(series, allocator),
         *_sampling(samples),
     ]
     return Quality(
