@@ -1,4 +1,7 @@
-"""Services of a short-lived worker: discover benchmark methods, check flags, upload results."""
+"""Services of a short-lived worker: discover benchmark methods, check flags, upload results.
+
+What it has of an allocator is answered, too.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import re
 import traceback
 from typing import Any, Callable, Dict, List, Optional
 
+from perfrun.worker.allocator import answer_about_allocator
 from perfrun.worker.method import getattr_hint, parse_flags
 from perfrun.worker.modules import modules_in
 from perfrun.worker.outcome_file import write_json
@@ -182,4 +186,5 @@ SERVICES: Dict[str, Callable[[Dict[str, Any]], int]] = {
     "discover": discover,
     "check_flags": check_flags,
     "upload": upload,
+    "allocator": answer_about_allocator,
 }
