@@ -9,9 +9,10 @@ from typing import Any
 
 from perfrun.errors import UsageError
 from perfrun.summary.record import SummaryRecord
+from perfrun.summary.series_identity import effective_allocator, section
 
 # Differences of these kinds make a comparison meaningless, unless it is asked for.
-GUARDED = ("hardware", "driver", "batch_size")
+GUARDED = ("hardware", "driver", "batch_size", "allocator")
 _MIB = 2**20
 # Flags that say where results go and how often a method runs, which does not change what is
 # measured. Code, image and interpreter are compared by what the trials had, not by these flags.
@@ -19,7 +20,7 @@ _PLACES = """
     benchmark_methods benchmark_num_trials execution_id execution_label workspace format quiet
     resume seed precision max_trials time_budget max_reruns fail_on_bounds allow_empty git_repos
     python image image_python python_path ml_framework_build_label platform_name system_name debug
-    env result_upload_methods use_cached_site_packages root_data_dir timeout profile
+    env allocator result_upload_methods use_cached_site_packages root_data_dir timeout profile
     print_perfzero_summary
 """
 _NOT_COMPARED = frozenset(_PLACES.split())
@@ -28,9 +29,9 @@ _Facts = dict[Fact, set[str | None]]
 # A summary records all facts of these kinds or, if it is PerfZero's, none.
 _WHOLE = ("distribution",)
 # Hardware facts that may be missing on one side although the hardware is the same.
-_MAY_BE_UNKNOWN = ("platform_name", "cpu_model", "physical_cpu_count", "memory")
+_MAY_BE_UNKNOWN = ("platform_name", "cpu_model", "physical_cpu_count", "memory", "allocator")
 _ORDER = (
-    *("hardware", "driver", "batch_size", "machine", "container", "python", "framework"),
+    *(*GUARDED, "machine", "container", "python", "framework"),
     *("distribution", "git", "source", "flag", "variable", "perfrun"),
 )
 
@@ -187,6 +188,9 @@ def _asked(record: SummaryRecord) -> Iterator[tuple[str, str, Any]]:
     document = record.document
     info, own = document["benchmark_info"], document.get("perfrun") or {}
     yield "batch_size", record.method, record.batch_size
+    if own:
+        allocator = effective_allocator(section(own, "allocator"))
+        yield "allocator", "allocator", allocator
     yield "source", record.method, own.get("module_sha256")
     for name, value in (info.get("flags") or {}).items():
         if name not in _NOT_COMPARED and value:

@@ -152,6 +152,10 @@ class ContainerLauncher:
         """Return `perfrun.container` of each summary without the trial's own facts."""
         return {**self._facts, "interpreter": self._pythons[0]}
 
+    def set_variables(self, variables: Mapping[str, str]) -> None:
+        """Add environment variables to the containers that are started from now on."""
+        self._env.update(variables)
+
     def start(self, order: Mapping[str, Any], folder: Path, private: Path) -> ContainerProcess:
         """Start the worker of a trial. Raises ContainerError when it cannot be started."""
         begin = time.perf_counter()

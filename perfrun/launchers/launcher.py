@@ -109,6 +109,9 @@ class Launcher(Protocol):
     def serve(self, order: Mapping[str, Any], folder: Path, log: Path) -> Serving:
         """Start a throw-away worker, which answers into `folder`. Raises OSError likewise."""
 
+    def set_variables(self, variables: Mapping[str, str]) -> None:
+        """Add environment variables to the workers that are started from now on."""
+
     def container_facts(self) -> Mapping[str, Any] | None:
         """Return facts of the environment's image and engine; None outside containers."""
 

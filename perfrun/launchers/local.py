@@ -60,6 +60,10 @@ class LocalLauncher:
         """Start a throw-away worker, which answers into `folder`. Raises OSError, too."""
         return LocalService(self.python, order, folder, log, self._env, self._learn)
 
+    def set_variables(self, variables: Mapping[str, str]) -> None:
+        """Add environment variables to the workers that are started from now on."""
+        self._env = {**(self._env or os.environ), **variables}
+
     def _learn(self, is_wrapped: bool) -> None:
         self._is_wrapped = is_wrapped
 

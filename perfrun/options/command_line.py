@@ -19,6 +19,7 @@ from perfrun.options.flags import (
     unknown_flag,
 )
 from perfrun.options.parsers import (
+    ALLOCATORS,
     FORMATS,
     parse_profiler_windows,
     parse_profiles,
@@ -79,6 +80,7 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         upload_methods=plan.parse_upload_methods(given["result_upload_methods"]),
         debug=given["debug"],
         env=parse_variables(given["env"]),
+        allocator=parse_word(given["allocator"], "--allocator", ALLOCATORS),
         container=container,
         python="" if container else _interpreter(given["python"]),
         timeout_s=_timeout(given["timeout"]),

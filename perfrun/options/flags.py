@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from perfrun import __version__
 from perfrun.errors import UsageError
-from perfrun.options.parsers import KINDS, HelpFormatter, nearest
+from perfrun.options.parsers import ALLOCATORS, KINDS, HelpFormatter, nearest
 
 PYTHON_VARIABLE = "PERFRUN_PYTHON"
 
@@ -73,6 +73,11 @@ _OWN = (
         "env",
         "NAME=VALUE",
         "environment variable of the trials, besides those inherited; repeatable, recorded",
+    ),
+    (
+        "allocator",
+        "NAME",
+        f"what gives trials memory: {', '.join(ALLOCATORS)} (retain: glibc keeps freed memory)",
     ),
     ("timeout", "SECONDS", "end a trial after so long (default 86400; 0 = never)"),
     ("format", "table|json", "what to print on stdout"),

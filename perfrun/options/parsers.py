@@ -31,6 +31,7 @@ FEWEST_TRIALS = 6  # with --precision: below this there is no interval (analysis
 MOST_TRIALS = 30  # default of --max_trials
 RERUNS = 2  # default of --max_reruns with --precision
 OVERRUN = 0.1  # part of a trial's usual time by which it may exceed the time budget
+ALLOCATORS = ("default", "retain", "jemalloc", "tcmalloc")
 KINDS = ("cprofile", "torch", "tensorflow", "memory", "sampling")
 _SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 

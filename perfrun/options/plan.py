@@ -88,6 +88,7 @@ class RunPlan:
     debug: bool = False
     env: tuple[tuple[str, str], ...] = ()  # of the workers, besides the inherited variables
     python: str = ""  # absolute path of the interpreter under test
+    allocator: str = "default"  # of the trials: what provides malloc, and how it is set up
     container: Containment | None = None  # of the trials; then `python` is not used
     timeout_s: float | None = None
     output_format: str = "table"

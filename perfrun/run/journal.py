@@ -67,6 +67,8 @@ def fingerprint(plan: RunPlan) -> str:
     }
     if plan.profiles:  # only then, so that journals of an older perfrun still match
         asked["profiles"] = plan.profiles
+    if plan.allocator != "default":
+        asked["allocator"] = plan.allocator
     return sha256_of(json.dumps(asked, sort_keys=True).encode())
 
 

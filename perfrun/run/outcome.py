@@ -30,6 +30,9 @@ _LATER = (
     "timer",
     "gc",
     "recompilations",
+    "system_cpu_s",
+    "minor_faults_per_step",
+    "major_faults_per_step",
 )
 _TAIL_BYTES = 4096
 _STACK_BYTES = 64 * 1024

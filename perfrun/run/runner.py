@@ -80,6 +80,10 @@ def prepare(
         harness_info = harness_git_info(PACKAGE.parent)
         described = environment.describe(service)
         setup_info = environment.setup_info(service)
+    if plan.allocator != "default":
+        from perfrun.run.allocator import provide_allocator  # only for runs that ask for one
+
+        provide_allocator(launcher, plan)
     if not harness_info and plan.container is None:  # then this process may run in an image
         harness_info = environment.image_harness_info(setup_info)
     begun_s = time.monotonic()

@@ -19,6 +19,7 @@ from perfrun.run.environment import Method, Paths
 from perfrun.run.interruption import Interruption
 from perfrun.run.outcome import Leftovers, judge_outcome, notes_on, read_leftovers
 from perfrun.run.progress import Follower
+from perfrun.summary.allocator import trial_allocator
 from perfrun.summary.assemble import RunFacts, TrialFacts, build_summary
 from perfrun.summary.cpu import MeasuredSections, bring_together
 from perfrun.summary.document import Order, Outcome, Status, TrialResult, to_json
@@ -74,7 +75,7 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
     own_peak = memory_marks()["peak_rss_bytes"] or 0
     measured = bring_together(left.record, end, watched, own_peak_rss_bytes=own_peak)
     notes = notes_on(left, end, outcome, knows_victim=is_certain) if end else ()
-    facts = _facts(spec, left, outcome, measured, notes)
+    facts = _facts(run.plan, spec, left, outcome, measured, notes)
     if end:
         facts = replace(facts, container=end.container)
     if span:
@@ -83,6 +84,7 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
             series=left.series,
             devices=measured.devices.devices or (),
             samples=measured.usage.samples,
+            allocator=facts.allocator,
         )
         facts = replace(facts, quality=quality)
     return _write(run, spec, _with_arithmetic(run, spec, facts, around), around.storage)
@@ -120,7 +122,7 @@ def recover_trial(
         )
     measured = bring_together(left.record, None, None, own_peak_rss_bytes=0)
     notes = ("summary written by a later --resume: what was watched from outside is lost",)
-    facts = _facts(spec, left, outcome, measured, notes)
+    facts = _facts(run.plan, spec, left, outcome, measured, notes)
     facts = _with_arithmetic(run, spec, facts, around)
     return _write(run, spec, facts, around.storage), left.complete
 
@@ -239,6 +241,7 @@ def _order(plan: RunPlan, spec: TrialSpec, paths: Paths) -> dict[str, Any]:
 
 
 def _facts(
+    plan: RunPlan,
     spec: TrialSpec,
     left: Leftovers,
     outcome: Outcome,
@@ -259,6 +262,7 @@ def _facts(
         phases=record.get("phases", {}),
         framework=record.get("framework"),
         frameworks=tuple(record.get("frameworks", ())),
+        allocator=trial_allocator(record.get("allocator"), plan.allocator),
         module_file=record.get("module_file"),
         module_sha256=_sha256(record.get("module_file")),
         profiles=tuple(record.get("profiles", ())),

@@ -37,6 +37,7 @@ class TrialFacts:
     phases: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     framework: Mapping[str, Any] | None = None
     frameworks: tuple[Mapping[str, Any], ...] = ()
+    allocator: Mapping[str, Any] = field(default_factory=dict)  # `trial_allocator`'s
     module_file: str | None = None
     module_sha256: str | None = None
     notes: tuple[str, ...] = ()
@@ -173,6 +174,7 @@ def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "unsaved_reports": [dict(report) for report in trial.unsaved_reports],
         "series": [dict(series) for series in trial.series],
         **asdict(trial.measured),
+        "allocator": dict(trial.allocator),
         "module_file": trial.module_file,
         "module_sha256": trial.module_sha256,
         "frameworks": [dict(framework) for framework in trial.frameworks],

@@ -7,9 +7,11 @@ from typing import Any
 
 from perfrun.dataclass import dataclass
 from perfrun.probes.accelerators import DeviceUsage
+from perfrun.summary.allocator import allocator_findings
 from perfrun.summary.finding import Finding, MachineDelta, Severity
 from perfrun.summary.quality_machine import machine_findings
 from perfrun.summary.quality_series import series_findings
+from perfrun.summary.series_identity import effective_allocator
 
 # NVML's reasons for lower clocks (clocks event reasons) that matter to a trial. The others (idle, a
 # display, clocks that somebody has set) do not.
@@ -75,15 +77,18 @@ def judge_quality(
     series: Sequence[Mapping[str, Any]] = (),
     devices: Sequence[DeviceUsage] = (),
     samples: int | None = None,
+    allocator: Mapping[str, Any] | None = None,
 ) -> Quality:
     """Judge a trial by the machine, the devices and its own series.
 
-    `samples` is the number of samples of the process tree. A value of None gives no finding.
+    `samples` is the number of samples of the process tree, `allocator` the summary's section. A
+    value of None gives no finding.
     """
     findings = [
         *(machine_findings(delta) if delta else ()),
         *device_findings(devices),
-        *series_findings(series),
+        *series_findings(series, effective_allocator(allocator or {})),
+        *allocator_findings(allocator or {}),
         *_sampling(samples),
     ]
     return Quality(

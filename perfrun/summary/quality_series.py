@@ -1,4 +1,4 @@
-"""Find reasons to doubt the series of a trial: no steady state, few values, outliers, timer.
+"""Find reasons to doubt the series of a trial: no steady state, few values, outliers, page faults.
 
 With n independent values, the interval from the smallest to the largest holds the q-quantile with
 probability 1 - q**n - (1-q)**n. That is 95 % from 6 values on for the median, from 29 for p90, from
@@ -24,6 +24,11 @@ FENCE = 3.0
 OUTLIERS_SHARE = 0.01  # a larger share affects the figures
 OFF = 0.05  # of the median: without this, tiny deviations of an even sleep are outliers
 _ENOUGH = 20  # fewer values have no useful quartiles
+FAULTS_SHARE = 0.1  # of a step: more of it in the kernel, for page faults, decides the figure
+# A fault takes 0.25 us on a bare machine, 2 us in a virtual one; one that is served by a huge page
+# takes the 100 us in which 2 MiB are cleared, and comes among hundreds of small ones. Where the
+# kernel's time is more per fault than this, it has other reasons, such as reading and writing.
+LONGEST_FAULT_S = 25e-6
 
 
 def values_needed(quantile: float) -> int:
@@ -35,14 +40,20 @@ def values_needed(quantile: float) -> int:
     return count
 
 
-def series_findings(series: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Yield the findings about each series; `series` is `perfrun.series` of the summary."""
+def series_findings(
+    series: Sequence[Mapping[str, Any]], allocator: str = "default"
+) -> Iterator[Finding]:
+    """Yield the findings about each series; `series` is `perfrun.series` of the summary.
+
+    `allocator` is the one that the trial had, by the name of `--allocator`.
+    """
     for one in series:
         if one.get("statistics"):
             yield from _steadiness(one)
             yield from _percentiles(one)
             yield from _outliers(one)
             yield from _timer(one)
+            yield from _page_faults(one, allocator)
 
 
 def _steadiness(one: Mapping[str, Any]) -> Iterator[Finding]:
@@ -167,3 +178,34 @@ def _timer(one: Mapping[str, Any]) -> Iterator[Finding]:
             unit="s",
             mend="a larger block_size",
         )
+
+
+def _page_faults(one: Mapping[str, Any], allocator: str) -> Iterator[Finding]:
+    """Find a step that spends much of its time on having its memory given back to it.
+
+    The time of the step is its CPU time, or its latency where that is longer: a kernel that works
+    while the step waits for a device costs the step nothing.
+    """
+    faults, system_s = one.get("minor_faults_per_step"), one.get("system_cpu_s")
+    if not faults or not system_s:
+        return
+    step_s = max(one.get("cpu_s") or 0.0, one["statistics"]["median_s"])
+    share = min(1.0, system_s / step_s) if step_s > 0 else 1.0
+    if share > FAULTS_SHARE and system_s < LONGEST_FAULT_S * faults:
+        yield Finding(
+            code="page_faults",
+            severity=Severity.WARNING,
+            text=f"{one['name']}: {share:.0%} of a step is the kernel's work, with {faults:,.0f} "
+            "page faults: memory is given back to the system and asked for again",
+            value=share,
+            limit=FAULTS_SHARE,
+            unit="share",
+            mend=_KEEPING.get(allocator, _KEEPING_OTHER),
+        )
+
+
+_KEEPING = {
+    "default": "--allocator=retain keeps freed memory; without it, this figure is the allocator's",
+    "jemalloc": "--env=MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1 makes jemalloc keep memory",
+}
+_KEEPING_OTHER = "this memory is not taken by malloc: look for mmap, or fresh files and buffers"

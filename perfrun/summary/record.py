@@ -31,7 +31,7 @@ _OBJECTS = {
          "process_info", "perfrun"),
     "benchmark_info": ("harness_info", "env_vars", "flags", "site_package_info"),
     "perfrun": ("order", "outcome", "quality", "container", "environment", "machine", "memory",
-                "env"),
+                "env", "allocator"),
 }  # fmt: skip
 _LISTS = {
     "benchmark_result": ("metrics", "extras"),

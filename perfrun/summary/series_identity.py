@@ -16,6 +16,7 @@ from perfrun.text import redact
 
 _GIB = 2**30
 _LARGEST = 1e308
+DEFAULT_ALLOCATORS = ("glibc", "musl")  # those of the C libraries
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -139,16 +140,35 @@ def memory_class_gib(size_bytes: Any) -> float | None:
 
 
 def settings(document: Mapping[str, Any]) -> str:
-    """Return the variables, flags of the benchmark and constructor arguments, in one text.
+    """Return variables, allocator, flags of the benchmark and constructor arguments, in one text.
 
-    Another batch size, or another number of threads, is another series.
+    Another batch size, another number of threads, or another allocator is another series.
     """
     own = section(document, "perfrun")
     env, flags = section(own, "env"), own.get("benchmark_flags")
     words = [redact(shlex.join(f"{name}={text(env[name])}" for name in sorted(env)))] if env else []
+    allocator = effective_allocator(section(own, "allocator"))
+    if allocator != "default" and not ("LD_PRELOAD" in env and _is_default(own)):
+        words.append(shlex.quote(f"--allocator={allocator}"))
     words += [redact(shlex.join(map(str, flags)))] if isinstance(flags, list) and flags else []
     given = section(section(document, "benchmark_info"), "flags").get("perfzero_constructor_args")
     return " ".join([*words, *([_canonical(given)] if given else [])])
+
+
+def effective_allocator(allocator: Mapping[str, Any]) -> str:
+    """Return the allocator of a trial by the name of `--allocator`, or by its library's name.
+
+    `allocator` is `perfrun.allocator` of a summary; an older summary has none.
+    """
+    asked, name = text(allocator.get("asked")), text(allocator.get("name"))
+    if asked not in ("", "default"):
+        return asked
+    return "default" if name in ("", *DEFAULT_ALLOCATORS) else name
+
+
+def _is_default(own: Mapping[str, Any]) -> bool:
+    """Return True when the allocator was not asked for by its flag."""
+    return text(section(own, "allocator").get("asked")) in ("", "default")
 
 
 def _canonical(given: Any) -> str:

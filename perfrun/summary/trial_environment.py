@@ -55,6 +55,7 @@ def context(document: Mapping[str, Any]) -> dict[str, Any]:
         },
         "git": _git(document),
         "module_sha256": own.get("module_sha256"),
+        "allocator": section(own, "allocator"),
     }
 
 
@@ -85,6 +86,7 @@ def document_of(context: Mapping[str, Any], commits: Mapping[str, str]) -> dict[
             "container": image if context["image"] else None,
             "machine": context["machine"],
             "module_sha256": context["module_sha256"],
+            "allocator": context.get("allocator", {}),  # an index of an older perfrun has none
             "git": [
                 {"directory": name, "diff_sha256": one.get("diff_sha256")}
                 for name, one in context["git"].items()

@@ -19,6 +19,7 @@ import traceback
 import types
 
 from perfrun.worker import procfs
+from perfrun.worker.allocator import allocator_in_use
 from perfrun.worker.author import PREFIX_VARIABLE, SetupError
 from perfrun.worker.frameworks import allocator_peaks, loaded_frameworks, main_framework
 from perfrun.worker.method_reports import ReportKeeper
@@ -147,6 +148,7 @@ class TrialReport:
             "memory": {},
             "resources": {},
             "allocators": [],
+            "allocator": None,
             "module_file": None,
             "framework": None,
             "frameworks": [],
@@ -240,6 +242,7 @@ class TrialReport:
         self.outcome["complete"] = True
         self.outcome["memory"]["end"] = procfs.memory_marks()
         self.outcome["allocators"] = allocator_peaks()
+        self.outcome["allocator"] = allocator_in_use()
         self.file.finish(self.outcome)
 
 

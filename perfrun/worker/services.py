@@ -1,4 +1,7 @@
-"""Services of a short-lived worker: discover methods, check flags, upload results, count."""
+"""Services of a short-lived worker: discover methods, check flags, upload results, count.
+
+They answer about the environment's allocator, too.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional
 
 from perfrun.worker import companion
+from perfrun.worker.allocator import answer_about_allocator
 from perfrun.worker.method import getattr_hint, parse_flags
 from perfrun.worker.modules import modules_in
 from perfrun.worker.outcome_file import write_json
@@ -184,4 +188,5 @@ SERVICES: Dict[str, Callable[[Dict[str, Any]], int]] = {
     "check_flags": check_flags,
     "upload": upload,
     "companion": companion.answer,
+    "allocator": answer_about_allocator,
 }

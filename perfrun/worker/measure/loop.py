@@ -1,7 +1,7 @@
 """The loop behind `Benchmark.measure`, which times a step to its steady state.
 
 A timed interval holds two readings of the clock, the steps, and the wait for the device. All else
-(CPU time, the raw store, the decision to go on) lies between the intervals.
+(CPU time, page faults, the raw store, the decision to go on) lies between the intervals.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from perfrun.worker.measure.interference import (
     GarbageWatch,
     counter_rises,
 )
+from perfrun.worker.measure.kernel_work import KernelWork
 from perfrun.worker.measure.measurement import Measurement, derive, evaluate
 from perfrun.worker.measure.statistics import median
 from perfrun.worker.measure.stopping import FIRST, OVERHEAD_SHARE, TIMED, Limits, SeriesProgress
@@ -117,6 +118,7 @@ class Measuring:
         self._step: Optional[Step] = None
         self._began = False
         self._overhead_ns = 0.0
+        self._kernel = KernelWork()
         self.measurement: Optional[Measurement] = None
 
     def __enter__(self) -> "Measuring":
@@ -154,7 +156,9 @@ class Measuring:
         self._begin()
         count = self._progress.next_count()
         while count:
+            self._kernel.begin()
             wall_ns, cpu_ns, device_ns = run_block(step, count, self._sync)
+            self._kernel.end()
             if self._progress.phase is FIRST and not self._sync.is_current():
                 # The first step has loaded a framework or started a device: wait for that, too.
                 began_ns = _clock()
@@ -170,6 +174,7 @@ class Measuring:
         count = self._progress.next_count()
         while count:
             sync = self._sync
+            self._kernel.begin()
             cpu_ns = _cpu_clock()
             began_ns = _clock()
             sync.begin()
@@ -181,6 +186,7 @@ class Measuring:
                 self._sync.finish(None)
             wall_ns = _clock() - began_ns
             cpu_ns = _cpu_clock() - cpu_ns
+            self._kernel.end()
             self._record(count, wall_ns, cpu_ns, sync.device_ns())
             count = self._progress.next_count()
 
@@ -218,6 +224,7 @@ class Measuring:
 
     def _start_timed(self) -> None:
         self._counters = self._compilations.read()
+        self._kernel.forget()
         self._writer.update(self._described())
         self._garbage.start_timed(sum(self._writer.rows.read().wall_ns[1:]))
 
@@ -269,6 +276,7 @@ class Measuring:
         facts["recompilations"] = rises if in_timed_part else None
         facts["gc"] = self._garbage.facts(progress.timed_ns) if in_timed_part else None
         facts.update(evaluate(self._writer.rows.read()))
+        facts.update(self._kernel.facts(facts["steps"]))
         if progress.times:
             block_ns = progress.timed_ns / len(progress.times)
             share = self._overhead_ns / block_ns if block_ns else None

@@ -151,3 +151,20 @@ def test_a_summary_that_somebody_has_changed_is_named_in_one_line(
         UsageError, match=rf"perfzero_summary.json: is damaged: {kind}: .*; leave it out"
     ):
         differences([whole], [replace(damaged, document=document)])
+
+
+def with_allocator(one: SummaryRecord, asked: str | None) -> SummaryRecord:
+    own = {**one.document["perfrun"]}
+    if asked is not None:
+        own["allocator"] = {"asked": asked, "name": "glibc"}
+    return replace(one, document={**one.document, "perfrun": own})
+
+
+def test_trials_of_two_allocators_are_not_compared_and_not_mixed(tmp_path: Path) -> None:
+    one = reading(tmp_path)
+    old, usual, kept = (with_allocator(one, asked) for asked in (None, "default", "retain"))
+    assert differences([old], [usual]) == ()
+    (difference,) = differences([usual], [kept])
+    assert difference.text == "allocator default -> retain"
+    assert forbids(difference)
+    assert mixtures([usual, kept]) == (("allocator", "allocator"),)

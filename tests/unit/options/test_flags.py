@@ -24,6 +24,7 @@ GCP = {
 OWN = (
     "profile",
     "python",
+    "allocator",
     "timeout",
     "format",
     "quiet",

@@ -40,6 +40,7 @@ CHANGES: dict[str, Any] = {
     "system_name": "s",
     "constructor_args": {"batch": 8},
     "env": (("OMP_NUM_THREADS", "1"),),
+    "allocator": "retain",
     "class_type": "tf_benchmark",
     "profiler_windows": (ProfilerWindow(begin_s=1, end_s=2),),
     "profiles": ("cprofile",),

@@ -175,3 +175,47 @@ def test_a_series_that_was_cut_off_says_nothing() -> None:
 def test_a_series_with_nothing_but_statistics_is_judged_by_those() -> None:
     bare = {"name": "s", "statistics": {"count": 400, "min_s": 1.0, "p90_s": 1.0, "p99_s": 1.0}}
     assert list(series_findings([bare])) == []
+
+
+def faulting(**changed: Any) -> list[Finding]:
+    """A step of 23 ms with 3,700 faults, 10 ms of it in the kernel, as it was seen."""
+    return found(
+        **{
+            "minor_faults_per_step": 3700.0,
+            "system_cpu_s": 0.010,
+            "cpu_s": 0.022,
+            "statistics": {"median_s": 0.023},
+            **changed,
+        }
+    )
+
+
+def test_a_step_that_faults_its_memory_in_again_lowers_the_grade_and_names_the_flag() -> None:
+    (finding,) = faulting()
+    assert (finding.code, finding.severity) == ("page_faults", Severity.WARNING)
+    assert "43% of a step" in finding.text
+    assert "3,700 page faults" in finding.text
+    assert "--allocator=retain" in (finding.mend or "")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"minor_faults_per_step": 0.0},
+        {"minor_faults_per_step": None, "system_cpu_s": None},
+        {"system_cpu_s": 0.001},  # less than a tenth of the step
+        {"statistics": {"median_s": 0.2}},  # the step waits for something else
+        {"minor_faults_per_step": 10.0},  # 1 ms each: the kernel did something else
+    ],
+    ids=["none", "unknown", "little time", "waiting", "reading a file"],
+)
+def test_a_step_whose_time_is_not_that_of_faults_gives_no_finding(changed: dict[str, Any]) -> None:
+    assert faulting(**changed) == []
+
+
+def test_where_memory_is_kept_already_the_advice_is_another() -> None:
+    facts = {**series(), "minor_faults_per_step": 3700.0, "system_cpu_s": 0.010, "cpu_s": 0.022}
+    facts["statistics"] = {**facts["statistics"], "median_s": 0.023}
+    for name, advice in (("retain", "mmap"), ("jemalloc", "MALLOC_CONF")):
+        (finding,) = series_findings([facts], name)
+        assert advice in (finding.mend or "")

@@ -49,6 +49,8 @@ def key(document: dict[str, Any]) -> Any:
         ("perfrun.machine.cgroup_memory_limit_bytes", 4 * GIB),
         ("perfrun.module_sha256", "6" * 64),
         ("perfrun.benchmark_flags", ["--batch_size=8"]),
+        ("perfrun.allocator", {"asked": "retain", "name": "glibc"}),
+        ("perfrun.allocator", {"asked": "default", "name": "jemalloc"}),
         ("benchmark_info.flags.perfzero_constructor_args", '{"batch": 8}'),
         ("perfrun.environment.python.version", "3.12.1"),
         ("perfrun.environment.python.prefix", "/usr"),
@@ -67,6 +69,7 @@ def test_what_makes_figures_incomparable_begins_a_new_series(path: str, value: A
     [
         ("system_info.hostname", "another"),
         ("ml_framework_info.version", "2.22.0"),
+        ("perfrun.allocator", {"asked": "default", "name": "glibc"}),
         ("perfrun.environment.python.version", "3.11.8"),
         ("perfrun.environment.distributions", {"tensorflow": "2.22.0"}),
         ("perfrun.git", [{"directory": "models", "git_hash": "f" * 40}]),
