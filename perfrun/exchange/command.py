@@ -37,15 +37,20 @@ Exit status: 0, or 2 when there is nothing to write. All of it is in docs/suites
 """
 
 
-def import_command(argv: Sequence[str]) -> int:
-    """Run `perfrun import`; return its exit status."""
+def import_parser() -> CommandParser:
+    """Return the parser of `perfrun import`."""
     parser = CommandParser("perfrun import", IMPORT, _IMPORT_EPILOG)
     _add_format(parser, "that the files have")
     parser.flag("--workspace", "DIR", "that receives the results (default ./workspace)")
     parser.flag("--label", "TEXT", "execution label of the results")
     parser.flag("--time", "TIME", "of results that state none, as 2026-11-22T10:00:00+00:00")
     parser.add_argument("files", metavar="FILE", nargs="+", help="results to read")
-    given = parser.parse_args(list(argv))
+    return parser
+
+
+def import_command(argv: Sequence[str]) -> int:
+    """Run `perfrun import`; return its exit status."""
+    given = import_parser().parse_args(list(argv))
     if not given.format:
         raise UsageError(f"perfrun import: --format is missing: one of {', '.join(FORMATS)}")
     from perfrun.exchange.summaries import write_documents
@@ -136,8 +141,8 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def export_command(argv: Sequence[str]) -> int:
-    """Run `perfrun export`; return its exit status."""
+def export_parser() -> CommandParser:
+    """Return the parser of `perfrun export`."""
     parser = CommandParser("perfrun export", EXPORT, _EXPORT_EPILOG)
     _add_format(parser, "to write")
     parser.add_workspace()
@@ -146,7 +151,12 @@ def export_command(argv: Sequence[str]) -> int:
     parser.flag("--methods", "PATTERN", "methods to write (default: all); * stands for any text")
     parser.flag("--checkout", "NAME", "whose commit is written, where there are several")
     parser.add_argument("words", metavar="WORD", nargs="*", help="results to write")
-    given = parser.parse_args(list(argv))
+    return parser
+
+
+def export_command(argv: Sequence[str]) -> int:
+    """Run `perfrun export`; return its exit status."""
+    given = export_parser().parse_args(list(argv))
     if not given.format:
         raise UsageError(f"perfrun export: --format is missing: one of {', '.join(FORMATS)}")
     if given.format == "asv" and not given.output:

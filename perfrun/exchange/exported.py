@@ -14,7 +14,7 @@ from typing import Any
 
 from perfrun.errors import UsageError
 from perfrun.exchange.foreign import Commit, Figure, Machine, short_text, whole
-from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME, MetricValue
+from perfrun.summary.metrics import PEAK_RSS, WALL_TIME, MetricValue
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import is_number, objects, section
 from perfrun.worker.measure.statistics import median, median_interval
@@ -159,7 +159,7 @@ def _figures(metrics: Mapping[str, MetricValue]) -> tuple[Figure, ...]:
     return tuple(
         Figure(name=name, value=one.value, unit=one.unit, direction=one.direction)
         for name, one in metrics.items()
-        if name != WALL_TIME and (not one.derived_from or name == THROUGHPUT)
+        if name != WALL_TIME and (not one.derived_from or one.direction == "higher")
     )
 
 

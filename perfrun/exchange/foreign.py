@@ -13,7 +13,7 @@ import stat
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -149,12 +149,15 @@ class Source:
         """Check a list of finite numbers. Raises ForeignError."""
         return tuple(self.number(value, f"{where}[{at}]", least) for at, value in enumerate(values))
 
-    def time(self, value: str | None, where: str) -> float | None:
-        """Parse a time in ISO form; without a zone it is this machine's. Raises ForeignError."""
+    def time(self, value: str | None, where: str, *, in_utc: bool = False) -> float | None:
+        """Parse a time in ISO form; without a zone it is local, or UTC. Raises ForeignError."""
         if not value:
             return None
         try:
-            found = datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+            stated = datetime.fromisoformat(value.replace("Z", "+00:00"))
+            if in_utc and stated.tzinfo is None:
+                stated = stated.replace(tzinfo=timezone.utc)
+            found = stated.timestamp()
         except (ValueError, OverflowError, OSError):
             found = -1.0
         return self.seconds(found, where, value)

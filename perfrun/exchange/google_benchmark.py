@@ -200,9 +200,10 @@ def write(results: Sequence[Exported]) -> dict[str, Any]:
 
 
 def _entries(family: int, one: Exported) -> list[dict[str, Any]]:
+    taken = _OWN - _RATES.keys()
     # A time of the CPU that nobody measured is left out.
     cpu = {} if one.cpu_s is None else {"cpu_time": one.cpu_s * 1e9}
-    counters = {figure.name: figure.value for figure in one.figures if figure.name not in _OWN}
+    counters = {figure.name: figure.value for figure in one.figures if figure.name not in taken}
     return [
         {
             "name": one.name,

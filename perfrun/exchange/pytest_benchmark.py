@@ -68,7 +68,7 @@ class _File(Struct):
 def read(source: Source) -> list[ForeignTrial]:
     """Return the trials of a file. Raises ForeignError."""
     file = source.convert(_File)
-    timestamp = source.time(_with_zone(file.datetime), "datetime")
+    timestamp = source.time(file.datetime, "datetime", in_utc=True)
     machine, commit = _machine(file.machine_info), _commit(source, file.commit_info)
     found: dict[str, ForeignTrial] = {}
     for at, one in enumerate(file.benchmarks):
@@ -90,15 +90,6 @@ def read(source: Source) -> list[ForeignTrial]:
             tool_version=short_text(file.version),
         )
     return list(found.values())
-
-
-def _with_zone(stated: str) -> str:
-    """Return a time with its zone: pytest-benchmark writes UTC, in old versions without saying so.
-
-    The commit's time is not used: it is not that of the measurement.
-    """
-    has_zone = stated.endswith("Z") or "+" in stated[10:] or "-" in stated[10:]
-    return stated if has_zone or not stated else f"{stated}+00:00"
 
 
 def _timing(source: Source, stats: _Stats, place: str) -> Timing:
