@@ -102,6 +102,7 @@ class Benchmark:
         * `block_size`: steps in an iteration; found by default.
         * `synchronize`: called to wait for a device that no framework in use knows of.
         * `devices`: how many share the work.
+        * `prepare`: called before each timed interval, which does not count it.
         * `gc`: `on` (as it is), `off`, or `between` the timed intervals.
         * `report`: False leaves the report to the benchmark; `extras`, `metrics`: more for it.
 

@@ -96,7 +96,11 @@ class Measuring:
         collector: str,
         devices: Optional[int],
         report: Callable[[Measurement], None],
+        prepare: Optional[Step] = None,
     ) -> None:
+        if prepare is not None:
+            check_step(prepare)
+        self._prepare = prepare
         self._name = name
         self._limits = limits.checked()
         if collector not in GC_MODES:
@@ -150,6 +154,8 @@ class Measuring:
         self._begin()
         count = self._progress.next_count()
         while count:
+            if self._prepare is not None:
+                self._prepare()
             wall_ns, cpu_ns, device_ns = run_block(step, count, self._sync)
             if self._progress.phase is FIRST and not self._sync.is_current():
                 # The first step has loaded a framework or started a device: wait for that, too.
@@ -166,6 +172,8 @@ class Measuring:
         count = self._progress.next_count()
         while count:
             sync = self._sync
+            if self._prepare is not None:
+                self._prepare()
             cpu_ns = _cpu_clock()
             began_ns = _clock()
             sync.begin()
@@ -368,6 +376,7 @@ def measuring(
     synchronize: SynchronizeOption = None,
     devices: Optional[int] = None,
     gc: str = "on",
+    prepare: Optional[Step] = None,
     report: bool = True,
     extras: Optional[Mapping[str, Any]] = None,
     metrics: Sequence[Mapping[str, Any]] = (),
@@ -411,6 +420,7 @@ def measuring(
         collector=gc,
         devices=devices,
         report=make_report,
+        prepare=prepare,
     )
     watching = observer()
     if watching is None:
