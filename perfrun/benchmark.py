@@ -33,6 +33,8 @@ _COMMANDS = {
     "index": ("perfrun.store.command", "index_command"),
     "history": ("perfrun.changes.history", "history_command"),
     "detect": ("perfrun.changes.detect", "detect_command"),
+    "import": ("perfrun.exchange.command", "import_command"),
+    "export": ("perfrun.exchange.command", "export_command"),
     "dlbs": ("perfrun.dlbs.command", "dlbs_command"),
     "bisect": ("perfrun.changes.bisect", "bisect_command"),
 }

@@ -13,6 +13,7 @@ from perfrun.analysis.costs import Figure
 from perfrun.changes import bisect
 from perfrun.compare import ab, command
 from perfrun.dlbs import command as dlbs_parsing
+from perfrun.exchange.command import FORMATS, export_parser, import_parser
 from perfrun.options.flags import parser
 from perfrun.probes.accelerators import Accelerators, DevicesUsage, DeviceUsage
 from perfrun.probes.counters import Counters
@@ -56,6 +57,14 @@ def test_every_flag_of_dlbs_is_explained() -> None:
     text = (ROOT / "docs" / "dlbs.md").read_text(encoding="utf-8")
     for option in dlbs_parsing.parser()._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
+
+
+@pytest.mark.parametrize("made", [import_parser(), export_parser()], ids=lambda made: made.prog)
+def test_every_flag_of_an_exchange_is_explained(made: argparse.ArgumentParser) -> None:
+    text = (ROOT / "docs" / "suites.md").read_text(encoding="utf-8")
+    for option in made._option_string_actions:
+        assert f"`{option}`" in text or option in ("-h", "--help"), option
+    assert all(f"`{name}`" in text for name in FORMATS)
 
 
 def test_every_flag_of_a_search_is_explained() -> None:

@@ -13,19 +13,19 @@ TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "perfrun"
 LEVELS = (  # lowest first; a module at the top of the package counts as a folder
     {"errors", "text", "dataclass", "analysis", "worker"},
-    {"__init__", "options", "probes", "locks", "image"},
+    {"__init__", "options", "probes", "locks", "image", "adapters"},
     {"launchers", "workspace"},
     {"summary"},
     {"store", "reports"},
     {"run"},
     {"compare", "doctor", "selftest"},
-    {"changes", "versus", "dlbs"},
+    {"changes", "versus", "dlbs", "exchange"},
     {"nightly"},
     {"benchmark"},
     {"__main__"},
 )
 HEIGHT = {name: height for height, names in enumerate(LEVELS) for name in names}
-BARE = ("worker", "image")  # run where nothing is installed: standard library only
+BARE = ("worker", "image", "adapters")  # run where nothing is installed: standard library only
 LONGEST = 600  # lines; a module is split by subject, not by length
 
 

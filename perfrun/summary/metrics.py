@@ -176,7 +176,7 @@ class _Metrics:
         if facts is None:
             if full in self._of_series:  # the user's own goes before perfrun's of that name
                 self._of_series.discard(full)
-                del self.metrics[full]
+                self.metrics.pop(full, None)  # no number was there, or a negative one
             self._add(full, value)
         elif full not in self.metrics:
             self._add(full, value, _stated(facts), derived_from=_derived(full, name, primary))

@@ -62,6 +62,9 @@ def environment(document: Mapping[str, Any]) -> str:
 
 
 def _kind(document: Mapping[str, Any], python: Mapping[str, Any]) -> str:
+    imported = text(section(section(document, "perfrun"), "imported").get("format"))
+    if imported:  # another tool has measured, in another way
+        return imported
     if section(document, "setup_info"):  # perfrun itself runs in an image that setup.py built
         return "image"
     if "conda" in text(python.get("build")):

@@ -136,6 +136,7 @@ class Benchmark:
         * `synchronize`: called to wait for a device that no framework in use knows of.
         * `devices`: how many share the work.
         * `after_first_call`: called once between the first step and the warm-up, untimed.
+        * `prepare`: called before each timed interval, which does not count it.
         * `gc`: `on` (as it is), `off`, or `between` the timed intervals.
         * `report`: False leaves the report to the benchmark; `extras`, `metrics`: more for it.
 

@@ -98,7 +98,11 @@ class Measuring:
         devices: Optional[int],
         after_first_call: Optional[Callable[[], object]],
         report: Callable[[Measurement], None],
+        prepare: Optional[Step] = None,
     ) -> None:
+        if prepare is not None:
+            check_step(prepare)
+        self._prepare = prepare
         self._name = name
         self._limits = limits.checked()
         if collector not in GC_MODES:
@@ -156,6 +160,8 @@ class Measuring:
         self._begin()
         count = self._progress.next_count()
         while count:
+            if self._prepare is not None:
+                self._prepare()
             self._kernel.begin()
             wall_ns, cpu_ns, device_ns = run_block(step, count, self._sync)
             self._kernel.end()
@@ -174,6 +180,8 @@ class Measuring:
         count = self._progress.next_count()
         while count:
             sync = self._sync
+            if self._prepare is not None:
+                self._prepare()
             self._kernel.begin()
             cpu_ns = _cpu_clock()
             began_ns = _clock()
@@ -383,6 +391,7 @@ def measuring(
     devices: Optional[int] = None,
     after_first_call: Optional[Callable[[], object]] = None,
     gc: str = "on",
+    prepare: Optional[Step] = None,
     report: bool = True,
     extras: Optional[Mapping[str, Any]] = None,
     metrics: Sequence[Mapping[str, Any]] = (),
@@ -427,6 +436,7 @@ def measuring(
         devices=devices,
         after_first_call=after_first_call,
         report=make_report,
+        prepare=prepare,
     )
     watching = observer()
     if watching is None:

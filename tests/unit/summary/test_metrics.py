@@ -40,6 +40,13 @@ def test_what_is_not_finite_is_no_value(tmp_path: Path) -> None:
     assert set(read(tmp_path, document).values) == {"wall_time", "peak_rss_bytes"}
 
 
+def test_a_metric_throughput_beside_a_report_without_one_is_the_users(tmp_path: Path) -> None:
+    document = summary(metrics={"throughput": 5.0})
+    document["perfrun"]["reports"] = [{"name": ""}]
+    document["perfrun"]["series"] = [{"report": "", "metrics": {}}]
+    assert read(tmp_path, document).values["throughput"] == 5.0
+
+
 def measured(*mine: tuple[str, float], report: str | None = "Cases.spin") -> dict[str, Any]:
     """A trial of one `measure`, as `report_arguments` reports it; `mine` comes after its own."""
     own = {

@@ -486,6 +486,34 @@ def test_a_killed_process_leaves_every_time_it_had_taken(
         assert series["metrics"] == {}
 
 
+@pytest.mark.parametrize("as_loop", [False, True])
+def test_what_prepares_an_interval_is_called_before_each_and_not_timed(as_loop: bool) -> None:
+    heaps: list[list[int]] = []
+    benchmark, items = Benchmark(), 5
+
+    def prepare() -> None:
+        time.sleep(0.02)
+        heaps.append([1] * items)
+
+    def step() -> None:
+        heaps[-1].pop()  # IndexError if a list served two intervals
+
+    options = {"prepare": prepare, "block_size": items, "iterations": 7, "warmup": items}
+    if as_loop:
+        with benchmark.measuring(report=False, **options) as timer:
+            for _ in timer:
+                step()
+        measured = timer.measurement
+    else:
+        measured = benchmark.measure(step, report=False, **options)
+    assert measured is not None
+    assert measured.iterations == 7
+    assert measured.min_s * items < 0.02  # no interval would be shorter if it were timed
+    assert all(len(heap) in (0, items - 1) for heap in heaps)  # of the first call, one is used
+    with pytest.raises(TypeError):
+        benchmark.measure(step, prepare=7)
+
+
 def test_measurements_cannot_be_nested(folder: Path) -> None:
     def nested() -> None:
         Benchmark().measure(lambda: None)
