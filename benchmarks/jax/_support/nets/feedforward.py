@@ -87,13 +87,10 @@ def vgg(depth: int, shape: Shape, layers: Layers) -> Chain:
 
 
 def response_normalised(images: Any) -> Any:
-    """Divide by a power of the squares of five neighbouring channels (PyTorch's alpha of 1e-4)."""
-    window, strides = (1, 1, 1, 5), (1, 1, 1, 1)
-    frame = ((0, 0), (0, 0), (0, 0), (2, 2))
-    squares = jax.lax.square(images)
-    sums = jax.lax.reduce_window(squares, jnp.zeros((), images.dtype), jax.lax.add, window,
-                                 strides, frame)  # fmt: skip
-    return images * (1.0 + (1e-4 / 5) * sums) ** -0.75
+    """Divide by a power of the mean square of five neighbouring channels."""
+    squares = jax.lax.square(images)[..., None]
+    means = nnx.avg_pool(squares, (1, 1, 5), (1, 1, 1), "SAME")[..., 0]
+    return images * (2.0 + 1e-4 * means) ** -0.75
 
 
 def _convolution(layers: Layers, inputs: int, outputs: int, size: int, **more: Any) -> list[Any]:
