@@ -31,7 +31,11 @@ FEWEST_TRIALS = 6  # with --precision: below this there is no interval (analysis
 MOST_TRIALS = 30  # default of --max_trials
 RERUNS = 2  # default of --max_reruns with --precision
 OVERRUN = 0.1  # part of a trial's usual time by which it may exceed the time budget
-KINDS = ("cprofile", "torch", "tensorflow", "memory", "sampling")
+KINDS = (
+    *("cprofile", "lines", "torch", "tensorflow"),
+    *("memory", "memory_lines", "sampling", "counters"),
+)
+SCOPES = ("timed", "method", "process")  # of a profile
 _SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 
 
@@ -313,6 +317,15 @@ def parse_profiles(text: str | None) -> tuple[str, ...]:
             hint = f"; did you mean {near}?" if near else ""
             raise UsageError(f"--profile: {kind!r} is not one of {', '.join(KINDS)}{hint}")
     return tuple(dict.fromkeys(kinds))
+
+
+def parse_profile_scope(text: str | None, kinds: str | None) -> str:
+    """Parse what a profile records; the timed steps by default."""
+    if text is None:
+        return SCOPES[0]
+    if not (kinds or "").strip():
+        raise UsageError("--profile_scope: there is no --profile whose scope it would be")
+    return parse_word(text, "--profile_scope", SCOPES)
 
 
 def parse_profiler_windows(text: str | None) -> tuple[ProfilerWindow, ...]:
