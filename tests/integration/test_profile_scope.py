@@ -16,8 +16,8 @@ def loaded():
 NUMBER = loaded()
 
 def prepared(blocks=[]):
-    blocks.append(bytearray(30_000_000))
-    return sum(number for number in range(200_000))
+    blocks.append(bytearray(20_000_000))
+    return sum(number for number in range(3_000))
 
 def worked():
     block = bytearray(5_000_000)
@@ -130,7 +130,7 @@ def test_a_method_that_does_not_measure_is_recorded_whole(run: Finished) -> None
         KINDS.split(","), "method"
     )
     assert ("prepared()", 1) in {(r["name"], r["calls"]) for r in found["lines"]["top"]}
-    assert found["memory_lines"]["top"][0]["bytes"] == pytest.approx(30_000_000, rel=0.02)
+    assert found["memory_lines"]["top"][0]["bytes"] == pytest.approx(20_000_000, rel=0.02)
 
 
 @pytest.mark.parametrize("scope", ["method", "process"])
