@@ -329,7 +329,9 @@ def _block(profile: Mapping[str, Any], method: str, folder: Path) -> list[str]:
     lines += [f"  {text}" for text in (profile["error"], *profile["notes"]) if text]
     lines += [f"  {shown_path(str(folder / one['path']))}" for one in profile["files"]]
     top = profile["top"]
-    shown = top if top and "count" in top[0] else top[:SHOWN_ROWS]  # of counters, each is another
+    # A counter is no part of the one above it, and a line of many is within those above it.
+    is_short = top and not {"self_s", "bytes"} & set(top[0])
+    shown = top if is_short else top[:SHOWN_ROWS]
     return lines + [f"  {line}" for line in _rows(shown)]
 
 
