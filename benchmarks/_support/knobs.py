@@ -27,7 +27,7 @@ def _absl_flags() -> Any:
 
 flags = _absl_flags()
 
-TORCH_COMPILE = ("eager", "default", "reduce-overhead", "max-autotune")
+TORCH_COMPILE = ("eager", "default", "reduce-overhead", "max-autotune", "torchscript")
 TENSORFLOW_COMPILE = ("eager", "graph", "xla")
 
 _DECLARED = (
@@ -101,7 +101,8 @@ _DECLARED = (
         name="compile",
         kind="choice",
         choices=(*TORCH_COMPILE, *TENSORFLOW_COMPILE[1:]),
-        meaning="how steps are run: `torch.compile`'s modes; `graph` and `xla` are TensorFlow's",
+        meaning="how steps are run: `torch.compile`'s modes, or PyTorch's TorchScript; "
+        "`graph` and `xla` are TensorFlow's",
     ),
     Knob(name="channels_last", kind="switch", meaning="memory order of images: channels innermost"),
     Knob(

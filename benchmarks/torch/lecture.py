@@ -12,6 +12,7 @@ import torch
 from benchmarks._support.knobs import Configured
 from benchmarks._support.operators import fusion_metrics, seconds_of
 from benchmarks.torch._support import execution
+from benchmarks.torch._support.torchscript import scripted
 
 INPUTS, HIDDEN, OUTPUTS = 1000, 100, 10
 LEARNING_RATE = 1e-4
@@ -74,6 +75,19 @@ class Lecture(Configured):
         device, size = execution.prepared_device(self.settings), self.settings.value("size", SIZE)
         self._compare(_scaled_product, [torch.randn(1, size, device=device) for _ in range(2)])
 
+    def recurrent_cell_torchscript(self) -> None:
+        """Calculate the recurrent cell by TorchScript, and compare with eagerly."""
+        device = execution.prepared_device(self.settings)
+        shapes = ((1, 10), (1, 20), (20, 10), (20, 20))
+        tensors = [torch.randn(*shape, device=device) for shape in shapes]
+        self._compare(_next_state, tensors, by=scripted)
+
+    def scaled_product_torchscript(self) -> None:
+        """Calculate `x.t() @ y * 100 + 10` by TorchScript, and compare with eagerly."""
+        device, size = execution.prepared_device(self.settings), self.settings.value("size", SIZE)
+        tensors = [torch.randn(1, size, device=device) for _ in range(2)]
+        self._compare(_scaled_product, tensors, by=scripted)
+
     def products_in_turn(self) -> None:
         """Calculate `x @ y + 100` and `x @ z + 1000`, which do not need each other, in turn."""
         device, (x, y, z) = self._matrices()
@@ -94,11 +108,16 @@ class Lecture(Configured):
         device, size = execution.prepared_device(self.settings), self.settings.value("size", SIZE)
         return device, [torch.randn(size, size, device=device) for _ in range(3)]
 
-    def _compare(self, function: Callable[..., torch.Tensor], tensors: list[torch.Tensor]) -> None:
+    def _compare(
+        self,
+        function: Callable[..., torch.Tensor],
+        tensors: list[torch.Tensor],
+        by: Callable[..., Any] = torch.compile,
+    ) -> None:
         """Time a function eagerly, then compiled in intervals that take as long."""
-        compiled = torch.compile(function)
         with torch.inference_mode():
             began_s = time.perf_counter()
+            compiled = by(function)  # TorchScript compiles here, torch.compile in the first call
             result = compiled(*tensors)
             execution.wait(tensors[0].device)
             first_call_s = time.perf_counter() - began_s
@@ -109,7 +128,9 @@ class Lecture(Configured):
             block = round(interval_s / seconds_of(lambda: compiled(*tensors)))
             block = max(1, min(block, LONGEST_BLOCK))
             fused = self._measure(lambda: compiled(*tensors), name="compiled", block_size=block)
-        self._report(fused, tensors[0].device, fusion_metrics(eager, fused, first_call_s))
+        metrics = fusion_metrics(eager, fused, first_call_s)
+        how = "torchscript" if by is scripted else "torch.compile"
+        self._report(fused, tensors[0].device, metrics, {"compiled_by": how})
 
     def _run(self, step: Callable[[], Any], device: torch.device) -> None:
         with torch.inference_mode():
@@ -121,12 +142,17 @@ class Lecture(Configured):
         return self.measure(step, **{"item": "operation", "report": False, **given, **options})
 
     def _report(
-        self, timed: Any, device: torch.device, metrics: Sequence[Mapping[str, Any]] = ()
+        self,
+        timed: Any,
+        device: torch.device,
+        metrics: Sequence[Mapping[str, Any]] = (),
+        more: Mapping[str, str] | None = None,
     ) -> None:
         extras = {
             "device": execution.description(device),
             "threads": torch.get_num_threads(),
             "torch_version": torch.__version__,
+            **(more or {}),
         }
         self.report_benchmark(**timed.report_arguments(extras, metrics))
 

@@ -84,7 +84,7 @@ class Job(jobs.Job):
         return measured_peak(self.how.device, self.how.dtype, done)
 
     def facts(self) -> dict[str, Any]:
-        cache = {"compile_cache": execution.compile_cache()} if self.is_compiled else {}
+        cache = {"compile_cache": execution.compile_cache()} if self.how.uses_compiler else {}
         return {
             **self.how.facts(),
             **library_versions(self.network.spec.library),

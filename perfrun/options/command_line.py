@@ -21,6 +21,7 @@ from perfrun.options.flags import (
 from perfrun.options.parsers import (
     ALLOCATORS,
     FORMATS,
+    parse_profile_scope,
     parse_profiler_windows,
     parse_profiles,
     parse_repetition,
@@ -77,6 +78,7 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         class_type=given["benchmark_class_type"] or None,
         profiler_windows=parse_profiler_windows(given["profiler_enabled_time"]),
         profiles=parse_profiles(given["profile"]),
+        profile_scope=parse_profile_scope(given["profile_scope"], given["profile"]),
         upload_methods=plan.parse_upload_methods(given["result_upload_methods"]),
         debug=given["debug"],
         env=parse_variables(given["env"]),

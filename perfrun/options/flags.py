@@ -92,6 +92,7 @@ _OWN = (
         "index for the results: a file or postgresql+psycopg://... (default: the workspace's)",
     ),
     ("profile", "KIND,...", f"profile each method in one more trial a kind: {', '.join(KINDS)}"),
+    ("profile_scope", "timed|method|process", "what a profile records (default timed: the steps)"),
     ("flagfile", "FILE", "read flags from a file, one a line (absl's format)"),
 )
 _CONTAINER = (

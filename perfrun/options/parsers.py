@@ -32,7 +32,11 @@ MOST_TRIALS = 30  # default of --max_trials
 RERUNS = 2  # default of --max_reruns with --precision
 OVERRUN = 0.1  # part of a trial's usual time by which it may exceed the time budget
 ALLOCATORS = ("default", "retain", "jemalloc", "tcmalloc")
-KINDS = ("cprofile", "torch", "tensorflow", "memory", "sampling")
+KINDS = (
+    *("cprofile", "lines", "torch", "tensorflow"),
+    *("memory", "memory_lines", "sampling", "counters"),
+)
+SCOPES = ("timed", "method", "process")  # of a profile
 _SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 
 
@@ -314,6 +318,15 @@ def parse_profiles(text: str | None) -> tuple[str, ...]:
             hint = f"; did you mean {near}?" if near else ""
             raise UsageError(f"--profile: {kind!r} is not one of {', '.join(KINDS)}{hint}")
     return tuple(dict.fromkeys(kinds))
+
+
+def parse_profile_scope(text: str | None, kinds: str | None) -> str:
+    """Parse what a profile records; the timed steps by default."""
+    if text is None:
+        return SCOPES[0]
+    if not (kinds or "").strip():
+        raise UsageError("--profile_scope: there is no --profile whose scope it would be")
+    return parse_word(text, "--profile_scope", SCOPES)
 
 
 def parse_profiler_windows(text: str | None) -> tuple[ProfilerWindow, ...]:

@@ -84,6 +84,7 @@ class RunPlan:
     class_type: str | None = None
     profiler_windows: tuple[ProfilerWindow, ...] = ()
     profiles: tuple[str, ...] = ()  # kinds; one more trial of each method for each
+    profile_scope: str = "timed"  # what a profile trial records: timed, method, process
     upload_methods: tuple[str, ...] = ()
     debug: bool = False
     env: tuple[tuple[str, str], ...] = ()  # of the workers, besides the inherited variables

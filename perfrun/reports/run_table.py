@@ -60,6 +60,12 @@ _HEADINGS = {
     "calls": "calls",
     "bytes": "MiB",
     "allocations": "allocations",
+    "count": "count",
+    "per_step": "per step",
+}
+_PARTS = {
+    "method": "the whole method",
+    "process": "import, construction and method",
 }
 
 
@@ -322,7 +328,11 @@ def _block(profile: Mapping[str, Any], method: str, folder: Path) -> list[str]:
     lines = [f"profile {profile['kind']} of {method}, by {tool}{_recorded(profile['windows'])}"]
     lines += [f"  {text}" for text in (profile["error"], *profile["notes"]) if text]
     lines += [f"  {shown_path(str(folder / one['path']))}" for one in profile["files"]]
-    return lines + [f"  {line}" for line in _rows(profile["top"][:SHOWN_ROWS])]
+    top = profile["top"]
+    # A counter is no part of the one above it, and a line of many is within those above it.
+    is_short = top and not {"self_s", "bytes"} & set(top[0])
+    shown = top if is_short else top[:SHOWN_ROWS]
+    return lines + [f"  {line}" for line in _rows(shown)]
 
 
 def _recorded(windows: Sequence[Mapping[str, Any]]) -> str:
@@ -330,7 +340,7 @@ def _recorded(windows: Sequence[Mapping[str, Any]]) -> str:
         return ": nothing recorded"
     seconds = sum(window["end_s"] - window["begin_s"] for window in windows)
     steps = [window["steps"] for window in windows if window["steps"] is not None]
-    what = f"{sum(steps)} timed steps" if steps else "the whole method"
+    what = f"{sum(steps)} timed steps" if steps else _PARTS.get(windows[0]["part"], "?")
     return f": {what}, {duration(seconds, 3)}"
 
 
@@ -346,6 +356,8 @@ def _rows(top: Sequence[Mapping[str, Any]]) -> list[str]:
 def _figure(name: str, value: float) -> str:
     if name == "bytes":
         return f"{value / 2**20:.1f}"
+    if name in ("count", "per_step"):
+        return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
     return f"{1e3 * value:.3f}" if name.endswith("_s") else str(value)
 
 
@@ -353,6 +365,8 @@ def _what(row: Mapping[str, Any]) -> str:
     path, _, line = str(row.get("where") or "").rpartition(":")
     place = f"{'/'.join(Path(path).parts[-2:])}:{line}" if path else ""
     name = str(row["name"])
+    if row.get("unit") == "s":
+        name = f"{name}, s"
     if len(name) > _LONGEST_NAME:
         name = name[: _LONGEST_NAME - 3] + "..."
     return " ".join(filter(None, (name, place)))

@@ -67,6 +67,7 @@ def fingerprint(plan: RunPlan) -> str:
     }
     if plan.profiles:  # only then, so that journals of an older perfrun still match
         asked["profiles"] = plan.profiles
+        asked["profile_scope"] = plan.profile_scope
     if plan.allocator != "default":
         asked["allocator"] = plan.allocator
     return sha256_of(json.dumps(asked, sort_keys=True).encode())

@@ -236,6 +236,7 @@ def _order(plan: RunPlan, spec: TrialSpec, paths: Paths) -> dict[str, Any]:
         else [[w.begin_s, w.end_s] for w in plan.profiler_windows],
         "benchmark_flags": plan.benchmark_flags,
         "profile": spec.order.profile,
+        "profile_scope": plan.profile_scope,
         "debug": plan.debug,
     }
 

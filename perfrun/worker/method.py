@@ -180,6 +180,8 @@ class TrialReport:
         """Run the phases; an exception of the benchmark passes through."""
         method = self.order["method"]
         profile = self._profile_trial()
+        if profile:
+            profile.process_begins()
         with self.phase("import"):
             module = importlib.import_module(method["module"])
         self._note_module(module)
@@ -200,7 +202,7 @@ class TrialReport:
         windows.start()
         self.outcome["resources"]["before"] = procfs.own_counts()
         try:
-            with profile or contextlib.nullcontext(), self.phase("method"):
+            with self.phase("method"), profile or contextlib.nullcontext():
                 returned = bound()
             refuse_unrun(returned)
         finally:
@@ -218,7 +220,8 @@ class TrialReport:
             return None
         from perfrun.worker.profilers.profile_trial import ProfileTrial
 
-        return ProfileTrial(self.order["profile"], self.order["output_dir"])
+        scope = self.order["profile_scope"]
+        return ProfileTrial(self.order["profile"], self.order["output_dir"], scope)
 
     def _note_module(self, module: Any) -> None:
         path = getattr(module, "__file__", None)

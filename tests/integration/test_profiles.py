@@ -272,6 +272,7 @@ def test_pytorch_operations_are_counted_and_traced(torch_world: World, torch_pyt
         "--format=json", "--profile=torch", f"--python={torch_python}", methods=",".join(methods)
     )
     assert done.code == 0, done.stderr
+    assert "USDT:" not in done.stderr, "marks of PyTorch's profiler for kernel probes"
     for method, name, count in ((methods[0], "aten::mm", 7), (methods[1], "aten::addmm", 20)):
         profile = linked(done, method)["torch"]
         assert profile["error"] is None

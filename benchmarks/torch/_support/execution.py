@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks._support.knobs import TORCH_COMPILE, Settings
 from benchmarks.torch._support.framework import torch
+from benchmarks.torch._support.torchscript import TracedModel
 from perfrun import SetupError
 
 
@@ -63,7 +64,7 @@ def wait(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
-EAGER, COMPILED = "eager", "default"
+EAGER, COMPILED, TORCHSCRIPT = "eager", "default", "torchscript"
 _CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 
@@ -73,7 +74,7 @@ class Execution:
 
     device: torch.device
     dtype: str  # of the arithmetic: float32, float16, bfloat16
-    compile: str  # `eager`, or a mode of torch.compile
+    compile: str  # `eager`, `torchscript`, or a mode of torch.compile
     channels_last: bool
     seed: int
 
@@ -83,10 +84,17 @@ class Execution:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=getattr(torch, self.dtype))
 
+    @property
+    def uses_compiler(self) -> bool:
+        """Return True for `torch.compile`, which makes code of its own."""
+        return self.compile not in (EAGER, TORCHSCRIPT)
+
     def compiled(self, function: Any) -> Any:
-        """Return the module or function, compiled as the knob says."""
+        """Return the module, compiled as the knob says."""
         if self.compile == EAGER:
             return function
+        if self.compile == TORCHSCRIPT:
+            return TracedModel(function)
         mode = None if self.compile == COMPILED else self.compile
         return torch.compile(function, mode=mode)
 
@@ -121,7 +129,12 @@ def choose(
         seed=settings.value("seed", 0),
     )
     set_threads(settings)
-    if execution.compile != EAGER:
+    if execution.compile == TORCHSCRIPT and execution.dtype != "float32":
+        raise SetupError(
+            f"dtype is {execution.dtype!r}, and autocast is not traced: with compile=torchscript "
+            "it must be float32"
+        )
+    if execution.uses_compiler:
         _need_a_compiler(device)
         _compile_afresh()
     if device.type == "cuda":

@@ -171,8 +171,7 @@ class Measuring:
                 self._find_devices()
                 self._sync.finish(None)
                 wall_ns += _clock() - began_ns
-            self._record(count, wall_ns, cpu_ns, device_ns)
-            count = self._progress.next_count()
+            count = self._record(count, wall_ns, cpu_ns, device_ns)
 
     def __iter__(self) -> Iterator[None]:
         """Yield once for each step; the time between two yields is the step's."""
@@ -195,8 +194,7 @@ class Measuring:
             wall_ns = _clock() - began_ns
             cpu_ns = _cpu_clock() - cpu_ns
             self._kernel.end()
-            self._record(count, wall_ns, cpu_ns, sync.device_ns())
-            count = self._progress.next_count()
+            count = self._record(count, wall_ns, cpu_ns, sync.device_ns())
 
     def _begin(self) -> None:
         if self._began:
@@ -208,14 +206,14 @@ class Measuring:
         self._counters = self._compilations.read()
         self._sync.finish(None)  # work queued before the series does not count
 
-    def _record(self, count: int, wall_ns: int, cpu_ns: int, device_ns: int) -> None:
-        """Do the work between two intervals: store the row, and decide on the next one."""
+    def _record(self, count: int, wall_ns: int, cpu_ns: int, device_ns: int) -> int:
+        """Do the work between two intervals: store the row, and return the steps of the next."""
         progress = self._progress
         if progress.phase is TIMED:
             self._writer.rows.append(wall_ns, cpu_ns, device_ns, count)
             progress.add(count, wall_ns, _clock())
             self._garbage.between()
-            return
+            return progress.next_count()
         self._writer.rows.append(wall_ns, cpu_ns, device_ns, -count)
         if progress.phase is FIRST and self._after_first_call is not None:
             self._after_first_call()
@@ -229,6 +227,7 @@ class Measuring:
         progress.add(count, wall_ns, _clock(), compiled)
         if progress.phase is TIMED:
             self._start_timed()
+        return progress.next_count()
 
     def _start_timed(self) -> None:
         self._counters = self._compilations.read()
@@ -349,7 +348,7 @@ def _cudnn_autotune() -> Optional[bool]:
 
 
 class ObservedMeasuring(Measuring):
-    """A measurement in a profile trial, which tells the recorder where its timed part is.
+    """A measurement in a profile trial, which tells the recorder when its timed steps run.
 
     Its times include the profiler's own work and do not count.
     """
@@ -357,6 +356,7 @@ class ObservedMeasuring(Measuring):
     def __init__(self, observer: Any, **options: Any) -> None:
         super().__init__(**{**options, "limits": observer.limits(options["limits"].checked())})
         self._observer = observer
+        self._timed_steps = 0
 
     def __enter__(self) -> "ObservedMeasuring":
         self._observer.measurement_begins()
@@ -364,12 +364,17 @@ class ObservedMeasuring(Measuring):
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self._observer.timed_part_ends(len(self._progress.times))
+        self._observer.timed_part_ends(self._timed_steps)
         super().__exit__(kind, error, trace)
 
-    def _start_timed(self) -> None:
-        super()._start_timed()
-        self._observer.timed_part_begins(self._name)
+    def _record(self, count: int, wall_ns: int, cpu_ns: int, device_ns: int) -> int:
+        self._observer.interval_ends()
+        if self._progress.phase is TIMED:
+            self._timed_steps += count
+        following = super()._record(count, wall_ns, cpu_ns, device_ns)
+        if following and self._progress.phase is TIMED:
+            self._observer.interval_begins(self._name)
+        return following
 
 
 def measuring(

@@ -1,4 +1,8 @@
-"""Recorders of allocations: memray if the environment has it, else Python's tracemalloc."""
+"""Recorders of allocations: memray if the environment has it, else Python's tracemalloc.
+
+Their rows are the places that allocate or, by line, the lines of the benchmark's and the model's
+own files from which these were called.
+"""
 
 from __future__ import annotations
 
@@ -6,70 +10,102 @@ import os
 import sys
 import threading
 import tracemalloc
-from typing import Any, Dict, List, Optional, Tuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from perfrun.worker.profilers.own_lines import (
+    Line,
+    is_own,
+    line_of,
+    line_rows,
+    write_lines,
+)
 from perfrun.worker.profilers.profile_recorder import (
     TOP_ROWS,
     ProfileRecorder,
     Row,
     UnavailableError,
     imported,
+    is_bookkeeping,
 )
 
 _FRAMES = 10  # of a call stack that tracemalloc keeps
+_FRAMES_BY_LINE = 40  # a line of a model may be so far from the allocation
 _CHECK_EVERY_S = 0.02
 _GROWTH = 1.1  # a new snapshot is worth its time when so much more is allocated
 _LEAST_BYTES = 2**20
 _CUDA_EVENTS = 100_000
 
 
-def allocation_recorder(folder: str) -> ProfileRecorder:
+_LINES = "lines.txt"
+_HEADINGS = ("MiB", "allocations")
+
+Frame = Tuple[str, str, int]  # function, file, line
+Stack = Tuple[Frame, ...]  # from the innermost function on
+Held = Tuple[Stack, int, int]  # bytes and allocations that a stack holds
+
+
+def allocation_recorder(folder: str, by_line: bool = False) -> ProfileRecorder:
     """Return the best recorder that the environment has."""
     try:
         imported("memray", "memray")
     except UnavailableError:
-        return SnapshotRecorder(folder)
-    return MemrayRecorder(folder)
+        return SnapshotRecorder(folder, by_line)
+    return MemrayRecorder(folder, by_line)
 
 
 class MemrayRecorder(ProfileRecorder):
-    """memray: every allocation of the process, including those of C and C++ code."""
+    """memray: every allocation of the process, including those of C and C++ code.
+
+    A window has a file of its own. A row is the most that its place held in any of them.
+    """
 
     tool = "memray"
     scope = "allocations of all threads, native ones included; rows are those alive at the peak"
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, by_line: bool = False) -> None:
         super().__init__(folder)
         self._memray = imported("memray", "memray")
         self.version = str(self._memray.__version__)
-        self._file = os.path.join(folder, "memray.bin")
+        self._by_line = by_line
+        self._files: List[str] = []
+        self._file = ""
         self._tracker: Any = None
         self._cuda = CudaHistory(folder)
 
     def start(self) -> None:
+        number = len(self._files) + 1
+        name = "memray.bin" if number == 1 else "memray_%d.bin" % number
+        self._file = os.path.join(self.folder, name)
         # An aggregated file grows with the number of places that allocate, not with time.
         self._tracker = self._memray.Tracker(
             self._file, file_format=self._memray.FileFormat.AGGREGATED_ALLOCATIONS
         )
-        self._tracker.__enter__()
+        # memray 1.20 loses as many frames of the thread that starts it as return afterwards.
+        with ThreadPoolExecutor(1) as other:
+            other.submit(self._tracker.__enter__).result()
         self._cuda.start()
 
     def stop(self, keep: bool) -> None:
-        self._cuda.stop()
+        self._cuda.stop(keep)
         self._tracker.__exit__(None, None, None)
-        if not keep:
+        if keep:
+            self._files.append(self._file)
+        else:
             os.unlink(self._file)
 
     def top(self) -> List[Row]:
-        found: Dict[Tuple[str, str], List[int]] = {}
-        with self._memray.FileReader(self._file) as reader:
+        windows = [list(self._held(path)) for path in self._files]
+        if self._by_line:
+            return _rows_by_line(self.folder, windows)
+        return _largest(windows)
+
+    def _held(self, path: str) -> Iterator[Held]:
+        with self._memray.FileReader(path) as reader:
             for record in reader.get_high_watermark_allocation_records(merge_threads=True):
-                stack = record.stack_trace(max_stacks=1)
-                name, path, line = stack[0] if stack else ("?", "", 0)
-                sums = found.setdefault((name, "%s:%d" % (path, line) if path else ""), [0, 0])
-                sums[0] += record.size
-                sums[1] += record.n_allocations
-        return _largest(found)
+                stack = tuple(record.stack_trace())
+                if not (self.times_steps_only and _is_bookkeeping(stack)):
+                    yield stack or (("?", "", 0),), record.size, record.n_allocations
 
 
 class SnapshotRecorder(ProfileRecorder):
@@ -82,8 +118,9 @@ class SnapshotRecorder(ProfileRecorder):
     version = "%d.%d.%d" % sys.version_info[:3]
     scope = "allocations through Python's allocators; rows are those alive near the peak"
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, by_line: bool = False) -> None:
         super().__init__(folder)
+        self._by_line = by_line
         self._ended = threading.Event()
         self._thread: Optional[threading.Thread] = None
         self._snapshot: Optional[tracemalloc.Snapshot] = None
@@ -91,21 +128,24 @@ class SnapshotRecorder(ProfileRecorder):
         self._cuda = CudaHistory(folder)
 
     def start(self) -> None:
-        tracemalloc.start(_FRAMES)
+        tracemalloc.start(_FRAMES_BY_LINE if self._by_line else _FRAMES)
         self._ended.clear()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         self._cuda.start()
 
     def stop(self, keep: bool) -> None:
-        self._cuda.stop()
+        self._cuda.stop(keep)
         self._ended.set()
         if self._thread:
             self._thread.join()
-        self._keep_if_larger()
+        if keep:
+            self._keep_if_larger()
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        if not keep or self._snapshot is None:
+        if not keep:
+            self._snapshot, self._seen_bytes = None, 0
+        if self._snapshot is None:
             return
         if self._seen_bytes < 0.9 * peak and peak > _LEAST_BYTES:
             self.notes.append(
@@ -135,12 +175,10 @@ class SnapshotRecorder(ProfileRecorder):
             self._snapshot, self._seen_bytes = taken.filter_traces(own), now
 
     def top(self) -> List[Row]:
-        found = {}
-        for statistic in self._snapshot.statistics("lineno") if self._snapshot else ():
-            frame = statistic.traceback[-1]
-            where = "%s:%d" % (frame.filename, frame.lineno)
-            found["", where] = [statistic.size, statistic.count]
-        return _largest(found)
+        window = [] if self._snapshot is None else list(_held_in(self._snapshot))
+        if self.times_steps_only:
+            window = [one for one in window if not is_bookkeeping(one[0][0][1], "")]
+        return _rows_by_line(self.folder, [window]) if self._by_line else _largest([window])
 
 
 class CudaHistory:
@@ -157,17 +195,74 @@ class CudaHistory:
             self._memory = torch.cuda.memory
             self._memory._record_memory_history(max_entries=_CUDA_EVENTS)
 
-    def stop(self) -> None:
-        """Write the file."""
+    def stop(self, keep: bool) -> None:
+        """Write the file, if it is to be kept."""
         if self._memory is not None:
-            self._memory._dump_snapshot(self._file)
+            if keep:
+                self._memory._dump_snapshot(self._file)
             self._memory._record_memory_history(enabled=None)
             self._memory = None
 
 
-def _largest(found: Dict[Tuple[str, str], List[int]]) -> List[Row]:
+def _held_in(snapshot: tracemalloc.Snapshot) -> Iterator[Held]:
+    for statistic in snapshot.statistics("traceback"):
+        # Oldest first, without names of functions.
+        frames = reversed([("", frame.filename, frame.lineno) for frame in statistic.traceback])
+        yield tuple(frames), statistic.size, statistic.count
+
+
+def _is_bookkeeping(stack: Stack) -> bool:
+    """Return True for memory of `measure` itself, which holds the times."""
+    return any(is_bookkeeping(path, name) for name, path, _ in stack)
+
+
+def _largest(windows: List[List[Held]]) -> List[Row]:
+    """Return the places that allocated most; of several windows each place's largest sum."""
+    most: Dict[Any, List[int]] = {}
+    for held in windows:
+        for key, sums in _summed((stack[0], size, count) for stack, size, count in held).items():
+            most[key] = max(most.get(key, sums), sums)
     rows: List[Row] = [
-        {"name": name, "where": where, "bytes": size, "allocations": count}
-        for (name, where), (size, count) in found.items()
+        {
+            "name": name,
+            "where": "%s:%d" % (path, line) if path else "",
+            "bytes": size,
+            "allocations": count,
+        }
+        for (name, path, line), (size, count) in most.items()
     ]
     return sorted(rows, key=lambda row: -int(row["bytes"]))[:TOP_ROWS]
+
+
+def _rows_by_line(folder: str, windows: List[List[Held]]) -> List[Row]:
+    """Return the lines of own files whose calls allocated most, and write all of them."""
+    most: Dict[Any, List[int]] = {}
+    for held in windows:
+        lines = (
+            (next((frame[1:] for frame in stack if is_own(frame[1])), None), size, count)
+            for stack, size, count in held
+        )
+        for key, sums in _summed(lines).items():
+            most[key] = max(most.get(key, sums), sums)
+    elsewhere = most.pop(None, None)
+    found: Dict[Line, Dict[str, Any]] = {}
+    for (path, number), (size, count) in most.items():
+        shown = ("%.3f" % (size / 2**20), "%d" % count)
+        found[line_of(path, number)] = {"bytes": size, "allocations": count, "shown": shown}
+    write_lines(os.path.join(folder, _LINES), found, "bytes", _HEADINGS)
+    rows = line_rows(found, "bytes")
+    for row in rows:
+        del row["shown"]
+    if elsewhere is not None:
+        name = "(called from none of the benchmark's or the model's own lines)"
+        rows.append({"name": name, "where": "", "bytes": elsewhere[0], "allocations": elsewhere[1]})
+    return sorted(rows, key=lambda row: -int(row["bytes"]))[:TOP_ROWS]
+
+
+def _summed(held: Iterable[Tuple[Any, int, int]]) -> Dict[Any, List[int]]:
+    found: Dict[Any, List[int]] = {}
+    for key, size, count in held:
+        sums = found.setdefault(key, [0, 0])
+        sums[0] += size
+        sums[1] += count
+    return found

@@ -2,7 +2,7 @@
 
 There are two mechanisms: `profile_trial` records the method in an extra trial (`--profile`), and
 `profile_windows` records windows of a trial that counts (`--profiler_enabled_time`). In a profile
-trial `Benchmark.measure` tells the observer, which is kept here, when its timed part begins.
+trial `Benchmark.measure` tells the observer, which is kept here, when its timed steps run.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ TOP_ROWS = 10
 TRACED_STEPS = 20
 _observers: List[Any] = []
 
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_MEASURE = os.path.join(os.path.dirname(_HERE), "measure")
+_TIMED_CODE = ("run_block", "run", "__iter__")  # of `measure`: what stands around a timed step
+
 
 class UnavailableError(RuntimeError):
     """Raised when the environment under test lacks what a kind of profile needs."""
@@ -37,26 +41,45 @@ def imported(module: str, name: str) -> Any:
         raise UnavailableError(text) from None
 
 
+def is_bookkeeping(path: str, function: str) -> bool:
+    """Return True for perfrun's own work in a profile trial: all but what calls the timed steps."""
+    folder = os.path.dirname(path)
+    return folder == _HERE or (folder == _MEASURE and function not in _TIMED_CODE)
+
+
 class ProfileRecorder:
     """One profiler. It may be started and stopped several times: each time is a window."""
 
     tool = ""
     version: Optional[str] = None
     scope = ""  # whose work is recorded, in a few words
-    # True: of a method that measures, only the timed steps are recorded, and few of them.
-    only_timed_steps = False
+    # True: a recording grows with every operation, so only few timed steps of each series run.
+    traces_every_operation = False
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.notes: List[str] = []
+        self.times_steps_only = False  # set where windows are those of timed steps
 
     def start(self) -> None:
         """Begin to record. Raises what the profiler raises."""
         raise NotImplementedError
 
+    def pause(self) -> None:
+        """Leave out what follows, until `resume`: `measure` works between two intervals.
+
+        A profiler that cannot be paused at little cost leaves that work out of its rows instead.
+        """
+
+    def resume(self) -> None:
+        """Go on in the same window."""
+
     def stop(self, keep: bool) -> None:
         """End the window; without `keep`, drop it."""
         raise NotImplementedError
+
+    def note_steps(self, steps: int) -> None:
+        """Take the number of timed steps of the window that ends, for figures of a step."""
 
     def top(self) -> List[Row]:
         """Return the TOP_ROWS largest consumers, largest first. Call it after the last stop."""

@@ -1,6 +1,8 @@
-"""The extra trial of `--profile=KIND`: a recorder over the method, or over its timed steps.
+"""The extra trial of `--profile=KIND`: a recorder over the timed steps, or over more.
 
-The timings of such a trial do not count: a profiler slows the code, and not all of it alike.
+What is recorded is the scope (`--profile_scope`): the timed steps of each measurement, the whole
+method, or all from the import of the benchmark's module on. The timings of such a trial do not
+count: a profiler slows the code, and not all of it alike.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from perfrun.worker.measure.stopping import Limits
 from perfrun.worker.profilers import profile_recorder
 from perfrun.worker.profilers.profile_recorder import TRACED_STEPS, ProfileRecorder, profile_facts
 
-MOST_WINDOWS = 8  # measurements of one method that are traced
+MOST_WINDOWS = 8  # measurements of one method that are recorded, with a file for each
+TIMED, METHOD, PROCESS = "timed", "method", "process"  # scopes
 
 
 def make_recorder(kind: str, folder: str) -> ProfileRecorder:
@@ -30,37 +33,54 @@ def make_recorder(kind: str, folder: str) -> ProfileRecorder:
         from perfrun.worker.profilers.tensorflow import TensorflowRecorder
 
         return TensorflowRecorder(folder)
-    if kind == "memory":
+    if kind in ("memory", "memory_lines"):
         from perfrun.worker.profilers.allocations import allocation_recorder
 
-        return allocation_recorder(folder)
+        return allocation_recorder(folder, by_line=kind == "memory_lines")
+    if kind == "lines":
+        from perfrun.worker.profilers.line_times import LineRecorder
+
+        return LineRecorder(folder)
+    if kind == "counters":
+        from perfrun.worker.profilers.counters import CounterRecorder
+
+        return CounterRecorder(folder)
     from perfrun.worker.profilers.sampling import sampling_recorder
 
     return sampling_recorder(folder)
 
 
 class ProfileTrial:
-    """Records the method, or the timed steps of its measurements, and reports the profile.
+    """Records what the scope says, and reports the profile.
 
     Making it raises `UnavailableError`. A later error is in `facts` and never raised, so that the
-    method continues.
+    method continues. Nobody can know whether a method will measure. So the method is recorded from
+    its beginning, and in the scope `timed` that is dropped when its first measurement begins.
     """
 
-    def __init__(self, kind: str, folder: str) -> None:
+    def __init__(self, kind: str, folder: str, scope: str = TIMED) -> None:
         self._kind = kind
+        self._scope = scope
         self._folder = os.path.join(folder, "profile")
         os.makedirs(self._folder, exist_ok=True)
         self._recorder = make_recorder(kind, self._folder)
         self._windows: List[Dict[str, Any]] = []
         self._open: Optional[Dict[str, Any]] = None
         self._error: Optional[str] = None
+        self._left_out = 0  # measurements beyond the last window
         self._method_began_s = 0.0
+
+    def process_begins(self) -> None:
+        """Begin to record now, before the benchmark's module is imported, if the scope is that."""
+        if self._scope == PROCESS:
+            self._begin({"part": "process", "series": None, "steps": None})
 
     def __enter__(self) -> "ProfileTrial":
         self._method_began_s = time.monotonic()
-        if self._recorder.only_timed_steps:
+        if self._scope == TIMED or self._recorder.traces_every_operation:
             profile_recorder.observe(self)
-        self._begin({"part": "method", "series": None, "steps": None})
+        if self._scope != PROCESS:
+            self._begin({"part": "method", "series": None, "steps": None})
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -70,47 +90,65 @@ class ProfileTrial:
     # `Benchmark.measure` calls these of its observer.
 
     def limits(self, asked: Limits) -> Limits:
-        """Return limits with few steps, each an interval: a trace holds every operation of each."""
+        """Return limits with few steps, each an interval, for a trace of every operation."""
+        if not self._recorder.traces_every_operation:
+            return asked
         steps = min(asked.iterations or TRACED_STEPS, TRACED_STEPS)
         return asked._replace(iterations=steps, block_size=1)
 
     def measurement_begins(self) -> None:
-        """Drop the recording so far, which is not what the method measures; nor is its warm-up."""
-        self._end(keep=False)
+        """Drop the recording so far, which is not what the method measures."""
+        if self._scope == TIMED:
+            self._end(keep=False)
+            self._recorder.times_steps_only = True
 
-    def timed_part_begins(self, name: str) -> None:
-        """Begin the window of a measurement's timed steps."""
-        if len(self._windows) < MOST_WINDOWS:
-            self._begin({"part": "timed steps", "series": name, "steps": None})
+    def interval_begins(self, series: str) -> None:
+        """Begin the window of a series with its first timed interval, or go on with it."""
+        if self._scope != TIMED:
+            return
+        if self._open is not None:
+            self._do(self._recorder.resume)
+        elif len(self._windows) < MOST_WINDOWS:
+            self._begin({"part": "timed steps", "series": series, "steps": None})
+
+    def interval_ends(self) -> None:
+        """Pause until the next timed interval."""
+        if self._scope == TIMED and self._open is not None:
+            self._do(self._recorder.pause)
 
     def timed_part_ends(self, steps: int) -> None:
-        """End the window, which has recorded so many steps."""
+        """End the window, in which so many steps were timed."""
+        if self._scope != TIMED:
+            return
         if self._open is not None:
             self._open["steps"] = steps
+            self._recorder.note_steps(steps)
+        elif steps and self._error is None:
+            self._left_out += 1
         self._end(keep=True)
 
     def _begin(self, window: Dict[str, Any]) -> None:
         if self._error is not None:
             return
-        try:
-            self._recorder.start()
-        except Exception as error:  # noqa: BLE001 - a profiler raises what it likes
-            self._error = "the profiler did not start: %s" % error
-            return
-        self._open = {**window, "begin_s": time.monotonic() - self._method_began_s}
+        # The beginning is read last, and the end first: starting a profiler takes time, too.
+        self._do(self._recorder.start, "start")
+        if self._error is None:
+            self._open = {**window, "begin_s": time.monotonic()}
 
     def _end(self, keep: bool) -> None:
         window, self._open = self._open, None
         if window is None:
             return
-        window["end_s"] = time.monotonic() - self._method_began_s
-        try:
-            self._recorder.stop(keep)
-        except Exception as error:  # noqa: BLE001
-            self._error = "the profiler did not stop: %s" % error
-            return
-        if keep:
+        window["end_s"] = time.monotonic()
+        self._do(lambda: self._recorder.stop(keep))
+        if keep and self._error is None:
             self._windows.append(window)
+
+    def _do(self, what: Any, verb: str = "stop") -> None:
+        try:
+            what()
+        except Exception as error:  # noqa: BLE001 - a profiler raises what it likes
+            self._error = "the profiler did not %s: %s" % (verb, error)
 
     def facts(self) -> Dict[str, Any]:
         """Return what the summary says of the profile."""
@@ -120,7 +158,16 @@ class ProfileTrial:
                 top = self._recorder.top()
             except Exception as error:  # noqa: BLE001
                 self._error = "the profile could not be read: %s" % error
-        notes = self._recorder.notes
+        windows = [
+            {**window, **{key: window[key] - self._method_began_s for key in ("begin_s", "end_s")}}
+            for window in self._windows
+        ]
+        notes = list(self._recorder.notes)
+        if self._left_out:
+            notes.append(
+                "the first %d measurements were recorded, and not the other %d"
+                % (MOST_WINDOWS, self._left_out)
+            )
         return profile_facts(
-            self._kind, self._recorder, self._folder, self._windows, top, notes, self._error
+            self._kind, self._recorder, self._folder, windows, top, notes, self._error
         )

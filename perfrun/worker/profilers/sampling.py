@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from perfrun.worker.profilers.profile_recorder import (
     TOP_ROWS,
@@ -20,6 +20,7 @@ from perfrun.worker.profilers.profile_recorder import (
     Row,
     UnavailableError,
     imported,
+    is_bookkeeping,
 )
 
 _INTERVAL_S = 0.002
@@ -76,8 +77,13 @@ class PyinstrumentRecorder(ProfileRecorder):
         self._profiler.start()
 
     def stop(self, keep: bool) -> None:
-        self._session = self._profiler.stop()
-        if keep:
+        self._session = self._profiler.stop()  # of all windows so far
+        if not keep:
+            self._profiler.reset()
+        else:
+            if self.times_steps_only:
+                records = self._session.frame_records
+                records[:] = [one for one in records if _is_of_steps(map(_named, one[0]))]
             _write(os.path.join(self.folder, "flame.html"), self._profiler.output_html())
             renderers = imported("pyinstrument.renderers", "pyinstrument's renderers")
             text = self._profiler.output(renderers.SpeedscopeRenderer())
@@ -94,6 +100,11 @@ def _named(identifier: str) -> Frame:
     return name, "%s:%s" % (path, line) if path else ""
 
 
+def _is_of_steps(frames: Iterable[Frame]) -> bool:
+    """Return True unless the stack is one of `measure`'s work between two timed intervals."""
+    return not any(is_bookkeeping(where.rpartition(":")[0], name) for name, where in frames)
+
+
 class ThreadRecorder(ProfileRecorder):
     """A thread that samples the others' stacks, for flamegraph.pl and speedscope.
 
@@ -108,11 +119,19 @@ class ThreadRecorder(ProfileRecorder):
     def __init__(self, folder: str) -> None:
         super().__init__(folder)
         self._ended = threading.Event()
+        self._paused = False
         self._thread: Optional[threading.Thread] = None
         self._stacks: Dict[Tuple[str, Tuple[Frame, ...]], float] = {}
 
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+
     def start(self) -> None:
         self._ended.clear()
+        self._paused = False
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
 
@@ -144,6 +163,9 @@ class ThreadRecorder(ProfileRecorder):
         before = time.perf_counter()
         while not self._ended.wait(_INTERVAL_S):
             now = time.perf_counter()
+            if self._paused:
+                before = now
+                continue
             names = {thread.ident: thread.name for thread in threading.enumerate()}
             for ident, frame in sys._current_frames().items():
                 stack = _stack(frame)
@@ -175,16 +197,32 @@ class SpyRecorder(ProfileRecorder):
     def __init__(self, folder: str, program: str) -> None:
         super().__init__(folder)
         self._program = program
-        self._file = os.path.join(folder, "speedscope.json")
+        self._files: List[str] = []  # one for each window
+        self._file = ""
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._instead: Optional[ThreadRecorder] = None
         answer = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=False).stdout
         self.version = answer.decode("utf-8", "replace").strip().rpartition(" ")[2] or None
 
+    def pause(self) -> None:
+        if self._instead is not None:
+            self._instead.pause()
+
+    def resume(self) -> None:
+        if self._instead is not None:
+            self._instead.resume()
+
     def start(self) -> None:
+        if self._instead is not None:
+            self._instead.start()
+            return
+        number = len(self._files) + 1
+        name = "speedscope.json" if number == 1 else "speedscope_%d.json" % number
+        self._file = os.path.join(self.folder, name)
         log = os.path.join(self.folder, "py-spy.log")
         words = ["record", "--pid", str(os.getpid()), "--rate", str(_SPY_RATE_HZ)]
         words += ["--format", "speedscope", "--function", "--output", self._file]
+        words += ["--full-filenames"]
         with open(log, "wb") as file:
             self._process = subprocess.Popen([self._program, *words], stdout=file, stderr=file)
         _may_be_read_by(self._process.pid)
@@ -204,6 +242,7 @@ class SpyRecorder(ProfileRecorder):
 
     def stop(self, keep: bool) -> None:
         if self._instead is not None:
+            self._instead.times_steps_only = self.times_steps_only
             self._instead.stop(keep)
             return
         assert self._process is not None
@@ -215,22 +254,33 @@ class SpyRecorder(ProfileRecorder):
             self._process.wait()
             raise RuntimeError("py-spy did not end in %g s" % _SPY_ENDS_S) from None
         if not os.path.exists(self._file):
-            raise RuntimeError("py-spy wrote nothing")
+            if keep:
+                raise RuntimeError("py-spy wrote nothing")
+        elif keep:
+            self._files.append(self._file)
+        else:
+            os.unlink(self._file)
 
     def top(self) -> List[Row]:
         if self._instead is not None:
             return self._instead.top()
-        with open(self._file, encoding="utf-8") as file:
-            document = json.load(file)
-        named = [
-            (frame["name"], "%s:%s" % (frame.get("file"), frame.get("line")))
-            for frame in document["shared"]["frames"]
-        ]
-        return largest(
-            (tuple(named[index] for index in sample), weight)
-            for profile in document["profiles"]
-            for sample, weight in zip(profile["samples"], profile["weights"])
-        )
+        stacks = [one for path in self._files for one in _spied(path)]
+        if self.times_steps_only:
+            stacks = [one for one in stacks if _is_of_steps(one[0])]
+        return largest(stacks)
+
+
+def _spied(path: str) -> Iterator[Tuple[Tuple[Frame, ...], float]]:
+    """Yield each stack of a file of py-spy's with its seconds."""
+    with open(path, encoding="utf-8") as file:
+        document = json.load(file)
+    named = [
+        (frame["name"], "%s:%s" % (frame.get("file"), frame.get("line")))
+        for frame in document["shared"]["frames"]
+    ]
+    for profile in document["profiles"]:
+        for sample, weight in zip(profile["samples"], profile["weights"]):
+            yield tuple(named[index] for index in sample), weight
 
 
 def _may_be_read_by(pid: int) -> None:

@@ -159,7 +159,7 @@ class TensorflowRecorder(ProfileRecorder):
     """tf.profiler.experimental: what TensorFlow runs on the host and on its devices."""
 
     tool = "tf.profiler.experimental"
-    only_timed_steps = True
+    traces_every_operation = True
     scope = "TensorFlow operations of all threads and devices"
 
     def __init__(self, folder: str, apart: bool = True) -> None:

@@ -6,19 +6,25 @@ the thread that does the work. Source: https://docs.pytorch.org/docs/stable/prof
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
-from typing import Any, Dict, List, Optional
+import sys
+import tempfile
+from typing import Any, Dict, Iterator, List, Optional
 
 from perfrun.worker.profilers.profile_recorder import TOP_ROWS, ProfileRecorder, Row, imported
 
 _US = 1e-6  # the profiler's times are in microseconds
+_STDERR = 2
+_MARK = b"USDT:"  # of lines for kernel probes, which PyTorch 2.13 prints whatever the log level
 
 
 class TorchRecorder(ProfileRecorder):
     """torch.profiler: every operation of PyTorch with its input shapes, and kernels of a GPU."""
 
     tool = "torch.profiler"
-    only_timed_steps = True
+    traces_every_operation = True
     scope = "PyTorch operations of the main thread, and kernels on CUDA"
 
     def __init__(self, folder: str) -> None:
@@ -36,13 +42,15 @@ class TorchRecorder(ProfileRecorder):
         if self._torch.cuda.is_available():
             activities.append(profiler.ProfilerActivity.CUDA)
         self._open = profiler.profile(activities=activities, record_shapes=True)
-        self._open.start()
+        with _without_marks():
+            self._open.start()
 
     def stop(self, keep: bool) -> None:
         recorded, self._open = self._open, None
         if self._torch.cuda.is_available() and self._torch.cuda.is_initialized():
             self._torch.cuda.synchronize()  # kernels still queued belong to the window
-        recorded.stop()
+        with _without_marks():
+            recorded.stop()
         if keep:
             os.makedirs(self.folder, exist_ok=True)
             handler = self._torch.profiler.tensorboard_trace_handler(self.folder, use_gzip=True)
@@ -67,6 +75,34 @@ class TorchRecorder(ProfileRecorder):
             if not rows:
                 self.notes.append("nothing was recorded: the method ran no PyTorch operation")
         return sorted(rows.values(), key=lambda row: -float(row[key]))[:TOP_ROWS]
+
+
+@contextlib.contextmanager
+def _without_marks() -> Iterator[None]:
+    """Keep the profiler's marks off standard error; the log has them with `--debug`.
+
+    C++ code writes them to the file descriptor. What else is written there meanwhile follows.
+    """
+    sys.stderr.flush()
+    try:
+        usual = os.dup(_STDERR)
+    except OSError:  # closed
+        yield
+        return
+    with tempfile.TemporaryFile() as caught:
+        os.dup2(caught.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(usual, _STDERR)
+            os.close(usual)
+            caught.seek(0)
+            for line in caught:
+                if line.startswith(_MARK):
+                    logging.getLogger().debug("%s", line.decode("utf-8", "replace").rstrip())
+                else:
+                    os.write(_STDERR, line)
 
 
 def _device_us(event: Any) -> float:

@@ -23,6 +23,7 @@ GCP = {
 }
 OWN = (
     "profile",
+    "profile_scope",
     "python",
     "allocator",
     "timeout",

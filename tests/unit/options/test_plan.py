@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfrun.errors import UsageError
-from perfrun.options.parsers import ProfilerWindow, parse_profiler_windows, parse_profiles
+from perfrun.options.parsers import (
+    ProfilerWindow,
+    parse_profile_scope,
+    parse_profiler_windows,
+    parse_profiles,
+)
 from perfrun.options.plan import (
     DataSpec,
     MethodSelector,
@@ -399,6 +404,14 @@ def test_splitting_keeps_what_is_not_blank_in_order(items: list[str]) -> None:
 def test_kinds_of_profile_keep_their_order_and_count_once() -> None:
     assert parse_profiles(" torch,cprofile,,torch ") == ("torch", "cprofile")
     assert parse_profiles(None) == parse_profiles("") == ()
+
+
+def test_the_scope_of_a_profile_is_one_of_three_and_needs_a_profile() -> None:
+    assert parse_profile_scope(None, None) == parse_profile_scope(None, "torch") == "timed"
+    assert parse_profile_scope("process", "torch") == "process"
+    for scope, kinds in (("steps", "torch"), ("method", None), ("method", " ")):
+        with pytest.raises(UsageError, match="--profile_scope"):
+            parse_profile_scope(scope, kinds)
 
 
 def test_an_unknown_kind_of_profile_is_one_line_with_the_nearest() -> None:

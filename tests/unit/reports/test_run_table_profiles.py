@@ -54,6 +54,18 @@ def test_steps_of_several_windows_are_summed() -> None:
     assert head.endswith(": 40 timed steps, 500 ms")
 
 
+def test_each_counter_is_shown_with_its_count_a_step() -> None:
+    window = {"part": "timed steps", "steps": 4, "begin_s": 1.0, "end_s": 1.25}
+    counts = [
+        {"name": f"e{n}", "unit": "events", "count": 123456.0, "per_step": 2} for n in "123456"
+    ]
+    clock = {"name": "task-clock", "unit": "s", "count": 0.25, "per_step": 0.0625}
+    _, *shown = lines([{**PROFILE, "windows": [window], "top": [clock, *counts], "files": []}])
+    assert shown[1].split() == ["count", "per", "step", "what"]
+    assert shown[2].split() == ["0.25", "0.0625", "task-clock,", "s"]
+    assert [row.split() for row in shown[3:]] == [["123,456", "2", f"e{n}"] for n in "123456"]
+
+
 def test_bytes_are_shown_in_mebibytes() -> None:
     row = {"name": "", "where": "c.py:7", "bytes": 50 * 2**20, "allocations": 1}
     assert lines([{**PROFILE, "top": [row]}])[-1].split() == ["50.0", "1", "c.py:7"]

@@ -27,7 +27,7 @@ class Fake(ProfileRecorder):
     """Records nothing, and notes when it is told to."""
 
     tool, version, scope = "fake", "1", "nothing"
-    only_timed_steps = True
+    traces_every_operation = True
 
     def __init__(self, folder: str, fails: str = "") -> None:
         super().__init__(folder)
@@ -42,6 +42,12 @@ class Fake(ProfileRecorder):
     def start(self) -> None:
         self._do("start")
 
+    def pause(self) -> None:
+        self._do("pause")
+
+    def resume(self) -> None:
+        self._do("resume")
+
     def stop(self, keep: bool) -> None:
         self._do("stop keep" if keep else "stop forget")
 
@@ -51,7 +57,7 @@ class Fake(ProfileRecorder):
 
 
 def faked(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, fails: str = ""
+    monkeypatch: pytest.MonkeyPatch, folder: Path, fails: str = "", scope: str = "timed"
 ) -> tuple[ProfileTrial, Fake]:
     made: list[Fake] = []
 
@@ -60,7 +66,17 @@ def faked(
         return made[0]
 
     monkeypatch.setattr(profile_trial, "make_recorder", make)
-    return ProfileTrial("torch", str(folder)), made[0]
+    return ProfileTrial("torch", str(folder), scope), made[0]
+
+
+def measures(profile: ProfileTrial, series: str, intervals: int = 1) -> None:
+    """Tell the profile what a measurement of so many timed intervals tells it."""
+    profile.measurement_begins()
+    profile.interval_ends()  # of the warm-up
+    for _ in range(intervals):
+        profile.interval_begins(series)
+        profile.interval_ends()
+    profile.timed_part_ends(20 * intervals)
 
 
 def test_a_method_that_does_not_measure_is_recorded_whole(
@@ -82,13 +98,27 @@ def test_of_a_method_that_measures_only_the_timed_steps_are_kept(
 ) -> None:
     profile, recorder = faked(monkeypatch, tmp_path)
     with profile:
-        for name in ("one", "two"):
-            profile.measurement_begins()
-            profile.timed_part_begins(name)
-            profile.timed_part_ends(20)
-    assert recorder.calls == ["start", "stop forget", *["start", "stop keep"] * 2]
+        measures(profile, "one")
+        measures(profile, "two", intervals=2)
+    first = ["start", "pause", "stop keep"]
+    second = ["start", "pause", "resume", "pause", "stop keep"]
+    assert recorder.calls == ["start", "stop forget", *first, *second]
     assert [w["series"] for w in profile.facts()["windows"]] == ["one", "two"]
-    assert [w["steps"] for w in profile.facts()["windows"]] == [20, 20]
+    assert [w["steps"] for w in profile.facts()["windows"]] == [20, 40]
+
+
+@pytest.mark.parametrize("scope", ["method", "process"])
+def test_a_wider_scope_is_one_window_whatever_the_method_measures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scope: str
+) -> None:
+    profile, recorder = faked(monkeypatch, tmp_path, scope=scope)
+    profile.process_begins()
+    with profile:
+        measures(profile, "one")
+    facts = profile.facts()
+    assert recorder.calls == ["start", "stop keep", "top"]
+    assert [window["part"] for window in facts["windows"]] == [scope]
+    assert (facts["windows"][0]["begin_s"] < 0) == (scope == "process")
 
 
 def test_a_trace_has_few_steps_whatever_was_asked_for(
@@ -106,10 +136,10 @@ def test_the_ninth_measurement_of_a_method_is_not_traced(
     profile, recorder = faked(monkeypatch, tmp_path)
     with profile:
         for number in range(9):
-            profile.measurement_begins()
-            profile.timed_part_begins(str(number))
-            profile.timed_part_ends(1)
+            measures(profile, str(number))
     assert recorder.calls.count("stop keep") == 8
+    notes = profile.facts()["notes"]
+    assert notes == ["the first 8 measurements were recorded, and not the other 1"]
 
 
 @pytest.mark.parametrize("fails", ["start", "stop", "top"])
@@ -209,7 +239,7 @@ def test_pytorchs_cuda_allocations_are_recorded_between_start_and_stop(
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     history = CudaHistory(str(tmp_path))
     history.start()
-    history.stop()
+    history.stop(keep=True)
     assert calls == [
         ("record", {"max_entries": 100_000}),
         ("dump", str(tmp_path / "cuda_memory.pickle")),
