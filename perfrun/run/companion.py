@@ -130,7 +130,8 @@ class Companion:
         if done is None or peak.flops_per_second is None or done <= peak.flops_per_second:
             return False
         told = entry.get("done")
-        return not is_positive(told) or done > _TOO_LOW * float(told)
+        known = float(told) if isinstance(told, int | float) and is_positive(told) else 0.0
+        return done > _TOO_LOW * known
 
     def _asked(
         self, request: Request, wanted: Sequence[str], work: Work | None
