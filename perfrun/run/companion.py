@@ -70,14 +70,17 @@ class Request:
 class Companion:
     """Answers the requests of the trials of a run.
 
-    `failed` has what failed in this run, by its key: it is not tried again for every trial.
+    `asked` has what was asked in this run, by its key, with the reason where it failed: that is
+    not tried again for every trial. `disturbed`: other load may have lowered a peak that is
+    measured now, so that a later run measures it again.
     """
 
     run: RunFacts
     launcher: Launcher
     paths: Paths
     interruption: Interruption
-    failed: dict[str, str]
+    asked: dict[str, str]
+    disturbed: bool
 
     def completed(
         self, reports: Sequence[Report], private: Path
@@ -104,17 +107,17 @@ class Companion:
         work = work_of(kept["work"]["figures"]) if kept["work"] else None
         peak = peak_of(kept["peak"]["figures"]) if kept["peak"] else None
         wanted = [name for name, entry in kept.items() if entry is None]
-        if work and peak and self._is_too_low(peak, kept["peak"] or {}, work, request.rate):
+        if peak and self._is_doubtful(peak, kept["peak"] or {}, keys["peak"], work, request.rate):
             wanted.append("peak")
         # The same request in the same run failed before: so it would again.
-        known = next((self.failed[keys[name]] for name in wanted if keys[name] in self.failed), "")
+        known = next((self.asked[keys[name]] for name in wanted if keys[name] in self.asked), "")
         if wanted and not known:
             try:
                 found, files = self._asked(request, wanted, work)
             except (_CompanionError, Interrupted, UsageError) as error:
                 known = f"the companion process failed: {error}"
                 if not isinstance(error, Interrupted):
-                    self.failed.update({keys[name]: known for name in wanted})
+                    self.asked.update({keys[name]: known for name in wanted})
             else:
                 work = found.get("work", work)
                 done = None if work is None else achieved(work, request.rate)
@@ -123,14 +126,22 @@ class Companion:
                 known = ""
         return work or Work(why_unknown=known), peak or Peak(why_unknown=known)
 
-    @staticmethod
-    def _is_too_low(peak: Peak, entry: Mapping[str, Any], work: Work, rate: float | None) -> bool:
-        """Return True for a kept peak below what the model did, of which its search knew less."""
-        done = achieved(work, rate)
+    def _is_doubtful(
+        self, peak: Peak, entry: Mapping[str, Any], key: str, work: Work | None, rate: float | None
+    ) -> bool:
+        """Return True for a kept peak that another search may raise.
+
+        It was measured beside other load, in an earlier run; or it is below what the model did, of
+        which its search knew less.
+        """
+        if entry.get("disturbed") is not False and key not in self.asked:
+            return True
+        done = None if work is None else achieved(work, rate)
         if done is None or peak.flops_per_second is None or done <= peak.flops_per_second:
             return False
         told = entry.get("done")
-        return not is_positive(told) or done > _TOO_LOW * float(told)
+        known = float(told) if isinstance(told, int | float) and is_positive(told) else 0.0
+        return done > _TOO_LOW * known
 
     def _asked(
         self, request: Request, wanted: Sequence[str], work: Work | None
@@ -247,9 +258,15 @@ class Companion:
         for name in wanted:
             value = found[name]
             if value is None or value.why_unknown:  # perhaps for want of memory: of this run only
-                self.failed[keys[name]] = value.why_unknown if value else ""
+                self.asked[keys[name]] = value.why_unknown if value else ""
                 continue
-            entry = {"figures": asdict(value), "done": done, "files": known}
+            self.asked[keys[name]] = ""
+            entry = {
+                "figures": asdict(value),
+                "done": done,
+                "disturbed": self.disturbed,
+                "files": known,
+            }
             with contextlib.suppress(OSError):
                 path = self._path(keys[name])
                 path.parent.mkdir(parents=True, exist_ok=True)

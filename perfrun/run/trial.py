@@ -58,7 +58,7 @@ class Surroundings:
     storage: Storage
     streams: tuple[Write, Write]  # they show standard output and standard error
     interruption: Interruption
-    failed_companions: dict[str, str] = field(default_factory=dict)  # see perfrun.run.companion
+    asked_companions: dict[str, str] = field(default_factory=dict)  # see perfrun.run.companion
 
 
 def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResult:
@@ -141,7 +141,8 @@ def _with_arithmetic(
         launcher=around.launcher,
         paths=around.paths,
         interruption=around.interruption,
-        failed=around.failed_companions,
+        asked=around.asked_companions,
+        disturbed=facts.quality is None or facts.quality.disturbed,
     )
     reports, notes = companion.completed(facts.reports, spec.folder.private)
     return replace(facts, reports=reports, notes=(*facts.notes, *notes))

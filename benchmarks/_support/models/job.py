@@ -20,7 +20,7 @@ from benchmarks._support.models.spec import Built
 if TYPE_CHECKING:
     from benchmarks._support.datasets.loading import Opened
 
-# Of a job's notes, those on which the device's peak depends, besides the versions.
+# Of a job's notes, those on which the device's peak depends; perfrun knows what is installed.
 _OF_PEAK = ("device", "threads", "inter_threads", "dtype", "cudnn_allow_tf32", "matmul_allow_tf32")
 COUNTED_BATCH = 2  # examples of which a companion makes input, whatever the trial's batch is
 
@@ -112,11 +112,9 @@ class Job(ABC):
 
     def decides_peak(self) -> dict[str, Any]:
         """Return what decides the device's peak, from the notes."""
-        return {
-            name: value
-            for name, value in self.facts().items()
-            if name in _OF_PEAK or name.endswith("_version")
-        }
+        facts = self.facts()
+        known = {name: facts[name] for name in _OF_PEAK if name in facts}
+        return {"framework": type(self).__module__, **known}
 
 
 def trial(arguments: Mapping[str, Any], batch_size: int, steps: int) -> dict[str, Any]:
