@@ -76,9 +76,7 @@ def _function(graph: Any, named: Any, used: Iterable[int] | None = None) -> int:
 
 def _loop(graph: Any, op: Any) -> int:
     if sum(_function(graph, op.get_attr(part)) for part in ("cond", "body")):
-        raise ValueError(
-            "it has a loop of products or convolutions, of as many turns as values say"
-        )
+        raise ValueError("it has a loop of products or convolutions; values say how many turns")
     return 0
 
 
