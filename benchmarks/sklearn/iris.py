@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks._support.datasets.learning import IRIS, Learning
+from benchmarks._support.datasets.learning import IRIS, TRAINING, Learning
 from benchmarks.sklearn._support.learner import Learner
 
 
@@ -11,3 +11,4 @@ class Iris(Learning):
 
     task = IRIS
     learner = Learner
+    takes = (*TRAINING, "intra_threads")  # of its matrix products; it has no other device

@@ -41,6 +41,37 @@ def flops(name):
     work = arithmetic.count(function, (inputs,), batch_size=2, training=False)
     return [work.flops_per_example, work.counted_by, work.why_unknown]
 
+def looped(step):
+    return lambda x: tf.matmul(tf.while_loop(
+        lambda i, y: i < 3, lambda i, y: (i + 1, step(y)), (0, x))[1], x)
+
+def chosen(otherwise):
+    return lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: tf.matmul(x, x), lambda: otherwise(x))
+
+@tf.function
+def inner(x):
+    return tf.matmul(x, x), tf.matmul(x, x + 1)
+
+def without_effect(x):
+    tf.matmul(x, x)
+    return inner(x)[1]  # of its two products one
+
+SHAPES = {
+    "loop": looped(lambda y: y + 1),
+    "loop of products": looped(lambda y: tf.matmul(y, y)),
+    "branches": chosen(lambda x: tf.matmul(x, -x)),
+    "unequal branches": chosen(lambda x: -x),
+    "without effect": without_effect,
+    "einsum": lambda x: tf.einsum("ij,jk->ik", x, x),
+    "transposed": lambda x: tf.matmul(x[:2], x, transpose_b=True),
+    "nothing": lambda x: x + 1,
+}
+
+def of_shapes(function):
+    matrix = tf.TensorSpec((4, 4))
+    work = arithmetic.count(tf.function(function), (matrix,), batch_size=1, training=False)
+    return [work.flops_per_example, work.why_unknown]
+
 def refused(name):
     try:
         catalogue.find(name)
@@ -53,6 +84,7 @@ models = {name: described(name) for name in wanted}
 tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
 answer = {
     "flops": counted,
+    "of_shapes": {name: of_shapes(function) for name, function in SHAPES.items()},
     "models": models,
     "half": described("keras:MobileNet"),
     "refused": {name: refused(name) for name in ("resnet51", "keras:Resnet50", "timm:resnet50")},
@@ -146,6 +178,19 @@ def test_flops_are_twice_the_published_multiply_adds(built: Any) -> None:
         assert flops / 2 == pytest.approx(published, rel=0.02), name
         assert counted_by.endswith("2 per multiply-add, forward pass")
         assert not why_unknown
+
+
+@pytest.mark.tensorflow
+def test_functions_and_branches_are_followed_and_what_cannot_be_known_is_said(built: Any) -> None:
+    found, product = built["of_shapes"], 2 * 4**3
+    for name in ("loop", "branches", "without effect", "einsum"):
+        assert found[name] == [product, ""], name
+    assert found["transposed"] == [product / 2, ""]
+    assert found["loop of products"][0] is None
+    assert "a loop of products or convolutions" in found["loop of products"][1]
+    assert found["unequal branches"][0] is None
+    assert "the branches of a condition differ" in found["unequal branches"][1]
+    assert "no convolution, matrix product or attention" in found["nothing"][1]
 
 
 @pytest.mark.tensorflow

@@ -91,10 +91,25 @@ PROGRAM = """
 import json, sys, types
 import torch
 from benchmarks.torch import catalogue
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.torch._support import arithmetic
-from benchmarks.torch._support.workload import Network
+from benchmarks.torch._support.workload import Network, example_inputs, example_labels, loss_of
+
+def both_counts(network, training):
+    # Ours of one example, and that of the counter of PyTorch in the same pass.
+    spec, module = network.spec, network.module.train(training)
+    inputs = example_inputs(spec, network.shape, 2, device="meta")
+    plain, counter = sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False)
+    with torch.set_grad_enabled(training), plain, counter:
+        output = module(inputs)
+        if training:
+            loss_of(spec, output, example_labels(spec, inputs)).backward()
+    ours = arithmetic.count(network, training=training).flops_per_example
+    return [ours, counter.get_total_flops() / 2]
+
 names, counted, wrong = json.loads(sys.argv[1])
-found = {"parameters": {}, "declared": {}, "flops": {}, "said": {}}
+found = {"parameters": {}, "declared": {}, "flops": {}, "said": {}, "both": {}}
 for name in names:
     spec = catalogue.find(name)
     with torch.device("meta"):
@@ -106,6 +121,7 @@ for name in names:
             spec=spec, module=module.eval(), called=module, shape=spec.input_shape, build_s=0.0
         )
         found["flops"][name] = arithmetic.count(network, training=False).flops_per_example
+        found["both"][name] = [both_counts(network, training) for training in (False, True)]
 spec = catalogue.find("llama_small")
 module = spec.build((16,)).eval()
 network = Network(spec=spec, module=module, called=module, shape=(16,), build_s=0.0)
@@ -145,6 +161,15 @@ def test_the_catalogue_knows_the_counts_that_are_published(found: Any) -> None:
 def test_flops_are_those_of_the_published_multiply_adds(found: Any) -> None:
     counted = {name: flops / 2e9 for name, flops in found["flops"].items()}
     assert counted == {name: pytest.approx(adds, rel=0.02) for name, adds in MULTIPLY_ADDS.items()}
+
+
+def test_flops_are_those_of_pytorchs_counter_where_it_is_right(found: Any) -> None:
+    for name, (inference, training) in found["both"].items():
+        assert inference[0] == inference[1], name
+        if name == "efficientnet_b0":  # the gradients of its grouped convolutions
+            assert 2.9 * inference[0] < training[0] < training[1] / 10
+        else:
+            assert training[0] == training[1], name
 
 
 def test_attention_is_counted_although_the_cpu_has_a_fused_kernel_for_it(found: Any) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks._support.datasets.learning import Split, Task, module
+from benchmarks._support.datasets.learning import Recipe, Scores, Split, Task, module
+from benchmarks._support.knobs import Settings
+from perfrun import SetupError
 
 
 class Learner:
     """A network of MLPClassifier, trained with Adam."""
 
-    def __init__(self, task: Task, split: Split, batch_size: int, seed: int) -> None:
+    suffix: ClassVar[str] = ".joblib"
+
+    def __init__(self, task: Task, split: Split, recipe: Recipe, settings: Settings) -> None:
         self._split = split
         self._classes = np.arange(task.classes)
         self._network = module("sklearn.neural_network").MLPClassifier(
@@ -20,23 +27,68 @@ class Learner:
             solver="adam",
             alpha=0,  # no weight decay: the other frameworks have none
             learning_rate_init=task.learning_rate,
-            batch_size=min(batch_size, len(split.train_labels)),
-            random_state=seed,
+            batch_size=min(recipe.batch_size, len(split.train_labels)),
+            random_state=recipe.seed,
         )
+        self._pools = _pools(settings.value("intra_threads"))
+
+    def scope(self) -> AbstractContextManager[Any]:
+        return contextlib.nullcontext()
 
     def epoch(self) -> None:
         # One pass over the data.
         split = self._split
         self._network.partial_fit(split.train_features, split.train_labels, classes=self._classes)
 
-    def scores(self) -> dict[str, float]:
-        split, predicted = self._split, self._network.predict_proba
+    def scores(self) -> Scores:
+        split, network = self._split, self._network
         log_loss = module("sklearn.metrics").log_loss
-        return {
-            "accuracy": self._network.score(split.test_features, split.test_labels),
-            "train_loss": log_loss(split.train_labels, predicted(split.train_features)),
-            "test_loss": log_loss(split.test_labels, predicted(split.test_features)),
-        }
+        train, test = (
+            (split.train_features, split.train_labels),
+            (split.test_features, split.test_labels),
+        )
+        return Scores(
+            accuracy=network.score(*test),
+            train_accuracy=network.score(*train),
+            train_loss=log_loss(train[1], network.predict_proba(train[0])),
+            test_loss=log_loss(test[1], network.predict_proba(test[0])),
+        )
 
     def facts(self) -> dict[str, Any]:
-        return {"scikit_learn_version": module("sklearn").__version__}
+        return {
+            "device": "cpu",
+            "threads": max((pool["num_threads"] for pool in self._pools), default=1),
+            "scikit_learn_version": module("sklearn").__version__,
+        }
+
+    def save(self, path: str) -> None:
+        module("joblib").dump(self._network, path)
+
+    def load(self, path: str) -> Any:
+        return module("joblib").load(path)  # a pickle: this process wrote it
+
+    def predict(self, network: Any) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = self._chosen(network).predict_proba(self._split.test_features)
+        return found
+
+    def _chosen(self, network: Any) -> Any:
+        return self._network if network is None else network
+
+
+def _pools(threads: int | None) -> list[dict[str, Any]]:
+    """Set the threads of the libraries that multiply matrices; return what is known of them.
+
+    SetupError is raised where no such library is loaded, or where it keeps to another number.
+    """
+    threadpoolctl = module("threadpoolctl")  # which scikit-learn needs, too
+    if threads is not None:
+        threadpoolctl.threadpool_limits(limits=threads, user_api="blas")
+    found: list[dict[str, Any]] = [
+        pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"
+    ]
+    if threads is not None and {pool["num_threads"] for pool in found} != {threads}:
+        counts = ", ".join(f"{p['internal_api']} {p['num_threads']}" for p in found) or "none"
+        raise SetupError(
+            f"intra_threads is {threads}; the libraries of matrix products here have {counts}"
+        )
+    return found

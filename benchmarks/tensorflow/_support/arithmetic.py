@@ -76,7 +76,7 @@ def _function(graph: Any, named: Any, used: Iterable[int] | None = None) -> int:
 
 def _loop(graph: Any, op: Any) -> int:
     if sum(_function(graph, op.get_attr(part)) for part in ("cond", "body")):
-        raise ValueError("how often a loop of products or convolutions turns is known only then")
+        raise ValueError("it has a loop of products or convolutions; values say how many turns")
     return 0
 
 

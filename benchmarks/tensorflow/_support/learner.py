@@ -3,51 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks._support.datasets.learning import Split, Task
+from benchmarks._support.datasets.learning import Recipe, Scores, Split, Task
+from benchmarks._support.knobs import Settings
+from benchmarks.tensorflow._support import placement
 from benchmarks.tensorflow._support.framework import KERAS_VERSION, tf
 
 
 class Learner:
     """A network of dense layers, trained with Adam."""
 
-    def __init__(self, task: Task, split: Split, batch_size: int, seed: int) -> None:
-        tf.keras.utils.set_random_seed(seed)
+    suffix: ClassVar[str] = ".keras"
+
+    def __init__(self, task: Task, split: Split, recipe: Recipe, settings: Settings) -> None:
+        self._place = placement.choose(settings)
+        tf.keras.utils.set_random_seed(recipe.seed)
         self._split = split
-        self._batch_size = batch_size
-        self._network = _network(split.features, task)
-        self._train = _train_step(self._network, split.features, task)
-        self._features = tf.constant(split.train_features)
-        self._labels = tf.constant(split.train_labels)
-        self._shuffle = np.random.default_rng(seed)
+        self._recipe = recipe
+        with self.scope():
+            self._network = _network(split.features, task)
+            self._train = _train_step(self._network, split.features, task, recipe)
+            self._features = tf.constant(split.train_features)
+            self._labels = tf.constant(split.train_labels)
+            self._test_features = tf.constant(split.test_features)
+        self._shuffle = np.random.default_rng(recipe.seed)
+
+    def scope(self) -> AbstractContextManager[Any]:
+        scope: AbstractContextManager[Any] = self._place.scope()
+        return scope
 
     def epoch(self) -> Any:
         for chosen in self._batches():
             loss = self._train(tf.gather(self._features, chosen), tf.gather(self._labels, chosen))
         return loss
 
-    def scores(self) -> dict[str, float]:
+    def scores(self) -> Scores:
         split = self._split
         test_loss, accuracy = self._scored(split.test_features, split.test_labels)
-        train_loss, _ = self._scored(split.train_features, split.train_labels)
-        return {"accuracy": accuracy, "train_loss": train_loss, "test_loss": test_loss}
+        train_loss, train_accuracy = self._scored(split.train_features, split.train_labels)
+        return Scores(
+            accuracy=accuracy,
+            train_accuracy=train_accuracy,
+            train_loss=train_loss,
+            test_loss=test_loss,
+        )
 
     def facts(self) -> dict[str, Any]:
-        return {"tensorflow_version": tf.__version__, "keras_version": KERAS_VERSION}
+        return {
+            "device": self._place.description,
+            **placement.threads(),
+            "tensorflow_version": tf.__version__,
+            "keras_version": KERAS_VERSION,
+        }
+
+    def save(self, path: str) -> None:
+        self._network.save(path)
+
+    def load(self, path: str) -> Any:
+        return tf.keras.models.load_model(path)
+
+    def predict(self, network: Any) -> NDArray[np.float32]:
+        output = self._chosen(network)(self._test_features, training=False)
+        found: NDArray[np.float32] = tf.nn.softmax(output).numpy()
+        return found
+
+    def _chosen(self, network: Any) -> Any:
+        return self._network if network is None else network
 
     def _batches(self) -> Iterator[Any]:
         count = len(self._split.train_labels)
-        whole = self._batch_size >= count
+        whole = self._recipe.batch_size >= count
         order = np.arange(count) if whole else self._shuffle.permutation(count)
-        for begin in range(0, count, self._batch_size):
-            yield order[begin : begin + self._batch_size]
+        for begin in range(0, count, self._recipe.batch_size):
+            yield order[begin : begin + self._recipe.batch_size]
 
     def _scored(self, features: Any, labels: Any) -> tuple[float, float]:
         output = self._network(features, training=False)
-        loss = tf.keras.losses.sparse_categorical_crossentropy(labels, output, from_logits=True)
+        if self._recipe.softmax_twice:
+            output = tf.nn.softmax(output)
+        loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=output)
         right = np.argmax(output.numpy(), axis=1) == labels
         return float(np.mean(loss.numpy())), float(np.mean(right))
 
@@ -60,10 +99,10 @@ def _network(features: int, task: Task) -> Any:
     return network
 
 
-def _train_step(network: Any, features: int, task: Task) -> Any:
+def _train_step(network: Any, features: int, task: Task, recipe: Recipe) -> Any:
     optimizer = tf.keras.optimizers.Adam(task.learning_rate)
     optimizer.build(network.trainable_variables)  # variables may not be made inside the graph
-    loss_of = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    loss_of = _loss_after_softmax if recipe.softmax_twice else _loss
 
     def train(examples: Any, labels: Any) -> Any:
         with tf.GradientTape() as tape:
@@ -78,3 +117,14 @@ def _train_step(network: Any, features: int, task: Task) -> Any:
         tf.TensorSpec((None,), tf.int64),
     )
     return tf.function(train, input_signature=shapes)
+
+
+def _loss(labels: Any, output: Any) -> Any:
+    return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)(labels, output)
+
+
+def _loss_after_softmax(labels: Any, output: Any) -> Any:
+    # By TensorFlow's own loss: that of Keras finds the softmax before it, and goes around it.
+    shares = tf.nn.softmax(output)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=shares)
+    return tf.reduce_mean(losses)

@@ -126,6 +126,8 @@ def find(name: str) -> ModelSpec:
 
 def published_macs(name: str) -> float | None:
     """Return the multiply-adds of one image that torchvision's documentation has for a model."""
+    if name in _SIDES:  # they are those of the size of its weights
+        return None
     models = load().models
     published = next(iter(models.get_model_weights(name)), None) if name in names() else None
     billions = published.meta.get("_ops") if published else None
