@@ -151,6 +151,20 @@ def test_two_processes_train_together_and_their_times_are_on_disk(
 
 
 @pytest.mark.torch
+def test_ranks_skip_no_timed_step_in_float16(
+    run_method: RunMethod, torch_python: str, tmp_path: Path
+) -> None:
+    half = {**MODEL, "dtype": "float16", "weight_decay": 0.0001, "device": "cpu"}
+    run = run_method(f"{SCALING}.weak", python=torch_python, iterations=4, **half)
+    assert run.extras["skipped_steps"] == 0
+    assert run.extras["skipped_steps_before"] >= 0
+    assert run.entry["iters"] == 4
+    lines = (tmp_path / "output/scaling_weak/rank_1.jsonl").read_text().splitlines()
+    rounds = [line for line in map(json.loads, lines) if "step_ns" in line]
+    assert [len(line["step_ns"]) for line in rounds] == [2, 1, 1]
+
+
+@pytest.mark.torch
 @pytest.mark.root
 def test_a_container_without_network_or_name_will_do(tmp_path: Path, torch_python: str) -> None:
     keywords = {**MODEL, "iterations": 3, "warmup": 1, "device": "cpu"}

@@ -51,7 +51,7 @@ PRIMARY = {"wall_time", "first_call_s", "latency_mean_s", "acc", "peak_rss_bytes
 DERIVED = {
     *("throughput", "images_per_second", "images_per_second_per_device", "warmup_s"),
     *(f"latency_{name}_s" for name in ("median", "median_low", "median_high", "p50", "p90")),
-    *("latency_min_s", "latency_max_s"),
+    *("latency_min_s", "latency_max_s", "latency_std_s", "images_per_second_std"),
 }
 
 
