@@ -22,9 +22,8 @@ from perfrun.probes.processor import (
     Cache,
     Frequency,
     cpu_caches,
-    cpu_flags,
     cpu_frequency,
-    cpu_model,
+    cpu_identity,
     read_cpuinfo,
 )
 from perfrun.probes.sysfs import (
@@ -85,10 +84,11 @@ def accelerators() -> Accelerators | None:
 def machine() -> Machine:
     """Read the facts. It takes a few milliseconds where /proc/cpuinfo names the processor."""
     processors = read_cpuinfo(_read("/proc/cpuinfo"))
+    model, flags = cpu_identity(processors)
     sockets = {value for key, value in processors if key == "physical id"}
     affinity = getattr(os, "sched_getaffinity", None)
     return Machine(
-        cpu_model=cpu_model(processors),
+        cpu_model=model,
         physical_cpu_count=core_count(Sysfs()) or _physical_cpu_count(),
         logical_cpu_count=_logical_cpu_count(),
         cpu_socket_count=len(sockets) or None,
@@ -103,7 +103,7 @@ def machine() -> Machine:
         cgroup_cpu_limit=_cpu_limit(),
         user=_user(),
         frequency_governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        cpu_flags=cpu_flags(processors),
+        cpu_flags=flags,
         cpu_caches=cpu_caches(Sysfs()),
         at_start=AtStart(**_memory_in_use(), cpu_frequency=cpu_frequency(Sysfs(), processors)),
     )

@@ -46,17 +46,23 @@ def read_cpuinfo(text: str | None) -> CpuInfo:
     return [(key.strip(), value.strip()) for key, _, value in pairs]
 
 
-def cpu_model(processors: CpuInfo) -> str:
-    """Return the kernel's name of the processor, as PerfZero's; else that of py-cpuinfo."""
-    named = _first(processors, "model name")
+def cpu_identity(processors: CpuInfo) -> tuple[str, str | None]:
+    """Return the name of the processor, as PerfZero's, and its flags.
+
+    They are the kernel's; where it gives no name, those of py-cpuinfo.
+    """
+    named, flags = _first(processors, "model name"), cpu_flags(processors)
     if named:
-        return named
+        return named, flags
     try:
         import cpuinfo
 
-        return str(cpuinfo.get_cpu_info().get("brand_raw") or platform.processor())
+        said = cpuinfo.get_cpu_info()
+        named = said.get("brand_raw")
+        flags = flags or " ".join(said.get("flags") or ()) or None
     except Exception:  # py-cpuinfo raises plain Exceptions on processors it does not know
-        return platform.processor()
+        named = None
+    return str(named or platform.processor()), flags
 
 
 def cpu_flags(processors: CpuInfo) -> str | None:

@@ -77,6 +77,14 @@ def test_what_is_no_report_is_refused_in_one_line(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_every_check_and_option_is_explained() -> None:
+    text = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    for one in CHECKS:
+        assert f"| `{one.name}` |" in text, one.name
+    for action in command._parser()._actions:
+        assert action.option_strings[-1] == "--help" or f"`{action.option_strings[-1]}" in text
+
+
 def check(name: str, ask: Any, limit_s: float = 30.0, **facts: Any) -> Check:
     return Check(
         name=name,

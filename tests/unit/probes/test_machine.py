@@ -97,14 +97,16 @@ def test_a_processor_without_a_name_is_asked_elsewhere_and_its_sockets_are_unkno
 
     def get_cpu_info() -> dict[str, str]:
         asked.append(1)
-        return {"brand_raw": "Neoverse-N1"}
+        return {"brand_raw": "Neoverse-N1", "flags": ["neon"]}
 
     monkeypatch.setattr(cpuinfo, "get_cpu_info", get_cpu_info)
     files(monkeypatch, {"/proc/cpuinfo": ARM})
     found = machine()
-    assert found.cpu_model == "Neoverse-N1"
+    assert (found.cpu_model, found.cpu_flags) == ("Neoverse-N1", "fp asimd")
     assert found.cpu_socket_count is None  # not PerfZero's 0
     assert asked == [1]
+    files(monkeypatch, {"/proc/cpuinfo": ""})  # as on macOS
+    assert machine().cpu_flags == "neon"
 
 
 def test_a_named_processor_is_never_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
