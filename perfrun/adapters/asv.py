@@ -214,8 +214,9 @@ def _deadline(seconds: "Optional[float]") -> "Iterator[None]":
         signal.signal(signal.SIGALRM, before)
 
 
-def _adapt(theirs: "ModuleType") -> "Suite":
-    """Return the benchmarks of a module of a suite."""
+def _adapt(module: str) -> "Tuple[Optional[str], Suite]":
+    """Return the file and the benchmarks of a module of a suite."""
+    theirs = importlib.import_module(module)
     found: Dict[str, Dict[str, Tuple[Run, str]]] = {}
     functions: Dict[str, Tuple[Run, str]] = {}
     for name, value in vars(theirs).items():
@@ -230,7 +231,9 @@ def _adapt(theirs: "ModuleType") -> "Suite":
                 found[name] = methods
         elif inspect.isfunction(value):
             _add(functions, theirs, None, name)
-    return {**found, **({"Functions": functions} if functions else {})}
+    if functions:
+        found["Functions"] = functions
+    return getattr(theirs, "__file__", None), found
 
 
 def _add(

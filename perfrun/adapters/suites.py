@@ -4,7 +4,6 @@
 imported, so the names of methods say what is measured, and patterns and `perfrun list` work.
 """
 
-import importlib
 import re
 import sys
 from importlib.abc import Loader, MetaPathFinder
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
     Run = Callable[[Benchmark], None]
     # The runs of a suite's module: by class and method, with a line that describes each.
     Suite = Mapping[str, Mapping[str, "tuple[Run, str]"]]
-    Adapt = Callable[[ModuleType], Suite]
+    # From the name of their module, its file (None for a folder) and its runs.
+    Adapt = Callable[[str], "tuple[Optional[str], Suite]"]
 
 _LONGEST = 60  # characters that parameters add to a name
 
@@ -48,10 +48,9 @@ class SuiteFinder(MetaPathFinder, Loader):
 
     def exec_module(self, module: "ModuleType") -> None:
         """Fill the module with a benchmark class for each of theirs."""
-        theirs = importlib.import_module(module.__name__[len(self._prefix) :])
-        module.__file__ = getattr(theirs, "__file__", None)  # its hash is the benchmark's version
-        module.__doc__ = theirs.__doc__
-        for name, methods in self._adapt(theirs).items():
+        file, suite = self._adapt(module.__name__[len(self._prefix) :])
+        module.__file__ = file  # its hash is the benchmark's version
+        for name, methods in suite.items():
             setattr(module, name, _benchmark_class(module.__name__, name, methods))
 
 
