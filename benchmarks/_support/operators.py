@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from benchmarks._support.kept_memory import keep_freed_memory
 from benchmarks._support.knobs import Configured
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -147,7 +148,10 @@ ACCELERATOR_BATCHES = {"conv2d": 256, "attention": 16, "layer_norm": 16384}
 
 
 class Operators(Configured):
-    """Base of the operator benchmarks. A framework's class gives the steps."""
+    """Base of the operator benchmarks. A framework's class gives the steps.
+
+    Freed memory stays with the process, in every method: what they compare has the same allocation.
+    """
 
     takes: ClassVar[tuple[str, ...]] = (
         "size",
@@ -160,6 +164,10 @@ class Operators(Configured):
         "inter_threads",
         "seed",
     )
+
+    def __init__(self, *args: Any, **knobs: Any) -> None:
+        super().__init__(*args, **knobs)
+        self._allocator = keep_freed_memory()  # before the framework starts threads
 
     def _size(self, operator: str, *, accelerated: bool) -> int:
         defaults = ACCELERATOR_SIZES if accelerated else SIZES
@@ -202,7 +210,7 @@ class Operators(Configured):
     ) -> None:
         arguments = timed.report_arguments(
             metrics=[*work.metrics(timed.median_s), *metrics],
-            extras={**work.extras, **extras},
+            extras={**work.extras, "allocator": self._allocator, **extras},
         )
         self.report_benchmark(**arguments)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from benchmarks._support.kept_memory import keep_freed_memory
 from benchmarks._support.knobs import Configured
 from benchmarks._support.operators import fusion_metrics, seconds_of
 from benchmarks.torch._support import execution
@@ -33,6 +34,10 @@ class Lecture(Configured):
         "inter_threads",
         "seed",
     )
+
+    def __init__(self, *args: Any, **knobs: Any) -> None:
+        super().__init__(*args, **knobs)
+        self._allocator = keep_freed_memory()  # so that no side of a comparison pays for it
 
     def two_layers(self) -> None:
         """Train the lecture's network of two layers, 1000-100-10, by gradient descent."""
@@ -150,6 +155,7 @@ class Lecture(Configured):
     ) -> None:
         extras = {
             "device": execution.description(device),
+            "allocator": self._allocator,
             "threads": torch.get_num_threads(),
             "torch_version": torch.__version__,
             **(more or {}),

@@ -96,6 +96,7 @@ class _Environment(_Table, frozen=True, kw_only=True):
     name: Annotated[str, Meta(pattern=_NAME)]
     env: dict[str, Any] = {}
     python: Text | None = None
+    allocator: Text | None = None
     image: Text | None = None
     image_python: Text | Whole | None = None
     trial_network: Text | Whole | None = None
@@ -217,7 +218,7 @@ class _Reader:
                 "an environment is an interpreter (python) or an image, not both",
             )
             for key in flags:
-                needs = not table.image and key != "python"
+                needs = not table.image and key not in ("python", "allocator")
                 self.refuse(needs, (*where, key), f"{key}: needs an image")
             variables = [f"{key}={self.file.converted((*place, key), Text)}" for key in table.env]
             self._judged(place, parse_variables, variables)

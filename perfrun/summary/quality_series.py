@@ -24,7 +24,7 @@ FENCE = 3.0
 OUTLIERS_SHARE = 0.01  # a larger share affects the figures
 OFF = 0.05  # of the median: without this, tiny deviations of an even sleep are outliers
 _ENOUGH = 20  # fewer values have no useful quartiles
-FAULTS_SHARE = 0.1  # of a step: more of it in the kernel, for page faults, decides the figure
+FAULTS_SHARE = 0.05  # of a step in the kernel, for page faults: the rest of it suffers, too
 # A fault takes 0.25 us on a bare machine, 2 us in a virtual one; one that is served by a huge page
 # takes the 100 us in which 2 MiB are cleared, and comes among hundreds of small ones. Where the
 # kernel's time is more per fault than this, it has other reasons, such as reading and writing.

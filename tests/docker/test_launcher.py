@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +15,14 @@ from typing import Any
 
 import pytest
 from actors import Caller
-from engines import ROOTLESS, Site, both_engines
+from engines import ROOTLESS, Site, both_engines, give_up
 from fault_table import TABLE, Row
 from launched import launched_world
 from worlds import World, finish, wait_until
 
 from perfrun.launchers.container_launcher import ContainerLauncher
 from perfrun.options.containment import Containment
+from perfrun.worker.allocator import find_library
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -83,6 +86,12 @@ class Cases(Benchmark):
         if not os.fork():
             time.sleep(600)
         os._exit(3)
+
+    def churns(self):
+        def step():
+            block = bytearray(64 << 20)
+            del block
+        self.measure(step, iterations=5, warmup=5)
 
     def closes_everything(self):
         os.closerange(0, 200)
@@ -260,6 +269,33 @@ def test_a_trial_is_the_caller_and_sees_the_images_environment(
     assert "TOLD" in facts["environment"]
     assert (facts["home"], facts["user"]) == ("/tmp/home", "perfrun")
     assert container_of(done.summaries()[0])["limits"]["memory_bytes"] == 2**30
+
+
+@both_engines
+def test_the_allocator_is_that_of_the_image_and_has_its_effect_inside(
+    world: World, image: str
+) -> None:
+    done = world.run("--format=json", image, "--allocator=retain", methods=f"{CASES}.churns")
+    assert done.code == 0, done.stderr
+    (summary,) = done.summaries()
+    assert summary["perfrun"]["series"][0]["minor_faults_per_step"] < 1
+    missing = world.run(image, "--allocator=jemalloc", methods=f"{CASES}.churns")
+    assert missing.code == 2
+    assert "there is no jemalloc library where --image=" in missing.stderr
+    library = find_library("jemalloc")
+    if library is None:
+        give_up("this machine has no jemalloc to give to the image: install libjemalloc2")
+    with tempfile.TemporaryDirectory() as place:  # seen by the trial as its data
+        Path(place).chmod(0o755)
+        shutil.copy(library, place)
+        words = (f"--root_data_dir={place}", f"--env=LD_LIBRARY_PATH={place}")
+        done = world.run(
+            "--format=json", image, "--allocator=jemalloc", *words, methods=f"{CASES}.churns"
+        )
+        assert done.code == 0, done.stderr
+        found = done.summaries()[0]["perfrun"]["allocator"]
+        assert (found["asked"], found["name"]) == ("jemalloc", "jemalloc")
+        assert found["library"].startswith(place)
 
 
 @pytest.mark.parametrize("row", TABLE.values(), ids=TABLE.keys())

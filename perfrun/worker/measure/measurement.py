@@ -179,7 +179,9 @@ class Measurement:
 
     def __str__(self) -> str:
         spread = "" if self.precision is None else " +- %.2g %%" % (100 * self.precision)
-        return "%s: %.4g s per step%s (median of %d), first call %.4g s, %s, stopped by %s" % (
+        faults = self.minor_faults_per_step or 0
+        kernel = ", %.0f page faults a step" % faults if faults >= 1 else ""
+        return "%s: %.4g s per step%s (median of %d), first call %.4g s, %s, stopped by %s%s" % (
             self.name,
             self.median_s,
             spread,
@@ -187,6 +189,7 @@ class Measurement:
             self.first_call_s,
             self.steadiness if self.steady is not False else "NOT STEADY (%s)" % self.steadiness,
             self.stopped_by,
+            kernel,
         )
 
 

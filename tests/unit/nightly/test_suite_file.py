@@ -42,6 +42,7 @@ def test_a_suite_says_all_that_a_night_needs(tmp_path: Path) -> None:
         [[environments]]
         name = "one"
         python = "{sys.executable}"
+        allocator = "retain"
         [[environments]]
         name = "two"
         image = "perfrun/torch"
@@ -65,6 +66,7 @@ def test_a_suite_says_all_that_a_night_needs(tmp_path: Path) -> None:
     assert first.constructor_args == {"size": 3}
     assert first.benchmark_flags == ("--batch_size=8", "--name=a, b")
     assert first.execution_label == "n1"
+    assert [plan.allocator for plan in (first, third)] == ["retain", "default"]
     assert (second.num_trials, second.timeout_s, second.python) == (3, 600.0, sys.executable)
     assert third.container is not None
     assert third.container.image == "perfrun/torch"
@@ -158,6 +160,7 @@ WRONG = (
     ("[output]\n\njunit = 1\n" + METHOD, 3, "junit: must be text"),
     ("[[environments]]\nname='e'\npython='/nope'\n" + METHOD, 3, "python = /nope: is not there"),
     ("[[environments]]\nname='e'\ncpuset='0'\n" + METHOD, 3, "cpuset: needs an image"),
+    ("[[environments]]\nname='e'\nallocator='hoard'\n" + METHOD, 3, "must be one of default"),
     (
         "[[environments]]\nname='e'\npython='python3'\nimage='i'\n" + METHOD,
         4,

@@ -203,8 +203,8 @@ def test_a_step_that_faults_its_memory_in_again_lowers_the_grade_and_names_the_f
     [
         {"minor_faults_per_step": 0.0},
         {"minor_faults_per_step": None, "system_cpu_s": None},
-        {"system_cpu_s": 0.001},  # less than a tenth of the step
-        {"statistics": {"median_s": 0.2}},  # the step waits for something else
+        {"system_cpu_s": 0.001},  # less than a twentieth of the step
+        {"statistics": {"median_s": 0.3}},  # the step waits for something else
         {"minor_faults_per_step": 10.0},  # 1 ms each: the kernel did something else
     ],
     ids=["none", "unknown", "little time", "waiting", "reading a file"],

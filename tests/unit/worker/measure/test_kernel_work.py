@@ -46,6 +46,7 @@ def test_every_page_that_a_step_touches_first_is_counted() -> None:
     assert found.major_faults_per_step == 0
     assert found.system_cpu_s is not None
     assert found.system_cpu_s > 0
+    assert str(found).endswith("page faults a step")
 
 
 def test_faults_of_a_steps_threads_count_and_a_block_has_those_of_one_step(
