@@ -140,7 +140,10 @@ def test_perfzeros_constructor_keeps_its_three_arguments() -> None:
 def test_a_choice_of_the_other_framework_is_refused_with_the_own_ones() -> None:
     settings = Settings(compile="xla")
     assert settings.one_of("compile", "graph", knobs.TENSORFLOW_COMPILE) == "xla"
-    said = "compile is 'xla'; here it must be one of eager, default, reduce-overhead, max-autotune"
+    said = (
+        "compile is 'xla'; here it must be one of eager, default, reduce-overhead, max-autotune, "
+        "torchscript"
+    )
     with pytest.raises(ValueError, match=f"^{said}$"):
         settings.one_of("compile", "eager", knobs.TORCH_COMPILE)
 

@@ -73,6 +73,17 @@ def test_a_compiled_operation_is_held_against_the_plain_code(
 
 
 @pytest.mark.torch
+def test_torchscript_is_held_against_the_plain_code(tmp_path: Path, torch_python: str) -> None:
+    keywords = {"iterations": 5, "warmup": 1, "intra_threads": 1}
+    target = f"{TORCH}.recurrent_cell_torchscript"
+    run = run_method(tmp_path, target, python=torch_python, **keywords)
+    assert run.metrics["compile_s"] > 0
+    assert run.metrics["fused_latency_median_s"] == run.entry["wall_time"]
+    assert run.extras["compiled_by"] == "torchscript"
+    assert "deprecated" not in run.stderr
+
+
+@pytest.mark.torch
 def test_products_side_by_side_end_within_their_step(tmp_path: Path, torch_python: str) -> None:
     keywords = {"iterations": 5, "warmup": 1, "intra_threads": 1, "size": 200}
     target = f"{TORCH}.products_side_by_side"

@@ -163,6 +163,8 @@ class ProfileTrial:
             for window in self._windows
         ]
         notes = list(self._recorder.notes)
+        if self._windows and not top and not notes and self._error is None:
+            notes.append("nothing was seen in that time; more steps (--iterations) show more")
         if self._left_out:
             notes.append(
                 "the first %d measurements were recorded, and not the other %d"
