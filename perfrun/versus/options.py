@@ -1,6 +1,7 @@
 """The command line of `perfrun versus` as values: arms, environments, prices, runs.
 
-An arm is one of `--frameworks=LABEL[=FRAMEWORK][:BACKEND][:MODE],...`. The functions only parse and check.
+An arm is one of `--frameworks=LABEL[=FRAMEWORK][:BACKEND][:MODE],...`. The functions
+only parse and check.
 """
 
 from __future__ import annotations
@@ -483,9 +484,8 @@ def _allowed(text: str | None) -> frozenset[str]:
 
 def _combine(given: argparse.Namespace, others: Sequence[str], prices: Prices) -> Combine:
     named = ("frameworks", "model", "batch_sizes", "phase", "python", "image", "flags")
-    asked = [
-        f"--{name}" for name in (*named, "allow_unequal", "rounds", "seed") if getattr(given, name)
-    ]
+    more = ("allow_unequal", "rounds", "seed")
+    asked = [f"--{name}" for name in (*named, *more) if getattr(given, name)]
     if others or asked:
         raise UsageError(
             f"--combine: runs nothing, so it does not take {[*asked, *others][0]}, but only "

@@ -216,10 +216,10 @@ def test_unequal_arms_are_refused_after_the_first_round_unless_that_is_allowed(
     words = ("--frameworks=one=pkg.cases.One,half=pkg.cases.Half", "--model=net", "--rounds=1")
     done = world.run("versus", *words, "--quiet")
     assert done.code == 2
-    assert done.stderr.splitlines() == [
-        "perfrun: perfrun versus: not equal: dtype (one float32, half float16): give all the same, "
-        "as -- --dtype=float32; or allow it: --allow_unequal=dtype"
-    ]
+    assert done.stderr == (
+        "perfrun versus: not equal: dtype (one float32, half float16): give all the same, "
+        "as -- --dtype=float32; or allow it: --allow_unequal=dtype\n"
+    )
     allowed = world.run("versus", *words, "--quiet", "--allow_unequal=dtype")
     assert allowed.code == 0, allowed.stderr
     assert "Environment: dtype: one float32, half float16." in allowed.stdout

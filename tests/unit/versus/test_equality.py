@@ -32,7 +32,7 @@ def asked(tmp_path: Path, *words: str, frameworks: str = "torch,jax") -> VersusP
             f"--python={sys.executable}",
             f"--workspace={tmp_path}",
             *words,
-        ]  # fmt: skip
+        ]
     )
     assert isinstance(found, VersusPlan)
     return found
