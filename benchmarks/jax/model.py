@@ -13,9 +13,11 @@ from benchmarks._support.models import job as jobs
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
 from benchmarks.jax._support import arithmetic, placement, workload
-from benchmarks.jax._support.framework import FLAX_VERSION, IMPORT_S, jax
+from benchmarks.jax._support.flax_library import FLAX_VERSION, IMPORT_S
+from benchmarks.jax._support.framework import jax
 from benchmarks.jax._support.placement import Placement
-from benchmarks.jax._support.workload import LossScaler, Network, Step, Transfers, build
+from benchmarks.jax._support.step import Step
+from benchmarks.jax._support.workload import LossScaler, Network, Transfers, build
 from perfrun import SetupError
 
 __all__ = ["KNOBS", "Job", "Model"]
