@@ -29,7 +29,7 @@ ARG PIP_NO_INDEX=
 ARG PIP_TRUSTED_HOST=
 ARG PIP_CERT=
 
-# torch, tensorflow or both; its version or pip spec (empty: what install_framework.py pins);
+# torch, tensorflow, jax or both (torch and tensorflow); its version or pip spec (empty: what install_framework.py pins);
 # more packages for the benchmarks, separated by `;`; cpu, cuda or rocm.
 ARG framework=torch
 ARG framework_version=

@@ -8,8 +8,10 @@ TRIALS ?= 3
 JOBS ?= 2
 # What the tests of benchmarks/ use beside the framework; pinned, so that a red test is ours.
 MEASURED_WITH := scikit-learn==1.9.1;lmdb==3.0.0;pyinstrument==5.1.3;memray==1.20.0
-TEST_LIBRARIES_torch := timm==1.0.31;transformers==5.23.0;tensorboard==2.21.0;$(MEASURED_WITH)
+KERAS := keras==3.15.1
+TEST_LIBRARIES_torch := timm==1.0.31;transformers==5.23.0;tensorboard==2.21.0;$(KERAS);$(MEASURED_WITH)
 TEST_LIBRARIES_tensorflow := pillow==13.0.0;$(MEASURED_WITH)
+TEST_LIBRARIES_jax := $(KERAS);scikit-learn==1.9.1;lmdb==3.0.0
 
 .PHONY: help
 help: ## Print the targets
@@ -25,14 +27,15 @@ run-plain: $(VENV)/ready ## Run the benchmarks that need no framework: plain Pyt
 	$(VENV)/bin/perfrun --benchmark_num_trials=$(TRIALS) --benchmark_methods='benchmarks.python.interpreter.Interpreter.filter:.*,benchmarks.python.products.Product.matmul'
 
 .PHONY: test
-test: $(VENV)/test-ready .envs/torch/test-ready .envs/tensorflow/test-ready ## Install what the tests need and run them
+test: $(VENV)/test-ready .envs/torch/test-ready .envs/tensorflow/test-ready .envs/jax/test-ready ## Install what the tests need and run them
 	PERFRUN_TEST_TORCH_PYTHON="$(CURDIR)/.envs/torch/bin/python" \
 	PERFRUN_TEST_TENSORFLOW_PYTHON="$(CURDIR)/.envs/tensorflow/bin/python" \
+	PERFRUN_TEST_JAX_PYTHON="$(CURDIR)/.envs/jax/bin/python" \
 	$(VENV)/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 .PHONY: test-fast
 test-fast: $(VENV)/test-ready ## Tests of the modules alone: no framework, no engine, about two minutes
-	$(VENV)/bin/python -m pytest -n $(JOBS) -m 'not docker and not postgresql and not tensorflow and not torch and not slow' \
+	$(VENV)/bin/python -m pytest -n $(JOBS) -m 'not docker and not postgresql and not tensorflow and not torch and not jax and not slow' \
 	  tests/unit tests/test_deploy.py tests/test_docs.py tests/test_layers.py $(PYTEST_ARGS)
 
 .PHONY: lint
@@ -49,7 +52,7 @@ bench: $(VENV)/ready .envs/tensorflow/ready ## Measure perfrun itself: overhead,
 	$(VENV)/bin/python -m overhead --tensorflow-python=.envs/tensorflow/bin/python $(BENCH_ARGS)
 
 .PHONY: image
-image: ## Build the container image (PyTorch; FRAMEWORK=tensorflow for the other)
+image: ## Build the container image (PyTorch; FRAMEWORK=tensorflow or jax for another)
 	$(PYTHON) setup.py --framework=$(or $(FRAMEWORK),torch)
 
 .PHONY: clean

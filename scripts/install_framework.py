@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Install an ML framework, or both, into the interpreter that runs this script.
+"""Install an ML framework, or torch and tensorflow, into the interpreter that runs this script.
 
 On a machine without an NVIDIA driver the framework comes without CUDA: on Linux x86-64 a plain
 `pip install torch` would bring several gigabytes of it. Each way to get a CPU build is tried in
@@ -31,13 +31,17 @@ TORCH_SPEC = "torch==2.13.0"
 TORCHVISION_SPEC = "torchvision==0.28.0"
 TENSORFLOW_VERSION = "2.21.0"
 TENSORFLOW_ROCM_VERSION = "2.14.0.600"  # its last release
-MINIMUM_PYTHON = (3, 10)  # of both default versions
+JAX_VERSION = "0.10.2"
+MINIMUM_PYTHON = (3, 10)  # of the default versions of torch and tensorflow
+MINIMUM_PYTHON_OF_JAX = (3, 11)
 TENSORFLOW_NAMES = (
     *("tensorflow", "tensorflow-cpu", "tensorflow-rocm"),
     *("tf-nightly", "tf-nightly-cpu", "tf-nightly-rocm"),
 )
 # torchvision comes without its dependencies, and absl reads the flags of benchmark classes.
 TORCH_COMPANIONS = ("numpy", "pillow", "absl-py")
+# The models for JAX are in Flax.
+JAX_COMPANIONS = ("flax==0.12.8", "numpy", "pillow", "absl-py")
 
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
 PIP_WITH_REPORT = (22, 2)  # the first pip that has `install --dry-run --report`
@@ -86,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     add = parser.add_argument
-    add("--framework", required=True, choices=("torch", "tensorflow", "both"))
+    add("--framework", required=True, choices=("torch", "tensorflow", "jax", "both"))
     devices = ("auto", "cpu", "cuda", "rocm")
     add("--device", default="auto", choices=devices, help="auto: cuda if driven")
     add("--version", default="", help="of the framework, instead of the default")
@@ -102,9 +106,10 @@ def say(line: str) -> None:
 
 
 def _check_interpreter(options: argparse.Namespace) -> None:
-    if not (options.spec or options.version) and sys.version_info < MINIMUM_PYTHON:
+    oldest = MINIMUM_PYTHON_OF_JAX if options.framework == "jax" else MINIMUM_PYTHON
+    if not (options.spec or options.version) and sys.version_info < oldest:
         raise InstallError(
-            f"the default {options.framework} needs Python >= 3.10, this is "
+            f"the default {options.framework} needs Python >= {oldest[0]}.{oldest[1]}, this is "
             f"{platform.python_version()}; choose an older one with --version or --spec"
         )
     marker = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
@@ -129,6 +134,8 @@ def default_spec(framework: str, device: str, version: str = "") -> str:
     """Return the pip spec of one framework, of the version given or of the pinned one."""
     if framework == "torch":
         return f"torch=={version}" if version else TORCH_SPEC
+    if framework == "jax":
+        return f"jax{'[cuda13]' if device == 'cuda' else ''}=={version or JAX_VERSION}"
     if device == "rocm":
         # 2.13.1 has builds for several releases of ROCm: 2.13.1.540, 2.13.1.600.
         exact = version.count(".") != 2
@@ -144,6 +151,8 @@ def default_spec(framework: str, device: str, version: str = "") -> str:
 def choose_specs(framework: str, device: str, version: str, given: str) -> tuple[str, ...]:
     """Return the pip specs to install; of both frameworks, torch comes first."""
     specs = tuple(part.strip() for part in given.split(";") if part.strip())
+    if framework == "jax" and device == "rocm" and not specs:
+        raise InstallError("jax has no build for ROCm in the package index; name one with --spec")
     if framework != "both":
         return specs or (default_spec(framework, device, version),)
     if device == "rocm":
@@ -179,7 +188,7 @@ def routes(
 ) -> tuple[Route, ...]:
     """Return the ways to install the framework, the best first; `beside` comes with each."""
     exact = EXACT.fullmatch(spec)
-    if framework == "tensorflow" or (device == "cpu" and _is_file_or_url(spec)):
+    if framework in ("tensorflow", "jax") or (device == "cpu" and _is_file_or_url(spec)):
         return (Route((spec, *beside)),)
     if device == "cuda":
         # Where pip also sees a CPU build (+cpu), `==` takes that one, and only `===` does not.
@@ -234,7 +243,9 @@ def install(options: argparse.Namespace, device: str) -> str:
     if not complete:
         ways = routes(options.framework, device, first, tuple(beside))
         _install_framework(ways, first, device, dry_run)
-    if options.framework != "tensorflow":
+    if options.framework == "jax":
+        extras = (*JAX_COMPANIONS, *extras)
+    elif options.framework != "tensorflow":
         extras = (*TORCH_COMPANIONS, *extras)
         if not is_satisfied(torchvision_spec(first)):
             complete = False
@@ -379,7 +390,7 @@ def _install_extras(specs: tuple[str, ...], device: str, dry_run: bool) -> None:
     """Install extras beside the framework, whose version and build must stay."""
     with tempfile.TemporaryDirectory() as folder:
         fixed = Path(folder, "framework.txt")
-        pinned = ("torch", "torchvision", *TENSORFLOW_NAMES)
+        pinned = ("torch", "torchvision", "jax", "jaxlib", *TENSORFLOW_NAMES)
         found = {name: installed_version(name) for name in pinned}
         lines = [f"{name}=={version}\n" for name, version in found.items() if version]
         fixed.write_text("".join(lines), encoding="utf-8")

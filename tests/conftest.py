@@ -137,6 +137,12 @@ def torch_python() -> str:
 
 
 @pytest.fixture(scope="session")
+def jax_python() -> str:
+    """An interpreter with JAX."""
+    return interpreter("PERFRUN_TEST_JAX_PYTHON", "JAX")
+
+
+@pytest.fixture(scope="session")
 def postgresql() -> Iterator[postgres.Server]:
     """A PostgreSQL server that runs."""
     folder = postgres.programs()

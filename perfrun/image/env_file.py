@@ -22,6 +22,7 @@ ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*[=:](.*)")
 IMAGE_VARIABLES = {
     "torch": ("PERFRUN_IMAGE", "PERFRUN_TORCH_IMAGE"),
     "tensorflow": ("PERFRUN_TENSORFLOW_IMAGE",),
+    "jax": ("PERFRUN_JAX_IMAGE",),
     "both": ("PERFRUN_IMAGE", "PERFRUN_TORCH_IMAGE", "PERFRUN_TENSORFLOW_IMAGE"),
 }
 GPU_FILES = {

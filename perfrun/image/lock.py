@@ -30,8 +30,9 @@ class Lock:
     def framework_spec(self, framework: str) -> str:
         """Return the pip specs of the locked framework: the defaults may be newer."""
         found = self.distributions.get("framework", {})
-        wanted = {"torch": ("torch",), "tensorflow": TENSORFLOW_NAMES}
-        groups = [names for each, names in wanted.items() if framework in (each, "both")]
+        wanted = {"torch": ("torch",), "tensorflow": TENSORFLOW_NAMES, "jax": ("jax",)}
+        asked = ("torch", "tensorflow") if framework == "both" else (framework,)
+        groups = [names for each, names in wanted.items() if each in asked]
         names = [name for group in groups for name in group if name in found][: len(groups)]
         return "; ".join(f"{name}=={found[name].partition('+')[0]}" for name in names)
 

@@ -42,7 +42,7 @@ SETUPTOOLS_COMMANDS = (
     *("register", "rotate", "saveopts", "sdist", "setopt", "test", "upload", "upload_docs"),
 )
 TEXT_FLAGS = (
-    ("--framework", "NAME", "torch (default), tensorflow, or both in one environment"),
+    ("--framework", "NAME", "torch (default), tensorflow, jax, or both: torch and tensorflow"),
     ("--framework_version", "VERSION", "its version, e.g. 2.13.0 (default: the pinned one)"),
     ("--framework_pip_spec", "SPEC", "the framework for pip, e.g. torch>=2.12, or file:///a.whl"),
     (

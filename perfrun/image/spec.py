@@ -9,7 +9,7 @@ from typing import Mapping, Sequence
 
 from perfrun.errors import UsageError
 
-FRAMEWORKS = ("torch", "tensorflow", "both")
+FRAMEWORKS = ("torch", "tensorflow", "jax", "both")
 DEVICES = ("cpu", "cuda", "rocm")
 BUILD_ARG_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PATH_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"

@@ -47,3 +47,8 @@ def compiling_python(torch_python: str, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="session")
 def tensorflow_python() -> str:
     return interpreter_with("tensorflow")
+
+
+@pytest.fixture(scope="session")
+def jax_python() -> str:
+    return interpreter_with("jax")

@@ -150,7 +150,7 @@ def test_a_python_version_alone_chooses_the_official_image_that_has_it() -> None
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["--framework=jax"], "--framework=jax: must be one of torch, tensorflow, both"),
+        (["--framework=mxnet"], "--framework=mxnet: must be one of torch, tensorflow, jax, both"),
         (["--device=tpu"], "--device=tpu: must be one of cpu, cuda, rocm"),
         (["--framework=both", "--device=rocm"], "build an image for each"),
         (["--framework=torch", "--tensorflow_pip_spec=x"], "does not go with --framework=torch"),

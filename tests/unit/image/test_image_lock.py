@@ -36,3 +36,6 @@ def test_the_framework_of_a_lock_is_pinned_even_if_the_default_moves_on() -> Non
     assert lock.framework_spec("torch") == "torch==2.13.0"
     assert lock.framework_spec("tensorflow") == "tensorflow==2.21.0"
     assert lock.framework_spec("both") == "torch==2.13.0; tensorflow==2.21.0"
+    third = Lock({}, {"framework": {**both, "jax": "0.10.2"}, "perfrun": {}})
+    assert third.framework_spec("jax") == "jax==0.10.2"
+    assert third.framework_spec("both") == "torch==2.13.0; tensorflow==2.21.0"

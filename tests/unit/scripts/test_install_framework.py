@@ -269,6 +269,19 @@ def test_tensorflow_is_installed_and_a_second_distribution_of_it_is_refused(
     assert "use a fresh environment" in rival.stderr
 
 
+def test_jax_comes_with_the_library_of_its_models_and_no_torch(machine: Machine) -> None:
+    machine.offers("jax", script.JAX_VERSION)
+    machine.offers("flax", "0.12.8")
+    done = machine.install("--framework", "jax", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert {"jax", "flax", "numpy"} <= set(machine.installed())
+    assert not {"torch", "torchvision"} & set(machine.installed())
+    again = machine.install("--framework", "jax", "--device", "cpu")
+    assert last_line(again).startswith("nothing to do, there already: jax 0.10.2, flax 0.12.8")
+    refused = machine.install("--framework", "jax", "--device", "rocm")
+    assert "jax has no build for ROCm" in last_line(refused)
+
+
 def test_both_frameworks_are_resolved_together_into_one_environment(machine: Machine) -> None:
     name = script.default_spec("tensorflow", "cpu").partition("==")[0]
     machine.offers("torch", "2.13.0+cpu", "common>=1")
@@ -344,6 +357,8 @@ def test_without_a_rocm_build_one_line_says_what_is_missing(machine: Machine) ->
         ("torch", "cuda", "2.9.1", "torch==2.9.1"),
         ("tensorflow", "cuda", "", f"tensorflow[and-cuda]=={script.TENSORFLOW_VERSION}"),
         ("tensorflow", "cuda", "2.13.0", "tensorflow[and-cuda]==2.13.0"),
+        ("jax", "cpu", "", f"jax=={script.JAX_VERSION}"),
+        ("jax", "cuda", "0.9.2", "jax[cuda13]==0.9.2"),
         ("tensorflow", "rocm", "", "tensorflow-rocm==2.14.0.600"),
         ("tensorflow", "rocm", "2.13.1", "tensorflow-rocm==2.13.1.*"),
         ("tensorflow", "rocm", "2.13.1.540", "tensorflow-rocm==2.13.1.540"),
