@@ -87,7 +87,7 @@ def example(spec: Any, batch: int) -> Any:
 
 
 def predictor(graph: Any, weights: Any, rest: Any, inputs: Any) -> Any:
-    @jax.jit
+    @jax.jit  # type: ignore[untyped-decorator]
     def forward(weights: Any, rest: Any, inputs: Any) -> Any:
         return nnx.merge(graph, weights, rest, copy=True)(inputs)
 
