@@ -102,7 +102,9 @@ def measure(case: Case, python: str, workspace: Path, cpu: int | None) -> Pair:
 
 def _loop(case: Case, python: str, _workspace: Path, pinned: list[str]) -> Figures:
     loop = ROOT / "overhead" / "loops" / f"{case.framework}_loop.py"
-    words = [f"--phase={case.phase}", f"--steps={case.steps}", "--threads=1"]
+    words = [f"--phase={case.phase}", f"--steps={case.steps}"]
+    if case.framework != "jax":  # which takes its threads from the process's CPUs
+        words.append("--threads=1")
     done = finish([*pinned, python, str(loop), *case.words, *words])
     return Figures(**json.loads(done.stdout.splitlines()[-1]))
 

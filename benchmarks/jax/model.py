@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks._support.datasets.loading import Opened
+from benchmarks._support.datasets.threaded import Loader
 from benchmarks._support.knobs import Settings
 from benchmarks._support.models import job as jobs
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
 from benchmarks.jax._support import arithmetic, placement, workload
-from benchmarks.jax._support.framework import FLAX_VERSION, IMPORT_S, jax
-from benchmarks.jax._support.loader import Loader, loader_for
+from benchmarks.jax._support.flax_library import FLAX_VERSION, IMPORT_S
+from benchmarks.jax._support.framework import jax
 from benchmarks.jax._support.placement import Placement
-from benchmarks.jax._support.workload import LossScaler, Network, Step, Transfers, build
+from benchmarks.jax._support.step import Step
+from benchmarks.jax._support.workload import LossScaler, Network, Transfers, build
 from perfrun import SetupError
 
 __all__ = ["KNOBS", "Job", "Model"]
@@ -57,7 +59,9 @@ class Job(jobs.Job):
         return tuple(jax.ShapeDtypeStruct(part.shape, part.dtype) for part in used)
 
     def loader(self, images: Opened, settings: Settings) -> Loader:
-        return loader_for(images, settings, self.network, self.batch_size)
+        network = self.network
+        classes = network.spec.classes
+        return Loader(images, settings, network.shape, self.batch_size, classes=classes)
 
     def transfers(self, data: str) -> Transfers:  # noqa: ARG002 - JAX' copies are of one kind
         return Transfers(self.arguments, self.place)

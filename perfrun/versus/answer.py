@@ -18,6 +18,7 @@ from perfrun.compare.differences import Difference, differences
 from perfrun.compare.paired_runs import Block, log_ratios
 from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.summary.record import SummaryRecord
+from perfrun.versus.equality import extra_of
 from perfrun.versus.options import Arm, Case, VersusPlan
 from perfrun.versus.trials import JUDGED, Trials, pairs_of, rule_of
 
@@ -40,13 +41,14 @@ COUNTED = ("parameters", "trainable_parameters", "flops_per_example", "macs_per_
 DESCRIBED = (
     *("model", "model_library", "input_shape", "input_layout", "channels_last", "data"),
     *("dtype", "device", "threads", "inter_threads", "compile", "global_batch_size", "warmup"),
-    *("flops_counted_by", "seed"),
+    *("flops_counted_by", "seed", "keras_backend", "matmul_allow_tf32", "cudnn_allow_tf32"),
 )
 # Kinds of differences (`perfrun.compare.differences`) that matter between any two arms. Installed
 # software differs by design unless both have the same class; labels and flags name the arms.
 _SHARED = ("hardware", "driver", "machine", "container", "python", "variable", "perfrun")
 _INSTALLED = ("framework", "distribution", "git", "source")
 _MOST_TEXTS = 12  # in a line; the saved document has all of them
+_LIBRARIES = ("torchvision_version", "timm_version", "keras_version", "flax_version")
 _SHOWN_ELSEWHERE = ("flops_counted_by", "compile", "model_library", "seed")
 # These counts have no noise, so any difference is one between the models.
 _COUNTS = {
@@ -164,17 +166,11 @@ def _described(records: Sequence[SummaryRecord]) -> dict[str, Any]:
     """Return extras of the reports by name; different values become a list."""
     found: dict[str, Any] = {}
     for name in DESCRIBED:
-        values = [v for record in records if (v := _extra(record, name)) is not None]
+        values = [v for record in records if (v := extra_of(record, name)) is not None]
         different = list(dict.fromkeys(map(str, values)))
         if values:
             found[name] = values[0] if len(different) == 1 else different
     return found
-
-
-def _extra(record: SummaryRecord, name: str) -> Any:
-    """Return an extra of the trial's report by its name; None without it."""
-    extras = record.document["benchmark_result"].get("extras") or ()
-    return next((item["value"] for item in extras if item["name"] == name), None)
 
 
 def software(records: Sequence[SummaryRecord]) -> dict[str, str]:
@@ -188,8 +184,8 @@ def software(records: Sequence[SummaryRecord]) -> dict[str, str]:
         for framework in own.get("frameworks") or ():
             if framework.get("name") and framework.get("version"):
                 found[framework["name"]] = framework["version"]
-        for name in ("torchvision_version", "timm_version", "keras_version"):
-            version = _extra(record, name)
+        for name in _LIBRARIES:
+            version = extra_of(record, name)
             if version:
                 found[name.removesuffix("_version")] = str(version)
     return found

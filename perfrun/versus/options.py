@@ -1,6 +1,7 @@
 """The command line of `perfrun versus` as values: arms, environments, prices, runs.
 
-An arm is one of `--frameworks=LABEL[=FRAMEWORK][:MODE],...`. The functions only parse and check.
+An arm is one of `--frameworks=LABEL[=FRAMEWORK][:BACKEND][:MODE],...`. The functions
+only parse and check.
 """
 
 from __future__ import annotations
@@ -29,13 +30,22 @@ from perfrun.text import redact
 CLASSES = {
     "torch": "benchmarks.torch.model.Model",
     "tensorflow": "benchmarks.tensorflow.model.Model",
+    "jax": "benchmarks.jax.model.Model",
+    "keras": "benchmarks.keras.model.Model",
 }
+# What Keras computes with: `keras:jax`. `keras` alone is another name of tensorflow, as before.
+KERAS_BACKENDS = ("tensorflow", "torch", "jax")
 _OTHER_NAMES = {"pytorch": "torch", "tf": "tensorflow", "keras": "tensorflow"}
 # Mode -> the end of the method's name after the phase; None: it has no such end.
 _MODES: dict[str, str | None] = {
     name: name for name in ("eager", "compiled", "bfloat16", "float16")
 }
-_MODES_OF: dict[str, dict[str, str | None]] = {"tensorflow": {"xla": "compiled", "graph": None}}
+_MODES_OF: dict[str, dict[str, str | None]] = {
+    "tensorflow": {"xla": "compiled", "graph": None},
+    "jax": {"xla": "compiled"},
+}
+_TYPES = ("bfloat16", "float16")  # modes that say with what type an arm computes
+UNEQUAL = ("dtype", "tf32", "layout", "threads")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,60}")
 _PRICE = "--price_per_hour"
 PHASES = {
@@ -63,9 +73,15 @@ class Arm:
     """An arm of the comparison: a framework or a class of the user, in a mode."""
 
     label: str
-    framework: str  # torch or tensorflow; for a class of the user, the label
+    framework: str  # one of CLASSES; for a class of the user, the label
     class_path: str
     mode: str | None  # as the user wrote it
+    backend: str | None = None  # of Keras
+
+    @property
+    def names_its_type(self) -> bool:
+        """Return True when the mode is a type, so that another one is meant to differ from it."""
+        return self.mode in _TYPES
 
     def method(self, phase: str) -> str:
         """Return the method for `inference` or `training`, as `--benchmark_methods` takes it."""
@@ -108,14 +124,25 @@ def _arm(item: str) -> Arm:
     if "." in name:
         return _own_class(item, label, name, mode)
     framework = _OTHER_NAMES.get(name, name)
+    backend = None
+    first, _, rest = mode.partition(":")
+    if name == "keras" and first in KERAS_BACKENDS:
+        framework, backend, mode = "keras", first, rest
     if framework not in CLASSES:
+        known = [*(one for one in CLASSES if one != "keras"), "keras:BACKEND"]
         raise UsageError(
-            f"--frameworks: {item!r}: {name!r} is none of {', '.join(CLASSES)}; a class of your "
+            f"--frameworks: {item!r}: {name!r} is none of {', '.join(known)}; a class of your "
             "own is named as NAME=package.module.Class"
         )
     if mode:
         _suffix(framework, mode)
-    return Arm(label=label, framework=framework, class_path=CLASSES[framework], mode=mode or None)
+    return Arm(
+        label=label,
+        framework=framework,
+        class_path=CLASSES[framework],
+        mode=mode or None,
+        backend=backend,
+    )
 
 
 def _own_class(item: str, label: str, path: str, mode: str) -> Arm:
@@ -169,17 +196,23 @@ def named_values(values: Sequence[str] | None, flag: str, arms: Sequence[Arm]) -
     return found
 
 
-def usual_python(framework: str, env: Mapping[str, str] | None = None) -> str | None:
+def usual_python(
+    framework: str, env: Mapping[str, str] | None = None, backend: str | None = None
+) -> str | None:
     """Return the default interpreter of a framework; None for that of any run.
 
-    It is PERFRUN_PYTHON_<FRAMEWORK>, or the one that `make` has put below the current folder.
+    It is PERFRUN_PYTHON_<FRAMEWORK>, or the one that `make` has put below the current folder. That
+    of Keras may be PERFRUN_PYTHON_KERAS, and is that of the backend otherwise.
     """
     if framework not in CLASSES:
         return None
-    from_variable = (os.environ if env is None else env).get(f"PERFRUN_PYTHON_{framework.upper()}")
+    variables = os.environ if env is None else env
+    names = (framework, backend) if backend else (framework,)
+    given = [variables.get(f"PERFRUN_PYTHON_{name.upper()}") for name in names]
+    from_variable = next(filter(None, given), None)
     if from_variable:
         return from_variable
-    made = Path(".envs", framework, "bin", "python")
+    made = Path(".envs", names[-1], "bin", "python")
     return str(made) if made.exists() else None
 
 
@@ -267,6 +300,7 @@ class VersusPlan:
     time_s: float | None
     seed: int | None
     prices: Prices
+    allow_unequal: frozenset[str]  # of UNEQUAL
     platform_name: str | None
     output_format: str
     quiet: bool
@@ -293,6 +327,7 @@ def parser() -> CommandParser:
     )
     add = made.flag
     add("--frameworks", "LIST", "NAME[=FRAMEWORK|CLASS][:MODE],...; the first is the base")
+    add("--allow_unequal", "LIST", f"what may differ between them: {', '.join(UNEQUAL)}, all")
     add("--model", "NAME", "model that all run, as efficientnet_b0")
     add("--batch_sizes", "LIST", "examples a step, as 1,8,32 (default 1)")
     add("--phase", "WHICH", "inference (default), training or both")
@@ -340,6 +375,7 @@ def parse_versus(argv: Sequence[str]) -> VersusPlan | Combine:
         time_s=given.time_budget,
         seed=given.seed,
         prices=prices,
+        allow_unequal=_allowed(given.allow_unequal),
         platform_name=first.platform_name,
         output_format=given.format,
         quiet=first.quiet,
@@ -365,6 +401,8 @@ def _plans(
     for one in arms:
         methods = ",".join(one.method(phase) for phase in phases)
         words = [*common, f"--benchmark_methods={methods}", *_environment(one, pythons, images)]
+        if one.backend:
+            words.append(f"--env=KERAS_BACKEND={one.backend}")
         own_text = parse_shell_words(flags_of.get(one.label, ""), f"--flags={one.label}")
         own_words, own_after = split_at_dashes(own_text)
         _refuse_taken([*after, *own_after], given.model)
@@ -395,7 +433,7 @@ def _environment(one: Arm, pythons: Mapping[str, str], images: Mapping[str, str]
                 f"image is --flags={one.label}='--image_python=FILE'"
             )
         return [f"--image={images[one.label]}"]
-    python = pythons.get(one.label) or usual_python(one.framework)
+    python = pythons.get(one.label) or usual_python(one.framework, backend=one.backend)
     return [f"--python={python}"] if python else []
 
 
@@ -433,9 +471,21 @@ def _refuse_taken(after: Sequence[str], model: str | None) -> None:
             raise UsageError(f"{name}: is set with {taken[name]}, for all alike")
 
 
+def _allowed(text: str | None) -> frozenset[str]:
+    """Return what `--allow_unequal` names. Raises UsageError."""
+    names = [part.strip() for part in (text or "").split(",") if part.strip()]
+    for name in names:
+        if name not in (*UNEQUAL, "all"):
+            raise UsageError(
+                f"--allow_unequal={text}: {name!r} is none of {', '.join(UNEQUAL)}, all"
+            )
+    return frozenset(UNEQUAL if "all" in names else names)
+
+
 def _combine(given: argparse.Namespace, others: Sequence[str], prices: Prices) -> Combine:
-    named = (*("frameworks", "model", "batch_sizes", "phase", "python", "image"), "flags")
-    asked = [f"--{name}" for name in (*named, "rounds", "seed") if getattr(given, name)]
+    named = ("frameworks", "model", "batch_sizes", "phase", "python", "image", "flags")
+    more = ("allow_unequal", "rounds", "seed")
+    asked = [f"--{name}" for name in (*named, *more) if getattr(given, name)]
     if others or asked:
         raise UsageError(
             f"--combine: runs nothing, so it does not take {[*asked, *others][0]}, but only "

@@ -81,6 +81,7 @@ def _arm_row(asked: VersusPlan, trials: Trials, one: Arm) -> dict[str, Any]:
         "label": one.label,
         "framework": one.framework,
         "mode": one.mode,
+        "backend": one.backend,
         "class": one.class_path,
         "python": first.python or None,
         "image": first.container.image if first.container else None,

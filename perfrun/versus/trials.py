@@ -19,6 +19,7 @@ from perfrun.run.rounds import Rounds
 from perfrun.run.runner import prepare
 from perfrun.summary.metrics import PEAK_RSS, WALL_TIME
 from perfrun.summary.record import SummaryRecord
+from perfrun.versus.equality import refuse_unequal
 from perfrun.versus.options import FEWEST_FOR_INTERVAL, VersusPlan
 from perfrun.worker.procfs import adopt_orphans
 
@@ -125,15 +126,26 @@ def _run(
     names = tuple(case.name for case in asked.cases)
     decision = Decision(labels[0], labels, asked.rounds, _rule(asked, 1), names)
     every = [rounds for runs in prepared.values() for rounds in runs.values()]
-    done = Blocks(
-        cases,
-        decision,
-        most=asked.rounds,
-        time_s=asked.time_s,
-        seed=seed,
-        is_figure=has_figure,
-        taken_over_s=lambda: sum(rounds.spent_s for rounds in every),
-    ).run()
+
+    def decide(case: str, blocks: Sequence[Block]) -> Reason | None:
+        if len(blocks) == 1:
+            refuse_unequal(asked, blocks[0].readings)
+        return decision(case, blocks)
+
+    try:
+        done = Blocks(
+            cases,
+            decide,
+            most=asked.rounds,
+            time_s=asked.time_s,
+            seed=seed,
+            is_figure=has_figure,
+            taken_over_s=lambda: sum(rounds.spent_s for rounds in every),
+        ).run()
+    except UsageError:  # the arms are not equal
+        for rounds in every:
+            rounds.finish(ended=False)
+        raise
     for rounds in every:
         rounds.finish(ended=not done.interrupted)
     return Trials(

@@ -38,8 +38,14 @@ class One(Benchmark):
             wall_time=step_s,
             throughput=size / step_s,
             metrics=[dict(name="parameters", value=10.0), dict(name="cold_start_s", value=0.1)],
-            extras=dict(dtype="float32", model=flags.FLAGS.model),
+            extras=dict(dtype=self.dtype, model=flags.FLAGS.model),
         )
+
+    dtype = "float32"
+
+
+class Half(One):
+    dtype = "float16"
 
 
 class Other(One):
@@ -202,3 +208,18 @@ def test_code_comes_from_a_repository_and_is_at_the_same_commit_at_every_batch_s
         (checkout,) = json.loads(Path(path).read_text(encoding="utf-8"))["perfrun"]["git"]
         assert checkout["git_hash"] == commit
     assert not world.left_running()
+
+
+def test_unequal_arms_are_refused_after_the_first_round_unless_that_is_allowed(
+    world: World,
+) -> None:
+    words = ("--frameworks=one=pkg.cases.One,half=pkg.cases.Half", "--model=net", "--rounds=1")
+    done = world.run("versus", *words, "--quiet")
+    assert done.code == 2
+    assert done.stderr == (
+        "perfrun versus: not equal: dtype (one float32, half float16): give all the same, "
+        "as -- --dtype=float32; or allow it: --allow_unequal=dtype\n"
+    )
+    allowed = world.run("versus", *words, "--quiet", "--allow_unequal=dtype")
+    assert allowed.code == 0, allowed.stderr
+    assert "Environment: dtype: one float32, half float16." in allowed.stdout

@@ -9,7 +9,8 @@ import numpy as np
 
 from benchmarks._support.datasets.learning import Split, Task
 from benchmarks.jax._support import placement
-from benchmarks.jax._support.framework import FLAX_VERSION, jax, nnx, optax
+from benchmarks.jax._support.flax_library import FLAX_VERSION, nnx, optax
+from benchmarks.jax._support.framework import jax
 from benchmarks.jax._support.nets.feedforward import perceptron
 from benchmarks.jax._support.nets.layers import Layers
 

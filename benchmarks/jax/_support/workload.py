@@ -1,14 +1,12 @@
 """A Flax model on its device, one step of inference or training, and the way of its input.
 
-A step is a pure function of the model's state. It is traced and compiled at its first call, once,
-and both are timed apart; or it runs operator by operator (`eager`, by `jax.disable_jit`).
+A step is a pure function of the model's state (`benchmarks.jax._support.step`).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +15,11 @@ import numpy as np
 from benchmarks._support.models import loss_scale
 from benchmarks._support.models.loss_scale import LossScale
 from benchmarks._support.models.spec import Built, ModelSpec, Shape
-from benchmarks.jax._support.framework import jax, nnx, optax
+from benchmarks.jax._support.flax_library import nnx, optax
+from benchmarks.jax._support.framework import jax
 from benchmarks.jax._support.nets.layers import Layers
 from benchmarks.jax._support.placement import Placement
+from benchmarks.jax._support.step import Step
 from benchmarks.jax.catalogue import find
 from perfrun import SetupError
 
@@ -105,58 +105,6 @@ def example_labels(spec: ModelSpec, inputs: Any, seed: int) -> Any:
         return inputs
     numbers = np.random.default_rng(seed)
     return jnp.array(numbers.integers(spec.classes, size=len(inputs), dtype=np.int32))
-
-
-class Step:
-    """A step that is traced and compiled at its first call, or never (`eager`).
-
-    `function` takes the state and a step's arguments. Its state is `state`; one that `changes` is
-    given to the device, and the result begins with its successor.
-    """
-
-    def __init__(
-        self, function: Callable[..., Any], state: Any, *, changes: bool, eager: bool
-    ) -> None:
-        self.function = function
-        self.state = state
-        self.traces = 0
-        self.lower_s: float | None = None
-        self.compile_s: float | None = None
-        self._changes = changes
-        self._eager = eager
-        self._compiled: Any = None
-
-    def __call__(self, *arguments: Any) -> Any:
-        if self._eager:
-            with jax.disable_jit():
-                found = self.function(self.state, *arguments)
-        else:
-            if self._compiled is None:
-                self._compiled = self._compile(arguments)
-            found = self._compiled(self.state, *arguments)
-        if self._changes:
-            self.state, found = found
-        return found
-
-    def _compile(self, arguments: tuple[Any, ...]) -> Any:
-        def traced(state: Any, *arguments: Any) -> Any:
-            self.traces += 1  # runs when JAX traces, never when it runs what it compiled
-            return self.function(state, *arguments)
-
-        began = time.perf_counter()
-        donated = (0,) if self._changes else ()
-        lowered = jax.jit(traced, donate_argnums=donated).lower(self.state, *arguments)
-        self.lower_s = time.perf_counter() - began
-        compiled = lowered.compile()
-        self.compile_s = time.perf_counter() - began - self.lower_s
-        return compiled
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Return the report's notes on tracing and compiling, as far as they have been done."""
-        if self.compile_s is None:
-            return {}
-        return {"traces": self.traces, "lower_s": self.lower_s, "xla_compile_s": self.compile_s}
 
 
 def forward(network: Network, *, eager: bool) -> Step:

@@ -9,6 +9,7 @@ import pytest
 
 from perfrun.errors import UsageError
 from perfrun.versus.options import (
+    UNEQUAL,
     Case,
     Combine,
     Prices,
@@ -73,6 +74,11 @@ def test_each_framework_runs_its_own_class_at_each_batch_size(tmp_path: Path) ->
         ("new=torch:eager", "new", "benchmarks.torch.model.Model.inference_eager"),
         ("tf:xla", "tf:xla", "benchmarks.tensorflow.model.Model.inference_compiled"),
         ("tensorflow:graph", "tensorflow:graph", "benchmarks.tensorflow.model.Model.inference"),
+        ("jax", "jax", "benchmarks.jax.model.Model.inference"),
+        ("jax:xla", "jax:xla", "benchmarks.jax.model.Model.inference_compiled"),
+        ("keras", "keras", "benchmarks.tensorflow.model.Model.inference"),  # as it always was
+        ("keras:jax", "keras:jax", "benchmarks.keras.model.Model.inference"),
+        ("k=keras:torch:eager", "k", "benchmarks.keras.model.Model.inference_eager"),
         ("mine=my.bench.Net:int8", "mine", "my.bench.Net.inference_int8"),
     ],
 )
@@ -114,6 +120,33 @@ def test_without_one_named_the_variable_says_the_interpreter_then_the_environmen
     assert usual_python("torch", {}) == ".envs/torch/bin/python"
     assert usual_python("torch", {"PERFRUN_PYTHON_TORCH": "/x/python"}) == "/x/python"
     assert usual_python("mine", {"PERFRUN_PYTHON_MINE": "/x/python"}) is None
+
+
+def test_the_backend_of_keras_is_a_variable_of_its_runs_and_brings_its_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("jax", "torch"):
+        made = tmp_path / ".envs" / name / "bin" / "python"
+        made.parent.mkdir(parents=True)
+        made.symlink_to(sys.executable)
+    found = asked("--frameworks=jax,keras:jax,keras:torch", f"--workspace={tmp_path}")
+    used = {label: (plan.env, plan.python) for (label, _), plan in found.plans.items()}
+    assert [dict(env) for env, _ in used.values()] == [
+        *({}, {"KERAS_BACKEND": "jax"}, {"KERAS_BACKEND": "torch"}),
+    ]
+    places = [Path(python).parts[-3] for _, python in used.values()]
+    assert places == ["jax", "jax", "torch"]
+    assert usual_python("keras", {"PERFRUN_PYTHON_JAX": "/j"}, "jax") == "/j"
+    both = {"PERFRUN_PYTHON_JAX": "/j", "PERFRUN_PYTHON_KERAS": "/k"}
+    assert usual_python("keras", both, "jax") == "/k"
+
+
+def test_what_may_be_unequal_is_named(tmp_path: Path) -> None:
+    words = ("--frameworks=torch", PYTHON, f"--workspace={tmp_path}")
+    assert asked(*words).allow_unequal == frozenset()
+    assert asked(*words, "--allow_unequal=layout,tf32").allow_unequal == {"layout", "tf32"}
+    assert asked(*words, "--allow_unequal=all").allow_unequal == set(UNEQUAL)
 
 
 def test_flags_of_one_arm_are_for_it_alone_and_come_last(tmp_path: Path) -> None:
@@ -164,6 +197,8 @@ def test_one_arm_alone_runs_until_there_is_an_interval(tmp_path: Path) -> None:
         (["--frameworks=../x=torch"], "begins with a letter"),
         (["--frameworks=my.bench.Net"], "give the class a name"),
         (["--frameworks=x=my..Net"], "not package.module.Class"),
+        (["--frameworks=keras:mxnet"], "the mode is one of bfloat16, compiled, eager"),
+        (["--frameworks=torch", "--allow_unequal=batch"], "'batch' is none of dtype, tf32, layout"),
         (["--frameworks=torch", "--batch_sizes=0"], "--batch_sizes=0"),
         (["--frameworks=torch", "--batch_sizes=1,,2"], "write whole numbers"),
         (["--frameworks=torch", "--batch_sizes=8,8"], "names 8 twice"),

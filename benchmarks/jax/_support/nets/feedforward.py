@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks._support.models.spec import Shape
-from benchmarks.jax._support.framework import jax, nnx
+from benchmarks.jax._support.flax_library import nnx
+from benchmarks.jax._support.framework import jax
 from benchmarks.jax._support.nets.layers import Chain, Layers, chain, flat, mean_of_pixels, pool
 
 jnp = jax.numpy

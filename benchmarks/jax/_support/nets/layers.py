@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.jax._support.framework import jax, nnx
+from benchmarks.jax._support.flax_library import nnx
+from benchmarks.jax._support.framework import jax
 
 jnp = jax.numpy
 Function = Callable[[Any], Any]

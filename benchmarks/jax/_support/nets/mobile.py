@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks._support.models.spec import Shape
-from benchmarks.jax._support.framework import nnx
+from benchmarks.jax._support.flax_library import nnx
 from benchmarks.jax._support.nets.layers import Chain, Function, Layers, chain, mean_of_pixels
 
 # Width and depth over those of B0, and the share of units that dropout leaves out before the end.

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks._support.models.spec import Shape, spelt
-from benchmarks.jax._support.framework import jax, nnx
+from benchmarks.jax._support.flax_library import nnx
+from benchmarks.jax._support.framework import jax
 from benchmarks.jax._support.nets.layers import Function, Layers
 from perfrun import SetupError
 

@@ -1,4 +1,7 @@
-"""A data set as an endless series of batches for JAX, which has no loader: threads with Pillow."""
+"""A data set as an endless series of batches, by threads with Pillow.
+
+For JAX, which has no loader of its own, and for Keras, which is to have one on all its backends.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,16 @@ import numpy as np
 from benchmarks._support.datasets import loading, pictures
 from benchmarks._support.datasets.loading import Opened, endless
 from benchmarks._support.knobs import Settings
-from benchmarks.jax._support.workload import Network
 
 PREFETCHED = 2  # batches
 
 
 class Loader(loading.Loader):
-    """Batches (N, H, W, C) in float32, normalised as for ImageNet; each image is a thread's."""
+    """Batches (N, H, W, C) in float32; each image is a thread's.
+
+    `scaled` images are normalised as for ImageNet; others have pixels from 0 to 255, for models
+    that scale them on their own.
+    """
 
     burst = 1  # its threads share each batch
 
@@ -30,9 +36,11 @@ class Loader(loading.Loader):
         batch_size: int,
         *,
         classes: int | None = None,
+        scaled: bool = True,
     ) -> None:
         super().__init__(images, settings, shape, batch_size, classes=classes)
         self.prefetched = PREFETCHED if self._workers else 0
+        self._scaled = scaled
         channels = self._shape[0]
         self._mean = np.array(pictures.MEAN[channels], np.float32)
         self._deviation = np.array(pictures.DEVIATION[channels], np.float32)
@@ -81,10 +89,7 @@ class Loader(loading.Loader):
         loading.check_label(self.images, number, label, self._classes)
         channels, height, width = self._shape
         pixels = np.asarray(pictures.fitted(image, channels, height, width), np.float32)
-        scaled = pixels.reshape(height, width, channels) / 255
-        return (scaled - self._mean) / self._deviation, label
-
-
-def loader_for(images: Opened, settings: Settings, network: Network, batch_size: int) -> Loader:
-    """Return the loader of a data set for a model."""
-    return Loader(images, settings, network.shape, batch_size, classes=network.spec.classes)
+        pixels = pixels.reshape(height, width, channels)
+        if self._scaled:
+            pixels = (pixels / 255 - self._mean) / self._deviation
+        return pixels, label

@@ -1,0 +1,262 @@
+"""Any Keras model of the catalogue on the backend that KERAS_BACKEND names."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks._support.datasets.loading import Opened
+from benchmarks._support.datasets.threaded import Loader
+from benchmarks._support.knobs import Settings
+from benchmarks._support.models import job as jobs
+from benchmarks._support.models.figures import Peak, Work
+from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
+from benchmarks._support.models.spec import Built, ModelSpec, spelt
+from benchmarks.keras._support import arithmetic
+from benchmarks.keras._support.backends.backend import Backend
+from benchmarks.keras._support.framework import BACKEND, CHOSEN_BY, IMPORT_S, keras
+from benchmarks.keras.catalogue import find
+from perfrun import SetupError
+
+__all__ = ["KNOBS", "Job", "Model"]
+LEARNING_RATE, MOMENTUM = 0.01, 0.9
+# The arithmetic is of 16 bits, weights and batch statistics stay in float32.
+_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+
+
+def _backend_class() -> type[Backend]:
+    try:
+        module = importlib.import_module(f"benchmarks.keras._support.backends.{BACKEND}")
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            f"Keras' backend is {BACKEND} ({CHOSEN_BY}); give --env=KERAS_BACKEND=tensorflow, "
+            f"torch or jax, one that is installed here ({error})"
+        ) from None
+    found: type[Backend] = module.Backend
+    return found
+
+
+_Backend = _backend_class()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network(Built):
+    """A Keras model with random weights."""
+
+    model: Any
+    dtype: str
+
+    def parameter_counts(self) -> tuple[int, int]:
+        """Return the number of all weights, batch statistics included, and of the trained ones."""
+        trained = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
+        return int(self.model.count_params()), trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(jobs.Job):
+    """A Keras model on its backend's device."""
+
+    network: Network
+    backend: Backend
+    mode: str
+    seed: int
+
+    @property
+    def is_compiled(self) -> bool:
+        return self.mode != EAGER
+
+    def scope(self) -> AbstractContextManager[Any]:
+        return self.backend.scope()
+
+    def wait(self, result: Any) -> None:
+        self.backend.wait(result)
+
+    def device_peak_bytes(self) -> int | None:
+        return self.backend.device_peak_bytes()
+
+    def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
+        return tuple(self.backend.array(part) for part in batch[: 1 + self.training])
+
+    def outline(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:  # noqa: ARG002
+        return ()  # the arithmetic is counted from the layers
+
+    def loader(self, images: Opened, settings: Settings) -> Loader:
+        network = self.network
+        return Loader(
+            *(images, settings, network.shape, self.batch_size),
+            classes=network.spec.classes,
+            scaled=not _scales_pixels(network.model),
+        )
+
+    def transfers(self, data: str) -> Transfers:  # noqa: ARG002 - copies are of one kind
+        return Transfers(self.arguments, self.backend)
+
+    def check(self, output: Any) -> None:
+        found = keras.ops.convert_to_numpy(output)
+        expected = (self.batch_size, self.network.spec.classes)
+        if found.shape != expected or not np.isfinite(found).all():
+            raise RuntimeError(
+                f"{self.network.spec.name} gave {found.shape}; expected finite numbers, "
+                f"of shape {expected}"
+            )
+
+    def work(self) -> Work:
+        return arithmetic.count(self.network.model, training=self.training)
+
+    def peak(self, done: float | None) -> Peak:
+        return self.backend.peak(self.network.dtype, done)
+
+    def facts(self) -> dict[str, Any]:
+        layout = keras.config.image_data_format()
+        return {
+            **self.backend.facts(),
+            "dtype": self.network.dtype,
+            "compile": self.mode,
+            "channels_last": str(layout == "channels_last").lower(),
+            "seed": self.seed,
+            "keras_backend": BACKEND,
+            "keras_version": keras.__version__,
+        }
+
+
+class Transfers:
+    """Copies of arrays from the host to the device, and of results from there."""
+
+    def __init__(self, arrays: tuple[Any, ...], backend: Backend) -> None:
+        self._backend = backend
+        self._source = tuple(np.array(keras.ops.convert_to_numpy(array)) for array in arrays)
+
+    def bring(self) -> tuple[Any, ...]:
+        """Return the input, copied to the device."""
+        return tuple(self._backend.array(array) for array in self._source)
+
+    def out(self, result: Any) -> Any:
+        """Return the result in host memory, a copy on the CPU, too."""
+        return np.array(keras.ops.convert_to_numpy(result))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return the report's notes on the transfers."""
+        return {"data_copied": "from pageable host memory"}
+
+
+@described(
+    inference="Forward passes, as is usual on the backend: a graph, eager, or XLA; batch 1.",
+    inference_eager="Forward passes operator by operator.",
+    inference_compiled="Forward passes compiled: XLA, with PyTorch torch.compile.",
+    inference_bfloat16="Forward passes under the policy mixed_bfloat16.",
+    inference_float16="Forward passes under the policy mixed_float16.",
+    training="Training steps (forward, backward, SGD), as is usual on the backend; batch 8.",
+    training_eager="Training steps operator by operator.",
+    training_compiled="Training steps compiled: XLA, with PyTorch torch.compile.",
+    training_bfloat16="Training steps under the policy mixed_bfloat16.",
+    training_float16="Refused: no scale of the loss settles here; bfloat16 needs none.",
+)
+class Model(Methods):
+    """A model chosen by `model`, random weights; input is synthetic, or images of `data_dir`."""
+
+    compiled = _Backend.compiled
+    framework_import_s = IMPORT_S
+
+    def _built(self, way: Way, batch_size: int) -> Job:
+        mode, dtype = self._choices(way)
+        backend = _Backend(self.settings)
+        seed = self.settings.value("seed", 0)
+        spec = find(self.settings.value("model", self.model_name))
+        with backend.scope():
+            network = _network(
+                spec, spec.shape_for(self.settings.value("input_shape")), dtype, seed
+            )
+            arguments: tuple[Any, ...] = ()
+            if not way.has_data:
+                arrays = _examples(network, batch_size, seed)[: 1 + way.training]
+                arguments = tuple(backend.array(each) for each in arrays)
+            if way.training:
+                optimizer = keras.optimizers.SGD(learning_rate=LEARNING_RATE, momentum=MOMENTUM)
+                loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+                step = backend.training(network.model, optimizer, loss, mode)
+            else:
+                step = backend.forward(network.model, mode)
+        return Job(
+            network=network,
+            backend=backend,
+            mode=mode,
+            training=way.training,
+            batch_size=batch_size,
+            step=step,
+            arguments=arguments,
+            seed=seed,
+        )
+
+    def _choices(self, way: Way) -> tuple[str, str]:
+        """Return the mode in which steps run, and the type of their arithmetic."""
+        mode = self.settings.one_of("compile", way.mode or _Backend.modes[0], _Backend.modes)
+        dtype = self.settings.value("dtype", way.dtype or "float32")
+        for name, value, fixed in (("compile", mode, way.mode), ("dtype", dtype, way.dtype)):
+            if fixed is not None and value != fixed:
+                raise only_for(name, value, fixed)
+        if way.training and dtype == "float16":
+            raise SetupError(
+                "training in float16 needs a scale of the loss, which does not settle here on all "
+                "backends; train in bfloat16, or with benchmarks.tensorflow.model.Model"
+            )
+        wanted = self.settings.value("channels_last")
+        if wanted is not None and wanted != (keras.config.image_data_format() == "channels_last"):
+            raise SetupError(
+                f"channels_last is {wanted}; the models have the layout of Keras' settings, "
+                f"{keras.config.image_data_format()}"
+            )
+        return mode, dtype
+
+
+def _network(spec: ModelSpec, shape: tuple[int, ...], dtype: str, seed: int) -> Network:
+    keras.utils.set_random_seed(seed)
+    began = time.perf_counter()
+    try:
+        with _policy(dtype):
+            model = spec.build(shape)
+    except ValueError as error:
+        line = " ".join(str(error).split())[:200]
+        raise SetupError(f"{spec.name} cannot be built for {spelt(shape)}: {line}") from error
+    took_s = time.perf_counter() - began
+    return Network(spec=spec, model=model, shape=shape, dtype=dtype, build_s=took_s)
+
+
+@contextmanager
+def _policy(dtype: str) -> Iterator[None]:
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(_POLICIES[dtype])
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _examples(network: Network, batch_size: int, seed: int) -> tuple[Any, Any]:
+    """Make random inputs, pixels from 0 to 255 where the model scales them, and classes."""
+    numbers = np.random.default_rng(seed)
+    shape = (batch_size, *network.model.input_shape[1:])
+    inputs = numbers.standard_normal(shape, np.float32)
+    if _scales_pixels(network.model):
+        inputs = numbers.uniform(0, 255, shape).astype(np.float32)
+    labels = numbers.integers(network.spec.classes, size=batch_size, dtype=np.int32)
+    return inputs, labels
+
+
+def _scales_pixels(model: Any) -> bool:
+    """Return True when the model scales pixels itself, as EfficientNet does."""
+    kinds = (keras.layers.Rescaling, keras.layers.Normalization)
+    waiting = list(model.layers)
+    while waiting:
+        layer = waiting.pop()
+        if isinstance(layer, kinds):
+            return True
+        waiting.extend(getattr(layer, "layers", ()))
+    return False
