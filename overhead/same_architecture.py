@@ -37,7 +37,7 @@ Facts = Mapping[str, Any]  # one model's line of JSON
 
 def described(framework: str, python: str, models: Sequence[str]) -> dict[str, Facts]:
     """Return the facts of models by name, from one process of the framework's interpreter."""
-    lines = _output(python, f"benchmarks.{framework}._support.architecture", *models)
+    lines = _output(python, f"benchmarks.{framework}.architecture", *models)
     return {facts["model"]: facts for facts in map(json.loads, lines)}
 
 

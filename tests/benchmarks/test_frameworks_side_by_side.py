@@ -44,7 +44,7 @@ def test_both_frameworks_run_the_same_model_into_one_table(
         assert cell["software"]["python"]
         assert cell["software"][cell["framework"]]
     flops = [cell["counts"]["flops_per_example"] for cell in (torch, tensorflow)]
-    assert flops[0] == pytest.approx(flops[1], rel=0.02)
+    assert flops[0] == flops[1]  # one way of counting
     (ratio,) = [row for row in found["comparisons"] if row["figure"] == "latency_s"]
     assert ratio["ratio"] == pytest.approx(
         tensorflow["figures"]["latency_s"]["median"] / torch["figures"]["latency_s"]["median"]

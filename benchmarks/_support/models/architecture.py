@@ -2,7 +2,7 @@
 
 Each framework has a program that prints this of the models that it is given, a line of JSON each:
 
-    python -m benchmarks.torch._support.architecture resnet18 mobilenet_v2=3x64x64
+    python -m benchmarks.torch.architecture resnet18 mobilenet_v2=3x64x64
 
 Nothing is run, so it takes seconds and no memory to speak of. `overhead.same_architecture` holds
 the frameworks against each other and against published figures.

@@ -1,6 +1,6 @@
 """Describe PyTorch models without running them; a program of its own.
 
-python -m benchmarks.torch._support.architecture resnet18 mobilenet_v2=3x64x64
+python -m benchmarks.torch.architecture resnet18 mobilenet_v2=3x64x64
 """
 
 from __future__ import annotations

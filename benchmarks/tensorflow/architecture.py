@@ -1,6 +1,6 @@
 """Describe Keras models without running them; a program of its own.
 
-python -m benchmarks.tensorflow._support.architecture resnet18 mobilenet_v2=3x64x64
+python -m benchmarks.tensorflow.architecture resnet18 mobilenet_v2=3x64x64
 """
 
 from __future__ import annotations
