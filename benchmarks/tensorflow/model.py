@@ -130,7 +130,7 @@ class Model(Methods):
                 arguments = (inputs, *labels)
             half = network.dtype == "float16"
             loss_scaler = None
-            plain = workload.forward(model)
+            plain: Callable[..., Any] = workload.forward(model)
             if way.training:
                 optimizer = workload.optimizer_of(model, half=half)
                 loss_scaler = workload.LossScaler(optimizer) if half else None

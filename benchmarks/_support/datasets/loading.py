@@ -51,7 +51,7 @@ class Shard:
         return self._whole.image(self._rank + number * self._ranks)
 
 
-Opened = ImageFolder | CaffeLmdb | Shard
+Opened = ImageFolder | CaffeLmdb
 
 
 def open_source(data_dir: str | None, backend: str | None, root: str | None = None) -> Opened:

@@ -166,7 +166,8 @@ class _Rank:
         whole = loading.open_source(data["data_dir"], data["data_backend"])
         own = {name: data[name] for name in ("data_shuffle", "num_loader_threads")}
         settings = Settings(seed=self._order["seed"], **own)
-        images = loading.Shard(whole, self._rank, level)
+        # It has all that PyTorch's loader uses of a data set.
+        images: Any = loading.Shard(whole, self._rank, level)
         loader = loader_for(images, settings, network, how, size)
         return _Loaded(loader, lambda batch: on_device(how, batch))
 
