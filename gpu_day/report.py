@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -82,8 +81,3 @@ def write(whole: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
     paths[0].write_text(markdown(whole), encoding="utf-8")
     paths[1].write_text(to_json(whole) + "\n", encoding="utf-8")
     return paths
-
-
-def as_json(whole: Mapping[str, Any]) -> str:
-    """Return the document in one line."""
-    return json.dumps(json.loads(to_json(whole)))

@@ -57,6 +57,7 @@ SAME: dict[str, Any] = {
     "timeout_s": 5.0,
     "output_format": "json",
     "quiet": True,
+    "print_perfzero_summary": True,
     "fail_on_bounds": True,
     "allow_empty": True,
     "resume": True,
