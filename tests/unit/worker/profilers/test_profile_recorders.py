@@ -354,3 +354,56 @@ def test_tensorflows_protobuf_reads_a_recording_and_refuses_one_that_is_cut_shor
 def test_without_tensorflows_protobuf_the_text_says_what_is_missing() -> None:
     with pytest.raises(UnavailableError, match="TensorFlow's recordings"):
         tensorflow.decode_planes(b"")
+
+
+MEMRAY = """
+import json, sys, tempfile
+sys.path.insert(0, sys.argv[1])
+from perfrun.worker.profilers.allocations import allocation_recorder
+
+def make():
+    return [bytearray(1000) for _ in range(2000)]
+
+def step():
+    return len(make())
+
+def begin(recorder, depth):
+    recorder.start() if depth == 0 else begin(recorder, depth - 1)
+
+found = []
+for by_line in (False, True):
+    recorder = allocation_recorder(tempfile.mkdtemp(), by_line)
+    recorder.start()
+    step()
+    recorder.stop(keep=False)
+    for _ in range(2):
+        begin(recorder, 5)
+        step()
+        recorder.stop(keep=True)
+    found.append([recorder.tool, recorder.top()])
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.torch
+def test_memray_keeps_the_stacks_however_deep_it_was_started(
+    torch_python: str, tmp_path: Path
+) -> None:
+    """It loses the frames of the thread that starts it: those that return afterwards."""
+    program = tmp_path / "program.py"
+    program.write_text(MEMRAY)
+    root = Path(profile_trial.__file__).resolve().parents[3]
+    done = subprocess.run(
+        [torch_python, str(program), str(root)], check=True, capture_output=True, text=True
+    )
+    (tool, places), (_, lines) = json.loads(done.stdout.splitlines()[-1])
+    if tool != "memray":
+        pytest.skip("the environment has no memray")
+    source = "return [bytearray(1000) for _ in range(2000)]"
+    where = f"{program}:{1 + MEMRAY.splitlines().index('    ' + source)}"
+    assert places[0]["name"] in ("<listcomp>", "make")
+    for most in (places[0], lines[0]):
+        assert most["where"] == where
+        # The largest of the two windows, and not their sum.
+        assert most["bytes"] == pytest.approx(2_020_000, rel=0.03)
+    assert lines[0]["name"] == source
