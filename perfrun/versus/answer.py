@@ -49,7 +49,8 @@ _SHARED = ("hardware", "driver", "machine", "container", "python", "variable", "
 _INSTALLED = ("framework", "distribution", "git", "source")
 _MOST_TEXTS = 12  # in a line; the saved document has all of them
 _LIBRARIES = ("torchvision_version", "timm_version", "keras_version", "flax_version")
-_SHOWN_ELSEWHERE = ("flops_counted_by", "compile", "model_library", "seed")
+# The backend of Keras is in an arm's name, and a variable of its environment.
+_SHOWN_ELSEWHERE = ("keras_backend", "flops_counted_by", "compile", "model_library", "seed")
 # These counts have no noise, so any difference is one between the models.
 _COUNTS = {
     "parameters": "Parameters",

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks._support.datasets.learning import Split, Task
+from benchmarks._support.datasets.learning import Recipe, Scores, Split, Task
+from benchmarks._support.knobs import Settings
 from benchmarks.jax._support import placement
 from benchmarks.jax._support.flax_library import FLAX_VERSION, nnx, optax
 from benchmarks.jax._support.framework import jax
 from benchmarks.jax._support.nets.feedforward import perceptron
 from benchmarks.jax._support.nets.layers import Layers
+from perfrun import SetupError
 
 jnp = jax.numpy
 
@@ -20,21 +24,28 @@ jnp = jax.numpy
 class Learner:
     """A network of linear layers, trained with Adam; a step is compiled by XLA."""
 
-    def __init__(self, task: Task, split: Split, batch_size: int, seed: int) -> None:
-        network = perceptron(task.hidden, task.classes, (split.features,), Layers("float32", seed))
-        self._structure, weights = nnx.split(network)
+    suffix: ClassVar[str] = ".npz"
+
+    def __init__(self, task: Task, split: Split, recipe: Recipe, settings: Settings) -> None:
+        self._place = placement.choose(settings)
         self._split = split
-        self._batch_size = batch_size
-        self._weights = jax.tree.map(jnp.array, weights)
+        self._recipe = recipe
+        layers = Layers("float32", recipe.seed)
+        network = perceptron(task.hidden, task.classes, (split.features,), layers)
+        self._structure, weights = nnx.split(network)
         self._optimizer = optax.adam(task.learning_rate)
-        self._state = self._optimizer.init(self._weights)
-        self._features, self._labels = (
-            jnp.array(split.train_features),
-            jnp.array(split.train_labels),
-        )
-        self._shuffle = np.random.default_rng(seed)
+        with self.scope():
+            self._weights = jax.tree.map(jnp.array, weights)
+            self._state = self._optimizer.init(self._weights)
+            self._features = jnp.array(split.train_features)
+            self._labels = jnp.array(split.train_labels)
+        self._shuffle = np.random.default_rng(recipe.seed)
         self._train = jax.jit(self._step, donate_argnums=(0, 1))
         self._test = jax.jit(self._loss)
+
+    def scope(self) -> AbstractContextManager[Any]:
+        scope: AbstractContextManager[Any] = self._place.scope()
+        return scope
 
     def epoch(self) -> Any:
         for chosen in self._batches():
@@ -44,31 +55,55 @@ class Learner:
             )
         return loss
 
-    def scores(self) -> dict[str, float]:
+    def scores(self) -> Scores:
         split = self._split
         test_loss, accuracy = self._scored(split.test_features, split.test_labels)
-        train_loss, _ = self._scored(split.train_features, split.train_labels)
-        return {"accuracy": accuracy, "train_loss": train_loss, "test_loss": test_loss}
+        train_loss, train_accuracy = self._scored(split.train_features, split.train_labels)
+        return Scores(
+            accuracy=accuracy,
+            train_accuracy=train_accuracy,
+            train_loss=train_loss,
+            test_loss=test_loss,
+        )
 
     def facts(self) -> dict[str, Any]:
         return {
-            "device": jax.default_backend(),
+            "device": self._place.description,
             "threads": placement.threads(),
             "jax_version": jax.__version__,
             "flax_version": FLAX_VERSION,
         }
 
+    def save(self, path: str) -> None:
+        leaves = map(np.asarray, jax.tree.leaves(self._weights))
+        np.savez(path, **{f"weights_{number}": leaf for number, leaf in enumerate(leaves)})
+
+    def load(self, path: str) -> Any:
+        leaves, form = jax.tree.flatten(self._weights)
+        with np.load(path, allow_pickle=False) as found, self.scope():
+            read = [jnp.array(found[f"weights_{number}"]) for number in range(len(leaves))]
+        if [each.shape for each in read] != [each.shape for each in leaves]:
+            raise SetupError(f"{path}: holds weights of another network")
+        return jax.tree.unflatten(form, read)
+
+    def predict(self, network: Any) -> NDArray[np.float32]:
+        weights = self._weights if network is None else network
+        output = nnx.merge(self._structure, weights)(self._split.test_features)
+        return np.asarray(jax.nn.softmax(output), np.float32)
+
     def _batches(self) -> Iterator[Any]:
-        count = len(self._labels)
-        if self._batch_size >= count:
+        count, size = len(self._labels), self._recipe.batch_size
+        if size >= count:
             yield slice(None)
             return
         order = self._shuffle.permutation(count)
-        for begin in range(0, count, self._batch_size):
-            yield order[begin : begin + self._batch_size]
+        for begin in range(0, count, size):
+            yield order[begin : begin + size]
 
     def _loss(self, weights: Any, features: Any, labels: Any) -> tuple[Any, Any]:
         output = nnx.merge(self._structure, weights)(features)
+        if self._recipe.softmax_twice:
+            output = jax.nn.softmax(output)
         losses = optax.softmax_cross_entropy_with_integer_labels(output, labels)
         return losses.mean(), output
 

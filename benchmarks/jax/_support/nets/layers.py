@@ -34,6 +34,10 @@ class Layers:
         """Draw weights whose deviation keeps that of the values before ReLU (arXiv:1502.01852)."""
         return self._drawn(shape, math.sqrt(2 / math.prod(shape[:-1])))
 
+    def _matrix(self, _key: Any, shape: tuple[int, ...], *_dtype: Any) -> Any:
+        """Draw weights whose deviation keeps that of the values, as Flax' own dense layers do."""
+        return self._drawn(shape, math.sqrt(1 / shape[0]))
+
     def _table(self, _key: Any, shape: tuple[int, ...], *_dtype: Any) -> Any:
         return self._drawn(shape, 0.02)
 
@@ -79,7 +83,7 @@ class Layers:
             inputs,
             outputs,
             use_bias=bias,
-            kernel_init=self._kernel,
+            kernel_init=self._matrix,
             bias_init=_zeros,
             dtype=self.dtype,
             rngs=self._rngs,
