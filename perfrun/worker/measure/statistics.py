@@ -84,6 +84,8 @@ def standard_deviation(values: Sequence[float], mean: float) -> Optional[float]:
     """Return the standard deviation of a sample about its mean; None for a single value."""
     if len(values) < 2:
         return None
+    # Rounding may carry a mean past its values; of equal ones the deviation is 0, and not nearly.
+    mean = min(max(mean, min(values)), max(values))
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 

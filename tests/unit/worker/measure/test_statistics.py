@@ -39,6 +39,7 @@ def test_the_standard_deviation_is_that_of_a_sample(values: list[float]) -> None
     expected = pytest.approx(statistics.stdev(values), rel=1e-6, abs=1e-9 * max(values))
     assert found.deviation == expected
     assert describe(values[:1]).deviation is None
+    assert describe([values[0]] * 30).deviation == 0.0
 
 
 @given(series)
