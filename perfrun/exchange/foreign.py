@@ -126,6 +126,8 @@ class Source:
             raise self.wrong(f"{named}:", what[:1].lower() + what[1:].replace("`", "")) from None
         except OverflowError:
             raise self.wrong(where, "has a number that is too large") from None
+        except UnicodeEncodeError:
+            raise self.wrong(where, "has half of a character (a lone surrogate) in it") from None
 
     def name(self, value: str, where: str) -> str:
         """Check a name. Raises ForeignError."""

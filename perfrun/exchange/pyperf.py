@@ -82,7 +82,7 @@ def _trial(
     figures: tuple[Figure, ...] = ()
     if unit == "second":
         timing = Timing(median_s=median(values), times_s=values, steps=whole(facts.get("loops")))
-    elif unit in _COUNTS:
+    elif isinstance(unit, str) and unit in _COUNTS:
         named, stated = _COUNTS[unit]
         figures = (Figure(name=named, value=median(values), unit=stated, direction="lower"),)
     else:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import random
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,10 @@ import pytest
 
 from perfrun.benchmark import main
 from perfrun.compare.selection import read_folder
-from perfrun.summary.record import SummaryRecord
+from perfrun.exchange.foreign import ForeignError, Source
+from perfrun.exchange.summaries import Origin, documents_of
+from perfrun.summary.document import to_json
+from perfrun.summary.record import SummaryRecord, record_of
 
 FILES = Path(__file__).resolve().parents[2] / "data" / "foreign"
 SAMPLES = {
@@ -222,6 +228,10 @@ HOSTILE = [
      "benchmarks[0].runs[1].values[1] is inf, not a finite number"),
     ("pyperf", _put("benchmarks", 0, "runs", 1, "metadata", "unit", value="yard"),
      "benchmarks[0].runs[1]: unit is none of second, byte, integer: 'yard'"),
+    ("pyperf", _put("benchmarks", 0, "runs", 1, "metadata", "unit", value={"second": 1}),
+     "benchmarks[0].runs[1]: unit is none of second, byte, integer: {'second': 1}"),
+    ("pyperf", _put("benchmarks", 0, "runs", 1, "values", 0, value="\ud800"),
+     "has half of a character (a lone surrogate) in it"),
     ("google-benchmark", _put("benchmarks", 0, "time_unit", value=["ns"]),
      "benchmarks[0].time_unit is none of ns, us, ms, s"),
     ("google-benchmark", _put("benchmarks", 0, value=7), "benchmarks[0] is no object"),
@@ -259,6 +269,39 @@ def test_what_is_wrong_is_one_line_with_file_and_place_and_nothing_is_written(
     assert line.startswith(f"perfrun: {path}: ")
     assert message in line
     assert not workspace.exists()
+
+
+WRONG = (
+    *(None, True, -1, 0, 1e308, -1e308, 10**400, math.nan, math.inf, 2**63, "", "\ud800", "a\nb"),
+    *([], {}, [[]], [1], {"a": 1}, "2026", "0001-01-01T00:00:00"),
+)
+
+
+@pytest.mark.parametrize("form", SAMPLES)
+def test_any_wrong_value_gives_records_or_one_line(form: str) -> None:
+    path = next(SAMPLES[form].glob("*/0c*")) if form == "asv" else SAMPLES[form]
+    text, pick = path.read_text(), random.Random(form)
+    places = _places(json.loads(text))
+    read = import_module(f"perfrun.exchange.{form.replace('-', '_')}").read
+    for _ in range(300):
+        document = json.loads(text)
+        _put(*pick.choice(places), value=pick.choice(WRONG))(document)
+        with contextlib.suppress(ForeignError):
+            source = Source(path, json.dumps(document).encode(), 1.7e9)
+            origin = Origin(format=form, file="f", sha256=source.sha256, modified=1.7e9)
+            for made in documents_of(read(source), origin, None, None).values():
+                record_of(json.loads(to_json(made)), Path())
+
+
+def _places(part: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the paths of all values of a document."""
+    pairs = part.items() if isinstance(part, dict) else enumerate(part)
+    found = []
+    for key, value in pairs:
+        found.append((*above, key))
+        if isinstance(value, dict | list):
+            found += _places(value, (*above, key))
+    return found
 
 
 @pytest.mark.parametrize(
