@@ -4,8 +4,8 @@
         --tensorflow-python=.envs/tensorflow/bin/python [--trials=3]
 
 Every row is of real trials on one thread. The loop that is written by hand runs the elementwise
-chain of the operator benchmarks eagerly and compiled, with glibc set to keep memory, and without
-perfrun.
+chain of the operator benchmarks eagerly and compiled, in intervals that are about as long, with
+glibc set to keep memory, and without perfrun.
 """
 
 from __future__ import annotations
@@ -50,18 +50,19 @@ def chain(x):
     kept = torch.clamp_min(x * 1.5 + 0.5, 0.0) * x
     return torch.abs(kept - 1.0) * 0.5 + x
 
-def timed(call, count):
+def timed(call, block):
     times = []
-    for _ in range(count):
+    for _ in range(150):
         began = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - began)
-    return median(times[count // 4 :])
+        for _ in range(block):
+            call()
+        times.append((time.perf_counter() - began) / block)
+    return median(times[50:])
 
 with torch.inference_mode():
     fused = torch.compile(chain)
     fused(values)
-    eager_s, fused_s = timed(lambda: chain(values), 200), timed(lambda: fused(values), 2000)
+    eager_s, fused_s = timed(lambda: chain(values), 1), timed(lambda: fused(values), 10)
 print(eager_s * 1e3, fused_s * 1e3, eager_s / fused_s)
 """
 

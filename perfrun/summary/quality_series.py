@@ -206,6 +206,7 @@ def _page_faults(one: Mapping[str, Any], allocator: str) -> Iterator[Finding]:
 
 _KEEPING = {
     "default": "--allocator=retain keeps freed memory; without it, this figure is the allocator's",
+    "tcmalloc": "--env=TCMALLOC_RELEASE_RATE=0 makes tcmalloc keep memory",
     "jemalloc": "--env=MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1 makes jemalloc keep memory",
 }
 _KEEPING_OTHER = "this memory is not taken by malloc: look for mmap, or fresh files and buffers"

@@ -216,6 +216,7 @@ def test_a_step_whose_time_is_not_that_of_faults_gives_no_finding(changed: dict[
 def test_where_memory_is_kept_already_the_advice_is_another() -> None:
     facts = {**series(), "minor_faults_per_step": 3700.0, "system_cpu_s": 0.010, "cpu_s": 0.022}
     facts["statistics"] = {**facts["statistics"], "median_s": 0.023}
-    for name, advice in (("retain", "mmap"), ("jemalloc", "MALLOC_CONF")):
+    advices = {"retain": "mmap", "jemalloc": "MALLOC_CONF", "tcmalloc": "RELEASE_RATE"}
+    for name, advice in advices.items():
         (finding,) = series_findings([facts], name)
         assert advice in (finding.mend or "")
