@@ -67,6 +67,7 @@ def fingerprint(plan: RunPlan) -> str:
     }
     if plan.profiles:  # only then, so that journals of an older perfrun still match
         asked["profiles"] = plan.profiles
+    if plan.profile_scope != "timed":
         asked["profile_scope"] = plan.profile_scope
     if plan.allocator != "default":
         asked["allocator"] = plan.allocator

@@ -44,7 +44,8 @@ def imported(module: str, name: str) -> Any:
 def is_bookkeeping(path: str, function: str) -> bool:
     """Return True for perfrun's own work in a profile trial: all but what calls the timed steps."""
     folder = os.path.dirname(path)
-    return folder == _HERE or (folder == _MEASURE and function not in _TIMED_CODE)
+    name = function.rpartition(".")[2]  # py-spy names a method with its class
+    return folder == _HERE or (folder == _MEASURE and name not in _TIMED_CODE)
 
 
 class ProfileRecorder:

@@ -44,6 +44,7 @@ CHANGES: dict[str, Any] = {
     "class_type": "tf_benchmark",
     "profiler_windows": (ProfilerWindow(begin_s=1, end_s=2),),
     "profiles": ("cprofile",),
+    "profile_scope": "method",
     "python": "/usr/bin/python3.12",
     "container": Containment(image="perfrun/torch"),
     "benchmark_flags": ("--batch=8",),

@@ -196,6 +196,30 @@ def test_time_counts_once_for_a_function_that_calls_itself() -> None:
     assert (second["name"], second["self_s"], second["total_s"]) == ("f", 1.0, 3.0)
 
 
+def spied(folder: Path, *stacks: tuple[str, ...]) -> str:
+    """Write what py-spy writes of stacks of `function file`, ten milliseconds each."""
+    frames = sorted({frame for stack in stacks for frame in stack})
+    shown = [dict(zip(("name", "file"), frame.split(), strict=True), line=7) for frame in frames]
+    samples = [[frames.index(frame) for frame in stack] for stack in stacks]
+    profile = {"samples": samples, "weights": [0.01] * len(stacks)}
+    path = folder / "speedscope.json"
+    path.write_text(json.dumps({"shared": {"frames": shown}, "profiles": [profile]}))
+    return str(path)
+
+
+def test_of_py_spys_stacks_those_of_the_steps_count(tmp_path: Path) -> None:
+    loop = str(Path(profile_trial.__file__).parents[1] / "measure" / "loop.py")
+    step = (f"Measuring.run {loop}", f"run_block {loop}", "C.step /m/cases.py")
+    between = (f"Measuring.run {loop}", f"Measuring._record {loop}", "median /m/other.py")
+    recorder = SpyRecorder(str(tmp_path), "/bin/true")
+    recorder._files.append(spied(tmp_path, step, between, step))
+    recorder.times_steps_only = True
+    [row] = recorder.top()
+    assert (row["name"], row["self_s"]) == ("C.step", 0.02)
+    recorder.times_steps_only = False
+    assert [row["name"] for row in recorder.top()] == ["C.step", "median"]
+
+
 def test_where_py_spy_may_not_look_the_sampler_does(tmp_path: Path) -> None:
     program = tmp_path / "py-spy"
     program.write_text(
