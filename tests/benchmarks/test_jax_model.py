@@ -98,11 +98,14 @@ from benchmarks.jax.model import Model
 
 found = {"counts": {}}
 for name, shape in json.loads(sys.argv[1]).items():
-    rows = []
-    for training in (False, True):
-        job = Model(model=name, input_shape=shape).job(training=training, batch_size=2)
-        rows.append(job.work().flops_per_example)
-    found["counts"][name] = [job.network.parameter_counts()[0], *rows]
+    job = Model(model=name, input_shape=shape).job(training=True, batch_size=2)
+    forward = workload.forward(job.network, eager=False)
+    inputs = job.arguments[:1]
+    inference = arithmetic.count(
+        forward.function, forward.state, inputs, batch_size=2, training=False
+    )
+    both = [inference.flops_per_example, job.work().flops_per_example]
+    found["counts"][name] = [job.network.parameter_counts()[0], *both]
 
 # Training again and again: one trace, and each state is given to the device.
 job = Model(model="sensor_net").job(training=True, batch_size=2)
