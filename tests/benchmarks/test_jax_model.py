@@ -81,6 +81,8 @@ def test_each_way_of_running_a_model_is_measured_and_named(several: Several) -> 
         assert ("final_loss" in metrics) == (name == "trained"), name
         assert ("compile_s" in metrics) == (name != "eager"), name
         assert extras["threads"] == extras["inter_threads"] == 1
+        assert extras.get("traces") == (None if name == "eager" else 1), name
+        assert ("xla_compile_s" in extras) == (name != "eager"), name
         assert {"jax_version", "flax_version", "device", "seed"} <= set(extras)
         # Backward: once more for the weights, and for the inputs of all layers but the first.
         trained = 3 * by_hand - 2 * 784 * 1024
