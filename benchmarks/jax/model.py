@@ -162,6 +162,13 @@ class Model(Methods):
             loss_scaler=LossScaler(step) if half else None,
         )
 
+    def _extras(self, job: jobs.Job) -> dict[str, Any]:
+        notes = super()._extras(job)
+        # They are collected before the first step, and what it tells is known only then.
+        if isinstance(job, Job):
+            job.step.notes = notes
+        return notes
+
     def _weight_decay(self) -> float:
         takes = "weight_decay" in self.takes
         return self.settings.value("weight_decay", 0.0) if takes else 0.0

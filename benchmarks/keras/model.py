@@ -246,7 +246,7 @@ def _examples(network: Network, batch_size: int, seed: int) -> tuple[Any, Any]:
     inputs = numbers.standard_normal(shape, np.float32)
     if _scales_pixels(network.model):
         inputs = numbers.uniform(0, 255, shape).astype(np.float32)
-    labels = numbers.integers(network.spec.classes, size=batch_size, dtype=np.int32)
+    labels = numbers.integers(network.spec.classes or 1, size=batch_size).astype(np.int32)
     return inputs, labels
 
 

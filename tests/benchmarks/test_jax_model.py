@@ -81,6 +81,8 @@ def test_each_way_of_running_a_model_is_measured_and_named(several: Several) -> 
         assert ("final_loss" in metrics) == (name == "trained"), name
         assert ("compile_s" in metrics) == (name != "eager"), name
         assert extras["threads"] == extras["inter_threads"] == 1
+        assert extras.get("traces") == (None if name == "eager" else 1), name
+        assert ("xla_compile_s" in extras) == (name != "eager"), name
         assert {"jax_version", "flax_version", "device", "seed"} <= set(extras)
         # Backward: once more for the weights, and for the inputs of all layers but the first.
         trained = 3 * by_hand - 2 * 784 * 1024
@@ -98,11 +100,14 @@ from benchmarks.jax.model import Model
 
 found = {"counts": {}}
 for name, shape in json.loads(sys.argv[1]).items():
-    rows = []
-    for training in (False, True):
-        job = Model(model=name, input_shape=shape).job(training=training, batch_size=2)
-        rows.append(job.work().flops_per_example)
-    found["counts"][name] = [job.network.parameter_counts()[0], *rows]
+    job = Model(model=name, input_shape=shape).job(training=True, batch_size=2)
+    forward = workload.forward(job.network, eager=False)
+    inputs = job.arguments[:1]
+    inference = arithmetic.count(
+        forward.function, forward.state, inputs, batch_size=2, training=False
+    )
+    both = [inference.flops_per_example, job.work().flops_per_example]
+    found["counts"][name] = [job.network.parameter_counts()[0], *both]
 
 # Training again and again: one trace, and each state is given to the device.
 job = Model(model="sensor_net").job(training=True, batch_size=2)

@@ -89,7 +89,7 @@ class Loader(loading.Loader):
         loading.check_label(self.images, number, label, self._classes)
         channels, height, width = self._shape
         pixels = np.asarray(pictures.fitted(image, channels, height, width), np.float32)
-        pixels = pixels.reshape(height, width, channels)
-        if self._scaled:
-            pixels = (pixels / 255 - self._mean) / self._deviation
-        return pixels, label
+        values = pixels.reshape(height, width, channels)
+        if not self._scaled:
+            return values, label
+        return (values / 255 - self._mean) / self._deviation, label

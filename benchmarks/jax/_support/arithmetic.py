@@ -92,9 +92,9 @@ def convolution(equation: Any) -> int:
     by_output = math.prod(output) * math.prod(weights) // outputs
     kernel = math.prod(weights[place] for place in places[2:])
     if equation.params["dimension_numbers"].lhs_spec[0] != 0:  # the examples are not in front
-        return 2 * by_output
+        return int(2 * by_output)
     by_input = math.prod(first) * kernel * outputs // groups
-    return 2 * min(by_output, by_input)
+    return int(2 * min(by_output, by_input))
 
 
 def product(equation: Any) -> int:
@@ -102,7 +102,7 @@ def product(equation: Any) -> int:
     first = equation.invars[0].aval.shape
     (contracted, _), _ = equation.params["dimension_numbers"]
     inner = math.prod(first[axis] for axis in contracted)
-    return 2 * inner * math.prod(equation.outvars[0].aval.shape)
+    return int(2 * inner * math.prod(equation.outvars[0].aval.shape))
 
 
 _DEPTH = 2  # operators in a compiled function, one after the other

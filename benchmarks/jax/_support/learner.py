@@ -75,13 +75,12 @@ class Learner:
         }
 
     def save(self, path: str) -> None:
-        leaves = map(np.asarray, jax.tree.leaves(self._weights))
-        np.savez(path, **{f"weights_{number}": leaf for number, leaf in enumerate(leaves)})
+        np.savez(path, *map(np.asarray, jax.tree.leaves(self._weights)))
 
     def load(self, path: str) -> Any:
         leaves, form = jax.tree.flatten(self._weights)
         with np.load(path, allow_pickle=False) as found, self.scope():
-            read = [jnp.array(found[f"weights_{number}"]) for number in range(len(leaves))]
+            read = [jnp.array(found[f"arr_{number}"]) for number in range(len(leaves))]
         if [each.shape for each in read] != [each.shape for each in leaves]:
             raise SetupError(f"{path}: holds weights of another network")
         return jax.tree.unflatten(form, read)

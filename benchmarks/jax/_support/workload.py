@@ -94,9 +94,14 @@ def example_inputs(spec: ModelSpec, shape: Shape, batch_size: int, seed: int) ->
     """Make random inputs: tokens of the vocabulary, or normal numbers, channels last."""
     numbers = np.random.default_rng(seed)
     if spec.input_kind == "tokens":
-        return jnp.array(numbers.integers(spec.classes, size=(batch_size, *shape), dtype=np.int32))
+        return jnp.array(_below(spec, numbers, (batch_size, *shape)))
     sizes = (*shape[1:], shape[0]) if len(shape) == 3 else shape
     return jnp.array(numbers.standard_normal((batch_size, *sizes), np.float32))
+
+
+def _below(spec: ModelSpec, numbers: np.random.Generator, sizes: tuple[int, ...]) -> Any:
+    """Draw numbers of classes, or of words."""
+    return numbers.integers(spec.classes or 1, size=sizes).astype(np.int32)
 
 
 def example_labels(spec: ModelSpec, inputs: Any, seed: int) -> Any:
@@ -104,14 +109,15 @@ def example_labels(spec: ModelSpec, inputs: Any, seed: int) -> Any:
     if spec.target != "class":
         return inputs
     numbers = np.random.default_rng(seed)
-    return jnp.array(numbers.integers(spec.classes, size=len(inputs), dtype=np.int32))
+    return jnp.array(_below(spec, numbers, (len(inputs),)))
 
 
 def forward(network: Network, *, eager: bool) -> Step:
     """Return a step of inference: batch normalisation and dropout infer."""
 
     def function(state: Any, inputs: Any) -> Any:
-        output, _ = network.output(*state, inputs)
+        weights, rest = state
+        output, _ = network.output(weights, rest, inputs)
         return jax.tree.map(lambda part: part.astype(jnp.float32), output)
 
     return Step(function, (network.weights, network.rest), changes=False, eager=eager)

@@ -68,8 +68,10 @@ class Backend(backend.Backend):
 
     def facts(self) -> dict[str, Any]:
         facts = self._how.facts()
-        names = ("device", "threads", "inter_threads", "torch_version", "cudnn_version")
-        names += ("cudnn_benchmark", "cudnn_allow_tf32", "matmul_allow_tf32")
+        names = (
+            *("device", "threads", "inter_threads", "torch_version", "cudnn_version"),
+            *("cudnn_benchmark", "cudnn_allow_tf32", "matmul_allow_tf32"),
+        )
         return {name: facts[name] for name in names if name in facts}
 
 
