@@ -23,7 +23,7 @@ def test_both_frameworks_run_the_same_model_into_one_table(
             *("--frameworks=torch,tensorflow", "--model=deep_mnist", "--batch_sizes=2"),
             *(f"--python=torch={torch_python}", f"--python=tensorflow={tensorflow_python}"),
             *("--rounds=1", "--price_per_hour=2", "--format=json"),
-            *("--", "--iterations=3", "--warmup=1"),
+            *("--", "--iterations=3", "--warmup=1", "--intra_threads=1"),
         ]
     )
     assert done.code == 0, done.stderr
