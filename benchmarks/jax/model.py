@@ -54,10 +54,6 @@ class Job(jobs.Job):
         with self.place.scope():
             return tuple(jax.numpy.array(part) for part in batch[: 1 + self.training])
 
-    def outline(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
-        used = batch[: 1 + self.training]
-        return tuple(jax.ShapeDtypeStruct(part.shape, part.dtype) for part in used)
-
     def loader(self, images: Opened, settings: Settings) -> Loader:
         network = self.network
         classes = network.spec.classes

@@ -84,9 +84,6 @@ class Job(jobs.Job):
     def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
         return tuple(self.backend.array(part) for part in batch[: 1 + self.training])
 
-    def outline(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:  # noqa: ARG002
-        return ()  # the arithmetic is counted from the layers
-
     def loader(self, images: Opened, settings: Settings) -> Loader:
         network = self.network
         return Loader(

@@ -165,7 +165,10 @@ KNOBS: tuple[str, ...] = (
 )
 
 # Knobs that change neither a model's arithmetic nor its device's.
-_UNCOUNTED = ("iterations", "warmup", "data", "seed", "forward_only", *feeding.KNOBS)
+_UNCOUNTED = (
+    *("iterations", "warmup", "data", "seed", "forward_only", "batch_sizes", "weight_decay"),
+    *feeding.KNOBS,
+)
 
 Class = TypeVar("Class")
 
