@@ -115,4 +115,5 @@ class Learner:
 
     def _scored(self, features: Any, labels: Any) -> tuple[float, float]:
         loss, output = self._test(self._weights, features, labels)
-        return float(loss), float((np.argmax(output, axis=1) == labels).mean())
+        right = np.argmax(np.asarray(output), axis=1) == np.asarray(labels)
+        return float(loss), float(np.mean(right))
