@@ -369,7 +369,7 @@ def test_the_gpu_files_go_with_the_compose_file(kind: str, checkout: Path, user:
     services = json.loads(done.stdout)["services"]
     server = services.pop("postgres")  # runs no trials
     assert "devices" not in server
-    assert set(services) == {"perfrun", "torch", "tensorflow", "nightly"}
+    assert set(services) == {"perfrun", "torch", "tensorflow", "jax", "nightly"}
     for service in services.values():
         assert service["init"] is True
         assert not service.get("privileged")
