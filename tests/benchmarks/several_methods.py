@@ -40,6 +40,7 @@ counted = {}
 for name, function, arguments, rest in json.loads(json.dumps(asked)):
     module, _, function = function.rpartition(".")
     function = getattr(importlib.import_module(module), function)
+    os.environ.update(runs[name][2])
     counted[name] = function(arguments, ["work", "peak"], None, rest["rate"]), rest
 print(json.dumps([said, counted]))
 """

@@ -35,7 +35,7 @@ def report(folder: Path) -> dict[str, Any]:
 @needs_no_gpu
 def test_without_a_gpu_each_check_says_so_in_one_line(tmp_path: Path) -> None:
     done = subprocess.run(
-        ["make", "--silent", "gpu", f"GPU_PYTHON={sys.executable}",
+        ["make", "--silent", "gpu", f"GPU_PYTHON='{sys.executable}'",
          f"GPU_ARGS=--output='{tmp_path / 'a report'}'"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -199,7 +199,8 @@ def test_time_counts_once_for_a_function_that_calls_itself() -> None:
 def spied(folder: Path, *stacks: tuple[str, ...]) -> str:
     """Write what py-spy writes of stacks of `function file`, ten milliseconds each."""
     frames = sorted({frame for stack in stacks for frame in stack})
-    shown = [dict(zip(("name", "file"), frame.split(), strict=True), line=7) for frame in frames]
+    parts = [frame.split(" ", 1) for frame in frames]
+    shown = [{"name": name, "file": file, "line": 7} for name, file in parts]
     samples = [[frames.index(frame) for frame in stack] for stack in stacks]
     profile = {"samples": samples, "weights": [0.01] * len(stacks)}
     path = folder / "speedscope.json"
