@@ -1,0 +1,242 @@
+"""Read and write files where a trial can write, and parse what it says.
+
+A trial may leave anything under a name that the harness uses: a link to a private key, a named pipe
+that blocks its reader, a device without an end, a file of terabytes without a block. So a folder is
+held by its descriptor, no link is followed on the way to a file, only regular files are opened, and
+nothing is read beyond a limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MOST_NAMES = 10_000  # of a folder that are looked at
+MOST_DEPTH = 64  # of lists and objects in each other
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LARGEST_INTEGER = 2**64
+
+
+class Refused(ValueError):  # noqa: N818 - it is an answer, not a mistake of ours
+    """A file that is not opened, or a text that is not parsed; the message says why."""
+
+
+class Folder:
+    """A folder in which a trial can write, held open; a context manager.
+
+    `below` names folders in it, one for each argument; none of them may be a link. Every method
+    raises OSError where the system does, and Refused for what is no regular file.
+    """
+
+    def __init__(self, path: Path, *below: str) -> None:
+        self._path = path.joinpath(*below)
+        self._descriptor = os.open(path, _FOLDER)
+        for name in below:
+            outer = self._descriptor
+            try:
+                self._descriptor = os.open(_single(name), _FOLDER, dir_fd=outer)
+            finally:
+                os.close(outer)
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the folder; afterwards no method may be called."""
+        os.close(self._descriptor)
+
+    @property
+    def path(self) -> Path:
+        """The path by which it was opened, for messages."""
+        return self._path
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Return the names that begin with the prefix, sorted; at most `MOST_NAMES` are read."""
+        found = []
+        with os.scandir(self._descriptor) as entries:
+            for count, entry in enumerate(entries):
+                if count == MOST_NAMES:
+                    break
+                if entry.name.startswith(prefix):
+                    found.append(entry.name)
+        return sorted(found)
+
+    def exists(self, name: str) -> bool:
+        """Return True when there is a regular file of that name."""
+        return self.size(name) is not None
+
+    def size(self, name: str) -> int | None:
+        """Return a regular file's size in bytes; None where there is none."""
+        try:
+            status = os.stat(_single(name), dir_fd=self._descriptor, follow_symlinks=False)
+        except OSError:
+            return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def read(self, name: str, most_bytes: int) -> bytes:
+        """Return a file's content; Refused for one that is larger than `most_bytes`."""
+        with self._opened(name) as (file, size):
+            if size <= most_bytes:
+                data = _exactly(file, most_bytes + 1)  # it may have grown since
+                if len(data) <= most_bytes:
+                    return data
+        raise Refused(f"{name} is larger than {most_bytes} bytes")
+
+    def tail(self, name: str, most_bytes: int) -> tuple[bytes, bool]:
+        """Return the end of a file, and True when something stands before it."""
+        with self._opened(name) as (file, size):
+            begin = max(0, size - most_bytes)
+            os.lseek(file, begin, os.SEEK_SET)
+            return _exactly(file, min(size, most_bytes)), begin > 0
+
+    def text(self, name: str, most_bytes: int) -> str | None:
+        """Return a file's content as text; None when it cannot be read as one."""
+        with contextlib.suppress(OSError, Refused):
+            return self.read(name, most_bytes).decode("utf-8", "replace")
+        return None
+
+    def json(self, name: str, most_bytes: int) -> Any:
+        """Return a file's JSON. Raises OSError or Refused."""
+        try:
+            return parse_json(self.read(name, most_bytes))
+        except Refused as error:
+            raise Refused(f"{name}: {error}") from None
+
+    def write(self, name: str, data: bytes, mode: int = 0o666) -> None:
+        """Replace a file: written aside under a random name, synced, renamed, the folder synced.
+
+        What had the name before, a link too, is replaced and never written through.
+        """
+        aside = f".{os.urandom(8).hex()}.next"
+        file = os.open(aside, _NEW, mode, dir_fd=self._descriptor)
+        try:
+            try:
+                _all(file, data)
+                os.fsync(file)
+            finally:
+                os.close(file)
+            os.rename(
+                aside, _single(name), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor
+            )
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(aside, dir_fd=self._descriptor)
+            raise
+        self.sync()
+
+    def append(self, name: str, data: bytes) -> None:
+        """Append to a regular file that has no other name, or make it."""
+        try:
+            file = os.open(_single(name), _NEW, 0o666, dir_fd=self._descriptor)
+        except FileExistsError:
+            file = os.open(name, _APPEND, dir_fd=self._descriptor)
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+                raise Refused(f"{name} is no regular file of its own")
+            _all(file, data)
+        finally:
+            os.close(file)
+
+    def sync(self) -> None:
+        """Sync the names in the folder; a file system that cannot is as safe as it can be."""
+        with contextlib.suppress(OSError):
+            os.fsync(self._descriptor)
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[tuple[int, int]]:
+        """Open a regular file for reading; yield its descriptor and its size."""
+        with opened(_single(name), folder=self._descriptor) as found:
+            yield found
+
+
+@contextlib.contextmanager
+def opened(path: Path | str, *, folder: int | None = None) -> Iterator[tuple[int, int]]:
+    """Open a regular file, not through a link; yield its descriptor and its size in bytes."""
+    name = Path(path).name
+    try:
+        file = os.open(path, _READ, dir_fd=folder)
+    except ValueError:
+        raise Refused("a name with a zero byte") from None
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise Refused(f"{name} is no regular file")
+        yield file, status.st_size
+    finally:
+        os.close(file)
+
+
+def read_file(path: Path, most_bytes: int) -> bytes:
+    """Return a regular file's content; its folder is trusted. Raises OSError or Refused."""
+    with Folder(path.parent) as folder:
+        return folder.read(path.name, most_bytes)
+
+
+def parse_json(data: bytes | str) -> Any:
+    """Parse JSON that a stranger wrote. Raises Refused.
+
+    Integers have at most 64 bits, lists and objects are at most `MOST_DEPTH` deep, and a surrogate
+    that is no half of a pair, which no file could take, is replaced by `?`. NaN and infinities are
+    numbers here, as `json` of the standard library writes them.
+    """
+    try:
+        return _checked(json.loads(data), MOST_DEPTH)
+    except RecursionError:
+        raise Refused("JSON nested too deep") from None
+    except Refused:
+        raise
+    except ValueError as error:  # UnicodeDecodeError, JSONDecodeError, too many digits
+        raise Refused(f"not JSON, or cut short: {error}") from None
+
+
+def _checked(value: Any, depth: int) -> Any:
+    if depth < 0:
+        raise Refused("JSON nested too deep")
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, int):
+        if abs(value) >= _LARGEST_INTEGER:
+            raise Refused("an integer of more than 64 bits")
+        return value
+    if isinstance(value, list):
+        return [_checked(item, depth - 1) for item in value]
+    if isinstance(value, dict):
+        return {_checked(key, 0): _checked(item, depth - 1) for key, item in value.items()}
+    return value
+
+
+def _single(name: str) -> str:
+    """Return a name that is one part of a path, and no way out of the folder."""
+    if not name or name in (".", "..") or "/" in name or "\0" in name:
+        raise Refused(f"{name!r} is no file's name")
+    return name
+
+
+def _exactly(file: int, size: int) -> bytes:
+    """Read up to so many bytes; the buffer grows with what there is, not with what is asked."""
+    parts, left = [], size
+    while left > 0:
+        part = os.read(file, min(left, 1024 * 1024))
+        if not part:
+            break
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _all(file: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
