@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks._support.datasets.loading import Opened
-from benchmarks._support.datasets.threaded import Loader
 from benchmarks._support.knobs import Settings
 from benchmarks._support.models import job as jobs
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
-from benchmarks.jax._support import arithmetic, placement, workload
+from benchmarks.jax._support import placement, workload
 from benchmarks.jax._support.flax_library import FLAX_VERSION, IMPORT_S
 from benchmarks.jax._support.framework import jax
 from benchmarks.jax._support.placement import Placement
 from benchmarks.jax._support.step import Step
 from benchmarks.jax._support.workload import LossScaler, Network, Transfers, build
 from perfrun import SetupError
+
+if TYPE_CHECKING:  # imported where there is a data set
+    from benchmarks._support.datasets.loading import Opened
+    from benchmarks._support.datasets.threaded import Loader
 
 __all__ = ["KNOBS", "Job", "Model"]
 XLA = "xla"  # `jax.jit`
@@ -55,6 +57,8 @@ class Job(jobs.Job):
             return tuple(jax.numpy.array(part) for part in batch[: 1 + self.training])
 
     def loader(self, images: Opened, settings: Settings) -> Loader:
+        from benchmarks._support.datasets.threaded import Loader
+
         network = self.network
         classes = network.spec.classes
         return Loader(images, settings, network.shape, self.batch_size, classes=classes)
@@ -66,6 +70,8 @@ class Job(jobs.Job):
         workload.check_output(self.network.spec, output, self.batch_size)
 
     def work(self) -> Work:
+        from benchmarks.jax._support import arithmetic  # for a companion; a trial does not count
+
         return arithmetic.count(
             self.step.function,
             self.step.state,
@@ -75,7 +81,9 @@ class Job(jobs.Job):
         )
 
     def peak(self, done: float | None) -> Peak:
-        return arithmetic.measured_peak(self.place.kind, self.network.dtype, done)
+        from benchmarks.jax._support.arithmetic import measured_peak
+
+        return measured_peak(self.place.kind, self.network.dtype, done)
 
     def facts(self) -> dict[str, Any]:
         return {

@@ -8,22 +8,23 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks._support.datasets.loading import Opened
-from benchmarks._support.datasets.threaded import Loader
 from benchmarks._support.knobs import Settings
 from benchmarks._support.models import job as jobs
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
 from benchmarks._support.models.spec import Built, ModelSpec, spelt
-from benchmarks.keras._support import arithmetic
 from benchmarks.keras._support.backends.backend import Backend
 from benchmarks.keras._support.framework import BACKEND, CHOSEN_BY, IMPORT_S, keras
 from benchmarks.keras.catalogue import find
 from perfrun import SetupError
+
+if TYPE_CHECKING:  # imported where there is a data set
+    from benchmarks._support.datasets.loading import Opened
+    from benchmarks._support.datasets.threaded import Loader
 
 __all__ = ["KNOBS", "Job", "Model"]
 LEARNING_RATE, MOMENTUM = 0.01, 0.9
@@ -85,6 +86,8 @@ class Job(jobs.Job):
         return tuple(self.backend.array(part) for part in batch[: 1 + self.training])
 
     def loader(self, images: Opened, settings: Settings) -> Loader:
+        from benchmarks._support.datasets.threaded import Loader
+
         network = self.network
         return Loader(
             *(images, settings, network.shape, self.batch_size),
@@ -105,6 +108,8 @@ class Job(jobs.Job):
             )
 
     def work(self) -> Work:
+        from benchmarks.keras._support import arithmetic  # for a companion; no trial counts
+
         return arithmetic.count(self.network.model, training=self.training)
 
     def peak(self, done: float | None) -> Peak:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from image_sets import run_code
+from not_in_a_trial import NOT_IN_A_TRIAL
 from several_methods import Several, method, run_several
 
 MODEL = "benchmarks.jax.model.Model"
@@ -94,11 +95,20 @@ def test_each_way_of_running_a_model_is_measured_and_named(several: Several) -> 
 
 STEPS = """
 import json, sys
-from benchmarks.jax._support import arithmetic, workload
+from benchmarks.jax._support import workload
 from benchmarks.jax._support.framework import jax
 from benchmarks.jax.model import Model
 
-found = {"counts": {}}
+# Training again and again: one trace, and each state is given to the device.
+job = Model(model="sensor_net").job(training=True, batch_size=2)
+first = jax.tree.leaves(job.step.state["weights"])[0]
+losses = [float(job.run()) for _ in range(5)]
+found = {"trained": [losses[-1] < losses[0], job.step.traces, first.is_deleted()]}
+found["facts"] = job.facts()
+found["not_of_the_steps"] = sorted(set(sys.argv[2:]) & set(sys.modules))
+
+from benchmarks.jax._support import arithmetic
+found["counts"] = {}
 for name, shape in json.loads(sys.argv[1]).items():
     job = Model(model=name, input_shape=shape).job(training=True, batch_size=2)
     forward = workload.forward(job.network, eager=False)
@@ -108,13 +118,6 @@ for name, shape in json.loads(sys.argv[1]).items():
     )
     both = [inference.flops_per_example, job.work().flops_per_example]
     found["counts"][name] = [job.network.parameter_counts()[0], *both]
-
-# Training again and again: one trace, and each state is given to the device.
-job = Model(model="sensor_net").job(training=True, batch_size=2)
-first = jax.tree.leaves(job.step.state["weights"])[0]
-losses = [float(job.run()) for _ in range(5)]
-found["trained"] = [losses[-1] < losses[0], job.step.traces, first.is_deleted()]
-found["facts"] = job.facts()
 
 # float16: a scale that overflows is halved, and the weights stay what they were.
 job = Model(model="sensor_net", dtype="float16").job(training=True, batch_size=2)
@@ -154,7 +157,10 @@ def test_a_step_is_traced_once_counted_as_in_pytorch_and_gives_its_state_away(
     jax_python: str,
 ) -> None:
     shapes = {name: shape for name, (shape, *_) in BY_TORCH.items()}
-    found: dict[str, Any] = json.loads(run_code(jax_python, STEPS, json.dumps(shapes)))
+    found: dict[str, Any] = json.loads(
+        run_code(jax_python, STEPS, json.dumps(shapes), *NOT_IN_A_TRIAL)
+    )
+    assert found["not_of_the_steps"] == []
     for name, (_, *expected) in BY_TORCH.items():
         assert found["counts"][name] == expected, name
     assert found["trained"] == [True, 1, True]

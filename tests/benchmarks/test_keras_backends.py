@@ -7,13 +7,14 @@ import os
 import subprocess
 
 import pytest
+from not_in_a_trial import NOT_IN_A_TRIAL
 from shipped_run import ROOT
 
 PROGRAM = """
 import json, sys
 from benchmarks.keras.model import Model
 
-said, refused = {}, ""
+said, jobs = {}, {}
 for way in ("inference", "training"):
     job = Model(model="sensor_net").job(training=way == "training", batch_size=2)
     with job.scope():
@@ -24,6 +25,9 @@ for way in ("inference", "training"):
         said["learned"] = float(results[-1]) < float(results[0])
     else:
         job.check(results[-1])
+    jobs[way] = job
+said["not_of_the_steps"] = sorted(set(sys.argv[1:]) & set(sys.modules))
+for way, job in jobs.items():
     said[way] = [job.work().flops_per_example, job.is_compiled, job.network.parameter_counts()[1]]
 said["facts"] = job.facts()
 if "jax" in sys.modules:  # built and counted alike on each backend, so one will do
@@ -51,7 +55,7 @@ def test_keras_runs_trains_and_counts_alike_on_the_backend_that_is_named(
 ) -> None:
     python = request.getfixturevalue(f"{backend}_python")
     done = subprocess.run(
-        [python, "-c", PROGRAM],
+        [python, "-c", PROGRAM, *NOT_IN_A_TRIAL],
         capture_output=True,
         text=True,
         env={
@@ -67,6 +71,7 @@ def test_keras_runs_trains_and_counts_alike_on_the_backend_that_is_named(
     assert said["inference"] == [5_832_704, compiled, 2_919_440]
     assert said["training"] == [15_892_480, compiled, 2_919_440]
     assert said["learned"]
+    assert said["not_of_the_steps"] == []
     if backend == "jax":
         assert said["images"] == [43_910_400, 3_504_872]  # as PyTorch's of 32 pixels
     facts = said["facts"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks._support.knobs import Settings
 from benchmarks._support.models.figures import Peak
-from benchmarks.jax._support import arithmetic, placement
+from benchmarks.jax._support import placement
 from benchmarks.jax._support.framework import jax
 from benchmarks.jax._support.step import Step as StateStep
 from benchmarks.keras._support.backends import backend
@@ -72,7 +72,9 @@ class Backend(backend.Backend):
         return StateStep(function, state, changes=True, eager=mode == EAGER)
 
     def peak(self, dtype: str, done: float | None) -> Peak:
-        return arithmetic.measured_peak(self._place.kind, dtype, done)
+        from benchmarks.jax._support.arithmetic import measured_peak
+
+        return measured_peak(self._place.kind, dtype, done)
 
     def facts(self) -> dict[str, Any]:
         threads = placement.threads()

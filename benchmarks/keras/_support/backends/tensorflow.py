@@ -9,7 +9,7 @@ from benchmarks._support.knobs import Settings
 from benchmarks._support.models.figures import Peak
 from benchmarks.keras._support.backends import backend
 from benchmarks.keras._support.backends.backend import EAGER, Loss, Step
-from benchmarks.tensorflow._support import arithmetic, placement
+from benchmarks.tensorflow._support import placement
 from benchmarks.tensorflow._support.framework import tf
 
 
@@ -55,7 +55,9 @@ class Backend(backend.Backend):
         return _as_run(step, mode)
 
     def peak(self, dtype: str, done: float | None) -> Peak:
-        return arithmetic.measured_peak(self._place.kind, dtype, done)
+        from benchmarks.tensorflow._support.arithmetic import measured_peak
+
+        return measured_peak(self._place.kind, dtype, done)
 
     def facts(self) -> dict[str, Any]:
         return {

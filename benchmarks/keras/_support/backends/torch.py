@@ -10,7 +10,7 @@ from benchmarks._support.models.figures import Peak
 from benchmarks.keras._support.backends import backend
 from benchmarks.keras._support.backends.backend import EAGER, Loss, Step
 from benchmarks.keras._support.framework import keras
-from benchmarks.torch._support import arithmetic, execution
+from benchmarks.torch._support import execution
 from benchmarks.torch._support.framework import torch
 
 
@@ -64,7 +64,9 @@ class Backend(backend.Backend):
         return step
 
     def peak(self, dtype: str, done: float | None) -> Peak:
-        return arithmetic.measured_peak(self._how.device, dtype, done)
+        from benchmarks.torch._support.arithmetic import measured_peak
+
+        return measured_peak(self._how.device, dtype, done)
 
     def facts(self) -> dict[str, Any]:
         facts = self._how.facts()
