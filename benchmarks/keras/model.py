@@ -183,7 +183,8 @@ class Model(Methods):
             if way.training:
                 optimizer = keras.optimizers.SGD(learning_rate=LEARNING_RATE, momentum=MOMENTUM)
                 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-                step = backend.training(network.model, optimizer, loss, mode)
+                decay = self.settings.value("weight_decay", 0.0)
+                step = backend.training(network.model, optimizer, loss, mode, weight_decay=decay)
             else:
                 step = backend.forward(network.model, mode)
         return Job(

@@ -12,7 +12,8 @@ from shipped_run import ROOT
 
 PROGRAM = """
 import json, sys
-from benchmarks.keras.model import Model
+import numpy as np
+from benchmarks.keras.model import LEARNING_RATE, Model, keras
 
 said, jobs = {}, {}
 for way in ("inference", "training"):
@@ -33,6 +34,23 @@ said["facts"] = job.facts()
 if "jax" in sys.modules:  # built and counted alike on each backend, so one will do
     pixels = Model(model="mobilenet_v2", input_shape="3x32x32").job(training=True, batch_size=2)
     said["images"] = [pixels.work().flops_per_example, pixels.network.parameter_counts()[1]]
+# Of one step with momentum: what weight decay adds to the gradients moves the weights at once.
+def moved(decay):
+    model = Model(model="sensor_net", compile="eager", weight_decay=decay)
+    job = model.job(training=True, batch_size=2)
+    weights = job.network.model.trainable_variables
+    before = as_array(weights[0])
+    with job.scope():
+        job.wait(job.run())
+    weights = job.step.state[0] if hasattr(job.step, "state") else weights
+    return before, as_array(weights[0]) - before
+
+def as_array(weight):
+    return np.array(keras.ops.convert_to_numpy(weight))
+
+(before, plain), (_, with_decay) = moved(0), moved(0.5)
+error = with_decay - (plain - LEARNING_RATE * 0.5 * before)
+said["decay"] = [float(abs(values).max()) for values in (error, plain, plain - with_decay)]
 try:
     Model(model="sensor_net").training_float16()
 except ValueError as error:
@@ -72,6 +90,9 @@ def test_keras_runs_trains_and_counts_alike_on_the_backend_that_is_named(
     assert said["training"] == [15_892_480, compiled, 2_919_440]
     assert said["learned"]
     assert said["not_of_the_steps"] == []
+    off, by_loss, by_decay = said["decay"]
+    assert min(by_loss, by_decay) > 1e-4
+    assert off < 1e-6
     if backend == "jax":
         assert said["images"] == [43_910_400, 3_504_872]  # as PyTorch's of 32 pixels
     facts = said["facts"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
@@ -45,8 +45,14 @@ class Backend(ABC):
         """Return a step of inference, of inputs."""
 
     @abstractmethod
-    def training(self, model: Any, optimizer: Any, loss: Loss, mode: str) -> Step:
-        """Return a step of training, of inputs and labels, which gives the loss."""
+    def training(
+        self, model: Any, optimizer: Any, loss: Loss, mode: str, *, weight_decay: float
+    ) -> Step:
+        """Return a step of training, of inputs and labels, which gives the loss.
+
+        `weight_decay` is the factor of the weights that is added to their gradients, as in PyTorch.
+        (Keras' own setting of this name takes from the weights, past the momentum.)
+        """
 
     @abstractmethod
     def peak(self, dtype: str, done: float | None) -> Peak:
@@ -55,3 +61,10 @@ class Backend(ABC):
     @abstractmethod
     def facts(self) -> dict[str, Any]:
         """Return the report's notes on device, threads and versions."""
+
+
+def decayed(gradients: Sequence[Any], weights: Sequence[Any], factor: float) -> Sequence[Any]:
+    """Return the gradients, with a factor of the weights added."""
+    if not factor:
+        return gradients
+    return [gradient + factor * weight for gradient, weight in zip(gradients, weights, strict=True)]

@@ -11,7 +11,7 @@ from benchmarks.jax._support import placement
 from benchmarks.jax._support.framework import jax
 from benchmarks.jax._support.step import Step as StateStep
 from benchmarks.keras._support.backends import backend
-from benchmarks.keras._support.backends.backend import EAGER, Loss, Step
+from benchmarks.keras._support.backends.backend import EAGER, Loss, Step, decayed
 
 
 class Backend(backend.Backend):
@@ -46,7 +46,9 @@ class Backend(backend.Backend):
 
         return StateStep(function, state, changes=False, eager=mode == EAGER)
 
-    def training(self, model: Any, optimizer: Any, loss: Loss, mode: str) -> Step:
+    def training(
+        self, model: Any, optimizer: Any, loss: Loss, mode: str, *, weight_decay: float
+    ) -> Step:
         optimizer.build(model.trainable_variables)
         # Copies: what a step is given is no longer the model's.
         state = jax.tree.map(
@@ -66,6 +68,7 @@ class Backend(backend.Backend):
                 return loss(labels, output), after
 
             (value, after), gradients = jax.value_and_grad(loss_of, has_aux=True)(weights)
+            gradients = decayed(gradients, weights, weight_decay)
             weights, own = optimizer.stateless_apply(own, gradients, weights)
             return (weights, after, own), value
 

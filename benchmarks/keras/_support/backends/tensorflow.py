@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks._support.knobs import Settings
 from benchmarks._support.models.figures import Peak
 from benchmarks.keras._support.backends import backend
-from benchmarks.keras._support.backends.backend import EAGER, Loss, Step
+from benchmarks.keras._support.backends.backend import EAGER, Loss, Step, decayed
 from benchmarks.tensorflow._support import placement
 from benchmarks.tensorflow._support.framework import tf
 
@@ -42,14 +42,17 @@ class Backend(backend.Backend):
     def forward(self, model: Any, mode: str) -> Step:
         return _as_run(lambda inputs: model(inputs, training=False), mode)
 
-    def training(self, model: Any, optimizer: Any, loss: Loss, mode: str) -> Step:
+    def training(
+        self, model: Any, optimizer: Any, loss: Loss, mode: str, *, weight_decay: float
+    ) -> Step:
         optimizer.build(model.trainable_variables)  # variables may not be made inside a graph
 
         def step(inputs: Any, labels: Any) -> Any:
             weights = model.trainable_variables
             with tf.GradientTape() as tape:
                 value = loss(labels, model(inputs, training=True))
-            optimizer.apply(tape.gradient(value, weights), weights)
+            gradients = decayed(tape.gradient(value, weights), weights, weight_decay)
+            optimizer.apply(gradients, weights)
             return value
 
         return _as_run(step, mode)

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks._support.knobs import TORCH_COMPILE, Settings
 from benchmarks._support.models.figures import Peak
 from benchmarks.keras._support.backends import backend
-from benchmarks.keras._support.backends.backend import EAGER, Loss, Step
+from benchmarks.keras._support.backends.backend import EAGER, Loss, Step, decayed
 from benchmarks.keras._support.framework import keras
 from benchmarks.torch._support import execution
 from benchmarks.torch._support.framework import torch
@@ -47,7 +47,9 @@ class Backend(backend.Backend):
 
         return step
 
-    def training(self, model: Any, optimizer: Any, loss: Loss, mode: str) -> Step:
+    def training(
+        self, model: Any, optimizer: Any, loss: Loss, mode: str, *, weight_decay: float
+    ) -> Step:
         optimizer.build(model.trainable_variables)
         called = _compiled(model, mode)
 
@@ -58,7 +60,7 @@ class Backend(backend.Backend):
             weights = model.trainable_weights
             gradients = [weight.value.grad for weight in weights]
             with torch.no_grad():
-                optimizer.apply(gradients, weights)
+                optimizer.apply(decayed(gradients, weights, weight_decay), weights)
             return value.detach()
 
         return step
