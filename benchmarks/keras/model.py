@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import math
-import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +11,10 @@ import numpy as np
 
 from benchmarks._support.knobs import Settings
 from benchmarks._support.models import job as jobs
+from benchmarks._support.models import keras_model
 from benchmarks._support.models.figures import Peak, Work
+from benchmarks._support.models.keras_model import Network, scales_pixels
 from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
-from benchmarks._support.models.spec import Built, ModelSpec, spelt
 from benchmarks.keras._support.backends.backend import Backend
 from benchmarks.keras._support.framework import BACKEND, CHOSEN_BY, IMPORT_S, keras
 from benchmarks.keras.catalogue import find
@@ -28,8 +26,6 @@ if TYPE_CHECKING:  # imported where there is a data set
 
 __all__ = ["KNOBS", "Job", "Model"]
 LEARNING_RATE, MOMENTUM = 0.01, 0.9
-# The arithmetic is of 16 bits, weights and batch statistics stay in float32.
-_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 
 def _backend_class() -> type[Backend]:
@@ -45,19 +41,6 @@ def _backend_class() -> type[Backend]:
 
 
 _Backend = _backend_class()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Network(Built):
-    """A Keras model with random weights."""
-
-    model: Any
-    dtype: str
-
-    def parameter_counts(self) -> tuple[int, int]:
-        """Return the number of all weights, batch statistics included, and of the trained ones."""
-        trained = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
-        return int(self.model.count_params()), trained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +75,7 @@ class Job(jobs.Job):
         return Loader(
             *(images, settings, network.shape, self.batch_size),
             classes=network.spec.classes,
-            scaled=not _scales_pixels(network.model),
+            scaled=not scales_pixels(keras, network.model),
         )
 
     def transfers(self, data: str) -> Transfers:  # noqa: ARG002 - copies are of one kind
@@ -173,9 +156,8 @@ class Model(Methods):
         seed = self.settings.value("seed", 0)
         spec = find(self.settings.value("model", self.model_name))
         with backend.scope():
-            network = _network(
-                spec, spec.shape_for(self.settings.value("input_shape")), dtype, seed
-            )
+            shape = spec.shape_for(self.settings.value("input_shape"))
+            network = keras_model.build(keras, spec, shape, dtype=dtype, seed=seed)
             arguments: tuple[Any, ...] = ()
             if not way.has_data:
                 arrays = _examples(network, batch_size, seed)[: 1 + way.training]
@@ -219,47 +201,12 @@ class Model(Methods):
         return mode, dtype
 
 
-def _network(spec: ModelSpec, shape: tuple[int, ...], dtype: str, seed: int) -> Network:
-    keras.utils.set_random_seed(seed)
-    began = time.perf_counter()
-    try:
-        with _policy(dtype):
-            model = spec.build(shape)
-    except ValueError as error:
-        line = " ".join(str(error).split())[:200]
-        raise SetupError(f"{spec.name} cannot be built for {spelt(shape)}: {line}") from error
-    took_s = time.perf_counter() - began
-    return Network(spec=spec, model=model, shape=shape, dtype=dtype, build_s=took_s)
-
-
-@contextmanager
-def _policy(dtype: str) -> Iterator[None]:
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(_POLICIES[dtype])
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
-
-
 def _examples(network: Network, batch_size: int, seed: int) -> tuple[Any, Any]:
     """Make random inputs, pixels from 0 to 255 where the model scales them, and classes."""
     numbers = np.random.default_rng(seed)
     shape = (batch_size, *network.model.input_shape[1:])
     inputs = numbers.standard_normal(shape, np.float32)
-    if _scales_pixels(network.model):
+    if scales_pixels(keras, network.model):
         inputs = numbers.uniform(0, 255, shape).astype(np.float32)
     labels = numbers.integers(network.spec.classes or 1, size=batch_size).astype(np.int32)
     return inputs, labels
-
-
-def _scales_pixels(model: Any) -> bool:
-    """Return True when the model scales pixels itself, as EfficientNet does."""
-    kinds = (keras.layers.Rescaling, keras.layers.Normalization)
-    waiting = list(model.layers)
-    while waiting:
-        layer = waiting.pop()
-        if isinstance(layer, kinds):
-            return True
-        waiting.extend(getattr(layer, "layers", ()))
-    return False

@@ -7,12 +7,13 @@ from typing import Any
 
 from benchmarks._support.datasets.ingesting import MODEL, Ingesting
 from benchmarks._support.datasets.loading import Opened
+from benchmarks._support.models.keras_model import Network
 from benchmarks._support.models.loss_scale import LossScaler
 from benchmarks.tensorflow._support import placement, workload
 from benchmarks.tensorflow._support.framework import KERAS_VERSION, tf
 from benchmarks.tensorflow._support.loader import Loader, loader_for
 from benchmarks.tensorflow._support.placement import Placement
-from benchmarks.tensorflow._support.workload import Network, build
+from benchmarks.tensorflow._support.workload import build
 
 
 class Ingestion(Ingesting):

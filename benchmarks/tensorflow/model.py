@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from benchmarks._support.knobs import TENSORFLOW_COMPILE, Settings
 from benchmarks._support.models import job as jobs
 from benchmarks._support.models.figures import Peak, Work
+from benchmarks._support.models.keras_model import Network
 from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
 from benchmarks.tensorflow._support import placement, workload
 from benchmarks.tensorflow._support.framework import IMPORT_S, KERAS_VERSION, tf
 from benchmarks.tensorflow._support.placement import Placement
-from benchmarks.tensorflow._support.workload import Network, Transfers, build
+from benchmarks.tensorflow._support.workload import Transfers, build
 from perfrun import SetupError
 
 if TYPE_CHECKING:  # imported where there is a data set

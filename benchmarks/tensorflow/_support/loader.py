@@ -21,9 +21,8 @@ from benchmarks._support.datasets.caffe_lmdb import CaffeLmdb
 from benchmarks._support.datasets.loading import Opened, endless
 from benchmarks._support.datasets.pictures import DataError, ImageFolder
 from benchmarks._support.knobs import Settings
-from benchmarks.tensorflow._support import workload
+from benchmarks._support.models.keras_model import Network, scales_pixels
 from benchmarks.tensorflow._support.framework import tf
-from benchmarks.tensorflow._support.workload import Network
 
 PREFETCHED = 2  # batches
 SEARCH_S = 20.0  # for the image that could not be decoded
@@ -174,7 +173,7 @@ def loader_for(images: Opened, settings: Settings, network: Network, batch_size:
         network.shape,
         batch_size,
         classes=network.spec.classes,
-        scaled=not workload.scales_pixels(network.model),
+        scaled=not scales_pixels(tf.keras, network.model),
     )
 
 

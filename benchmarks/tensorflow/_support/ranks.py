@@ -165,6 +165,7 @@ def _timed_ns(step: Callable[[], float]) -> int:
 
 def _prepared(order: dict[str, Any]) -> tuple[Callable[[], float], dict[str, Any]]:
     """Return a step of the model, warmed up; it returns the loss, so that its work is done."""
+    from benchmarks._support.models import keras_model
     from benchmarks.tensorflow import catalogue
     from benchmarks.tensorflow._support import workload
     from benchmarks.tensorflow._support.framework import tf
@@ -174,7 +175,7 @@ def _prepared(order: dict[str, Any]) -> tuple[Callable[[], float], dict[str, Any
     replicas = strategy.num_replicas_in_sync
     spec = catalogue.find(order["model"])
     tf.keras.utils.set_random_seed(order["seed"])
-    with strategy.scope(), workload.precision(order["dtype"]):
+    with strategy.scope(), keras_model.precision(tf.keras, order["dtype"]):
         model = spec.build(tuple(order["input_shape"] or spec.input_shape))
         optimizer = tf.keras.optimizers.SGD(workload.LEARNING_RATE, workload.MOMENTUM)
         optimizer.build(model.trainable_variables)

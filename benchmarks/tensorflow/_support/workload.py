@@ -6,71 +6,26 @@ XLA.
 
 from __future__ import annotations
 
-import contextlib
-import math
-import re
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-from benchmarks._support.models import loss_scale
+from benchmarks._support.models import keras_model, loss_scale
+from benchmarks._support.models.keras_model import Network, scales_pixels
 from benchmarks._support.models.loss_scale import LossScale
-from benchmarks._support.models.spec import Built, ModelSpec, spelt
+from benchmarks._support.models.spec import ModelSpec, Shape
 from benchmarks.tensorflow import catalogue
 from benchmarks.tensorflow._support.framework import tf
 from benchmarks.tensorflow._support.placement import Placement
-from perfrun import SetupError
-
-# The arithmetic is of 16 bits, weights and batch statistics stay in float32.
-_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Network(Built):
-    """A Keras model with random weights."""
-
-    model: Any
-    dtype: str
-
-    def parameter_counts(self) -> tuple[int, int]:
-        """Return the number of all weights, batch statistics included, and of the trained ones."""
-        trained = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
-        return int(self.model.count_params()), trained
 
 
 def build(
-    name: str, *, shape: tuple[int, ...] | None, dtype: str, seed: int, placement: Placement
+    name: str, *, shape: Shape | None, dtype: str, seed: int, placement: Placement
 ) -> Network:
     """Build a model of the catalogue; SetupError for a name or a shape that it does not have."""
     spec = catalogue.find(name)
     shape = spec.shape_for(shape)
-    tf.keras.utils.set_random_seed(seed)
-    began = time.perf_counter()
-    try:
-        with placement.scope(), precision(dtype):
-            model = spec.build(shape)
-    except ValueError as error:
-        raise SetupError(f"{name} cannot be built for {spelt(shape)}: {_line(error)}") from error
-    took_s = time.perf_counter() - began
-    return Network(spec=spec, model=model, shape=shape, dtype=dtype, build_s=took_s)
-
-
-@contextlib.contextmanager
-def precision(dtype: str) -> Iterator[None]:
-    """Give models that are built within this context a floating point type."""
-    before = tf.keras.mixed_precision.dtype_policy()
-    tf.keras.mixed_precision.set_dtype_policy(_POLICIES[dtype])
-    try:
-        yield
-    finally:
-        tf.keras.mixed_precision.set_dtype_policy(before)
-
-
-def _line(error: Exception) -> str:
-    # Keras writes in bold, and adds a list of all arguments.
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-    return " ".join(plain.split())[:300]
+    with placement.scope():
+        return keras_model.build(tf.keras, spec, shape, dtype=dtype, seed=seed)
 
 
 LEARNING_RATE, MOMENTUM = 0.01, 0.9
@@ -166,19 +121,7 @@ def example_inputs(spec: ModelSpec, model: Any, batch_size: int) -> Any:
     if spec.input_kind == "features":
         return tf.random.normal(shape)
     pixels = tf.random.uniform(shape, maxval=255.0)
-    return pixels if scales_pixels(model) else pixels / 127.5 - 1.0
-
-
-def scales_pixels(model: Any) -> bool:
-    """Return True when the model scales pixels itself, as EfficientNet does."""
-    kinds = (tf.keras.layers.Rescaling, tf.keras.layers.Normalization)
-    waiting = list(model.layers)
-    while waiting:
-        layer = waiting.pop()
-        if isinstance(layer, kinds):
-            return True
-        waiting.extend(getattr(layer, "layers", ()))
-    return False
+    return pixels if scales_pixels(tf.keras, model) else pixels / 127.5 - 1.0
 
 
 def example_labels(spec: ModelSpec, inputs: Any) -> Any:
