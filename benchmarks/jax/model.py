@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks._support.knobs import Settings
 from benchmarks._support.models import job as jobs
 from benchmarks._support.models.figures import Peak, Work
-from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
+from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described
 from benchmarks.jax._support import placement, workload
 from benchmarks.jax._support.flax_library import FLAX_VERSION, IMPORT_S
 from benchmarks.jax._support.framework import jax
@@ -129,7 +129,7 @@ class Model(Methods):
     framework_import_s = IMPORT_S
 
     def _built(self, way: Way, batch_size: int) -> Job:
-        mode, dtype = self._choices(way.mode, way.dtype)
+        mode, dtype = self._choices(way)
         place = placement.choose(self.settings)
         seed = self.settings.value("seed", 0)
         network = build(
@@ -177,13 +177,9 @@ class Model(Methods):
         takes = "weight_decay" in self.takes
         return self.settings.value("weight_decay", 0.0) if takes else 0.0
 
-    def _choices(self, mode: str | None, dtype: str | None) -> tuple[str, str]:
+    def _choices(self, way: Way) -> tuple[str, str]:
         """Return the mode in which steps run, and the type of their arithmetic."""
-        chosen = self.settings.one_of("compile", mode or XLA, (EAGER, XLA))
-        wanted = self.settings.value("dtype", dtype or "float32")
-        for name, value, fixed in (("compile", chosen, mode), ("dtype", wanted, dtype)):
-            if fixed is not None and value != fixed:
-                raise only_for(name, value, fixed)
+        chosen = self._mode_and_dtype(way, modes=(EAGER, XLA), usual=XLA)
         if not self.settings.value("channels_last", True):
             raise SetupError("channels_last is false; Flax' models have the channels last")
-        return chosen, wanted
+        return chosen

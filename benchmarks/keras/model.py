@@ -14,7 +14,7 @@ from benchmarks._support.models import job as jobs
 from benchmarks._support.models import keras_model
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.keras_model import Network, scales_pixels
-from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
+from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described
 from benchmarks.keras._support.backends.backend import Backend
 from benchmarks.keras._support.framework import BACKEND, CHOSEN_BY, IMPORT_S, keras
 from benchmarks.keras.catalogue import find
@@ -182,11 +182,8 @@ class Model(Methods):
 
     def _choices(self, way: Way) -> tuple[str, str]:
         """Return the mode in which steps run, and the type of their arithmetic."""
-        mode = self.settings.one_of("compile", way.mode or _Backend.modes[0], _Backend.modes)
-        dtype = self.settings.value("dtype", way.dtype or "float32")
-        for name, value, fixed in (("compile", mode, way.mode), ("dtype", dtype, way.dtype)):
-            if fixed is not None and value != fixed:
-                raise only_for(name, value, fixed)
+        modes = _Backend.modes
+        mode, dtype = self._mode_and_dtype(way, modes=modes, usual=modes[0])
         if way.training and dtype == "float16":
             raise SetupError(
                 "training in float16 needs a scale of the loss, which does not settle here on all "

@@ -11,7 +11,7 @@ from benchmarks._support.knobs import TENSORFLOW_COMPILE, Settings
 from benchmarks._support.models import job as jobs
 from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.keras_model import Network
-from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described, only_for
+from benchmarks._support.models.methods import EAGER, KNOBS, Methods, Way, described
 from benchmarks.tensorflow._support import placement, workload
 from benchmarks.tensorflow._support.framework import IMPORT_S, KERAS_VERSION, tf
 from benchmarks.tensorflow._support.placement import Placement
@@ -112,7 +112,7 @@ class Model(Methods):
     framework_import_s = IMPORT_S
 
     def _built(self, way: Way, batch_size: int) -> Job:
-        chosen, wanted_type = self._choices(way.mode, way.dtype)
+        chosen, wanted_type = self._choices(way)
         place = placement.choose(self.settings)
         seed = self.settings.value("seed", 0)
         network = build(
@@ -153,13 +153,9 @@ class Model(Methods):
             seed=seed,
         )
 
-    def _choices(self, mode: str | None, dtype: str | None) -> tuple[str, str]:
+    def _choices(self, way: Way) -> tuple[str, str]:
         """Return the mode in which steps run, and their type."""
-        chosen = self.settings.one_of("compile", mode or GRAPH, TENSORFLOW_COMPILE)
-        wanted_type = self.settings.value("dtype", dtype or "float32")
-        for name, value, fixed in (("compile", chosen, mode), ("dtype", wanted_type, dtype)):
-            if fixed is not None and value != fixed:
-                raise only_for(name, value, fixed)
+        chosen = self._mode_and_dtype(way, modes=TENSORFLOW_COMPILE, usual=GRAPH)
         if not self.settings.value("channels_last", True):
             raise SetupError("channels_last is false; Keras models have the channels last here")
-        return chosen, wanted_type
+        return chosen

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, ClassVar, TypeVar
@@ -336,6 +336,18 @@ class Methods(BatchSearch, ABC):
     @abstractmethod
     def _built(self, way: Way, batch_size: int) -> Job:
         """Build the model and a step of it; SetupError for a knob that contradicts the way."""
+
+    def _mode_and_dtype(self, way: Way, *, modes: Sequence[str], usual: str) -> tuple[str, str]:
+        """Return the mode in which steps run, one of `modes`, and the type of their arithmetic.
+
+        SetupError is raised for another mode, and for a knob that contradicts the method.
+        """
+        mode = self.settings.one_of("compile", way.mode or usual, modes)
+        dtype = self.settings.value("dtype", way.dtype or "float32")
+        for name, value, fixed in (("compile", mode, way.mode), ("dtype", dtype, way.dtype)):
+            if fixed is not None and value != fixed:
+                raise only_for(name, value, fixed)
+        return mode, dtype
 
     def _job(self, way: Way, batch_size: int | None) -> Job:
         default = BATCH_SIZES[way.training]
