@@ -148,8 +148,9 @@ class Model(Methods):
                 if way.training:
                     arguments += (workload.example_labels(network.spec, inputs, seed),)
             eager = mode == EAGER
+            decay = self.settings.value("weight_decay", 0.0)
             step = (
-                workload.training(network, eager=eager, weight_decay=self._weight_decay())
+                workload.training(network, eager=eager, weight_decay=decay)
                 if way.training
                 else workload.forward(network, eager=eager)
             )
@@ -165,17 +166,6 @@ class Model(Methods):
             seed=seed,
             loss_scaler=LossScaler(step) if half else None,
         )
-
-    def _extras(self, job: jobs.Job) -> dict[str, Any]:
-        notes = super()._extras(job)
-        # They are collected before the first step, and what it tells is known only then.
-        if isinstance(job, Job):
-            job.step.notes = notes
-        return notes
-
-    def _weight_decay(self) -> float:
-        takes = "weight_decay" in self.takes
-        return self.settings.value("weight_decay", 0.0) if takes else 0.0
 
     def _choices(self, way: Way) -> tuple[str, str]:
         """Return the mode in which steps run, and the type of their arithmetic."""

@@ -6,7 +6,7 @@ with mean, standard deviation and percentiles, and throughput.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfrun import SetupError
@@ -35,7 +35,9 @@ def refuse(benchmark: Configured) -> None:
         raise SetupError("batch_sizes is for inference_batches; this method takes batch_size")
 
 
-def measure(benchmark: Configured, job: Job, *, extras: Mapping[str, Any], **options: Any) -> None:
+def measure(
+    benchmark: Configured, job: Job, *, notes: Callable[[], dict[str, Any]], **options: Any
+) -> None:
     """Measure and report the parts of inference with a job's batch; `options` are `measure`'s."""
     data = benchmark.settings.one_of("data", ON_HOST[0], ON_HOST)
     transfers = job.transfers(data)
@@ -59,7 +61,7 @@ def measure(benchmark: Configured, job: Job, *, extras: Mapping[str, Any], **opt
             name=f"batch_{job.batch_size}_{name}",
             items_per_step=job.batch_size,
             block_size=1,  # each step alone, and each copy
-            extras={**extras, "data": data, **transfers.facts},
+            extras={**notes(), "data": data, **transfers.facts},
             **known,
             **options,
         )

@@ -55,11 +55,14 @@ class Measuring:
         feed: Feed | None,
         transfers: Transfers | None,
         framework_import_s: float | None,
-        extras: dict[str, Any],
+        notes: Callable[[], dict[str, Any]],
     ) -> None:
-        """Time the steps and report them. Without feed and transfers the input is on the device."""
+        """Time the steps and report them. Without feed and transfers the input is on the device.
+
+        The report's notes are taken after the steps, which tell how long compiling took.
+        """
         timed = self._steps(feed, transfers)
-        extras = {**extras, **self._scaled(timed)}
+        extras = {**notes(), **self._scaled(timed)}
         metrics = [*self._job.network.parameter_metrics(), *self._checked()]
         metrics += self._start_up(timed, framework_import_s)
         if transfers is not None:
@@ -251,7 +254,7 @@ class Methods(BatchSearch, ABC):
                     job,
                     iterations=self.settings.value("iterations", self.timed_steps[0]),
                     warmup=self._warmup(),
-                    extras=self._extras(job),
+                    notes=functools.partial(self._extras, job),
                 )
 
     def inference_bfloat16(self) -> None:
@@ -373,7 +376,7 @@ class Methods(BatchSearch, ABC):
             feed=feed,
             transfers=transfers,
             framework_import_s=self.framework_import_s,
-            extras=self._extras(job),
+            notes=functools.partial(self._extras, job),
         )
 
     def _warmup(self) -> int | None:

@@ -21,7 +21,6 @@ class Step:
     ) -> None:
         self.function = function
         self.state = state
-        self.notes: dict[str, Any] = {}  # of a report; the first call adds its own
         self.traces = 0
         self.lower_s: float | None = None
         self.compile_s: float | None = None
@@ -52,7 +51,6 @@ class Step:
         self.lower_s = time.perf_counter() - began
         compiled = lowered.compile()
         self.compile_s = time.perf_counter() - began - self.lower_s
-        self.notes.update(self.facts)
         return compiled
 
     @property
