@@ -12,6 +12,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import TypeVar
 
 from benchmarks._support.models.figures import Peak
 
@@ -279,6 +282,29 @@ def convolutions(*, threads: int, accelerated: bool) -> Iterator[Convolution]:
         fitting = most if accelerated else min(most, _most_values(threads) // (channels * side**2))
         sizes = sorted({images, *(max(images, min(each, fitting)) for each in more)})
         yield Convolution(kernel=kernel, channels=channels, side=side, sizes=sizes)
+
+
+Operator = TypeVar("Operator", Product, Convolution)
+
+
+def probes(
+    operators: Iterable[Operator], dtype: str, make: Callable[[Operator, int], Call]
+) -> list[Probe]:
+    """Return a probe of each operator; `make` makes a call of one in a size."""
+    return [
+        Probe(kind=each.kind, dtype=dtype, sizes=each.sizes, make=partial(make, each))
+        for each in operators
+    ]
+
+
+def in_turns(of_type: Callable[[str], list[Probe]], dtype: str) -> list[Probe]:
+    """Return the probes of float32 and of a type, which may be the same; types take turns.
+
+    Models in a 16-bit type leave some operators in float32, and on many CPUs the arithmetic of
+    float16 is slower by orders of magnitude.
+    """
+    each = [of_type(name) for name in dict.fromkeys(("float32", dtype))]
+    return list(chain.from_iterable(zip(*each, strict=True)))
 
 
 def branches(*, threads: int, inter_threads: int, accelerated: bool) -> Iterator[tuple[int, int]]:

@@ -9,15 +9,13 @@ did.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from benchmarks._support.models import counting, peak
 from benchmarks._support.models.figures import Peak, Work
-from benchmarks._support.models.peak import Call, Clock, Convolution, Probe, Product
+from benchmarks._support.models.peak import Call, Convolution, Probe, Product
 from benchmarks.jax._support import placement
 from benchmarks.jax._support.framework import jax
 
@@ -109,24 +107,14 @@ _DEPTH = 2  # operators in a compiled function, one after the other
 _QUEUED = 8  # calls for an accelerator at once: waiting for each would be a part of its time
 
 
-def measured_peak(
-    kind: str,
-    dtype: str,
-    done_by_model: float | None = None,
-    *,
-    clock: Clock = time.perf_counter,
-) -> Peak:
-    """Measure the current device's peak with the threads and the type of the model.
-
-    With a 16-bit type, float32 is tried, too, because weights and statistics stay in it.
-    """
-    return peak.measured(probes_of(kind, dtype), done_by_model=done_by_model, clock=clock)
+def measured_peak(kind: str, dtype: str, done_by_model: float | None = None) -> Peak:
+    """Measure the current device's peak with the threads and the type of the model."""
+    return peak.measured(probes_of(kind, dtype), done_by_model=done_by_model)
 
 
 def probes_of(kind: str, dtype: str) -> list[Probe]:
     """Return the probes of a kind of device; types and kinds take turns."""
-    each = [_of_type(kind, name) for name in dict.fromkeys(("float32", dtype))]
-    return list(chain.from_iterable(zip(*each, strict=True)))
+    return peak.in_turns(partial(_of_type, kind), dtype)
 
 
 def _of_type(kind: str, dtype: str) -> list[Probe]:
@@ -135,16 +123,8 @@ def _of_type(kind: str, dtype: str) -> list[Probe]:
     products = peak.products(threads=threads, accelerated=accelerated)
     convolutions = peak.convolutions(threads=threads, accelerated=accelerated)
     return [
-        *(
-            Probe(kind=each.kind, dtype=dtype, sizes=each.sizes, make=partial(make.product, each))
-            for each in products
-        ),
-        *(
-            Probe(
-                kind=each.kind, dtype=dtype, sizes=each.sizes, make=partial(make.convolution, each)
-            )
-            for each in convolutions
-        ),
+        *peak.probes(products, dtype, make.product),
+        *peak.probes(convolutions, dtype, make.convolution),
     ]
 
 

@@ -9,15 +9,13 @@ convolution, 19 % too much in the training of ResNet-18.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from benchmarks._support.models import counting, peak
 from benchmarks._support.models.figures import Peak, Work
-from benchmarks._support.models.peak import Call, Clock, Convolution, Probe, Product
+from benchmarks._support.models.peak import Call, Convolution, Probe, Product
 from benchmarks.tensorflow._support import placement
 from benchmarks.tensorflow._support.framework import tf
 
@@ -168,29 +166,18 @@ _DEPTH = 2  # operators in a graph, one after the other
 _QUEUED = 8  # calls for an accelerator at once: waiting for each would be a part of its time
 
 
-def measured_peak(
-    kind: str,
-    dtype: str,
-    done_by_model: float | None = None,
-    *,
-    clock: Clock = time.perf_counter,
-) -> Peak:
-    """Measure the current device's peak with the threads and the type of the model.
-
-    With a 16-bit type, float32 is tried, too, because the policy leaves some operators in it.
-    """
+def measured_peak(kind: str, dtype: str, done_by_model: float | None = None) -> Peak:
+    """Measure the current device's peak with the threads and the type of the model."""
     return peak.measured(
         probes_of(kind, dtype),
         done_by_model=done_by_model,
         failures=(*peak.FAILURES, tf.errors.OpError),
-        clock=clock,
     )
 
 
 def probes_of(kind: str, dtype: str) -> list[Probe]:
     """Return the probes of a kind of device; types and kinds take turns."""
-    each = [_of_type(kind, name) for name in dict.fromkeys(("float32", dtype))]
-    return list(chain.from_iterable(zip(*each, strict=True)))
+    return peak.in_turns(partial(_of_type, kind), dtype)
 
 
 def _of_type(kind: str, dtype: str) -> list[Probe]:
@@ -202,19 +189,11 @@ def _of_type(kind: str, dtype: str) -> list[Probe]:
     )
     found = []
     for width, share in branches:
-        products = list(peak.products(threads=share, accelerated=accelerated))
-        convolutions = list(peak.convolutions(threads=share, accelerated=accelerated))
+        products = peak.products(threads=share, accelerated=accelerated)
+        convolutions = peak.convolutions(threads=share, accelerated=accelerated)
         make = _Making(dtype, width, 1 if kind == "cpu" else _QUEUED)
-        found += [
-            Probe(kind=each.kind, dtype=dtype, sizes=each.sizes, make=partial(make.product, each))
-            for each in products
-        ]
-        found += [
-            Probe(
-                kind=each.kind, dtype=dtype, sizes=each.sizes, make=partial(make.convolution, each)
-            )
-            for each in convolutions
-        ]
+        found += peak.probes(products, dtype, make.product)
+        found += peak.probes(convolutions, dtype, make.convolution)
     return found
 
 

@@ -9,15 +9,13 @@ gradient of a grouped convolution's weights, 42 times too much for the training 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from benchmarks._support.models import counting, peak
 from benchmarks._support.models.figures import Peak, Work
-from benchmarks._support.models.peak import BATCHED, Call, Clock, Convolution, Probe, Product
+from benchmarks._support.models.peak import BATCHED, Call, Convolution, Probe, Product
 from benchmarks.torch._support import execution
 from benchmarks.torch._support.framework import torch
 from benchmarks.torch._support.workload import (
@@ -234,26 +232,15 @@ _UNCOUNTED = frozenset(_existing(_WITHOUT))
 _QUEUED = 8  # calls for an accelerator at once: waiting for each would be a part of its time
 
 
-def measured_peak(
-    device: torch.device,
-    dtype: str,
-    done_by_model: float | None = None,
-    *,
-    clock: Clock = time.perf_counter,
-) -> Peak:
-    """Measure the device's peak with the threads and the type of the model.
-
-    With a 16-bit type, float32 is tried, too: autocast leaves some operators in float32, and on
-    many CPUs the arithmetic of float16 is slower by orders of magnitude.
-    """
+def measured_peak(device: torch.device, dtype: str, done_by_model: float | None = None) -> Peak:
+    """Measure the device's peak with the threads and the type of the model."""
     with torch.inference_mode(), _products_as_convolutions(device):
-        return peak.measured(probes_of(device, dtype), done_by_model=done_by_model, clock=clock)
+        return peak.measured(probes_of(device, dtype), done_by_model=done_by_model)
 
 
 def probes_of(device: torch.device, dtype: str) -> list[Probe]:
     """Return the probes of a device; types and kinds take turns."""
-    each = [_of_type(device, name) for name in dict.fromkeys(("float32", dtype))]
-    return list(chain.from_iterable(zip(*each, strict=True)))
+    return peak.in_turns(partial(_of_type, device), dtype)
 
 
 def _of_type(device: torch.device, dtype: str) -> list[Probe]:
@@ -262,22 +249,10 @@ def _of_type(device: torch.device, dtype: str) -> list[Probe]:
     convolutions = list(peak.convolutions(threads=threads, accelerated=accelerated))
     name = "tf32" if _tf32_is_used(device, dtype) else dtype
     make = _Making(device, getattr(torch, dtype))
-    return [
-        *(
-            Probe(kind=each.kind, dtype=name, sizes=each.sizes, make=partial(make.product, each))
-            for each in products
-        ),
-        *(
-            Probe(
-                kind=each.kind,
-                dtype=name,
-                sizes=each.sizes,
-                make=partial(make.convolution, each, layout),
-            )
-            for layout in (torch.channels_last, torch.contiguous_format)
-            for each in convolutions
-        ),
-    ]
+    found = peak.probes(products, name, make.product)
+    for layout in (torch.channels_last, torch.contiguous_format):
+        found += peak.probes(convolutions, name, partial(make.convolution, layout))
+    return found
 
 
 class _Making:
@@ -294,7 +269,7 @@ class _Making:
         shapes = " by ".join(" x ".join(map(str, each.shape)) for each in (first, second))
         return self._call(product.flops(size), shapes, partial(multiply, first, second))
 
-    def convolution(self, convolution: Convolution, layout: Any, size: int) -> Call:
+    def convolution(self, layout: Any, convolution: Convolution, size: int) -> Call:
         channels, kernel = convolution.channels, convolution.kernel
         shape = (size, channels, convolution.side, convolution.side)
         images = self._normal(shape).contiguous(memory_format=layout)
