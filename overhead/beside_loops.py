@@ -26,8 +26,8 @@ from statistics import median
 from threading import Lock
 from typing import Any
 
-from overhead.processes import ROOT, MeasurementError, compile_modules, finish, run_argv
-from overhead.table import figure
+from overhead.processes import ROOT, MeasurementError, compile_modules, finish, perfrun
+from overhead.table import figure, ratios, spread
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 PHASES = {"inference": 1, "training": 2}  # and their batch sizes
@@ -113,9 +113,8 @@ def _perfrun(case: Case, python: str, workspace: Path, pinned: list[str]) -> Fig
     method = f"benchmarks.{case.framework}.model.Model.{case.phase}"
     threads = [] if case.framework == "jax" else ["--intra_threads=1", "--inter_threads=1"]
     words = ["--", *case.words, f"--iterations={case.steps}", *threads]
-    done = finish([*pinned, *run_argv(workspace, [method], f"--python={python}", *words)])
-    (result,) = json.loads(done.stdout)["results"]
-    document = json.loads(Path(result["summary"]).read_text(encoding="utf-8"))
+    run = perfrun(workspace, [method], f"--python={python}", *words, prefix=pinned)
+    (document,) = run.summaries
     report = document["benchmark_result"]
     metrics = {metric["name"]: metric["value"] for metric in report["metrics"]}
     return Figures(
@@ -147,14 +146,6 @@ def read(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median ratio and the smallest and largest.
-
-    The range of n pairs holds the true median with a probability of 1 - 2 / 2**n: 94 % for five.
-    """
-    return median(ratios), min(ratios), max(ratios)
-
-
 def table(lines: Iterable[dict[str, Any]]) -> str:
     """Return the results as Markdown, a row for each model, framework and phase."""
     pairs: dict[Case, list[dict[str, Any]]] = {}
@@ -181,10 +172,11 @@ def _cells(
     loops = [pair["loop"] for pair in pairs]
     yield from (case.model, case.framework, case.phase, str(len(pairs)))
     for name, unit in (("median_s", 1e3), ("peak_rss_bytes", 1 / 2**20)):
-        ratios = [one[name] / other[name] for one, other in zip(ours, loops, strict=True)]
-        middle, low, high = interval(ratios)
-        yield figure(median(one[name] for one in ours) * unit)
-        yield f"{middle:.3f} ({low:.3f}..{high:.3f})"
+        mine, theirs = ([side[name] for side in sides] for sides in (ours, loops))
+        # The range of n pairs holds the true median with a probability of 1 - 2 / 2**n: 94 % for 5.
+        found = spread(ratios(mine, theirs))
+        yield figure(median(mine) * unit)
+        yield f"{found.median:.3f} ({found.low:.3f}..{found.high:.3f})"
     same = all(
         one["parameters"] == other["parameters"] for one, other in zip(ours, loops, strict=True)
     )

@@ -3,26 +3,25 @@
     python -m overhead.operator_table --torch-python=.envs/torch/bin/python \\
         --tensorflow-python=.envs/tensorflow/bin/python [--trials=3]
 
-Every row is of real trials on one thread. The loop that is written by hand runs the elementwise
-chain of the operator benchmarks eagerly and compiled, in intervals that are about as long, with
-glibc set to keep memory, and without perfrun.
+Every row is of real trials on one thread, and printed as soon as it is measured. The loop that is
+written by hand runs the elementwise chain of the operator benchmarks eagerly and compiled, in
+intervals that are about as long, with glibc set to keep memory, and without perfrun.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from overhead.processes import PERFRUN
+from overhead.processes import MeasurementError, finish, perfrun
 from perfrun.run.allocator import RETAIN
 
 OPERATORS = (
@@ -40,6 +39,7 @@ OPERATORS = (
 )
 MODELS = (("efficientnet_b0", 1), ("mobilenet_v2", 8))
 ALLOCATORS = ("default", "retain", "tcmalloc")
+OWN = ("--", "--threads=1")  # flags of the benchmarks
 LOOP = """
 import time, torch
 from statistics import median
@@ -77,21 +77,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pythons = {"torch": asked.torch_python, "tensorflow": asked.tensorflow_python}
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="perfrun operators ") as folder:
-        found = {
-            name: _operators(Path(folder), name, python, asked.trials)
-            for name, python in pythons.items()
-            if python
-        }
-        _show(["operator", *found], [_row(found, *one) for one in OPERATORS])
-        loops = [_loop(asked.torch_python) for _ in range(asked.trials)]
-        rows = [[f"{value:.3g}" for value in loop] for loop in loops]
-        _show(["by hand: eager ms", "compiled ms", "speedup"], rows)
-        rows = [
-            _model(Path(folder), asked.torch_python, model, batch, allocator, asked.trials)
-            for model, batch in MODELS
-            for allocator in ALLOCATORS
-        ]
-        _show(["model, batch", "allocator", "median", "page faults a step", "kernel"], rows)
+        try:
+            for name, python in pythons.items():
+                if python:
+                    found = _operators(Path(folder), name, python, asked.trials)
+                    _show(["operator", name], (_row(found, *one) for one in OPERATORS))
+            loops = (_loop(asked.torch_python) for _ in range(asked.trials))
+            _show(["by hand: eager ms", "compiled ms", "speedup"], loops)
+            models = (
+                _model(Path(folder), asked.torch_python, model, batch, allocator, asked.trials)
+                for model, batch in MODELS
+                for allocator in ALLOCATORS
+            )
+            _show(["model, batch", "allocator", "median", "page faults a step", "kernel"], models)
+        except MeasurementError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
     sys.stdout.write(f"load {load:.1f} to {os.getloadavg()[0]:.1f}\n")
     return 0
 
@@ -99,9 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _operators(
     folder: Path, framework: str, python: str, trials: int
 ) -> Mapping[tuple[str, str], list[float]]:
-    words = [f"--benchmark_methods=benchmarks.{framework}.operators.Operators.filter:.*"]
+    method = f"benchmarks.{framework}.operators.Operators.filter:.*"
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for summary in _run(folder, python, [*words, f"--benchmark_num_trials={trials}"], []):
+    for summary in _summaries(folder, python, method, f"--benchmark_num_trials={trials}", *OWN):
         method = summary["benchmark_result"]["name"].rpartition(".")[2]
         for metric in summary["benchmark_result"]["metrics"]:
             found[method, metric["name"]].append(metric["value"])
@@ -109,42 +110,31 @@ def _operators(
 
 
 def _row(
-    found: Mapping[str, Mapping[tuple[str, str], list[float]]],
+    found: Mapping[tuple[str, str], list[float]],
     method: str,
     metric: str,
     unit: str,
     scale: float,
 ) -> list[str]:
-    cells = [f"`{method}` {metric.removeprefix('achieved_')}"]
-    for values in found.values():
-        numbers = sorted(value / scale for value in values.get((method, metric), []))
-        cells.append(f"{', '.join(f'{number:.3g}' for number in numbers)} {unit}".strip())
-    return cells
+    numbers = sorted(value / scale for value in found.get((method, metric), []))
+    values = f"{', '.join(f'{number:.3g}' for number in numbers)} {unit}".strip()
+    return [f"`{method}` {metric.removeprefix('achieved_')}", values]
 
 
-def _loop(python: str) -> list[float]:
-    done = subprocess.run(
-        [python, "-c", LOOP],
-        env={**os.environ, **RETAIN},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return [float(word) for word in done.stdout.split()]
+def _loop(python: str) -> list[str]:
+    done = finish([python, "-c", LOOP], variables=RETAIN)
+    return [f"{float(word):.3g}" for word in done.stdout.split()]
 
 
 def _model(
     folder: Path, python: str, model: str, batch: int, allocator: str, trials: int
 ) -> list[str]:
     words = [
-        "--benchmark_methods=benchmarks.torch.model.Model.inference",
-        f"--benchmark_num_trials={trials}",
-        f"--allocator={allocator}",
+        *(f"--benchmark_num_trials={trials}", f"--allocator={allocator}"),
+        *(*OWN, f"--model={model}", f"--batch_size={batch}"),
     ]
-    series = [
-        one["perfrun"]["series"][0]
-        for one in _run(folder, python, words, [f"--model={model}", f"--batch_size={batch}"])
-    ]
+    method = "benchmarks.torch.model.Model.inference"
+    series = [one["perfrun"]["series"][0] for one in _summaries(folder, python, method, *words)]
     times = [one["statistics"]["median_s"] for one in series]
     shares = [one["system_cpu_s"] / one["cpu_s"] for one in series]
     return [
@@ -156,26 +146,16 @@ def _model(
     ]
 
 
-def _run(
-    folder: Path, python: str, words: Sequence[str], flags: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Run perfrun and return the summaries of its trials."""
-    own = (f"--workspace={folder}", f"--python={python}", "--format=json", "--quiet")
-    done = subprocess.run(
-        [*PERFRUN, *own, *words, "--", "--threads=1", *flags],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    results = json.loads(done.stdout)["results"]
-    return [json.loads(Path(one["summary"]).read_text(encoding="utf-8")) for one in results]
+def _summaries(folder: Path, python: str, method: str, *words: str) -> tuple[dict[str, Any], ...]:
+    return perfrun(folder, [method], f"--python={python}", *words).summaries
 
 
-def _show(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    for cells in (head, ["---"] * len(head), *rows):
+def _show(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table, each row as soon as it is there."""
+    for cells in chain((head, ["---"] * len(head)), rows):
         sys.stdout.write(f"| {' | '.join(cells)} |\n")
+        sys.stdout.flush()
     sys.stdout.write("\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,14 +80,16 @@ def compile_modules() -> None:
 def finish(
     argv: Sequence[str],
     *,
+    variables: Mapping[str, str] | None = None,
     allowed: tuple[int, ...] = (0,),
     meanwhile: Callable[[int], None] = lambda _: None,
 ) -> Finished:
     """Run a process to its end; `meanwhile` is called with its pid once it has been started.
 
-    Raises MeasurementError on an exit status that is not `allowed`.
+    `variables` are added to its environment. Raises MeasurementError on an exit status that is not
+    `allowed`.
     """
-    env = environment()
+    env = environment(**(variables or {}))
     begin = time.perf_counter()
     # No pipe for standard error: a reader of ours would share the cores with what is timed.
     process = subprocess.Popen(
@@ -126,11 +128,15 @@ def perfrun(
     workspace: Path,
     methods: Sequence[str],
     *words: str,
+    prefix: Sequence[str] = (),
     expected: Sequence[str] = ("passed",),
     meanwhile: Callable[[int], None] = lambda _: None,
 ) -> PerfrunRun:
-    """Run perfrun. Raises MeasurementError when a trial ends otherwise than `expected`."""
-    argv = run_argv(workspace, methods, *words)
+    """Run perfrun. Raises MeasurementError when a trial ends otherwise than `expected`.
+
+    `prefix` is a command that runs it, such as `taskset`.
+    """
+    argv = [*prefix, *run_argv(workspace, methods, *words)]
     allowed = (0,) if tuple(expected) == ("passed",) else (0, 1)
     process = finish(argv, allowed=allowed, meanwhile=meanwhile)
     results = json.loads(process.stdout)["results"]

@@ -6,8 +6,9 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from overhead.beside_loops import Case, Figures, Pair, interval, read, shipped_models, table
+from overhead.beside_loops import Case, Figures, Pair, read, shipped_models, table
 from overhead.processes import ROOT
+from overhead.table import Spread, spread
 
 
 def pair(ours_s: float, loop_s: float, ours_bytes: float = 2.0**20) -> dict[str, object]:
@@ -50,7 +51,8 @@ def test_a_count_that_nobody_made_is_unknown() -> None:
 
 
 def test_the_interval_of_pairs_is_their_range() -> None:
-    assert interval([1.2, 0.9, 1.0, 1.1, 0.8]) == (1.0, 0.8, 1.2)
+    found = spread([1.2, 0.9, 1.0, 1.1, 0.8])
+    assert found == Spread(median=1.0, low=0.8, high=1.2, count=5)
 
 
 def test_a_line_that_was_cut_off_is_left_out_and_the_others_are_read(tmp_path: Path) -> None:
