@@ -129,8 +129,9 @@ def _groups(data: bytes) -> None:
 
 def _cpuinfo(data: bytes) -> None:
     found = processor.read_cpuinfo(text(data))
-    processor.cpu_identity(found)
     processor.cpu_flags(found)
+    if any(name == "model name" and value for name, value in found):
+        processor.cpu_identity(found)  # without a name it starts other programs, for a second
 
 
 def _kernel_log(data: bytes) -> None:
