@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,7 +155,7 @@ def parse_dockerfile(text: str, checkout: Path) -> Path | None:
     if text.startswith("gs://"):
         raise UsageError(f"--dockerfile_path={text}: {NO_GOOGLE_STORAGE}")
     for path in (Path(text), checkout / text):
-        if path.is_file():
+        if os.path.isfile(path):  # pathlib raises for a name that is too long
             return path.resolve()
     raise UsageError(f"--dockerfile_path={text}: there is no such file, here or in {checkout}")
 
@@ -168,6 +169,8 @@ def parse_certificate(text: str) -> Path | None:
         content = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"--ca_certificate={text}: cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise UsageError("--ca_certificate: a path has no zero byte") from None
     if "-----BEGIN CERTIFICATE-----" not in content:
         raise UsageError(f"--ca_certificate={text}: holds no certificate in PEM form")
     if "PRIVATE KEY-----" in content:
@@ -192,7 +195,7 @@ def parse_site_packages(text: str) -> tuple[tuple[Path, str], ...]:
             raise UsageError(f"--site_package_downloads={item}: must be SRC_DIR:NEW_NAME")
         if name in ("", ".", "..") or "/" in name or name.startswith("."):
             raise UsageError(f"--site_package_downloads={item}: {name!r} is no name for a folder")
-        if not Path(source).is_dir():
+        if not os.path.isdir(source):
             raise UsageError(f"--site_package_downloads={item}: there is no folder {source}")
         pairs.append((Path(source).resolve(), name))
     names = [name for _, name in pairs]

@@ -286,7 +286,7 @@ class _Reader:
             text = f"two repositories would be checked out as {spec.directory!r}"
             self.refuse(spec.directory in found, (*where, "url"), text)
             clone = self._path((*where, "clone"), table.clone) if table.clone else None
-            is_gone = clone is not None and not clone.is_dir()
+            is_gone = clone is not None and not os.path.isdir(clone)  # noqa: PTH112 - no error
             self.refuse(is_gone, (*where, "clone"), f"clone = {clone}: is not a folder")
             found[spec.directory] = RepoPin(**parts, directory=spec.directory, clone=clone)
         return tuple(found.values())

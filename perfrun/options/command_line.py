@@ -188,6 +188,8 @@ def _why_not(interpreter: str) -> str:
         return "is not executable" if Path(interpreter).is_file() else "is not there"
     except PermissionError:
         return "lies where this user may not look"
+    except OSError as error:  # a name that is too long
+        return f"cannot be a file ({error.strerror})"
 
 
 def _store(text: str | None, workspace: Path) -> str | None:

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -159,7 +160,7 @@ def parse_clone(word: str, flag: str) -> tuple[str, Path]:
     from pathlib import Path
 
     name, _, folder = word.partition("=")
-    if not name or not Path(folder).is_dir() or not folder:
+    if not name or not os.path.isdir(folder):  # noqa: PTH112 - pathlib raises for a name that is too long
         raise UsageError(f"{flag}={word}: must be NAME=DIR, the folder of a git repository")
     return name, Path(folder).absolute()
 
@@ -217,7 +218,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 def parse_regex(pattern: str, what: str) -> re.Pattern[str]:
     """Compile a regular expression; `what` begins the message. Raises UsageError."""
     try:
-        return re.compile(pattern)
+        with warnings.catch_warnings():  # of what a later Python may read differently
+            warnings.simplefilter("ignore", FutureWarning)
+            return re.compile(pattern)
     except (re.error, OverflowError) as error:
         why = str(error)
     except RecursionError:

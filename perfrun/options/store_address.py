@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -64,6 +65,6 @@ def _shown(store: str) -> str:
 
 
 def _file(path: Path, workspace: Path | None) -> Address:
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - pathlib raises for a name that is too long
         raise UsageError(f"--store={path}: is a folder; name a file in it, as {path / FILE_NAME}")
     return Address(url=str(path), shown=str(path), file=path, workspace=workspace)

@@ -14,6 +14,7 @@ from typing import Any
 
 from perfrun.probes.accelerators import Accelerators, DeviceReading
 from perfrun.probes.sysfs import Sysfs
+from perfrun.worker.cgroups import whole_number
 
 NO_DRIVER = "no AMD driver: there is no /dev/kfd"
 NO_LIBRARY = "amdsmi cannot be imported; it comes with ROCm (pip install /opt/rocm/share/amd_smi)"
@@ -171,4 +172,4 @@ def _target(version: int) -> str:
 
 
 def _integer(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0
+    return whole_number(text or "") or 0

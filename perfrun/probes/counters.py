@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.dataclass import dataclass, field
-from perfrun.worker.cgroups import Cgroup, read_pressure
+from perfrun.worker.cgroups import Cgroup, read_pressure, whole_number
 
 _TICKS_HZ = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -163,8 +163,9 @@ def _stat() -> dict[str, list[int]]:
 
 def _table(path: str) -> dict[str, int]:
     """Parse a file of lines `name number [unit]`."""
-    pairs = (line.split(None, 2) for line in _text(path).splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) > 1 and pair[1].isdigit()}
+    pairs = [line.split(None, 2) for line in _text(path).splitlines()]
+    counts = {pair[0]: whole_number(pair[1]) for pair in pairs if len(pair) > 1}
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def _thermal_throttles() -> int | None:
@@ -173,7 +174,7 @@ def _thermal_throttles() -> int | None:
     if not (folder / "cpu0/thermal_throttle").is_dir():  # saves a glob on virtual machines
         return None
     counts = [_text(str(path)) for path in folder.glob("cpu*/thermal_throttle/core_throttle_count")]
-    return sum(int(count) for count in counts if count.strip().isdigit()) if counts else None
+    return sum(whole_number(count.strip()) or 0 for count in counts) if counts else None
 
 
 def _load() -> float | None:

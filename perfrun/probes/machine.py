@@ -35,7 +35,7 @@ from perfrun.probes.sysfs import (
     smt_active,
     top_frequencies_khz,
 )
-from perfrun.worker.cgroups import Cgroup, find_cgroup
+from perfrun.worker.cgroups import Cgroup, find_cgroup, whole_number
 
 _read = Sysfs().text
 _WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -146,8 +146,9 @@ def _physical_cpu_count() -> int | None:
 def _memory_bytes() -> int:
     """Return the kernel's MemTotal, or psutil's figure where there is none."""
     words = (_read("/proc/meminfo") or "").split(None, 2)
-    if len(words) > 1 and words[0] == "MemTotal:" and words[1].isdigit():
-        return int(words[1]) * 1024
+    total = whole_number(words[1]) if len(words) > 1 and words[0] == "MemTotal:" else None
+    if total is not None:
+        return total * 1024
     import psutil
 
     return int(psutil.virtual_memory().total)
@@ -163,10 +164,9 @@ def _operating_system() -> str | None:
 def _memory_limit() -> int | None:
     """Return the memory limit of this process's cgroup, v2 or v1, as this process sees it."""
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        text = _read(path)
-        # cgroup v1 says "no limit" with a number near 2**63.
-        if text and text.isdigit() and int(text) < 1 << 60:
-            return int(text)
+        limit = whole_number(_read(path) or "")
+        if limit is not None and limit < 1 << 60:  # v1 says "no limit" with a number near 2**63
+            return limit
     return None
 
 
@@ -177,9 +177,8 @@ def _cpu_limit() -> float | None:
     else:
         quota = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
         period = _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
-    if quota and period and quota.isdigit() and period.isdigit() and int(period):
-        return int(quota) / int(period)
-    return None
+    share, whole = whole_number(quota or ""), whole_number(period or "")
+    return share / whole if share is not None and whole else None
 
 
 def _user() -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from perfrun.dataclass import dataclass
 from perfrun.probes.sysfs import Sysfs, frequency_khz, policies
+from perfrun.worker.cgroups import whole_number
 
 CpuInfo = Sequence[tuple[str, str]]  # the lines of /proc/cpuinfo
 _CACHES = "/sys/devices/system/cpu/cpu0/cache"
@@ -126,17 +127,16 @@ def _megahertz(text: str | None) -> float | None:
 
 def _size(text: str | None) -> int | None:
     """Return the bytes of `32K`; None for anything else."""
-    if not text or not text[:-1].isdigit() or text[-1] not in _UNITS:
-        return None
-    return int(text[:-1]) * _UNITS[text[-1]]
+    count = whole_number(text[:-1]) if text and text[-1] in _UNITS else None
+    return count * _UNITS[text[-1]] if text and count is not None else None
 
 
 def _listed(text: str | None) -> int | None:
     """Count the CPUs of `0-3,8`; None where the list is empty, as some hypervisors leave it."""
     count = 0
     for part in (text or "").split(","):
-        first, dash, last = part.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        ends = [whole_number(end) for end in part.split("-", 1)]
+        if ends[0] is None or ends[-1] is None:
             return None
-        count += int(last) - int(first) + 1 if dash else 1
+        count += ends[-1] - ends[0] + 1
     return count

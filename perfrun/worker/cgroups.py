@@ -177,14 +177,23 @@ def locate(groups: str, mounts: str) -> Optional[Cgroup]:
     return Cgroup(version=2, memory=unified, cpu=unified, cpuacct=unified, unified=unified)
 
 
+def whole_number(text: str) -> Optional[int]:
+    """Return a decimal number of at most 64 bits; None for anything else.
+
+    `str.isdigit` is true for a superscript, which `int` refuses, as it refuses 5,000 digits.
+    """
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= 20 else None
+
+
 def read_pressure(path: str) -> Tuple[Optional[float], Optional[float]]:
     """Return the seconds of "some" and of "full" in a PSI file; None for what the file lacks."""
     totals: Dict[str, float] = {}
     for line in _text(path).splitlines():
         kind, _, rest = line.partition(" ")
         total = rest.rpartition("total=")[2]
-        if total.isdigit():
-            totals[kind] = int(total) / 1e6
+        count = whole_number(total)
+        if count is not None:
+            totals[kind] = count / 1e6
     return totals.get("some"), totals.get("full")
 
 
@@ -249,14 +258,15 @@ def _text(path: str) -> str:
 
 def _number(folder: Optional[str], name: str) -> Optional[int]:
     text = _text(os.path.join(folder, name)).strip() if folder else ""
-    return int(text) if text.isdigit() else None
+    return whole_number(text)
 
 
 def _table(folder: Optional[str], name: str) -> Dict[str, int]:
     """Read a file of lines `key number`."""
     lines = _text(os.path.join(folder, name)).splitlines() if folder else []
-    pairs = (line.split() for line in lines)
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+    pairs = [line.split() for line in lines]
+    counts = {pair[0]: whole_number(pair[1]) for pair in pairs if len(pair) == 2}
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def _seconds(value: Optional[int], per_second: float) -> Optional[float]:

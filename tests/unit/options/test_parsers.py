@@ -19,6 +19,7 @@ from perfrun.nightly import command as nightly
 from perfrun.nightly import prune
 from perfrun.options.parsers import (
     CommandParser,
+    parse_clone,
     parse_regex,
     parse_shell_words,
     parse_whole,
@@ -170,3 +171,13 @@ def test_flags_of_the_benchmark_follow_the_first_dashes() -> None:
     assert parse_shell_words("--a='b c' -- d", "--flags") == ["--a=b c", "--", "d"]
     with pytest.raises(UsageError, match=r"^--flags=.*: no closing quotation$"):
         parse_shell_words("'", "--flags")
+
+
+def test_a_path_that_is_too_long_is_no_folder() -> None:
+    with pytest.raises(UsageError, match="must be NAME=DIR"):
+        parse_clone("name=" + "long" * 2000, "--clone")
+    assert parse_address("long" * 2000, Path("workspace")).is_sqlite
+
+
+def test_a_regular_expression_that_a_later_python_reads_otherwise_makes_no_warning() -> None:
+    assert parse_regex("[[a]", "--m").match("[")

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.worker.cgroups import Cgroup, PeakSplit, _is_root, find_cgroup, locate, read_pressure
+from perfrun.worker.cgroups import (
+    Cgroup,
+    PeakSplit,
+    _is_root,
+    find_cgroup,
+    locate,
+    read_pressure,
+    whole_number,
+)
 
 MIB = 2**20
 V1 = Path("/sys/fs/cgroup/memory")
@@ -198,3 +206,14 @@ def test_pressure_of_the_machine_is_read_by_the_same_function(tmp_path: Path) ->
         some, _ = read_pressure("/proc/pressure/cpu")
         assert some is not None
         assert some >= 0
+
+
+@pytest.mark.parametrize(
+    "text", ["\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT ONE}", "1" * 5000, "-1", "", "1 "]
+)
+def test_what_is_no_decimal_number_of_64_bits_is_no_number(text: str) -> None:
+    assert whole_number(text) is None
+
+
+def test_a_decimal_number_is_read() -> None:
+    assert whole_number("18446744073709551615") == 2**64 - 1

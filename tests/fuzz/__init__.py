@@ -1,0 +1,1 @@
+"""Fuzzing of every parser that reads what a stranger wrote."""

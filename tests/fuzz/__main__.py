@@ -1,0 +1,98 @@
+"""Fuzz the parsers for as many inputs as asked for.
+
+    python -m tests.fuzz --inputs=1000000
+    python -m tests.fuzz --target=summary --seed=7 --inputs=10000
+
+Inputs are changes of known good ones, from a seed that is printed. With `--atheris`, the inputs of
+one target are found by coverage instead (`pip install atheris`). The exit status is 1 when a parser
+raised what it does not name, or took longer than a second; the input is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import random
+import sys
+import time
+from collections.abc import Sequence
+
+from .mutation import mutated
+from .runner import FuzzError, check
+from .targets import TARGETS, Target
+
+KINDS_SHOWN = 5  # of failures of one target
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Fuzz; print a line for each target; return the exit status."""
+    options = _parser().parse_args(argv)
+    chosen = [target for target in TARGETS if options.target in (None, target.name)]
+    if not chosen:
+        names = ", ".join(target.name for target in TARGETS)
+        sys.stderr.write(f"--target={options.target}: must be one of {names}\n")
+        return 2
+    if options.atheris:
+        return _atheris(chosen[0], options.inputs)
+    tasks = [(TARGETS.index(target), options.inputs, options.seed) for target in chosen]
+    failures = 0
+    with multiprocessing.Pool(options.jobs) as pool:
+        for line, failed in pool.imap(_fuzz, tasks):
+            failures += failed
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+    return 1 if failures else 0
+
+
+def _fuzz(task: tuple[int, int, int]) -> tuple[str, int]:
+    number, inputs, seed = task
+    target = TARGETS[number]
+    chance = random.Random(f"{target.name} {seed}")
+    accepted, found = 0, dict[str, str]()
+    began = time.perf_counter()
+    for _ in range(inputs):
+        try:
+            accepted += check(target, mutated(target.seeds, chance))
+        except FuzzError as error:
+            kind = f"{type(error.__cause__).__name__} {_place(error)}"
+            found.setdefault(kind, str(error)[:2000])
+    took_s = time.perf_counter() - began
+    what = f"{target.name}: {inputs:,} inputs, {accepted:,} accepted"
+    lines = [
+        f"{what}, {len(found)} kinds of failure, {took_s:.0f} s, seed {seed}",
+        *(f"  {kind}\n    {text}" for kind, text in list(found.items())[:KINDS_SHOWN]),
+    ]
+    return "\n".join(lines), len(found)
+
+
+def _place(error: FuzzError) -> str:
+    last = error.__cause__.__traceback__ if error.__cause__ else None
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}" if last else "?"
+
+
+def _atheris(target: Target, inputs: int) -> int:
+    try:
+        import atheris
+    except ImportError:
+        sys.stderr.write("--atheris: needs the package atheris (pip install atheris)\n")
+        return 2
+    atheris.instrument_all()
+    atheris.Setup([sys.argv[0], f"-atheris_runs={inputs}"], lambda data: check(target, data) and 0)
+    atheris.Fuzz()  # ends the process
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--target", help="one target (default: all)")
+    parser.add_argument("--inputs", type=int, default=100_000, help="of each target")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=None, help="processes (default: one a CPU)")
+    parser.add_argument("--atheris", action="store_true", help="inputs by coverage; one target")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
