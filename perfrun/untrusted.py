@@ -133,6 +133,21 @@ class Folder:
             raise
         self.sync()
 
+    def make(self, name: str, mode: int = 0o777) -> None:
+        """Make a folder in it, in the place of a link too. What else has the name stays."""
+        try:
+            os.mkdir(_single(name), mode, dir_fd=self._descriptor)
+        except FileExistsError:
+            status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                os.unlink(name, dir_fd=self._descriptor)
+                os.mkdir(name, mode, dir_fd=self._descriptor)
+
+    def move_away(self, name: str) -> None:
+        """Give what has the name another one."""
+        other = f"{_single(name)}.{os.urandom(8).hex()}"
+        os.rename(name, other, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+
     def append(self, name: str, data: bytes) -> None:
         """Append to a regular file that has no other name, or make it."""
         try:
