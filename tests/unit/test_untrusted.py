@@ -103,6 +103,14 @@ def test_lines_are_appended_and_names_are_listed(place: Path) -> None:
         assert not folder.exists("absent")
 
 
+def test_many_files_of_the_benchmark_hide_none_of_perfruns(place: Path) -> None:
+    for number in range(11_000):
+        (place / f"frame_{number}").touch()
+    (place / "proto_C.m").touch()
+    with Folder(place) as folder:
+        assert folder.names("proto_") == ["proto_C.m"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
