@@ -11,7 +11,7 @@ and it refuses a whole document for its first wrong field, so that the figures w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 MOST_NOTES = 20  # on one document
@@ -246,6 +246,13 @@ def checked(wanted: Check, said: Any, name: str, notes: list[str]) -> Any:
         return wanted(said, "", own)
     finally:
         notes += own.lines
+
+
+def bounded(notes: Sequence[str], most: int = MOST_NOTES) -> tuple[str, ...]:
+    """Return the first notes, each cut, and how many there are besides."""
+    left_out = len(notes) - most
+    more = (f"{left_out} more notes are left out",) if left_out > 0 else ()
+    return (*(short(note) for note in notes[:most]), *more)
 
 
 def short(line: str, most: int = LONGEST_NOTE) -> str:

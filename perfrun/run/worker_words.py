@@ -272,8 +272,8 @@ _DESCRIPTION = table(
         "direct_url_commits": mapped(_NAME, _MOST_DISTRIBUTIONS),
         "image_info": mapped(anything(), 100),
     },
-    needs=("python", "distributions"),
-    absent={"direct_url_commits": {}, "image_info": {}},
+    needs=("python",),
+    absent={"distributions": {}, "direct_url_commits": {}, "image_info": {}},
 )
 _FLAGS = table({"error": maybe(text(4096)), "skipped": text()}, needs=("error",))
 _UPLOADED = table({"method": text(), "error": maybe(text(4096))}, needs=("method", "error"))
@@ -337,7 +337,7 @@ def discovered(line: str, target: Mapping[str, Any]) -> dict[str, Any]:
     except (Refused, Wrong) as error:
         return {"target": target, "error": short(f"the worker's answer cannot be used: {error}")}
     answer["target"] = target
-    if "error" not in answer and "methods" not in answer:
+    if not answer.get("error") and "methods" not in answer:
         why = notes[0] if notes else "it has no methods"
         answer["error"] = short(f"the worker's answer cannot be used: {why}")
     return answer
@@ -346,6 +346,15 @@ def discovered(line: str, target: Mapping[str, Any]) -> dict[str, Any]:
 def description(answer: str) -> dict[str, Any]:
     """Return the description of an environment. Raises Wrong or Refused."""
     found: dict[str, Any] = _DESCRIPTION(parse_json(answer), "", Notes("the description"))
+    return found
+
+
+def text_values(said: Any) -> dict[str, str]:
+    """Return the texts of an object; {} for anything else."""
+    try:
+        found: dict[str, str] = mapped(_NAME, 100)(said, "", Notes("it"))
+    except Wrong:
+        return {}
     return found
 
 
