@@ -20,6 +20,7 @@ from typing import Any
 
 from perfrun.launchers.docker_engine import ContainerError, DockerEngine
 from perfrun.launchers.launcher import REPORT, Exit, ask_to_end, has_outcome, wait_until_due
+from perfrun.launchers.supervisor_words import message_of, report_of
 from perfrun.worker.procfs import HELPER_GRACE_S, descendants, state_and_flags
 
 STREAM_GRACE_S = 2.0  # for the engine to deliver the output of an ended container
@@ -67,22 +68,35 @@ class Container:
             raise
         self._init = _pidfd(self.init_pid)
         self._init_ended_at: float | None = None
+        self._words: dict[str, Any] = {}  # of the supervisor, checked; the first of each kind
+        self._heard = 0  # messages that are in them
+        self.notes: list[str] = []  # on what it said wrong
         self.create_s = time.perf_counter() - begin
 
     @property
     def worker(self) -> int | None:
         """The worker's pid, as the container sees it, once it has been started."""
-        return next((m["worker"] for m in self._streams.messages if "worker" in m), None)
+        worker: int | None = self._said().get("worker")
+        return worker
 
     @property
     def worker_has_ended(self) -> bool:
         """True once the worker has ended; processes that it started may still run."""
-        return any("ended" in message for message in self._streams.messages)
+        return "ended" in self._said()
 
     @property
     def report(self) -> dict[str, Any] | None:
         """The supervisor's report of how the worker ended."""
-        return next((dict(m["exit"]) for m in self._streams.messages if "exit" in m), None)
+        report: dict[str, Any] | None = self._said().get("exit")
+        return report
+
+    def _said(self) -> Mapping[str, Any]:
+        """Return what the supervisor has said so far: the first right message of each kind."""
+        for message in self._streams.messages[self._heard :]:
+            for kind, words in message_of(message, self.notes).items():
+                self._words.setdefault(kind, words)
+        self._heard = len(self._streams.messages)
+        return self._words
 
     @property
     def last_error_line(self) -> str:
@@ -234,6 +248,7 @@ class ContainerProcess:
         self._guard = DiskGuard(folder)
         self._complaint: str | None = None  # of the guard
         self._unended: str | None = None
+        self._notes: list[str] = []  # on the written report
         limit = time.perf_counter() + START_LIMIT_S
         while container.worker is None and time.perf_counter() < limit:
             if container.listen(1.0):
@@ -328,6 +343,7 @@ class ContainerProcess:
             container=facts,
             disturbance=self._complaint if self._stopped_for else disturbance,
             unended=self._unended,
+            notes=tuple(dict.fromkeys((*self._container.notes, *self._notes))),
         )
 
     def _report(self) -> tuple[dict[str, Any], str | None]:
@@ -339,8 +355,8 @@ class ContainerProcess:
 
     def _written_report(self) -> dict[str, Any] | None:
         with contextlib.suppress(OSError, ValueError):
-            report = json.loads((self._private / REPORT).read_bytes())
-            return report if isinstance(report, dict) else None
+            said = json.loads((self._private / REPORT).read_bytes())
+            return report_of(said, self._notes)
         return None
 
     def _without_report(self) -> tuple[dict[str, Any], str | None]:

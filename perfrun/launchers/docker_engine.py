@@ -6,7 +6,6 @@ It is imported only for `--image`: the SDK takes a fifth of a second to load.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -20,10 +19,14 @@ from docker.context import ContextAPI
 
 from perfrun.errors import UsageError
 from perfrun.image.engine import explain_fetch, explain_refusal
+from perfrun.untrusted import Refused, parse_json
 
 _HEADER = 8  # stream number, three zeros, length (big-endian): the engine's `attach` protocol
 _STDOUT = 1
 _MOST_STDERR = 4096
+_MOST_LINE = 256 * 1024  # bytes of a message; a supervisor's have a few thousand
+_MOST_MESSAGES = 100
+_KINDS = {"worker", "ended", "exit"}
 RUN_ID = "perfrun.run_id"
 _PID = "perfrun.harness.pid"
 _START = "perfrun.harness.start"  # in clock ticks since boot: makes a pid unique
@@ -46,6 +49,7 @@ class Streams:
         self._socket.settimeout(None)
         self._frames = b""
         self._line = b""
+        self._said: set[str] = set()  # kinds of messages that have come
         self.messages: list[dict[str, Any]] = []
         self.stderr = ""  # of the supervisor, or of the engine; empty unless something is wrong
         self.ended = False
@@ -78,11 +82,18 @@ class Streams:
             self.stderr = (self.stderr + payload.decode("utf-8", "replace"))[-_MOST_STDERR:]
             return
         *lines, self._line = (self._line + payload).split(b"\n")
+        if len(self._line) > _MOST_LINE:
+            self._line = b""  # the supervisor's lines have a few kilobytes: this is none
         for line in lines:
-            with contextlib.suppress(ValueError):
-                message = json.loads(line)
-                if isinstance(message, dict):
+            with contextlib.suppress(Refused):
+                message = parse_json(line[: _MOST_LINE + 1])
+                if not isinstance(message, dict):
+                    continue
+                # Whoever else writes into the stream may neither fill it nor crowd out a report.
+                new = message.keys() & _KINDS - self._said
+                if new or len(self.messages) < _MOST_MESSAGES:
                     self.messages.append(message)
+                    self._said |= new
 
     def send(self, letter: bytes) -> None:
         """Send a letter to the supervisor; without effect when it has ended."""

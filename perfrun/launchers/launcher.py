@@ -57,6 +57,7 @@ class Exit:
     container: Mapping[str, Any] | None = None  # facts of this trial's, for its summary
     disturbance: str | None = None  # what ended it from outside, when that is not the benchmark
     unended: str | None = None  # what still runs after SIGKILL; the figures are of that moment
+    notes: tuple[str, ...] = ()  # on what a supervisor said wrong
 
 
 class Running(Protocol):

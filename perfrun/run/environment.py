@@ -6,7 +6,6 @@ without harm.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,10 @@ from perfrun.errors import UsageError
 from perfrun.launchers.launcher import Launcher
 from perfrun.options.plan import MethodSelector
 from perfrun.run.digest import sha256_of
+from perfrun.run.worker_words import description, discovered, flags_error, text_values, uploads
+from perfrun.schema import Wrong
 from perfrun.summary.document import Environment
+from perfrun.untrusted import Refused
 
 OLDEST_PYTHON = (3, 8)
 MOST_BYTES = 256 * 1024 * 1024  # of an answer: the methods of a large package
@@ -155,7 +157,12 @@ def describe(service: Service) -> Environment:
             f"{service.launcher.name}: does not work as an interpreter ({service.end()}); "
             "name a Python 3.8 or newer"
         )
-    answer = json.loads(text)
+    try:
+        answer = description(text)
+    except (Refused, Wrong) as error:
+        raise UsageError(
+            f"{service.launcher.name}: its description of itself cannot be used: it {error}"
+        ) from None
     version = answer["python"]["version"]
     if tuple(map(int, version.split("."))) < OLDEST_PYTHON:
         raise UsageError(f"{service.launcher.name}: is Python {version}; 3.8 or newer is needed")
@@ -174,14 +181,17 @@ def setup_info(service: Service) -> Mapping[str, Any]:
 
     The service has the order `describe`.
     """
-    info = json.loads(service.answer() or "{}").get("image_info")
-    return info if isinstance(info, dict) else {}
+    try:
+        info: Mapping[str, Any] = description(service.answer())["image_info"]
+    except (Refused, Wrong):
+        return {}
+    return info
 
 
 def image_harness_info(setup: Mapping[str, Any]) -> dict[str, str]:
     """Return url, branch and hash of the checkout that the image was built from; {} without one."""
     info = setup.get("harness_info")
-    return dict(info) if isinstance(info, dict) else {}
+    return text_values(info)
 
 
 def check_flags(
@@ -194,7 +204,10 @@ def check_flags(
             text = service.answer()
             if not text:
                 raise UsageError(f"flags after --: {module} cannot be imported: {service.end()}")
-        error = json.loads(text)["error"]
+        try:
+            error = flags_error(text)
+        except (Refused, Wrong) as wrong:
+            error = f"the worker's answer cannot be used: {wrong}"
         if error:
             raise UsageError(f"flags after --: {module}: {error}")
 
@@ -250,7 +263,8 @@ def discover(
         order = {"action": "discover", "targets": list(targets[len(answers) :])}
         with Service(launcher, order, paths) as service:
             lines = [line for line in service.answer().splitlines() if line]
-            answers += [json.loads(line) for line in lines]
+            # No more lines than questions: what else stands there is not the worker's.
+            answers += map(discovered, lines, targets[len(answers) :])
             if len(answers) < len(targets):
                 target = targets[len(answers)]
                 answers.append({"target": target, "error": f"import ended with {service.end()}"})
@@ -270,4 +284,8 @@ def upload(
         text, failure = "", str(error)
     if failure:
         return [{"method": name, "error": failure} for name in functions]
-    return list(json.loads(text))
+    try:
+        return uploads(text, functions)
+    except (Refused, Wrong) as error:
+        why = f"the worker's answer cannot be used: {error}"
+        return [{"method": name, "error": why} for name in functions]

@@ -13,6 +13,8 @@ from typing import Any
 
 from perfrun.dataclass import dataclass
 from perfrun.launchers.launcher import Exit
+from perfrun.run.worker_words import check_rows, outcome_of, series_of
+from perfrun.schema import Wrong
 from perfrun.summary.assemble import out_of_bounds
 from perfrun.summary.document import Metric, Outcome, Report, Status
 from perfrun.untrusted import Folder, Refused, parse_json
@@ -36,13 +38,15 @@ _LATER = (
 _TAIL_BYTES = 4096
 _STACK_BYTES = 64 * 1024
 _MIB = 2**20
-_OUTCOME_BYTES = 8 * _MIB  # perfrun's own has 128 KiB, more with long notes
-_HEADER_BYTES = 4 * _MIB  # of one series; perfrun's own has 30 KB
-_HEADERS_BYTES = 32 * _MIB  # of all series
+_OUTCOME_BYTES = _MIB  # perfrun's own has 128 KiB, more with long notes
+_HEADER_BYTES = _MIB // 2  # of one series; perfrun's own has 30 KB
+_HEADERS_BYTES = 16 * _MIB  # of all series
 _ROWS_BYTES = 256 * _MIB  # of all series: eight million intervals
 _EVALUATED_ROWS = 2_000_000  # of a series whose worker died: two seconds
 _REPORT_BYTES = 4 * _MIB
-_REPORTS_BYTES = 32 * _MIB
+_REPORTS_BYTES = 8 * _MIB
+_REPORTS_FIELDS = 200_000
+_MOST_TIMES = 1_000_000  # of all series, in a summary: a hundred long series
 _MOST_FILES = 1000  # series, and files of reports
 _NOTE = 300  # characters of one on a file that was not read
 _MOST_NOTES = 20  # on files
@@ -77,10 +81,13 @@ def read_series(private: Path, notes: list[str]) -> tuple[Mapping[str, Any], ...
 
 def _series(folder: Folder, notes: list[str]) -> tuple[Mapping[str, Any], ...]:
     headers, rows = _Reader(folder, _HEADERS_BYTES), _Reader(folder, _ROWS_BYTES)
-    found = []
+    found: list[Mapping[str, Any]] = []
+    left = _MOST_TIMES
     for name in _numbered(folder, SERIES, rf"{SERIES}(\d{{1,18}})\.json", notes):
         try:
-            found.append(_read(name, headers, rows, notes))
+            facts = _read(name, headers, rows, notes)
+            found.append(_with_fewer_times(facts, left))
+            left -= len(found[-1]["times_s"])
         except Exception as error:  # figures are computed from what the benchmark could write
             notes.append(_unread(name, error))
     return tuple(found)
@@ -103,11 +110,10 @@ def _read(name: str, headers: _Reader, raw: _Reader, notes: list[str]) -> Mappin
     from perfrun.worker.measure.measurement import derive, evaluate, kept_times
     from perfrun.worker.measure.series_files import SUFFIX, parse_rows
 
-    facts = parse_json(headers.read(name, _HEADER_BYTES))
-    if not isinstance(facts, dict):
-        raise Refused("not an object")
+    facts = series_of(parse_json(headers.read(name, _HEADER_BYTES)), name, notes)
     file = name.removesuffix(".json") + SUFFIX
     rows = parse_rows(raw.read(file))
+    check_rows(rows)
     facts["rows_file"] = file
     if "statistics" in facts:  # complete; its times are in the rows
         return {**facts, **kept_times(rows)}
@@ -120,6 +126,16 @@ def _read(name: str, headers: _Reader, raw: _Reader, notes: list[str]) -> Mappin
     return derive(facts)
 
 
+def _with_fewer_times(facts: Mapping[str, Any], most: int) -> Mapping[str, Any]:
+    """Return the series with at most so many of its times, evenly taken."""
+    times = facts["times_s"]
+    if len(times) <= most:
+        return facts
+    every = -(-len(times) // most) if most > 0 else len(times)
+    kept = times[::every][:most]
+    return {**facts, "times_s": kept, "times_every": facts["times_every"] * every}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Leftovers:
     """Contents of the files that a trial left on disk."""
@@ -130,6 +146,7 @@ class Leftovers:
     stack: str | None
     stderr_tail: str | None
     notes: tuple[str, ...]
+    unusable: str = ""  # why an outcome that there is cannot be used
 
     @property
     def complete(self) -> bool:
@@ -147,10 +164,11 @@ def read_leftovers(folder: Path, private: Path) -> Leftovers:
     reports: tuple[Report, ...] = ()
     series: tuple[Mapping[str, Any], ...] = ()
     stack = stderr_tail = None
+    unusable = ""
     below = private.relative_to(folder).parts
     try:
         with Folder(folder, *below) as inner:
-            record = _record(inner, notes)
+            record, unusable = _record(inner, notes)
             series = _series(inner, notes)
             stack = _text(inner, STACK, _STACK_BYTES, notes)
     except OSError as error:
@@ -168,6 +186,7 @@ def read_leftovers(folder: Path, private: Path) -> Leftovers:
         stack=stack,
         stderr_tail=stderr_tail,
         notes=_bounded(notes),
+        unusable=unusable,
     )
 
 
@@ -183,21 +202,23 @@ def _note_unopened(folder: Path, error: OSError, notes: list[str]) -> None:
         notes.append(f"the folder {folder.name} cannot be read: {error.strerror}")
 
 
-def _record(private: Folder, notes: list[str]) -> Mapping[str, Any]:
-    """Read the worker's outcome: under its final name, or the name it has while it is written."""
+def _record(private: Folder, notes: list[str]) -> tuple[Mapping[str, Any], str]:
+    """Read the worker's outcome: under its final name, or the name it has while it is written.
+
+    The second value says why there is none that can be used, if there is one.
+    """
+    unusable = ""
     for name in (OUTCOME, ASIDE):
         try:
             data = private.read(name, _OUTCOME_BYTES)
-            record = parse_json(data) if data.strip() else None  # blanks: the worker wrote nothing
-            if isinstance(record, dict):
-                return record
-            if record is not None:
-                raise Refused("not an object")
+            if data.strip():  # else the worker wrote nothing
+                return outcome_of(parse_json(data), name, notes), ""
         except FileNotFoundError:
             continue
-        except (OSError, Refused) as error:
+        except (OSError, Refused, Wrong) as error:
             notes.append(_unread(name, error))
-    return {}
+            unusable = unusable or notes[-1]
+    return {}, unusable
 
 
 def _text(folder: Folder, name: str, limit: int, notes: list[str]) -> str | None:
@@ -219,9 +240,10 @@ def _reports(folder: Folder, notes: list[str]) -> tuple[Report, ...]:
     """Return all reports of the method in the order in which it made them."""
     reader = _Reader(folder, _REPORTS_BYTES)
     reports: list[Report] = []
+    left = [_REPORTS_FIELDS]
     for name in _numbered(folder, "proto_", r"proto_(?:(\d{1,18})_)?.*", notes):
         try:
-            entries = decode_entries(reader.read(name, _REPORT_BYTES))
+            entries = decode_entries(reader.read(name, _REPORT_BYTES), left)
             reports += [_report(entry) for entry in entries]
         except (OSError, Refused, TestLogError) as error:
             notes.append(_unread(name, error))
@@ -232,7 +254,7 @@ def _unread(name: str, error: Exception) -> str:
     """Return a note on a file that was not read."""
     if isinstance(error, OSError):
         reason = error.strerror or type(error).__name__
-    elif isinstance(error, Refused | TestLogError):
+    elif isinstance(error, Refused | TestLogError | Wrong):
         reason = str(error)
     else:
         reason = f"{type(error).__name__}: {error}"
@@ -311,10 +333,14 @@ def _status(
     if end.signal_number:
         return Status.CRASHED, f"{_signal_name(end.signal_number)} during {phase}"
     if not left.record:
-        last = (left.stderr_tail or "").splitlines()[-1:]
-        reason = f": {last[0]}" if last else ""
-        return Status.FAILED, f"the worker did not start (exit status {end.exit_code}){reason}"
+        return Status.FAILED, left.unusable or _not_started(left, end)
     return Status.EXITED, f"the process ended with status {end.exit_code} during {phase}"
+
+
+def _not_started(left: Leftovers, end: Exit) -> str:
+    last = (left.stderr_tail or "").splitlines()[-1:]
+    reason = f": {last[0]}" if last else ""
+    return f"the worker did not start (exit status {end.exit_code}){reason}"
 
 
 def _memory_figures(end: Exit) -> str:
@@ -341,7 +367,7 @@ def notes_on(
     `knows_victim` is True when the `oom_kills` of `judge_outcome` counted only the worker, and
     not all processes of the machine.
     """
-    notes = [*left.record.get("notes", ()), *left.notes]
+    notes = [*left.record.get("notes", ()), *left.notes, *end.notes]
     kills = (end.cgroup or {}).get("oom_kills")
     if kills and outcome.status is not Status.OOM_KILLED:
         notes.append(

@@ -16,16 +16,33 @@ from perfrun.probes.oom import OomKills
 from perfrun.probes.watch import Watch, Watched
 from perfrun.run.digest import sha256_of
 from perfrun.run.environment import Method, Paths
+from perfrun.run.internal_error import internal_error
 from perfrun.run.interruption import Interruption
 from perfrun.run.outcome import Leftovers, judge_outcome, notes_on, read_leftovers
 from perfrun.run.progress import Follower
+from perfrun.schema import bounded
 from perfrun.summary.allocator import trial_allocator
 from perfrun.summary.assemble import RunFacts, TrialFacts, build_summary
 from perfrun.summary.cpu import MeasuredSections, bring_together
-from perfrun.summary.document import Order, Outcome, Status, TrialResult, to_json
+from perfrun.summary.document import (
+    LARGEST_BYTES,
+    Order,
+    Outcome,
+    Status,
+    TrialResult,
+    Usage,
+    to_json,
+)
 from perfrun.summary.finding import MachineDelta, machine_delta
 from perfrun.summary.quality import judge_quality
-from perfrun.summary.result_folder import PROFILE_SUMMARY, SUMMARY, ResultFolder, Storage, full_disk
+from perfrun.summary.result_folder import (
+    PROFILE_SUMMARY,
+    SUMMARY,
+    ResultFolder,
+    Storage,
+    full_disk,
+)
+from perfrun.untrusted import Refused
 from perfrun.worker.outcome_file import FIRST_REQUEST
 from perfrun.worker.procfs import memory_marks
 
@@ -62,7 +79,25 @@ class Surroundings:
 
 
 def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResult:
-    """Run one trial and write its summary. Whatever the benchmark does, there is a result."""
+    """Run one trial and write its summary. Whatever the benchmark does, there is a result.
+
+    What a trial leaves is checked where it is read. Should it break perfrun all the same, that is
+    this trial's failure, with the path of a log, and the run goes on.
+    """
+    begun_s = time.monotonic()
+    try:
+        result = _write(run, spec, _run_and_judge(run, spec, around), around.storage)
+        _refuse_unreadable(Path(result.summary))
+        return result
+    except Interrupted:
+        raise
+    except Exception as error:
+        why = internal_error(error)
+        facts = _unjudged(run, spec, around, why, time.monotonic() - begun_s)
+        return _write(run, spec, facts, around.storage)
+
+
+def _run_and_judge(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialFacts:
     with OomKills() as killed:
         end, watched, span, why_not = _run_worker(run.plan, spec, around)
         kills, is_certain = killed.of(watched.pid if watched else None)
@@ -87,7 +122,33 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
             allocator=facts.allocator,
         )
         facts = replace(facts, quality=quality)
-    return _write(run, spec, _with_arithmetic(run, spec, facts, around), around.storage)
+    return _with_arithmetic(run, spec, facts, around)
+
+
+def _refuse_unreadable(summary: Path) -> None:
+    """Refuse a summary that is larger than any reader takes."""
+    with contextlib.suppress(OSError):
+        size = summary.stat().st_size
+        if size > LARGEST_BYTES:
+            raise Refused(f"what the trial left makes a summary of {size // 2**20} MiB")
+
+
+def _unjudged(
+    run: RunFacts, spec: TrialSpec, around: Surroundings, why: str, elapsed_s: float
+) -> TrialFacts:
+    """Return the facts of a trial of which nothing is known but that it could not be judged."""
+    status = Status.INTERRUPTED if around.interruption.asked else Status.FAILED
+    measured = bring_together({}, None, None, own_peak_rss_bytes=0)
+    return TrialFacts(
+        name=spec.method.text,
+        trial_id=spec.trial_id,
+        execution_id=spec.execution_id,
+        timestamp=time.time() - elapsed_s,
+        outcome=Outcome(status=status, reason=f"perfrun could not judge this trial: {why}"),
+        measured=replace(measured, usage=Usage(elapsed_s=elapsed_s)),
+        allocator=trial_allocator(None, run.plan.allocator),
+        order=spec.order,
+    )
 
 
 def recover_trial(
@@ -95,8 +156,21 @@ def recover_trial(
 ) -> tuple[TrialResult, bool] | None:
     """Write the summary of a trial whose harness was killed; None when its worker wrote nothing.
 
-    The second value is True when the method had finished: the trial need not run again.
+    The second value is True when the method had finished: the trial need not run again. What cannot
+    be judged is None, too.
     """
+    try:
+        return _recovered(run, spec, around)
+    except Interrupted:
+        raise
+    except Exception as error:
+        internal_error(error)
+        return None
+
+
+def _recovered(
+    run: RunFacts, spec: TrialSpec, around: Surroundings
+) -> tuple[TrialResult, bool] | None:
     left = read_leftovers(spec.folder.path, spec.folder.private)
     if not left.record:
         return None
@@ -145,7 +219,7 @@ def _with_arithmetic(
         disturbed=facts.quality is None or facts.quality.disturbed,
     )
     reports, notes = companion.completed(facts.reports, spec.folder.private)
-    return replace(facts, reports=reports, notes=(*facts.notes, *notes))
+    return replace(facts, reports=reports, notes=(*facts.notes, *bounded(notes)))
 
 
 def _with_full_disk(outcome: Outcome, folder: Path) -> Outcome:
@@ -165,11 +239,18 @@ def _run_worker(
         process = _start(plan, spec, around)
     except OSError as error:
         return None, None, None, f"the worker could not be started: {error}"
-    watch = Watch(process.pid, folder, own_cgroup=process.own_cgroup)
-    with _followed(folder, around.streams):
-        end = _wait(process, plan.timeout_s, around.interruption)
-        watched = watch.finish()
-        span = machine_delta(watched.before, watched.after, end)
+    try:
+        watch = Watch(process.pid, folder, own_cgroup=process.own_cgroup)
+        with _followed(folder, around.streams):
+            end = _wait(process, plan.timeout_s, around.interruption)
+            watched = watch.finish()
+            span = machine_delta(watched.before, watched.after, end)
+    except Exception:
+        with contextlib.suppress(Exception):  # nothing of it may run beside the next trial
+            process.kill()
+            process.wait(None)
+            process.close()
+        raise
     last_facts = process.close()  # last: it keeps an engine busy
     if last_facts:
         end = replace(end, container={**(end.container or {}), **last_facts})

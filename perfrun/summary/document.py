@@ -17,6 +17,7 @@ from typing import Any
 from perfrun.dataclass import dataclass, field
 
 SCHEMA_VERSION = 2
+LARGEST_BYTES = 64 * 2**20  # no summary is near it; a larger file is something else
 
 
 class Status(str, Enum):

@@ -18,13 +18,13 @@ from typing import Any
 
 from perfrun.analysis.directions import Direction
 from perfrun.errors import PerfrunError
+from perfrun.summary.document import LARGEST_BYTES as LARGEST_BYTES
 from perfrun.summary.document import SCHEMA_VERSION, Status
 from perfrun.summary.metrics import MetricValue, metrics_of
 from perfrun.summary.series_identity import Subject, is_number, section, subject, text
 from perfrun.summary.trial_environment import batch_size_of, checkouts, context
 
 SUMMARY = "perfzero_summary.json"
-LARGEST_BYTES = 64 * 2**20  # no summary is near it; a larger file is something else
 _LATEST_S = 1e11  # a larger time stamp is in milliseconds
 _OBJECTS = {
     "": ("benchmark_result", "benchmark_info", "setup_info", "ml_framework_info", "system_info",

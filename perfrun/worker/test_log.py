@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Number = Union[int, float]
 
 _VARINT, _I64, _LEN, _I32 = 0, 1, 2, 5
+MOST_FIELDS = 1_000_000  # read in a second; a report has a few dozen
+LONGEST_NAME = 1000  # characters
 
 
 class TestLogError(ValueError):
@@ -85,17 +87,19 @@ def _double(number: int, value: Number) -> bytes:
     return _key(number, _I64) + struct.pack("<d", value) if value != 0 else b""
 
 
-def decode_entries(data: bytes) -> List[Dict[str, Any]]:
-    """Return the entries of a BenchmarkEntries file.
+def decode_entries(data: bytes, left: Optional[List[int]] = None) -> List[Dict[str, Any]]:
+    """Return the entries of a BenchmarkEntries file. Raises TestLogError for all other bytes.
 
     Each is `{name, iters, cpu_time, wall_time, throughput, extras, metrics}`. A metric has only
     the keys that were on the wire (`name`, `value`, `min_value`, `max_value`), in wire order,
-    because PerfZero's key order depends on it.
+    because PerfZero's key order depends on it. `left` holds one number, which is counted down: the
+    fields that may still be read, of this file and others.
     """
-    return [_entry(_bytes(value)) for number, value in _fields(data) if number == 1]
+    fields = _Fields([MOST_FIELDS] if left is None else left)
+    return [_entry(fields, _bytes(value)) for number, value in fields.of(data) if number == 1]
 
 
-def _entry(data: bytes) -> Dict[str, Any]:
+def _entry(fields: _Fields, data: bytes) -> Dict[str, Any]:
     entry: Dict[str, Any] = {
         "name": "",
         "iters": 0,
@@ -106,27 +110,27 @@ def _entry(data: bytes) -> Dict[str, Any]:
         "metrics": [],
     }
     scalars = {3: "cpu_time", 4: "wall_time", 5: "throughput"}
-    for number, value in _fields(data):
+    for number, value in fields.of(data):
         if number == 1:
-            entry["name"] = _bytes(value).decode("utf-8", "replace")
+            entry["name"] = _name(value)
         elif number == 2:
             entry["iters"] = _signed(value)
         elif number in scalars:
             entry[scalars[number]] = _float(value)
         elif number == 6:
-            entry["extras"].append(_extra(_bytes(value)))
+            entry["extras"].append(_extra(fields, _bytes(value)))
         elif number == 7:
-            entry["metrics"].append(_metric(_bytes(value)))
+            entry["metrics"].append(_metric(fields, _bytes(value)))
     return entry
 
 
-def _extra(data: bytes) -> Dict[str, Any]:
+def _extra(fields: _Fields, data: bytes) -> Dict[str, Any]:
     extra: Dict[str, Any] = {"name": "", "value": ""}
-    for number, value in _fields(data):
+    for number, value in fields.of(data):
         if number == 1:
-            extra["name"] = _bytes(value).decode("utf-8", "replace")
+            extra["name"] = _name(value)
         elif number == 2:
-            for kind, content in _fields(_bytes(value)):
+            for kind, content in fields.of(_bytes(value)):
                 if kind == 1:
                     extra["value"] = _float(content)
                 elif kind == 2:
@@ -134,39 +138,52 @@ def _extra(data: bytes) -> Dict[str, Any]:
     return extra
 
 
-def _metric(data: bytes) -> Dict[str, Any]:
+def _metric(fields: _Fields, data: bytes) -> Dict[str, Any]:
     metric: Dict[str, Any] = {}
-    for number, value in _fields(data):
+    for number, value in fields.of(data):
         if number == 1:
-            metric["name"] = _bytes(value).decode("utf-8", "replace")
+            metric["name"] = _name(value)
         elif number == 2:
             metric["value"] = _float(value)
         elif number in (3, 4):
-            wrapped = [_float(v) for n, v in _fields(_bytes(value)) if n == 1]
+            wrapped = [_float(v) for n, v in fields.of(_bytes(value)) if n == 1]
             metric["min_value" if number == 3 else "max_value"] = wrapped[-1] if wrapped else 0.0
     return metric
 
 
-def _fields(data: bytes) -> Iterator[Tuple[int, Union[int, bytes]]]:
-    """Yield (field number, raw value) of one message; 64-bit values as their 8 bytes."""
-    position = 0
-    while position < len(data):
-        key, position = _read_varint(data, position)
-        wire_type = key & 7
-        if wire_type == _VARINT:
-            value: Union[int, bytes]
-            value, position = _read_varint(data, position)
-        elif wire_type in (_I64, _I32, _LEN):
-            size = 8 if wire_type == _I64 else 4
-            if wire_type == _LEN:
-                size, position = _read_varint(data, position)
-            value = data[position : position + size]
-            if len(value) != size:
-                raise TestLogError("the file ends in the middle of a field")
-            position += size
-        else:
-            raise TestLogError("wire type %d is not one of protobuf's" % wire_type)
-        yield key >> 3, value
+def _name(value: Union[int, bytes]) -> str:
+    return _bytes(value).decode("utf-8", "replace")[:LONGEST_NAME]
+
+
+class _Fields:
+    """Takes messages apart, and counts their fields: a stranger's file may have millions."""
+
+    def __init__(self, left: List[int]) -> None:
+        self._left = left
+
+    def of(self, data: bytes) -> Iterator[Tuple[int, Union[int, bytes]]]:
+        """Yield (field number, raw value) of one message; 64-bit values as their 8 bytes."""
+        position = 0
+        while position < len(data):
+            self._left[0] -= 1
+            if self._left[0] < 0:
+                raise TestLogError("there are more fields than any report has")
+            key, position = _read_varint(data, position)
+            wire_type = key & 7
+            if wire_type == _VARINT:
+                value: Union[int, bytes]
+                value, position = _read_varint(data, position)
+            elif wire_type in (_I64, _I32, _LEN):
+                size = 8 if wire_type == _I64 else 4
+                if wire_type == _LEN:
+                    size, position = _read_varint(data, position)
+                value = data[position : position + size]
+                if len(value) != size:
+                    raise TestLogError("the file ends in the middle of a field")
+                position += size
+            else:
+                raise TestLogError("wire type %d is not one of protobuf's" % wire_type)
+            yield key >> 3, value
 
 
 def _read_varint(data: bytes, position: int) -> Tuple[int, int]:

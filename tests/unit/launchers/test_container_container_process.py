@@ -24,6 +24,7 @@ class Lagging:
     """A container that has one piece of news a poll; `None` is a poll without news."""
 
     id, create_s, worker, last_error_line = "c0", 0.1, 7, ""
+    notes: tuple[str, ...] = ()
 
     def __init__(self, *news: str | None, states: tuple[dict[str, Any] | None, ...] = ()) -> None:
         self.news, self.states = list(news), list(states)
