@@ -135,6 +135,11 @@ class Folder:
             raise
         self.sync()
 
+    def move_away(self, name: str) -> None:
+        """Give what has the name another one."""
+        other = f"{_single(name)}.{os.urandom(8).hex()}"
+        os.rename(name, other, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+
     def append(self, name: str, data: bytes) -> None:
         """Append to a regular file that has no other name, or make it."""
         try:
