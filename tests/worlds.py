@@ -17,6 +17,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+from perfrun.run.journal import Journal
+
 ROOT = Path(__file__).resolve().parent.parent
 ENTRY = str(ROOT / "perfrun" / "benchmark.py")
 _MARK = "PERFRUN_TEST_MARK"
@@ -218,3 +220,14 @@ def strict(text: str) -> Any:
 
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def written_here(workspace: Path) -> None:
+    """Give copied summaries journals, as if runs of this workspace had written just these."""
+    (workspace / "runs").mkdir(exist_ok=True)
+    for path in workspace.glob("output/*/perfzero_summary.json"):
+        text = path.read_text(encoding="utf-8")
+        run_id = json.loads(text)["perfrun"]["run_id"]
+        journal = Journal(workspace / "runs" / f"{run_id}.jsonl")
+        journal.written(("copied", 1), text)
+        journal.end()

@@ -1,7 +1,9 @@
 """Confirm changes of a history: run the trials before and after each change in pairs.
 
 Both trials are reconstructed from their summaries: with the recorded commits, image and
-interpreter, not with those that a branch, a tag or a default names today.
+interpreter, not with those that a branch, a tag or a default names today. A summary that no run of
+this workspace wrote is reconstructed only with the user's consent, and never with an interpreter,
+an image, a repository or a setting of the environment that no run here has used.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import time
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from perfrun.analysis.pairs import PairRule
 from perfrun.changes.budget import INTERRUPTED, Budget
@@ -32,9 +34,11 @@ from perfrun.locks import FileLock
 from perfrun.options.command_line import parse
 from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
+from perfrun.run.origin import Origins
 from perfrun.run.progress import Screen
-from perfrun.summary.record import SummaryRecord, read_record
+from perfrun.summary.record import SummaryRecord, parse_record, read_content
 from perfrun.summary.result_folder import write_whole
+from perfrun.summary.series_identity import objects, section, text
 
 ChangeStatus = Literal["candidate", "confirmed", "not_reproduced"]
 # These kinds of difference do not change what is measured.
@@ -42,6 +46,7 @@ _IGNORED_KINDS = ("flag", "perfrun")
 Recorded = Mapping[ArmName, SummaryRecord]  # the summaries before (a) and after (b)
 Known = tuple[str, Path, Path]  # method and both summaries, whose pairs have been run
 LEFT_OUT = "left out"
+IMPORTED = "was imported"
 TOO_LATE = "the deadline came first"
 _FRESH_S = 20 * 3600.0  # what began earlier is not continued: the machine may have changed
 _HIDDEN = "***"  # redaction replaces a secret by this
@@ -77,56 +82,62 @@ class Reconstruction:
 
 
 def reconstruct(document: Mapping[str, Any]) -> Reconstruction:
-    """Reconstruct the command line from a summary. Missing facts become `lost`, never an error."""
+    """Reconstruct the command line from a summary. Missing facts become `lost`, never an error.
+
+    A fact of another type than perfrun writes counts as missing.
+    """
     own = document.get("perfrun")
     if not isinstance(own, Mapping):
         return Reconstruction(words=(), benchmark_flags=(), lost=("the summary is not perfrun's",))
-    info = document.get("benchmark_info") or {}
-    flags = info.get("flags") or {}
+    flags = section(section(document, "benchmark_info"), "flags")
     words = [f"--{name}={flags[name]}" for name in _TEXTS if flags.get(name)]
     lost = [f"the secret in --{name}" for name in _TEXTS if _HIDDEN in str(flags.get(name) or "")]
     for part in (_code(own, lost), _place(own, flags, lost), _variables(own, lost)):
         words += part
     if flags.get("debug"):
         words.append("--debug")
-    after = tuple(own.get("benchmark_flags") or ())
-    return Reconstruction(words=tuple(words), benchmark_flags=after, lost=tuple(lost))
+    after = own.get("benchmark_flags") or ()
+    return Reconstruction(
+        words=tuple(words), benchmark_flags=tuple(map(str, after)), lost=tuple(lost)
+    )
 
 
 def _code(own: Mapping[str, Any], lost: list[str]) -> list[str]:
     """Return `--git_repos` with each checkout at its commit."""
     items = []
-    for checkout in own.get("git") or ():
-        name, url, commit = (checkout.get(key) or "" for key in ("directory", "url", "git_hash"))
+    for checkout in objects(own.get("git")):
+        name, url, commit, ref = (
+            text(checkout.get(key)) for key in ("directory", "url", "git_hash", "asked_ref")
+        )
         if not url or not commit:
             lost.append(f"{name}: was no git checkout")
         elif _HIDDEN in url:
             lost.append(f"{name}: the secret in its url")
         elif checkout.get("dirty"):
             lost.append(f"{name}: its local edits")
-        items.append(f"{url};{checkout.get('asked_ref') or ''};{commit}")
+        items.append(f"{url};{ref};{commit}")
     return [f"--git_repos={','.join(items)}"] if items else []
 
 
 def _place(own: Mapping[str, Any], flags: Mapping[str, Any], lost: list[str]) -> list[str]:
     """Return the flags of the image, by its id, or of the interpreter, by its path."""
-    container = own.get("container")
+    container = section(own, "container")
     if container:
-        image = container.get("image_id")
+        image = text(container.get("image_id"))
         if not image:
-            lost.append(f"the id of the image {container.get('image')}")
-        python = flags.get("image_python")
+            lost.append(f"the id of the image {text(container.get('image'))}")
+        python = text(flags.get("image_python"))
         return [f"--image={image}", *([f"--image_python={python}"] if python else [])]
-    python = str(flags.get("python") or "")  # may be a script that starts the interpreter
+    python = text(flags.get("python"))  # may be a script that starts the interpreter
     if not python.startswith("/"):
-        python = ((own.get("environment") or {}).get("python") or {}).get("executable") or ""
+        python = text(section(section(own, "environment"), "python").get("executable"))
     if not python:
         lost.append("the interpreter")
     return [f"--python={python}"]
 
 
 def _variables(own: Mapping[str, Any], lost: list[str]) -> list[str]:
-    env = own.get("env") or {}
+    env = {name: str(value) for name, value in section(own, "env").items()}
     lost += [f"the secret in --env={name}" for name, value in env.items() if _HIDDEN in value]
     return [f"--env={name}={value}" for name, value in env.items()]
 
@@ -165,23 +176,32 @@ def confirm(
     resume: bool = False,
     known: MutableMapping[Known, PairResult] | None = None,
     interruption: Interruption | None = None,
+    trusts_imported: bool = False,
 ) -> Confirmation:
     """Run the pairs of one change. What prevents them becomes the `reason` of a `candidate`.
 
     `resume` continues the pairs of this change that an interrupted call has left. Pairs in `known`
-    are not run again for another metric, if they decide about that metric, too.
+    are not run again for another metric, if they decide about that metric, too. `trusts_imported`
+    is the user's consent to run what imported summaries record.
     """
     of = (suspect.method, suspect.before, suspect.after)
+    origins = Origins(workspace)
     try:
-        recorded: Recorded = {"a": read_record(suspect.before), "b": read_record(suspect.after)}
+        recorded, imported = _recorded(suspect, origins)
     except (OSError, ValueError) as error:
         return Confirmation(status="candidate", reason=f"a summary cannot be read: {error}")
+    if imported and not trusts_imported:
+        return Confirmation(
+            status="candidate",
+            reason=f"{IMPORTED}, not run in this workspace: {' and '.join(imported)}",
+        )
     try:
         if known is not None and of in known:
             found = _judged(suspect, recorded, known[of], budget)
             if found.status != "candidate":
                 return found
         plans = _plans(suspect, recorded, workspace, budget)
+        _refuse_unused(plans, imported, origins)
         result = _run(suspect, plans, budget, screen, interruption, resume=resume)
         if known is not None:
             known[of] = result
@@ -190,6 +210,34 @@ def confirm(
         return Confirmation(status="candidate", reason=INTERRUPTED)
     except PerfrunError as error:
         return Confirmation(status="candidate", reason=f"cannot be run again: {error}")
+
+
+def _recorded(suspect: Suspect, origins: Origins) -> tuple[Recorded, list[str]]:
+    """Read both summaries; return them and the sides that no run of the workspace wrote.
+
+    Raises OSError or BadSummary.
+    """
+    recorded: dict[ArmName, SummaryRecord] = {}
+    imported = []
+    for name, side, path in (("a", "before", suspect.before), ("b", "after", suspect.after)):
+        content = read_content(path)  # once: what is checked is what is used
+        record = recorded[cast("ArmName", name)] = parse_record(content, path)
+        if not origins.is_own(record.run_id, content):
+            imported.append(side)
+    return recorded, imported
+
+
+def _refuse_unused(
+    plans: Mapping[ArmName, RunPlan], imported: Sequence[str], origins: Origins
+) -> None:
+    """Refuse imported trials that take code or data from where no run of the workspace has."""
+    for name, side in (("a", "before"), ("b", "after")):
+        plan = plans[cast("ArmName", name)]
+        unused = origins.unused(plan) if side in imported else None
+        if unused:
+            raise UsageError(
+                f"{side}: {IMPORTED}, and no run of this workspace has used {unused} so far"
+            )
 
 
 def _plans(
@@ -305,6 +353,7 @@ def confirm_rows(
     *,
     deadline: float | None = None,
     interruption: Interruption | None = None,
+    trusts_imported: bool = False,
 ) -> tuple[ChangeRow, ...]:
     """Run the pairs of each change; return the rows with their results, in the given order.
 
@@ -322,7 +371,7 @@ def confirm_rows(
         if not lock.try_own():
             raise UsageError(f"another perfrun is confirming changes in {workspace}: let it end")
         with taking_signals(interruption) as ours:
-            work = _Confirmations(workspace, budget, screen, deadline, ours)
+            work = _Confirmations(workspace, budget, screen, deadline, ours, trusts_imported)
             found = {at: work.row(rows[at]) for at in order}
         # A caller that a signal ends after this call repeats it, and gets what was decided.
         work.end(keep=interruption is not None and interruption.signalled)
@@ -339,7 +388,9 @@ class _Confirmations:
         screen: Screen,
         deadline: float | None,
         interruption: Interruption,
+        trusts_imported: bool,
     ) -> None:
+        self._trusts_imported = trusts_imported
         self._workspace, self._budget, self._screen = workspace, budget, screen
         self._deadline, self._interruption = deadline, interruption
         self._path = workspace / "confirming.json"
@@ -355,7 +406,7 @@ class _Confirmations:
 
     def row(self, row: ChangeRow) -> ChangeRow:
         """Confirm one change, unless there is a reason not to."""
-        key = _key(row, self._budget)
+        key = _key(row, self._budget, trusts_imported=self._trusts_imported)
         done = self._decided.get(key)
         self._count += 1
         if done is not None:
@@ -408,6 +459,7 @@ class _Confirmations:
             resume=resume,
             known=self._known,
             interruption=self._interruption,
+            trusts_imported=self._trusts_imported,
         )
 
     def _before(self) -> dict[str, dict[str, Any]] | None:
@@ -430,6 +482,6 @@ class _Confirmations:
             self._screen.note(f"{self._path} could not be written: {error.strerror}")
 
 
-def _key(row: ChangeRow, budget: Budget) -> str:
+def _key(row: ChangeRow, budget: Budget, *, trusts_imported: bool) -> str:
     about = (row.method, row.metric, row.direction, row.before_summary, row.after_summary)
-    return json.dumps([*about, budget.max_pairs])
+    return json.dumps([*about, budget.max_pairs, *(["imported"] if trusts_imported else [])])

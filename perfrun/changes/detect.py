@@ -23,7 +23,7 @@ from perfrun.changes.budget import DEFAULT_CHANGES, INTERRUPTED, Budget, parse_b
 from perfrun.changes.change_report import ChangeRow, change_row, changes_page
 from perfrun.compare.differences import differences
 from perfrun.errors import Interrupted, UsageError
-from perfrun.options.parsers import CommandParser, parse_workspace
+from perfrun.options.parsers import CommandParser, parse_word, parse_workspace
 from perfrun.store.command import bring_up_to_date, index_parser, opened
 from perfrun.store.garbage_collection import no_collection
 from perfrun.store.query import Origin, Origins, Point, point_of
@@ -189,7 +189,16 @@ def parser() -> CommandParser:
     made.flag("--time_budget", "SECONDS", "of each change's pairs (20m, 1h)")
     many = f"confirm so many, worse ones first (default {DEFAULT_CHANGES}; with --since all)"
     made.flag("--max_changes", "N", many)
+    trust = (
+        "with --confirm: run also what imported summaries record (never an interpreter, image or "
+        "repository that no run of this workspace has used)"
+    )
+    made.flag("--trust", "imported", trust, _parse_trust)
     return made
+
+
+def _parse_trust(text: str, flag: str) -> str:
+    return parse_word(text, flag, ("imported",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +239,8 @@ def detect_command(argv: Sequence[str]) -> int:
         found = find_changes(*chosen, since=since, derived=derived)
     interrupted = False
     if budget is not None:
-        found, interrupted = _confirmed(found, parse_workspace(given.workspace), budget)
+        workspace = parse_workspace(given.workspace)
+        found, interrupted = _confirmed(found, workspace, budget, trusts_imported=bool(given.trust))
     if given.format == "json":
         sys.stdout.write(json.dumps(_document(found)) + "\n")
     else:
@@ -241,20 +251,28 @@ def detect_command(argv: Sequence[str]) -> int:
     return 1 if any(_alarms(row) for row in found.rows) else 0
 
 
-def _confirmed(found: DetectResult, workspace: Path, budget: Budget) -> tuple[DetectResult, bool]:
+def _confirmed(
+    found: DetectResult, workspace: Path, budget: Budget, *, trusts_imported: bool
+) -> tuple[DetectResult, bool]:
     """Run the pairs of the changes; return the result, and True when it was interrupted."""
     # Imported here, because it loads everything that a run needs, and most calls do not confirm.
-    from perfrun.changes.confirm import LEFT_OUT, confirm_rows
+    from perfrun.changes.confirm import IMPORTED, LEFT_OUT, confirm_rows
     from perfrun.reports.terminal import Terminal
 
     screen = Terminal(sys.stderr, sys.stderr, quiet=True)  # standard output is for the result
-    rows = confirm_rows(found.rows, workspace, budget, screen)
+    rows = confirm_rows(found.rows, workspace, budget, screen, trusts_imported=trusts_imported)
     reasons = [str((row.confirmation or {}).get("reason")) for row in rows]
     left_out = sum(reason.startswith(LEFT_OUT) for reason in reasons)
     if left_out:
         sys.stderr.write(
             f"perfrun: {left_out} of {len(rows)} changes were left out and stay candidates: "
             "--since=14d confirms the new ones, --max_changes=N more of them\n"
+        )
+    imported = sum(reason.startswith(IMPORTED) for reason in reasons)
+    if imported:
+        sys.stderr.write(
+            f"perfrun: {imported} of {len(rows)} changes rest on imported summaries, which were "
+            "not run again: --trust=imported consents to that\n"
         )
     return replace(found, rows=rows), INTERRUPTED in reasons
 
@@ -270,6 +288,8 @@ def _budget(given: argparse.Namespace) -> Budget | None:
         for flag in ("max_pairs", "time_budget", "max_changes"):
             if getattr(given, flag):
                 raise UsageError(f"--{flag} limits the pairs of --confirm: give that, too")
+        if given.trust:
+            raise UsageError(f"--trust={given.trust} is about what --confirm runs: give that, too")
         return None
     most = given.max_changes or (None if given.since else str(DEFAULT_CHANGES))
     return parse_budget(given.max_pairs, given.time_budget, most)

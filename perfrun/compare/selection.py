@@ -127,7 +127,7 @@ def read_folder(folder: Path, notify: Notify) -> tuple[SummaryRecord, ...]:
 
 def _summaries(folder: Path) -> list[Path]:
     if folder.is_file():
-        return [folder]
+        return [folder.resolve()]  # what the user names may be a link; what is found may not
     if (folder / SUMMARY).is_file():
         return [folder / SUMMARY]
     for pattern in (f"output/*/{SUMMARY}", f"*/{SUMMARY}", f"**/{SUMMARY}"):

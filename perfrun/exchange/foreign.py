@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import msgspec
 
 from perfrun.errors import UsageError
 from perfrun.summary.series_identity import is_number, text
+from perfrun.untrusted import Refused, opened
 
 LARGEST_BYTES = 64 * 2**20  # as for summaries; no tool's results are near it
 _LONGEST_NAME = 1000  # characters
@@ -176,22 +176,18 @@ def read_source(path: Path, *, follow: bool = True) -> Source:
 
     A file that the user names may be a link; one that is found in a folder may not (`follow`).
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    # A pipe does not block this, and a device is not read.
     try:
-        number = os.open(path, flags)  # O_NONBLOCK: a pipe must not block the reader
+        place = os.path.realpath(path) if follow else path
+        with opened(place) as (number, size), open(number, "rb", closefd=False) as file:
+            if size > LARGEST_BYTES:
+                raise ForeignError(f"{path}: is larger than {LARGEST_BYTES // 2**20} MiB")
+            return Source(path, file.read(size), os.fstat(number).st_mtime)
+    except Refused:
+        raise ForeignError(f"{path}: is no file") from None
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ForeignError(f"{path}: {why}") from None
-    with os.fdopen(number, "rb") as file:
-        status = os.fstat(number)
-        if not stat.S_ISREG(status.st_mode):
-            raise ForeignError(f"{path}: is no file")
-        if status.st_size > LARGEST_BYTES:
-            raise ForeignError(f"{path}: is larger than {LARGEST_BYTES // 2**20} MiB")
-        try:
-            return Source(path, file.read(LARGEST_BYTES + 1), status.st_mtime)
-        except OSError as error:
-            raise ForeignError(f"{path}: {error.strerror}") from None
 
 
 def _parsed(path: Path, content: bytes) -> Any:

@@ -1,7 +1,9 @@
 """The journal of a run: which trials were started and which are finished, for `--resume`.
 
 It is `<workspace>/runs/<run_id>.jsonl`. The first line describes the run; each event appends one
-line. A line that a crash has cut off is ignored.
+line. A line that a crash has cut off is ignored. It lies where the container of a trial cannot
+write, so it also tells which summaries are perfrun's own: it has the SHA-256 of each, from before
+the summary was written.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from perfrun.locks import FileLock
 from perfrun.options.plan import RunPlan
 from perfrun.run.digest import sha256_of
 from perfrun.run.schedule import Step
+from perfrun.text import redact
 
 Key = tuple[str, int]  # method, trial id
 
@@ -35,8 +38,19 @@ class UnfinishedRun:
     pinned: Mapping[str, str] = field(default_factory=dict)  # checkout -> commit
     started: Mapping[Key, Path] = field(default_factory=dict)  # -> folder
     finished: Mapping[Key, Path] = field(default_factory=dict)  # -> summary file
+    # SHA-256 of each summary that it was about to write; None: an older perfrun kept none.
+    written: Mapping[Key, frozenset[str]] | None = None
     seed: int | None = None  # of the order of trials; None when the journal has none
     rounds: tuple[tuple[Step, ...], ...] = ()  # as they were planned
+
+    def knows(self, key: Key, sha256: str) -> bool:
+        """Return True when the run wrote a summary with this digest as that of the trial.
+
+        Of a run of an older perfrun, only what it recorded as finished is believed.
+        """
+        if self.written is None:
+            return key in self.finished
+        return sha256 in self.written.get(key, ())
 
 
 def fingerprint(plan: RunPlan) -> str:
@@ -74,6 +88,22 @@ def fingerprint(plan: RunPlan) -> str:
     return sha256_of(json.dumps(asked, sort_keys=True).encode())
 
 
+def used(plan: RunPlan, image_id: str | None = None) -> list[tuple[str, str]]:
+    """Return what a plan takes code and data from, each with its digest: a value may be secret."""
+    contained = plan.container
+    found = [f"--python={plan.python}"] if plan.python else []
+    if contained:
+        found += [f"--image={name}" for name in (contained.image, image_id) if name]
+        found += [f"--image_python={contained.python}"] if contained.python else []
+        found.append(f"--trial_network={contained.network}")
+    found += [f"the repository {repo.shown_url}" for repo in plan.repos]
+    found += [f"--python_path={item}" for item in plan.python_path]
+    found += [f"the data {redact(item.url)}" for item in plan.data]
+    found.append(f"--root_data_dir={plan.root_data_dir}")
+    found += [f"--env={name}={value}" for name, value in plan.env]
+    return [(one, sha256_of(one.encode("utf-8", "surrogatepass"))) for one in found]
+
+
 class Journal:
     """Appends events. When it cannot be written, `--resume` suffers, but the run goes on."""
 
@@ -82,7 +112,9 @@ class Journal:
         self.broken: str | None = None
         self._notify = notify
 
-    def begin(self, plan: RunPlan, pinned: Mapping[str, str], seed: int) -> None:
+    def begin(
+        self, plan: RunPlan, pinned: Mapping[str, str], seed: int, image_id: str | None = None
+    ) -> None:
         """Write the first line."""
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,6 +125,7 @@ class Journal:
                 "fingerprint": fingerprint(plan),
                 "pinned": dict(pinned),
                 "seed": seed,
+                "used": [digest for _, digest in used(plan, image_id)],
             }
         )
 
@@ -110,6 +143,14 @@ class Journal:
                 "folder": str(folder),
             }
         )
+
+    def written(self, key: Key, text: str) -> None:
+        """Record what is about to be written as a trial's summary: a later reader knows it by that.
+
+        It comes first, so that no kill can leave a summary of perfrun's that nobody knows.
+        """
+        digest = sha256_of(text.encode("utf-8", "surrogatepass"))
+        self._append({"event": "written", "method": key[0], "trial_id": key[1], "sha256": digest})
 
     def finished(self, key: Key, summary: Path) -> None:
         """Record that a trial's summary is on disk: the trial need not run again."""
@@ -219,6 +260,21 @@ def going_on(runs: Path) -> set[str]:
     }
 
 
+def own_summaries(journal: Path) -> frozenset[str]:
+    """Return the SHA-256 of all summaries that a run has written; none without a journal."""
+    found = (event.get("sha256") for event in _each_event(journal) if event["event"] == "written")
+    return frozenset(digest for digest in found if isinstance(digest, str))
+
+
+def used_by_runs(runs: Path) -> frozenset[str]:
+    """Return the digests of what the runs of a workspace have taken code and data from."""
+    found: set[str] = set()
+    for path in runs.glob("*.jsonl"):
+        digests = _first_event(path).get("used")
+        found.update(one for one in digests or () if isinstance(one, str))
+    return frozenset(found)
+
+
 def folders_of(journal: Path) -> list[Path]:
     """Return the folders of all trials that a run has started."""
     return [Path(event["folder"]) for event in _events(journal) if event["event"] == "started"]
@@ -257,13 +313,17 @@ def _each_event(path: Path) -> Iterator[dict[str, Any]]:
 def _unfinished_run(path: Path, events: list[dict[str, Any]]) -> UnfinishedRun:
     started: dict[Key, Path] = {}
     finished: dict[Key, Path] = {}
+    written: dict[Key, set[str]] = {}
     rounds: list[tuple[Step, ...]] = []
+    keeps_digests = "used" in events[0]
     for event in events[1:]:
         key = (event.get("method", ""), event.get("trial_id", 0))
         if event["event"] == "started":
             started[key] = Path(event["folder"])
         elif event["event"] == "finished":
             finished[key] = Path(event["summary"])
+        elif event["event"] == "written":
+            written.setdefault(key, set()).add(event["sha256"])
         elif event["event"] == "round":
             rounds.append(tuple(Step(**step) for step in event["steps"]))
     return UnfinishedRun(
@@ -272,6 +332,7 @@ def _unfinished_run(path: Path, events: list[dict[str, Any]]) -> UnfinishedRun:
         pinned=events[0].get("pinned", {}),
         started=started,
         finished=finished,
+        written={key: frozenset(own) for key, own in written.items()} if keeps_digests else None,
         seed=events[0].get("seed"),
         rounds=tuple(rounds),
     )

@@ -6,15 +6,19 @@ then affects all methods alike. `perfrun.run.schedule` decides which trials a ro
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from perfrun.dataclass import replace
 from perfrun.errors import Interrupted
 from perfrun.run import environment
+from perfrun.run.digest import sha256_of
 from perfrun.run.environment import Method
 from perfrun.run.journal import Journal, Key, UnfinishedRun
 from perfrun.run.progress import Screen
@@ -24,7 +28,10 @@ from perfrun.store.recorder import IndexRecorder
 from perfrun.summary.assemble import RunFacts
 from perfrun.summary.document import Order, Status, TrialResult, to_json
 from perfrun.summary.estimates import MethodEstimate, RunResult, estimates, observe, run_document
-from perfrun.summary.result_folder import ResultFolder, safe_name, write_whole
+from perfrun.summary.result_folder import SUMMARY, ResultFolder, safe_name, write_whole
+from perfrun.untrusted import Folder, Refused, read_file
+
+_LARGEST_BYTES = 64 * 2**20  # of a summary, as for every reader of summaries
 
 
 class Rounds:
@@ -191,7 +198,7 @@ class Rounds:
         self._screen.trial_started(order.position, total, method.text, key[1])
         folder = self._around.storage.new_folder(self._execution_id(key, method, total))
         self._journal.started(key, folder.path)
-        spec = TrialSpec(method=method, trial_id=key[1], folder=folder, order=order)
+        spec = self._spec(key, method, folder, order)
         begun_s = time.monotonic()
         result = self._finish(key, run_trial(self._facts, spec, self._around))
         spent_s = time.monotonic() - begun_s - observe(result.document).cost_s
@@ -200,7 +207,7 @@ class Rounds:
     def _finish(self, key: Key, result: TrialResult) -> TrialResult:
         if result.status is not Status.INTERRUPTED:
             self._journal.finished(key, Path(result.summary))
-        result = self._upload(result)
+        result = self._upload(key, result)
         self._screen.trial_finished(result)
         return result
 
@@ -218,25 +225,52 @@ class Rounds:
         if self._resumed is None:
             return None
         if key in self._resumed.finished:
-            return _read_result(self._resumed.finished[key], method, key[1])
+            return self._read_result(self._resumed.finished[key], method, key)
         folder = self._resumed.started.get(key)
         if folder is None or not folder.is_dir():
             return None
-        written = folder / "perfzero_summary.json"
-        if written.exists():
-            result = _read_result(written, method, key[1])
+        written = folder / SUMMARY
+        if os.path.lexists(written):
+            result = self._read_result(written, method, key)
             finished = result is not None and result.status is not Status.INTERRUPTED
             return self._finish(key, result) if result and finished else None
-        spec = TrialSpec(
-            method=method,
-            trial_id=key[1],
-            folder=ResultFolder(folder),
-            order=order,
-        )
+        spec = self._spec(key, method, ResultFolder(folder), order)
         recovered = recover_trial(self._facts, spec, self._around)
         return self._finish(key, recovered[0]) if recovered and recovered[1] else None
 
-    def _upload(self, result: TrialResult) -> TrialResult:
+    def _spec(self, key: Key, method: Method, folder: ResultFolder, order: Order) -> TrialSpec:
+        return TrialSpec(
+            method=method,
+            trial_id=key[1],
+            folder=folder,
+            order=order,
+            announce=partial(self._journal.written, key),
+        )
+
+    def _read_result(self, path: Path, method: Method, key: Key) -> TrialResult | None:
+        """Read a trial of the run that is resumed; None for what that run did not write.
+
+        A benchmark that kills perfrun can leave a summary of its own making. It is set aside, where
+        nobody takes it for a result, and the trial runs again.
+        """
+        assert self._resumed is not None
+        try:
+            content = read_file(path, _LARGEST_BYTES)
+            if not self._resumed.knows(key, sha256_of(content)):
+                raise Refused("this run did not write it")
+            document = json.loads(content)
+            status = Status(document["perfrun"]["outcome"]["status"])
+        except FileNotFoundError:
+            return None  # removed since then: the trial runs again
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            self._screen.note(f"{path} does not count: {error}; the trial runs again")
+            _set_aside(path)
+            return None
+        return TrialResult(
+            name=method.text, trial_id=key[1], status=status, summary=str(path), document=document
+        )
+
+    def _upload(self, key: Key, result: TrialResult) -> TrialResult:
         """Call the upload functions once the summary is on disk, and add their failures to it."""
         plan = self._facts.plan
         if not plan.upload_methods:
@@ -254,22 +288,19 @@ class Rounds:
                 self._screen.note(f"upload {answer['method']} failed: {answer['error']}")
         perfrun = {**result.document["perfrun"], "uploads": answers}
         document = {**result.document, "perfrun": perfrun}
+        text = to_json(document)
+        self._journal.written(key, text)
         try:
-            write_whole(path, to_json(document))
+            write_whole(path, text)
         except OSError as error:
             self._screen.note(f"{path}: the uploads could not be noted: {error}")
         return replace(result, document=document)
 
 
-def _read_result(path: Path, method: Method, trial_id: int) -> TrialResult | None:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        status = Status(document["perfrun"]["outcome"]["status"])
-    except (OSError, ValueError, KeyError):
-        return None  # removed or broken since then: the trial runs again
-    return TrialResult(
-        name=method.text, trial_id=trial_id, status=status, summary=str(path), document=document
-    )
+def _set_aside(path: Path) -> None:
+    """Give a summary another name, which no reader of summaries looks for."""
+    with contextlib.suppress(OSError, Refused), Folder(path.parent) as folder:
+        folder.move_away(path.name)
 
 
 def _numbered(methods: tuple[Method, ...]) -> dict[str, Method]:

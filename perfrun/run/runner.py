@@ -116,7 +116,8 @@ def prepare(
     journal = Journal(path, screen.note)
     seed = _seed(plan, resumed, seed)
     if not resumed:
-        journal.begin(plan, {c.directory: c.git_hash for c in checkouts}, seed)
+        image_id = (facts.container or {}).get("image_id")
+        journal.begin(plan, {c.directory: c.git_hash for c in checkouts}, seed, image_id)
     if not stack.enter_context(journal.held()):
         raise UsageError(f"--resume: another perfrun has just gone on with run {run_id}")
     recorder = make_recorder(plan, screen.note)

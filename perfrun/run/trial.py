@@ -57,6 +57,7 @@ class TrialSpec:
     trial_id: int
     folder: ResultFolder  # its name is the execution id
     order: Order = field(default_factory=Order)
+    announce: Callable[[str], None] | None = None  # gets the summary before it is written
 
     @property
     def execution_id(self) -> str:
@@ -365,7 +366,10 @@ def _sha256(path: str | None) -> str | None:
 def _write(run: RunFacts, spec: TrialSpec, facts: TrialFacts, storage: Storage) -> TrialResult:
     document = build_summary(run, facts)
     name = PROFILE_SUMMARY if spec.order.profile else SUMMARY
-    path = storage.write_summary(spec.folder, to_json(document), name)
+    text = to_json(document)
+    if spec.announce:
+        spec.announce(text)
+    path = storage.write_summary(spec.folder, text, name)
     return TrialResult(
         name=spec.method.text,
         trial_id=spec.trial_id,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from perfrun.errors import WorkspaceError
+from perfrun.options.parsers import is_full
 from perfrun.store.query import Origin, Origins, Series
-from perfrun.workspace.git import GitFailed, Repository, ask, checkout_at
+from perfrun.workspace.cache import SHA256_DIGITS, made_for
+from perfrun.workspace.git import GitFailed, ask, objects_alone
 
 Positions = Mapping[str, int]  # commit to its position: an ancestor has a lower one
 _MOST_COMMITS = 20_000  # arguments of one command line
@@ -23,9 +24,10 @@ def by_ancestry(
 ) -> tuple[Series, ...]:
     """Return the series with points by ancestry where it is known; others stay by time.
 
-    `urls` and `clones` are by the folder of the checkout. The clone of a checkout is the one that
-    is given, else the repository itself when its url is a path of this machine, else the checkout
-    in the workspace. Shallow clones do not have the order.
+    `urls` and `clones` are by the folder of the checkout. A summary may come from anywhere, so
+    neither its url nor its folder leads git to a place: the history is taken from the clone that
+    the user names, or from what perfrun itself made in this workspace for just that url. Shallow
+    clones do not have the order.
     """
     wanted: dict[str, set[str]] = {}
     by_id = {id(one.origins): one.origins for one in series}  # metrics share theirs
@@ -65,29 +67,21 @@ def _clones(
 ) -> Sequence[Path]:
     if name in clones:
         return [clones[name]]
-    found = []
-    parts = urlsplit(url)
-    if parts.scheme == "file":
-        found.append(Path(unquote(parts.path)))
-    elif url.startswith("/"):
-        found.append(Path(url))
-    if workspace is not None:
-        found.append(workspace / "site-packages" / name)
-    return found
+    return [] if workspace is None else made_for(workspace, name, url)
 
 
 def positions(folder: Path, commits: Iterable[str]) -> Positions:
     """Return the commits' positions in the history of a clone; empty unless it has all of them."""
     wanted = sorted(set(commits))
+    if not wanted or not all(map(is_full, wanted)):
+        return {}
+    git_dir = folder / ".git" if (folder / ".git").is_dir() else folder
+    words = ("rev-list", "--topo-order", "--reverse", "--ignore-missing", "--end-of-options")
     try:
-        if not folder.is_dir():
+        if not (git_dir / "objects").is_dir() or (git_dir / "shallow").exists():
             return {}
-        inside = (folder / ".git").is_dir()
-        repository = checkout_at(folder) if inside else Repository(git_dir=folder)
-        if ask(repository, "rev-parse", "--is-shallow-repository").strip() != b"false":
-            return {}
-        words = ("rev-list", "--topo-order", "--reverse", "--ignore-missing", "--end-of-options")
-        listed = ask(repository, *words, *wanted).decode("ascii").split()
+        with objects_alone(git_dir, is_sha256=len(wanted[0]) == SHA256_DIGITS) as repository:
+            listed = ask(repository, *words, *wanted).decode("ascii").split()
     except (GitFailed, WorkspaceError, OSError):
         return {}
     places = {commit: place for place, commit in enumerate(listed)}

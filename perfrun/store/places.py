@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from perfrun.errors import UsageError
 from perfrun.summary.record import LARGEST_BYTES, SUMMARY
+from perfrun.untrusted import read_file
 
 WORKSPACE_ID = ".workspace-id"
 OWN = ""  # place of paths relative to the workspace whose index this is
@@ -83,7 +84,8 @@ def _scan_file(
 ) -> None:
     """Enter a file if it exists. `below` is its path from an open folder, which is faster."""
     try:
-        status = os.stat(below or path, dir_fd=opened)
+        # A link is named as such: what it leads to is not looked at.
+        status = os.stat(below or path, dir_fd=opened, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         if must_be_there:
             raise
@@ -93,7 +95,9 @@ def _scan_file(
         return
     # The inode too, since a summary may be replaced within one tick of the clock.
     result.found[path] = f"{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
-    if not stat.S_ISREG(status.st_mode):
+    if stat.S_ISLNK(status.st_mode):
+        result.problems[path] = "is a link"
+    elif not stat.S_ISREG(status.st_mode):
         result.problems[path] = "is no file"
     elif status.st_size > LARGEST_BYTES:
         result.problems[path] = f"is larger than {LARGEST_BYTES // 2**20} MiB: no summary"
@@ -202,10 +206,7 @@ def _write_id(path: Path) -> None:
 
 def _read_id(path: Path) -> str | None:
     try:
-        if path.is_symlink() or not path.is_file():
-            return None
-        with path.open("rb") as file:
-            text = file.read(64).decode("ascii").strip()
+        text = read_file(path, 64).decode("ascii").strip()
     except (OSError, ValueError):
         return None
     return text if _ID.fullmatch(text) else None

@@ -6,10 +6,9 @@ come from anywhere: whatever it holds, the result is a record or `BadSummary` wi
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ from perfrun.summary.document import SCHEMA_VERSION, Status
 from perfrun.summary.metrics import MetricValue, metrics_of
 from perfrun.summary.series_identity import Subject, is_number, section, subject, text
 from perfrun.summary.trial_environment import batch_size_of, checkouts, context
+from perfrun.untrusted import Refused, opened
 
 SUMMARY = "perfzero_summary.json"
 _LATEST_S = 1e11  # a larger time stamp is in milliseconds
@@ -101,22 +101,22 @@ class SummaryRecord:
 
 def read_record(path: Path) -> SummaryRecord:
     """Read a summary. Raises OSError or BadSummary."""
-    return parse_record(_content(path), path)
+    return parse_record(read_content(path), path)
 
 
-def _content(path: Path) -> bytes:
-    # O_NONBLOCK: a pipe under that name must not block the reader.
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+def read_content(path: Path) -> bytes:
+    """Read a summary's bytes. Raises OSError, or BadSummary for what is no file of its size."""
     try:
-        status = os.fstat(number)
-        if not stat.S_ISREG(status.st_mode):
-            raise BadSummary("is no file")
-        if status.st_size > LARGEST_BYTES:
-            raise BadSummary(f"is larger than {LARGEST_BYTES // 2**20} MiB: no summary")
-        with open(number, "rb", closefd=False) as file:
-            return file.read(status.st_size)
-    finally:
-        os.close(number)
+        with opened(path) as (number, size), open(number, "rb", closefd=False) as file:
+            if size > LARGEST_BYTES:
+                raise BadSummary(f"is larger than {LARGEST_BYTES // 2**20} MiB: no summary")
+            return file.read(size)
+    except Refused:
+        raise BadSummary("is no file") from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise BadSummary("is a link") from None
+        raise
 
 
 def parse_record(content: bytes, path: Path) -> SummaryRecord:

@@ -12,18 +12,21 @@ Each commit is fetched alone where the server allows it.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from perfrun.errors import WorkspaceError
+from perfrun.errors import UsageError, WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.options.parsers import is_full, local_branch, looks_hex
-from perfrun.options.plan import RepoSpec
+from perfrun.options.plan import RepoSpec, parse_repos
 from perfrun.workspace.git import GitFailed, Repository, ask, command
 
+SHA256_DIGITS = 64
 _TIP = "refs/perfrun/tip"
 _ALL_COMMITS = 2**31 - 1  # git's own number for an infinite depth
 _SOME_COMMITS = 64
@@ -47,16 +50,48 @@ class CachedCommit:
     fetched: bool  # the remote was asked
 
 
+def _entry(repo: RepoSpec) -> str:
+    """Return the name of a repository's cache, which follows from its url alone."""
+    key = hashlib.sha256(repo.shown_url.encode()).hexdigest()[:12]
+    return f"{re.sub(r'[^A-Za-z0-9._-]', '_', repo.directory)[:80]}-{key}"
+
+
+def made_for(workspace: Path, directory: str, url: str) -> list[Path]:
+    """Return the repositories that may hold the history of a url which perfrun has fetched here.
+
+    None for any other url, whatever lies at its place: the cache, and the repository itself if it
+    is of this machine, for somebody named it to a run.
+    """
+    try:
+        (repo,) = parse_repos(url)
+    except (UsageError, ValueError):
+        return []
+    cache = workspace / "git-cache" / f"{_entry(repo)}.git"
+    if repo.directory != directory or not (cache / "HEAD").is_file():
+        return []
+    local = local_path(repo.url)
+    return [cache, *([local] if local else [])]
+
+
+def local_path(url: str) -> Path | None:
+    """Return the folder that a url of this machine names; None for one of another machine."""
+    parts = urlsplit(url) if "://" in url else None
+    if parts is None:
+        return Path(url) if url.startswith("/") else None
+    if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    return Path(unquote(parts.path))
+
+
 class GitCache:
     """Finds commits of one repository, first in the cache, then at the remote."""
 
     def __init__(self, workspace: Path, repo: RepoSpec, notify: Callable[[str], None]) -> None:
-        key = hashlib.sha256(repo.shown_url.encode()).hexdigest()[:12]
-        name = re.sub(r"[^A-Za-z0-9._-]", "_", repo.directory)[:80]
-        self.repository = Repository(git_dir=workspace / "git-cache" / f"{name}-{key}.git")
+        name = _entry(repo)
+        self.repository = Repository(git_dir=workspace / "git-cache" / f"{name}.git")
         self._repo = repo
         self._notify = notify
-        self._lock = FileLock(workspace / ".locks" / "git-cache" / f"{name}-{key}.lock")
+        self._lock = FileLock(workspace / ".locks" / "git-cache" / f"{name}.lock")
         self._fetched = False
 
     @property
@@ -192,6 +227,7 @@ class GitCache:
         return self._ask_default_branch() if self._fetched else None
 
     def _ask_default_branch(self) -> str | None:
+        self._refuse_foreign()
         self._fetched = True
         answer = command(
             self.repository,
@@ -281,6 +317,7 @@ class GitCache:
         )
 
     def _fetch(self, *refspecs: str, depth: int | None) -> None:
+        self._refuse_foreign()
         self._fetched = True
         command(
             self.repository,
@@ -289,6 +326,35 @@ class GitCache:
             *("--end-of-options", self._repo.url, *refspecs),
             keep_open=[self._lock.descriptor],
         )
+
+    def _refuse_foreign(self) -> None:
+        """Refuse a folder of another user, whose configuration git would obey (older ones do).
+
+        As git does: the owner must be this user or root, or `safe.directory` must name the folder.
+        """
+        folder = local_path(self._repo.url)
+        if folder is None:
+            return
+        trusted = {0, os.geteuid()}
+        if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
+            trusted.add(int(os.environ["SUDO_UID"]))
+        for place in (folder, folder / ".git"):
+            try:
+                is_foreign = place.stat().st_uid not in trusted
+            except OSError:
+                continue  # git says what is wrong
+            if is_foreign and not {"*", str(folder), str(place)} & self._safe_folders():
+                raise self._error(
+                    f"{place} belongs to another user; if you trust it: "
+                    f"git config --global --add safe.directory {place}"
+                )
+
+    def _safe_folders(self) -> set[str]:
+        try:
+            listed = ask(self.repository, "config", "--get-all", "safe.directory")
+        except GitFailed:
+            return set()
+        return set(os.fsdecode(listed).splitlines())
 
     def _keep(self, name: str, git_hash: str) -> None:
         command(self.repository, "update-ref", f"refs/perfrun/{name}", git_hash)

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.options.plan import RepoSpec
-from perfrun.workspace.cache import GitCache
+from perfrun.workspace.cache import SHA256_DIGITS, GitCache
 from perfrun.workspace.git import GitFailed, Repository, ask, opened
 
 if TYPE_CHECKING:
     import git
 
-_SHA256_DIGITS = 64
 _FORMAT = "%H%x00%an <%ae>%x00%aI%x00%s"
 
 
@@ -62,7 +61,7 @@ def _between(
                 f"--bad={given[1]}: does not descend from --good={given[0]} in "
                 f"{repo.shown_url}{swapped}"
             )
-        if len(first) == _SHA256_DIGITS:
+        if len(first) == SHA256_DIGITS:
             return (*_log(cache, "--max-count=1", first), *_log(cache, f"{first}..{last}"))
         after = repository.iter_commits(f"{first}..{last}", first_parent=True, reverse=True)
         return (_commit(repository.commit(first)), *map(_commit, after))

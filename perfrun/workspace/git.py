@@ -3,6 +3,10 @@
 `ask` runs a read-only command, `command` one that changes something or talks to a remote. `opened`
 opens a repository with GitPython, for commits as objects; `import git` takes 75 ms, half of what a
 second run of a pinned checkout may take, so no ordinary run uses it.
+
+A repository's own configuration can name programs, and a partial clone fetches what it lacks
+through them. So only `fetch` and `ls-remote` may use a transport at all, and of a repository that
+perfrun did not make nothing is read but its objects (`objects_alone`).
 """
 
 from __future__ import annotations
@@ -48,10 +52,12 @@ _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_LFS_SKIP_SMUDGE": "1",
     "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",  # git 2.44 and later; before, no transport is allowed
     "LC_ALL": "C",
     "LANGUAGE": "C",
 }
 _PROTOCOLS = "http:https:ssh:git:file"
+_ON_THE_NETWORK = ("fetch", "ls-remote")  # every other command is refused each transport
 # Inherited from a git hook that started perfrun, these would point git elsewhere.
 _REPOSITORY_VARIABLES = (
     "GIT_DIR",
@@ -85,6 +91,7 @@ class Repository:
 
     git_dir: Path
     work_tree: Path | None = None
+    objects: Path | None = None  # objects of another repository, to be read in place of its own
 
     @property
     def folder(self) -> Path:
@@ -95,6 +102,26 @@ class Repository:
 def checkout_at(folder: Path) -> Repository:
     """Return the repository of an ordinary checkout."""
     return Repository(git_dir=folder / ".git", work_tree=folder)
+
+
+@contextlib.contextmanager
+def objects_alone(git_dir: Path, *, is_sha256: bool) -> Iterator[Repository]:
+    """Yield an empty repository that reads the objects of another one, and nothing else of it.
+
+    Its configuration, hooks, refs and attributes are never opened, so none of them can start a
+    program. Raises OSError.
+    """
+    import tempfile  # 7 ms that runs without this question save
+
+    # Made by hand: git would take longer than the question.
+    with tempfile.TemporaryDirectory(prefix="perfrun-git-") as made:
+        folder = Path(made)
+        (folder / "refs").mkdir()
+        (folder / "HEAD").write_text("ref: refs/heads/none\n", encoding="ascii")
+        version = "1\n[extensions]\n\tobjectFormat = sha256" if is_sha256 else "0"
+        config = f"[core]\n\tbare = true\n\trepositoryformatversion = {version}\n"
+        (folder / "config").write_text(config, encoding="ascii")
+        yield Repository(git_dir=folder, objects=git_dir / "objects")
 
 
 def ask(repository: Repository, *arguments: str, index: Path | None = None) -> bytes:
@@ -189,7 +216,8 @@ def _started(
 ) -> subprocess.Popen[bytes]:
     """Start git. Raises GitFailed without the folder, WorkspaceError without git."""
     environment = {k: v for k, v in os.environ.items() if k not in _REPOSITORY_VARIABLES}
-    environment |= _settings() | _variables(repository)
+    on_the_network = bool(arguments) and arguments[0] in _ON_THE_NETWORK
+    environment |= _settings(on_the_network=on_the_network) | _variables(repository)
     if index is not None:
         environment["GIT_INDEX_FILE"] = str(index)
     try:
@@ -240,12 +268,15 @@ def cause_line(stderr: str) -> str:
     return redact(re.sub(r"^(fatal|error): ", "", cause))[:300]
 
 
-def _settings() -> dict[str, str]:
-    return _ENVIRONMENT | {"GIT_ALLOW_PROTOCOL": os.environ.get("GIT_ALLOW_PROTOCOL", _PROTOCOLS)}
+def _settings(*, on_the_network: bool = False) -> dict[str, str]:
+    allowed = os.environ.get("GIT_ALLOW_PROTOCOL", _PROTOCOLS) if on_the_network else "none"
+    return _ENVIRONMENT | {"GIT_ALLOW_PROTOCOL": allowed}
 
 
 def _variables(repository: Repository) -> dict[str, str]:
     values = {"GIT_DIR": str(repository.git_dir)}
     if repository.work_tree is not None:
         values["GIT_WORK_TREE"] = str(repository.work_tree)
+    if repository.objects is not None:
+        values["GIT_OBJECT_DIRECTORY"] = str(repository.objects)
     return values

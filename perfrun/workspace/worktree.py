@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -11,10 +10,12 @@ from pathlib import Path
 from perfrun.dataclass import asdict, dataclass
 from perfrun.errors import WorkspaceError
 from perfrun.text import redact
+from perfrun.untrusted import parse_json, read_file
 from perfrun.worker.outcome_file import write_json
 from perfrun.workspace.git import GitFailed, ask, checkout_at
 
 _NOTE = "perfrun.json"
+_NOTE_BYTES = 64 * 1024
 # Python writes these beside the code that it runs; they are no edits.
 _BYTECODE = re.compile(r"(^|/)__pycache__(/$|/[^/]*\.pyc(\.\d+)?$)")
 
@@ -56,9 +57,15 @@ ALL_FILES = (EditedPath(path="", head_object=""),)
 def read_note(folder: Path) -> Note | None:
     """Return perfrun's note about a checkout; None when perfrun did not make it."""
     try:
-        return Note(**json.loads((folder / ".git" / _NOTE).read_text(encoding="utf-8")))
+        note = Note(**parse_json(read_file(folder / ".git" / _NOTE, _NOTE_BYTES)))
     except (OSError, ValueError, TypeError):
         return None
+    facts = asdict(note)
+    needed = (note.url, note.git_hash)
+    sound = all(isinstance(fact, str) for fact in needed) and all(
+        fact is None or isinstance(fact, str) for fact in facts.values()
+    )
+    return note if sound else None
 
 
 def write_note(folder: Path, note: Note) -> None:

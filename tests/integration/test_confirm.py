@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.gitrepos import make_repository
-from tests.worlds import HOLD, World, finish, strict, wait_held
+from tests.worlds import HOLD, World, finish, strict, wait_held, written_here
 
 # The figure is no measurement: the machine may be busy. What is tested is what pairs make of it.
 SOURCE = f"""{HOLD}
@@ -69,6 +69,7 @@ def replay(world: World, name: str, commits: tuple[str, str], values: tuple[floa
         path = workspace / "output" / document["execution_id"] / "perfzero_summary.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(document), encoding="utf-8")
+    written_here(workspace)
     return workspace
 
 
@@ -140,6 +141,7 @@ def test_what_cannot_be_reconstructed_is_said(history: tuple[World, list[str]]) 
         document["perfrun"]["git"][0]["dirty"] = True
         path.write_text(json.dumps(document), encoding="utf-8")
         os.utime(path)
+    written_here(workspace)
     code, changes = detect(world, workspace, "--confirm")
     assert (changes[0]["status"], code) == ("candidate", 1)
     assert "repo: its local edits" in changes[0]["confirmation"]["reason"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.gitrepos import git, make_repository
-from tests.worlds import HOLD, World, finish, strict, wait_held
+from tests.worlds import HOLD, World, finish, strict, wait_held, written_here
 
 # The time is no measurement: what is tested is what a night makes of it.
 SOURCE = f"""{HOLD}
@@ -75,6 +75,7 @@ class Place:
             path = self.world.workspace / "output" / f"night-{night:02}" / "perfzero_summary.json"
             path.parent.mkdir(parents=True)
             path.write_text(json.dumps(document), encoding="utf-8")
+        written_here(self.world.workspace)
 
     def trial(self, commit: str) -> Any:
         done = self.world.run_words(

@@ -40,7 +40,7 @@ def asked(tmp_path: Path, before: object, after: object) -> Confirmation:
         after=tmp_path / "after",
     )
     screen = Terminal(sys.stderr, sys.stderr, quiet=True)
-    return confirm(suspect, tmp_path / "ws", Budget(max_pairs=8), screen)
+    return confirm(suspect, tmp_path / "ws", Budget(max_pairs=8), screen, trusts_imported=True)
 
 
 def test_trials_that_are_the_same_on_record_cannot_be_told_apart(tmp_path: Path) -> None:

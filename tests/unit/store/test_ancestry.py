@@ -10,9 +10,12 @@ from gitrepos import git, make_repository
 from trial_documents import perfrun_summary
 from trial_documents import write_summary as put
 
+from perfrun.options.plan import parse_repos
 from perfrun.options.store_address import parse_address
 from perfrun.store.ancestry import positions
 from perfrun.store.index import open_store
+from perfrun.workspace.cache import GitCache
+from perfrun.workspace.checkouts import checked_out
 
 
 def repository(folder: Path) -> list[str]:
@@ -57,19 +60,32 @@ def test_nights_replayed_later_stand_where_their_commits_do(
     assert order(workspace, models=tmp_path / "models") == [2, 4, 3, 1]
 
 
+def fetched(workspace: Path, url: str) -> None:
+    """Let perfrun itself fetch what the url names today, as a run does."""
+    with checked_out(parse_repos(url), workspace=workspace, use_cached=False):
+        pass
+
+
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
-def test_a_repository_of_this_machine_is_asked_itself(
+def test_a_repository_of_this_machine_that_was_fetched_here_is_asked_itself(
     workspace: Path, tmp_path: Path, form: str
 ) -> None:
     hashes = repository(tmp_path / "models")
-    git(tmp_path, "clone", "-q", "--bare", "models", "bare.git")
-    nights(workspace, *replayed(hashes), url=form.format(tmp_path / "bare.git"))
+    git(tmp_path, "clone", "-q", "--bare", "models", "models.git")
+    url = form.format(tmp_path / "models.git")
+    nights(workspace, *replayed(hashes), url=url)
+    assert order(workspace) == [1, 2, 3, 4]  # a summary alone leads git nowhere
+    fetched(workspace, url)  # its newest commit alone: the cache cannot tell
     assert order(workspace) == [2, 4, 3, 1]
 
 
-def test_the_checkout_in_the_workspace_is_asked(workspace: Path, tmp_path: Path) -> None:
-    hashes = repository(workspace / "site-packages" / "models")
-    nights(workspace, *replayed(hashes))
+def test_the_cache_that_perfrun_has_of_a_url_is_asked(workspace: Path, tmp_path: Path) -> None:
+    hashes = repository(tmp_path / "models")
+    url = f"file://{tmp_path / 'models'}"
+    (repo,) = parse_repos(url)
+    GitCache(workspace, repo, print).fetch_history()
+    (tmp_path / "models").rename(tmp_path / "moved away")
+    nights(workspace, *replayed(hashes), url=url)
     assert order(workspace) == [2, 4, 3, 1]
 
 

@@ -1,0 +1,48 @@
+"""The origin of a summary: a run of this workspace wrote it, or it was imported.
+
+A summary can say anything about itself. That a run wrote it is known from the run's journal, which
+has the SHA-256 of each summary and lies where the container of a trial cannot write. A local trial
+runs as the user and can write there, too: what it says is believed as the user's own word.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from pathlib import Path
+
+from perfrun.options.plan import RunPlan
+from perfrun.run.digest import sha256_of
+from perfrun.run.journal import own_summaries, used, used_by_runs
+
+_RUN_ID = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
+
+
+class Origins:
+    """Tells the summaries of a workspace's own runs from imported ones.
+
+    The journal of a run is read once, and only when a summary says that it is of that run.
+    """
+
+    def __init__(self, workspace: Path) -> None:
+        self._runs = workspace / "runs"
+        self._written: dict[str, frozenset[str]] = {}
+
+    def is_own(self, run_id: str, content: bytes) -> bool:
+        """Return True when that run, of this workspace, wrote a summary of just these bytes."""
+        if not _RUN_ID.fullmatch(run_id):
+            return False
+        if run_id not in self._written:
+            self._written[run_id] = own_summaries(self._runs / f"{run_id}.jsonl")
+        return sha256_of(content) in self._written[run_id]
+
+    def unused(self, plan: RunPlan) -> str | None:
+        """Return what a plan takes code or data from and no run of this workspace has; else None.
+
+        It is named as it may be shown.
+        """
+        return next((named for named, digest in used(plan) if digest not in self._used), None)
+
+    @cached_property
+    def _used(self) -> frozenset[str]:
+        return used_by_runs(self._runs)
