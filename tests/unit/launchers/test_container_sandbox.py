@@ -11,7 +11,6 @@ import pytest
 
 from perfrun.errors import UsageError
 from perfrun.image.gpus import Access, AmdGpu, Vendor
-from perfrun.launchers.container_launcher import folders_of
 from perfrun.launchers.container_sandbox import (
     Bind,
     EngineTraits,
@@ -27,6 +26,7 @@ from perfrun.launchers.container_sandbox import (
     refuse_missing_gpus,
     refused_limits,
 )
+from perfrun.launchers.mounts import folders_of
 from perfrun.options.containment import Containment
 
 ABLE = EngineTraits(
