@@ -51,7 +51,7 @@ def code_folders(
     """
     found = []
     for text in paths:
-        path = Path(os.path.abspath(text))
+        path = _as_written(text)
         checkout = _checkout_of(path, site_packages)
         real = Path(os.path.realpath(path))
         if checkout is not None and not real.is_relative_to(os.path.realpath(checkout)):
@@ -101,17 +101,17 @@ def _checkout_of(path: Path, site_packages: Path) -> Path | None:
 
     The path is taken as it is written, because the links in it are what is judged.
     """
-    base = Path(os.path.abspath(site_packages))
+    base = _as_written(site_packages)
     if path != base and path.is_relative_to(base):
         return base / path.relative_to(base).parts[0]
-    home = Path(os.path.abspath(Path.home()))  # of some it is a repository: of their settings
+    home = _as_written(Path.home())  # of some it is a repository: of their settings
     around = (p for p in (path, *path.parents) if not home.is_relative_to(p))
     return next((p for p in around if os.path.lexists(p / ".git")), None)
 
 
 def _named(path: Path, flag: str, engine_socket: str) -> Bind:
     """Return the bind of a folder that the user has named. Raises UsageError."""
-    path = Path(os.path.abspath(path))
+    path = _as_written(path)
     real = Path(os.path.realpath(path))
     shown = f"{flag}={path}" if path == real else f"{flag}={path} is a link to {real} and"
     if real == Path("/"):
@@ -119,7 +119,7 @@ def _named(path: Path, flag: str, engine_socket: str) -> Bind:
     if any(real.is_relative_to(kernel) for kernel in _KERNEL) or real == Path("/dev"):
         raise UsageError(f"{shown} would show this host's kernel to the container, not files")
     for socket in filter(None, (engine_socket, *_SOCKETS)):
-        if os.path.exists(socket) and Path(os.path.realpath(socket)).is_relative_to(real):
+        if Path(socket).exists() and Path(os.path.realpath(socket)).is_relative_to(real):
             raise UsageError(
                 f"{shown} would show the engine's socket {socket} to the container: "
                 "whoever reaches it commands the engine"
@@ -136,7 +136,12 @@ def _held(path: Path, real: Path) -> str | None:
     """
     if real in Path(os.path.realpath(path.parent), path.name).parents:
         return "a folder that holds this link"
-    named = Path(os.path.abspath(Path.home()))
+    named = _as_written(Path.home())
     is_on_the_way = path == named or path in named.parents
     is_home = Path(os.path.realpath(named)).is_relative_to(real)
     return "your home folder" if is_home and not is_on_the_way else None
+
+
+def _as_written(path: Path | str) -> Path:
+    """Return an absolute path without `..`, its links not followed."""
+    return Path(os.path.normpath(Path(path).absolute()))

@@ -66,7 +66,7 @@ def test_a_link_in_python_path_shows_nothing_but_its_checkout(
     (world / "ws/site-packages/repo2").mkdir()
     target = str(world / target) if target.startswith("home") else target
     (world / link).symlink_to(target)
-    with pytest.raises(UsageError, match="--python_path.*container") as refused:
+    with pytest.raises(UsageError, match=r"--python_path.*container") as refused:
         shown(world, item.format(world=world))
     assert "\n" not in str(refused.value)
 
@@ -99,11 +99,9 @@ def test_a_folder_that_is_the_whole_host_is_not_shown(
     (world / "up").symlink_to(world)
     (world / "socket_link").symlink_to(engine_socket.parent)
     path = folder.format(world=world, engine=engine_socket.parent)
+    asked = ((), path) if flag == "data" else ((path,), "/nonexistent")
     with pytest.raises(UsageError, match="to the container"):
-        if flag == "data":
-            shown(world, data=path, engine=str(engine_socket))
-        else:
-            shown(world, path, engine=str(engine_socket))
+        shown(world, *asked[0], data=asked[1], engine=str(engine_socket))
 
 
 @pytest.fixture
