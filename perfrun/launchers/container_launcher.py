@@ -14,7 +14,12 @@ from typing import Any
 from perfrun.errors import UsageError
 from perfrun.image.gpus import read_gpu_support
 from perfrun.launchers import container_sandbox
-from perfrun.launchers.container import Container, ContainerProcess
+from perfrun.launchers.container import (
+    NOT_FOUND,
+    Container,
+    ContainerProcess,
+    ProgramMissingError,
+)
 from perfrun.launchers.container_sandbox import (
     Bind,
     engine_facts,
@@ -35,8 +40,6 @@ from perfrun.launchers.launcher import ENTRY, ORDER, REPORT
 from perfrun.launchers.mounts import code_folders, folders_of, with_file_systems
 from perfrun.options.containment import Containment, cpus_of
 
-_NOT_FOUND = (126, 127)  # exit status of the engine's init when it cannot execute a program
-
 
 class ContainerService:
     """A throw-away worker in a container."""
@@ -52,7 +55,7 @@ class ContainerService:
         if self._container.worker is not None:
             return False
         state = self._container.state() or {}
-        return state.get("ExitCode") in _NOT_FOUND
+        return state.get("ExitCode") in NOT_FOUND
 
     def wait(self, timeout_s: float) -> int | None:
         """Wait for its end; return its status, minus its signal, or None if it has not ended."""
@@ -182,7 +185,13 @@ class ContainerLauncher:
             binds.append(Bind(path=Path(order["summary"]).parent))
             network = "bridge" if network == "none" else network
         while True:
-            service = ContainerService(self._container(path, folder, binds, network), log)
+            try:
+                service = ContainerService(self._container(path, folder, binds, network), log)
+            except ProgramMissingError:
+                if self._interpreter_works:
+                    raise
+                self._next_interpreter()
+                continue
             if self._interpreter_works or not service.lacks_interpreter():
                 self._interpreter_works = True
                 return service

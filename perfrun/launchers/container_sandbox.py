@@ -145,7 +145,8 @@ def host_arguments(
         for name, path in volumes.items()
     ]
     arguments: dict[str, Any] = {
-        "init": True,
+        # The supervisor is process 1: the kernel lets no process of the container kill or stop it.
+        "init": False,
         "network_mode": network,
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],

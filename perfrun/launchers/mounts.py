@@ -119,7 +119,7 @@ def _named(path: Path, flag: str, engine_socket: str) -> Bind:
     if any(real.is_relative_to(kernel) for kernel in _KERNEL) or real == Path("/dev"):
         raise UsageError(f"{shown} would show this host's kernel to the container, not files")
     for socket in filter(None, (engine_socket, *_SOCKETS)):
-        if Path(socket).exists() and Path(os.path.realpath(socket)).is_relative_to(real):
+        if Path(os.path.realpath(socket)).is_relative_to(real):
             raise UsageError(
                 f"{shown} would show the engine's socket {socket} to the container: "
                 "whoever reaches it commands the engine"
