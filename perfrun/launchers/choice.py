@@ -19,7 +19,8 @@ def make_launcher(plan: RunPlan, run_id: str, notify: Callable[[str], None]) -> 
             raise ModuleNotFoundError("No module named 'psutil'", name="psutil")
         return LocalLauncher(plan.python, dict(plan.env))
     # Loads the Docker SDK, so only for containers.
-    from perfrun.launchers.container_launcher import ContainerLauncher, folders_of
+    from perfrun.launchers.container_launcher import ContainerLauncher
 
-    binds = folders_of(plan.site_packages, plan.root_data_dir)
-    return ContainerLauncher(plan.container, binds, run_id, notify, dict(plan.env))
+    return ContainerLauncher(
+        plan.container, plan.site_packages, plan.root_data_dir, run_id, notify, dict(plan.env)
+    )

@@ -33,7 +33,12 @@ KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
 # For a supervisor whose harness or engine is gone to end, and to write its report.
 REPORT_GRACE_S = HELPER_GRACE_S + 2.0
 _ENGINE_GONE = "the container engine went away"
+NOT_FOUND = (126, 127)  # exit status of a container whose program cannot be executed
 _SIGNALLED = 128  # an exit status above it stands for a signal
+
+
+class ProgramMissingError(ContainerError):
+    """The image does not have the program that was to be started, or it cannot be executed."""
 
 
 class Container:
@@ -61,10 +66,13 @@ class Container:
             self._streams = engine.attach(self.id)
             engine.start(self.id)
             self.init_pid = int(engine.state(self.id).get("Pid") or 0)
-        except ContainerError:
+        except ContainerError as error:
+            state = self.state() or {}
             with contextlib.suppress(ContainerError):
                 engine.remove(self.id)
             self._remove_volumes()
+            if state.get("ExitCode") in NOT_FOUND:
+                raise ProgramMissingError(str(error)) from None
             raise
         self._init = _pidfd(self.init_pid)
         self._init_ended_at: float | None = None

@@ -14,7 +14,12 @@ from typing import Any
 from perfrun.errors import UsageError
 from perfrun.image.gpus import read_gpu_support
 from perfrun.launchers import container_sandbox
-from perfrun.launchers.container import Container, ContainerProcess
+from perfrun.launchers.container import (
+    NOT_FOUND,
+    Container,
+    ContainerProcess,
+    ProgramMissingError,
+)
 from perfrun.launchers.container_sandbox import (
     Bind,
     engine_facts,
@@ -31,10 +36,9 @@ from perfrun.launchers.docker_engine import (
     harness_labels,
     remove_leftovers,
 )
-from perfrun.launchers.launcher import ENTRY, ORDER, REPORT, SHIPPED, WORKER
+from perfrun.launchers.launcher import ENTRY, ORDER, REPORT
+from perfrun.launchers.mounts import code_folders, folders_of, with_file_systems
 from perfrun.options.containment import Containment, cpus_of
-
-_NOT_FOUND = (126, 127)  # exit status of the engine's init when it cannot execute a program
 
 
 class ContainerService:
@@ -51,7 +55,7 @@ class ContainerService:
         if self._container.worker is not None:
             return False
         state = self._container.state() or {}
-        return state.get("ExitCode") in _NOT_FOUND
+        return state.get("ExitCode") in NOT_FOUND
 
     def wait(self, timeout_s: float) -> int | None:
         """Wait for its end; return its status, minus its signal, or None if it has not ended."""
@@ -99,14 +103,16 @@ class ContainerLauncher:
     def __init__(
         self,
         asked: Containment,
-        binds: Sequence[Bind],
+        site_packages: Path,
+        root_data_dir: str,
         run_id: str,
         notify: Callable[[str], None],
         env: Mapping[str, str] | None = None,
     ) -> None:
         """Find the engine and the image, which is pulled if need be. Raises UsageError."""
-        self._asked, self._binds, self._env = asked, tuple(binds), dict(env or {})
+        self._asked, self._env, self._site_packages = asked, dict(env or {}), site_packages
         self._engine = connect()
+        self._binds = folders_of(site_packages, root_data_dir, self._engine.socket)
         remove_leftovers(self._engine, notify)
         image = _found_image(self._engine, asked.image, notify)
         self._image_id = str(image["Id"])
@@ -162,7 +168,7 @@ class ContainerLauncher:
         path = write_order(
             order, private, folder / "stdout.log", folder / "stderr.log", self._affinity()
         )
-        binds = [*self._binds, *_code_binds(order), Bind(path=folder, writable=True)]
+        binds = [*self._binds, *self._code(order), Bind(path=folder, writable=True)]
         prepared_s = time.perf_counter() - begin
         container = self._container(path, folder, binds, self._asked.network)
         return ContainerProcess(container, folder, private, prepared_s, no_cgroup=self._no_cgroup)
@@ -173,13 +179,19 @@ class ContainerLauncher:
         The first one finds the interpreter, unless the user has named it.
         """
         path = write_order(order, folder, log, log, self._affinity())
-        binds = [*self._binds, *_code_binds(order), Bind(path=folder, writable=True)]
+        binds = [*self._binds, *self._code(order), Bind(path=folder, writable=True)]
         network = self._asked.network
         if order["action"] == "upload":
             binds.append(Bind(path=Path(order["summary"]).parent))
             network = "bridge" if network == "none" else network
         while True:
-            service = ContainerService(self._container(path, folder, binds, network), log)
+            try:
+                service = ContainerService(self._container(path, folder, binds, network), log)
+            except ProgramMissingError:
+                if self._interpreter_works:
+                    raise
+                self._next_interpreter()
+                continue
             if self._interpreter_works or not service.lacks_interpreter():
                 self._interpreter_works = True
                 return service
@@ -206,6 +218,7 @@ class ContainerLauncher:
         arguments = container_sandbox.container_arguments(
             self._image_id, command, self._user, self._labels, folder, self._env
         )
+        binds = with_file_systems(binds)
         volumes = container_sandbox.named_volumes(self._volumes, binds)
         host = container_sandbox.host_arguments(
             *(self._asked, self._traits, self._user, binds, volumes, self._labels), network=network
@@ -215,31 +228,14 @@ class ContainerLauncher:
         except ImageMissingError:
             raise ContainerError(f"the image {self._asked.image} has been removed") from None
 
+    def _code(self, order: Mapping[str, Any]) -> tuple[Bind, ...]:
+        """Return the folders of `--python_path`, which may lie anywhere."""
+        paths = order.get("first_paths", ())
+        return code_folders(paths, self._site_packages, self._engine.socket)
+
     def _affinity(self) -> list[int] | None:
         """Return the processors of a worker where the engine cannot enforce them."""
         return None if self._traits.can_limit_cpus else self._cpus
-
-
-def folders_of(workspace_code: Path, root_data_dir: str) -> tuple[Bind, ...]:
-    """Return the folders of the host that every container sees, read-only: worker, code and data.
-
-    Of perfrun's own package only the worker is among them, not the harness.
-    """
-    data = Path(root_data_dir)
-    if data == Path("/"):
-        raise UsageError("--root_data_dir=/ would show this whole host to the container")
-    return (
-        Bind(path=WORKER),
-        Bind(path=WORKER.parent / "__init__.py"),
-        Bind(path=SHIPPED / "benchmarks"),
-        Bind(path=workspace_code),
-        *((Bind(path=data),) if data.is_absolute() else ()),
-    )
-
-
-def _code_binds(order: Mapping[str, Any]) -> list[Bind]:
-    """Return the folders of `--python_path`, which may lie anywhere."""
-    return [Bind(path=Path(path)) for path in order.get("first_paths", ())]
 
 
 def _candidates(asked: Containment, environment: Sequence[str]) -> list[str]:

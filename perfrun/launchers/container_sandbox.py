@@ -38,6 +38,7 @@ class Bind:
 
     path: Path
     writable: bool = False
+    source: Path | None = None  # the folder itself where the path leads through links
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +75,12 @@ def choose_user(uid: int, gid: int, groups: Sequence[int], *, is_rootless: bool)
 def existing_binds(binds: Sequence[Bind]) -> tuple[Bind, ...]:
     """Return the folders that exist, each once; writable when it was writable in any place."""
     writable = {bind.path for bind in binds if bind.writable}
-    paths = dict.fromkeys(bind.path for bind in binds)
-    return tuple(Bind(path=path, writable=path in writable) for path in paths if path.exists())
+    sources = {bind.path: bind.source for bind in reversed(binds)}
+    return tuple(
+        Bind(path=path, writable=path in writable, source=sources[path])
+        for path in dict.fromkeys(bind.path for bind in binds)
+        if (sources[path] or path).exists()
+    )
 
 
 def named_volumes(declared: Sequence[str], binds: Sequence[Bind]) -> dict[str, str]:
@@ -127,15 +132,21 @@ def host_arguments(
     from docker.types import LogConfig, Mount
 
     mounts = [
-        Mount(target=str(b.path), source=str(b.path), type="bind", read_only=not b.writable)
-        for b in existing_binds(binds)
+        Mount(
+            target=str(bind.path),
+            source=str(bind.source or bind.path),
+            type="bind",
+            read_only=not bind.writable,
+        )
+        for bind in existing_binds(binds)
     ]
     mounts += [
         Mount(target=path, source=name, type="volume", read_only=True, labels=dict(labels))
         for name, path in volumes.items()
     ]
     arguments: dict[str, Any] = {
-        "init": True,
+        # The supervisor is process 1: the kernel lets no process of the container kill or stop it.
+        "init": False,
         "network_mode": network,
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],

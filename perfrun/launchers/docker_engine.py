@@ -210,6 +210,7 @@ class DockerEngine:
         with _as_container_error():
             self._client = docker.APIClient(base_url=host, version="auto", timeout=ANSWER_LIMIT_S)
             self.info: Mapping[str, Any] = self._client.info()
+        self.socket = host.removeprefix("unix://")
 
     @property
     def is_rootless(self) -> bool:

@@ -71,6 +71,9 @@ class Service:
         }
         try:
             self._serving = launcher.serve(whole, self._folder, self._log)
+        except UsageError:  # a folder that no container is shown
+            _remove(self._folder)
+            raise
         except OSError as error:
             _remove(self._folder)
             why = error.strerror or error

@@ -132,6 +132,15 @@ def adopt_orphans() -> bool:
     return _prctl(36, 1)
 
 
+def hide_from_equals() -> bool:
+    """Keep processes of the same user from tracing this one and from using its open files.
+
+    This is prctl(PR_SET_DUMPABLE, 0): its /proc/PID/fd and its memory are then root's alone, and
+    those of nobody in a container without capabilities.
+    """
+    return _prctl(4, 0)
+
+
 def is_pythons_own(pid: int) -> bool:
     """Return True when a process is a helper of multiprocessing, which ends by itself.
 

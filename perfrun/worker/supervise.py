@@ -1,7 +1,8 @@
 """The first program of a trial's container: it starts the worker, watches it and ends it.
 
-It runs as `python -I entry.py --supervise ORDER` under the engine's init. It talks with the harness
-through its standard streams, which the engine carries. It writes lines of JSON: `{"worker": pid}`;
+It runs as `python -I entry.py --supervise ORDER` and is process 1, which no process in there can
+kill, stop or trace, and without which none goes on. It talks with the harness through its
+standard streams, which the engine carries. It writes lines of JSON: `{"worker": pid}`;
 `{"ended": pid}` when the worker has ended; `{"exit": {...}}` when none of its processes is left. It
 reads single letters: T and Q signal the worker, K kills all. When its input ends, the harness is
 gone, and the supervisor kills every process of the container.
@@ -24,7 +25,7 @@ from perfrun.worker.cgroups import find_cgroup
 from perfrun.worker.procfs import (
     CHILD_GRACE_S,
     HELPER_GRACE_S,
-    adopt_orphans,
+    hide_from_equals,
     is_pythons_own,
     last_io_counts,
     state_and_flags,
@@ -53,7 +54,6 @@ class Supervisor:
     def run(self) -> int:
         """Start the worker, wait for its end, and report it."""
         _require_own_container()
-        adopt_orphans()
         wake = _wake_on_signals()
         home = os.environ.get("HOME", "/")
         try:
@@ -64,8 +64,7 @@ class Supervisor:
         if self.settings.get("cpus"):
             os.sched_setaffinity(0, self.settings["cpus"])  # where no cgroup can limit it to these
         begin = time.perf_counter()
-        self.pid = self._start()
-        self.last_io_counts = last_io_counts(str(self.pid))
+        self._start()
         _say({"worker": self.pid})
         self._watch(wake, begin)
         _say({"ended": self.pid})  # before the processes that it left behind are waited for
@@ -77,18 +76,24 @@ class Supervisor:
         _say({"exit": report})
         return 0
 
-    def _start(self) -> int:
-        """Fork and execute the worker; importing `subprocess` would cost every trial its time."""
+    def _start(self) -> None:
+        """Fork and execute the worker; importing `subprocess` would cost every trial its time.
+
+        The worker begins once this process is hidden from it. Its own counts are opened before,
+        because a process that has not executed a program yet is as hidden as its parent.
+        """
         entry = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry.py")
         out = os.open(self.settings["stdout"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         err = out
         if self.settings["stderr"] != self.settings["stdout"]:
             err = os.open(self.settings["stderr"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         null = os.open(os.devnull, os.O_RDWR)
-        pid = os.fork()
-        if pid == 0:
+        gate, opens = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
             try:
                 os.setsid()
+                os.read(gate, 1)
                 signal.set_wakeup_fd(-1)
                 for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
                     signal.signal(number, signal.SIG_DFL)
@@ -97,9 +102,11 @@ class Supervisor:
                 os.execv(sys.executable, [sys.executable, entry, self.order_path])
             finally:
                 os._exit(127)
-        for handle in {null, out, err}:
+        self.last_io_counts = last_io_counts(str(self.pid))
+        hide_from_equals()
+        os.write(opens, b"g")
+        for handle in {null, out, err, gate, opens}:
             os.close(handle)
-        return pid
 
     def _watch(self, wake: int, begin: float) -> None:
         """Obey the harness until the worker has ended."""
@@ -141,7 +148,7 @@ class Supervisor:
         _signal(os.killpg, self.pid, number)
 
     def _reap(self, begin: float) -> None:
-        """Reap the processes that have ended: the worker, and orphans that this process adopted."""
+        """Reap the processes that have ended: the worker, and all orphans of the container."""
         if self.ended is None and _is_zombie(self.pid):
             self.moved = self.last_io_counts()  # gone once the zombie is reaped
         while True:
@@ -222,8 +229,8 @@ class Supervisor:
 
 def _require_own_container() -> None:
     """Exit outside a fresh container: the supervisor kills every process that it can see."""
-    if os.getppid() != 1 or _others():
-        sys.exit("perfrun's supervisor runs in a container of its own, under the engine's init")
+    if os.getpid() != 1 or _others():
+        sys.exit("perfrun's supervisor runs in a container of its own, as its first process")
 
 
 def _wake_on_signals() -> int:
@@ -265,13 +272,13 @@ def _signal(send: Any, pid: int, number: int) -> None:
 
 
 def _kill_all() -> None:
-    """Kill all processes but init and this one: in one call, so that none escapes by forking."""
+    """Kill all processes but this one: in one call, so that none escapes by forking."""
     _signal(os.kill, -1, signal.SIGKILL)
 
 
 def _others() -> Set[int]:
-    """Return the living processes besides init and this one. Zombies do not count."""
-    found = {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1, os.getpid()}
+    """Return the living processes besides this one. Zombies do not count."""
+    found = {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()}
     return {pid for pid in found if state_and_flags(pid)[0] not in _ENDED}
 
 

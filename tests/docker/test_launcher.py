@@ -479,7 +479,9 @@ def test_an_image_that_is_removed_between_two_trials_fails_the_second(
     source = f"FROM {base_image}\nLABEL unique={os.getpid()}\n"
     build = ["docker", "build", "-q", "-t", name, "-"]
     subprocess.run(build, input=source, text=True, check=True, capture_output=True)
-    launcher = ContainerLauncher(Containment(image=name), (), "test", print)
+    launcher = ContainerLauncher(
+        Containment(image=name), tmp_path / "site-packages", str(tmp_path / "data"), "test", print
+    )
     subprocess.run(["docker", "image", "rm", "-f", name], check=True, capture_output=True)
     order = {"action": "run"}
     with pytest.raises(OSError, match="the image perfrun-test/removed has been removed"):

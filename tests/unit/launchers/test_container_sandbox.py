@@ -11,7 +11,6 @@ import pytest
 
 from perfrun.errors import UsageError
 from perfrun.image.gpus import Access, AmdGpu, Vendor
-from perfrun.launchers.container_launcher import folders_of
 from perfrun.launchers.container_sandbox import (
     Bind,
     EngineTraits,
@@ -27,6 +26,7 @@ from perfrun.launchers.container_sandbox import (
     refuse_missing_gpus,
     refused_limits,
 )
+from perfrun.launchers.mounts import folders_of
 from perfrun.options.containment import Containment
 
 ABLE = EngineTraits(
@@ -59,7 +59,7 @@ def test_everything_is_locked_by_default() -> None:
     assert found["cap_drop"] == ["ALL"]
     assert found["security_opt"] == ["no-new-privileges:true"]
     assert found["read_only"] is True
-    assert found["init"] is True
+    assert found["init"] is False  # the supervisor is process 1
     assert found["pids_limit"] == 4096
     assert found["ipc_mode"] == "private"
     assert "privileged" not in found
