@@ -37,9 +37,13 @@ def main(argv: list[str] | None = None) -> int:
         model.train()
     else:
         model.eval()
-    graph, weights, rest = nnx.split(model, nnx.Param, ...)
-    del model
-    weights, rest = jax.tree.map(on_device, (weights, rest))
+    graph, *state = nnx.split(model, nnx.Param, ...)
+    leaves, places = jax.tree.flatten(state)
+    del model, state
+    for number in range(len(leaves)):
+        leaves[number] = jax.block_until_ready(on_device(leaves[number]))
+    weights, rest = jax.tree.unflatten(places, leaves)
+    del leaves
     count = sum(leaf.size for leaf in jax.tree.leaves(weights))
     inputs = example(spec, options.batch_size)
     if training:

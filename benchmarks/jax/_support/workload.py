@@ -70,11 +70,13 @@ def build(
         line = " ".join(str(error).split())[:200]
         raise SetupError(f"{name} cannot be built for {shape}: {line}") from error
     model.train() if training else model.eval()
-    structure, weights, rest = nnx.split(model, nnx.Param, ...)
-    del model
+    structure, *state = nnx.split(model, nnx.Param, ...)
+    leaves, places = jax.tree.flatten(state)
+    del model, state
     with placement.scope():
-        # Copies: a buffer that numpy owns could not be given to the next step.
-        weights, rest = jax.block_until_ready(jax.tree.map(_on_device, (weights, rest)))
+        for number in range(len(leaves)):  # one by one: the weights are never there twice
+            leaves[number] = jax.block_until_ready(_on_device(leaves[number]))
+    weights, rest = jax.tree.unflatten(places, leaves)
     return Network(
         spec=spec,
         structure=structure,
@@ -87,6 +89,7 @@ def build(
 
 
 def _on_device(leaf: Any) -> Any:
+    # A copy: a buffer that numpy owns could not be given to the next step.
     return jnp.array(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
