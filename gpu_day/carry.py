@@ -23,20 +23,12 @@ def carry(folder: str, packages: Sequence[str] | None, python_version: str, most
     place = Path(folder).absolute()
     place.mkdir(parents=True, exist_ok=True)
     platforms = [word for name in _PLATFORMS for word in ("--platform", name)]
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"),
-            *("--implementation", "cp", "--python-version", python_version, *platforms),
-            *("--dest", str(place), *(packages or PACKAGES)),
-        ],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
+    _pip(
+        "pip download",
+        *("download", "--quiet", "--only-binary=:all:"),
+        *("--implementation", "cp", "--python-version", python_version, *platforms),
+        *("--dest", str(place), *(packages or PACKAGES)),
     )
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise CarryError(f"pip download: {(lines or done.stderr.splitlines() or ['?'])[-1]}")
     wheels = sorted(place.glob("*.whl"))
     mib = sum(wheel.stat().st_size for wheel in wheels) / 2**20
     if mib > most_mib:
@@ -55,21 +47,28 @@ def unpack(folder: Path, output: Path) -> Path | None:
     if not wheels:
         return None
     place = output / _UNPACKED
+    _pip(
+        f"{folder}: the wheels cannot be installed",
+        *("install", "--quiet", "--no-index", "--no-deps"),
+        *("--no-compile", "--no-cache-dir", "--upgrade", "--target", str(place)),
+        *map(str, wheels),
+    )
+    return place
+
+
+def _pip(failure: str, *words: str) -> None:
+    """Run pip; CarryError says `failure` and pip's last error."""
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"),
-            *("--no-compile", "--no-cache-dir", "--upgrade", "--target", str(place)),
-            *map(str, wheels),
-        ],
+        [sys.executable, "-m", "pip", *words],
         capture_output=True,
         text=True,
         errors="replace",
         check=False,
     )
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["?"]
-        raise CarryError(f"{folder}: the wheels cannot be installed: {lines[-1]}")
-    return place
+        said = done.stderr.strip().splitlines() or ["?"]
+        errors = [line for line in said if line.startswith("ERROR")]
+        raise CarryError(f"{failure}: {(errors or said)[-1]}")
 
 
 def _is_installed(wheel: Path) -> bool:

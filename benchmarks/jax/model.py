@@ -49,8 +49,7 @@ class Job(jobs.Job):
         jax.block_until_ready(result)
 
     def device_peak_bytes(self) -> int | None:
-        stats = None if self.place.kind == "cpu" else self.place.device.memory_stats()
-        return int(stats["peak_bytes_in_use"]) if stats else None
+        return self.place.peak_bytes()
 
     def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
         with self.place.scope():

@@ -45,13 +45,10 @@ class Job(jobs.Job):
         return scope
 
     def wait(self, result: Any) -> None:
-        for part in tf.nest.flatten(result):  # copying to the host waits for the device
-            part.numpy()
+        placement.wait(result)
 
     def device_peak_bytes(self) -> int | None:
-        if not tf.config.list_logical_devices("GPU"):
-            return None
-        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+        return placement.peak_bytes()
 
     def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
         return batch[: 1 + self.training]  # TensorFlow brings what an operator needs

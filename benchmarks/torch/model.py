@@ -14,7 +14,7 @@ from benchmarks._support.models.figures import Peak, Work
 from benchmarks._support.models.methods import EAGER, Methods, Way, described, only_for
 from benchmarks.torch._support import execution
 from benchmarks.torch._support.execution import COMPILED, Execution
-from benchmarks.torch._support.framework import IMPORT_S, torch
+from benchmarks.torch._support.framework import IMPORT_S
 from benchmarks.torch._support.workload import (
     Forward,
     Network,
@@ -54,8 +54,7 @@ class Job(jobs.Job):
         execution.wait(self.how.device)
 
     def device_peak_bytes(self) -> int | None:
-        on_gpu = self.how.device.type == "cuda"
-        return int(torch.cuda.max_memory_reserved(self.how.device)) if on_gpu else None
+        return execution.peak_bytes(self.how.device)
 
     def on_device(self, batch: tuple[Any, Any]) -> tuple[Any, ...]:
         from benchmarks.torch._support.loader import on_device

@@ -136,6 +136,18 @@ class Scores:
     test_loss: float
 
 
+def scores_of(learner: Learner, split: Split) -> Scores:
+    """Return how well a learner's network does on both sets."""
+    test_loss, accuracy = learner.scored(split.test_features, split.test_labels)
+    train_loss, train_accuracy = learner.scored(split.train_features, split.train_labels)
+    return Scores(
+        accuracy=accuracy,
+        train_accuracy=train_accuracy,
+        train_loss=train_loss,
+        test_loss=test_loss,
+    )
+
+
 def learned(task: Task, scores: Scores, *, seed: int, has_bounds: bool) -> list[dict[str, Any]]:
     """Return the metrics of a training, with bounds when it was the whole training of the task.
 
@@ -184,8 +196,10 @@ class Learner(Protocol):
     def epoch(self) -> object:
         """Go through the training set once."""
 
-    def scores(self) -> Scores:
-        """Return accuracies and losses."""
+    def scored(
+        self, features: NDArray[np.float32], labels: NDArray[np.int64]
+    ) -> tuple[float, float]:
+        """Return the loss of the network on examples, and the share of them that it has right."""
 
     def facts(self) -> dict[str, Any]:
         """Return the report's notes on the framework, its device and its threads."""
@@ -283,7 +297,7 @@ class Learning(Configured, ABC):
                 block_size=1,
                 report=False,
             )
-            scores, facts = learner.scores(), learner.facts()
+            scores, facts = scores_of(learner, split), learner.facts()
         epochs = 1 + warmup + timed.iterations
         has_bounds = epochs >= self.task.epochs and not softmax_twice
         metrics = learned(self.task, scores, seed=recipe.seed, has_bounds=has_bounds)

@@ -33,6 +33,11 @@ class Placement:
         """Return the context in which arrays are made on this device."""
         return jax.default_device(self.device)
 
+    def peak_bytes(self) -> int | None:
+        """Return the peak memory of an accelerator; None on the CPU."""
+        stats = None if self.kind == "cpu" else self.device.memory_stats()
+        return int(stats["peak_bytes_in_use"]) if stats else None
+
 
 def choose(settings: Settings) -> Placement:
     """Set the threads and return the device; SetupError for a device that is not there."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks._support.datasets.learning import Recipe, Scores, Split, Task, module
+from benchmarks._support.datasets.learning import Recipe, Split, Task, module
 from benchmarks._support.knobs import Settings
 from perfrun import SetupError
 
@@ -40,19 +40,12 @@ class Learner:
         split = self._split
         self._network.partial_fit(split.train_features, split.train_labels, classes=self._classes)
 
-    def scores(self) -> Scores:
-        split, network = self._split, self._network
+    def scored(
+        self, features: NDArray[np.float32], labels: NDArray[np.int64]
+    ) -> tuple[float, float]:
         log_loss = module("sklearn.metrics").log_loss
-        train, test = (
-            (split.train_features, split.train_labels),
-            (split.test_features, split.test_labels),
-        )
-        return Scores(
-            accuracy=network.score(*test),
-            train_accuracy=network.score(*train),
-            train_loss=log_loss(train[1], network.predict_proba(train[0])),
-            test_loss=log_loss(test[1], network.predict_proba(test[0])),
-        )
+        loss = log_loss(labels, self._network.predict_proba(features))
+        return loss, self._network.score(features, labels)
 
     def facts(self) -> dict[str, Any]:
         return {

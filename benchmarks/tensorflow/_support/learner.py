@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks._support.datasets.learning import Recipe, Scores, Split, Task
+from benchmarks._support.datasets.learning import Recipe, Split, Task
 from benchmarks._support.knobs import Settings
 from benchmarks.tensorflow._support import placement
 from benchmarks.tensorflow._support.framework import KERAS_VERSION, tf
@@ -42,16 +42,13 @@ class Learner:
             loss = self._train(tf.gather(self._features, chosen), tf.gather(self._labels, chosen))
         return loss
 
-    def scores(self) -> Scores:
-        split = self._split
-        test_loss, accuracy = self._scored(split.test_features, split.test_labels)
-        train_loss, train_accuracy = self._scored(split.train_features, split.train_labels)
-        return Scores(
-            accuracy=accuracy,
-            train_accuracy=train_accuracy,
-            train_loss=train_loss,
-            test_loss=test_loss,
-        )
+    def scored(self, features: Any, labels: Any) -> tuple[float, float]:
+        output = self._network(features, training=False)
+        if self._recipe.softmax_twice:
+            output = tf.nn.softmax(output)
+        loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=output)
+        right = np.argmax(output.numpy(), axis=1) == labels
+        return float(np.mean(loss.numpy())), float(np.mean(right))
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -81,14 +78,6 @@ class Learner:
         order = np.arange(count) if whole else self._shuffle.permutation(count)
         for begin in range(0, count, self._recipe.batch_size):
             yield order[begin : begin + self._recipe.batch_size]
-
-    def _scored(self, features: Any, labels: Any) -> tuple[float, float]:
-        output = self._network(features, training=False)
-        if self._recipe.softmax_twice:
-            output = tf.nn.softmax(output)
-        loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=output)
-        right = np.argmax(output.numpy(), axis=1) == labels
-        return float(np.mean(loss.numpy())), float(np.mean(right))
 
 
 def _network(features: int, task: Task) -> Any:

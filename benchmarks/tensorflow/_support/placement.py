@@ -70,6 +70,19 @@ def _set_threads(settings: Settings) -> None:
             ) from error
 
 
+def wait(result: Any) -> None:
+    """Wait until the device has finished a result, of any structure."""
+    for part in tf.nest.flatten(result):  # copying to the host waits for the device
+        part.numpy()
+
+
+def peak_bytes() -> int | None:
+    """Return the peak memory of the first GPU; None where there is none."""
+    if not tf.config.list_logical_devices("GPU"):
+        return None
+    return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+
+
 def threads() -> dict[str, int]:
     """Return the threads within an operator and across operators; 0 is TensorFlow's choice."""
     cpus = machine.usable_processors()

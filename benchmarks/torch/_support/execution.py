@@ -64,6 +64,11 @@ def wait(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
+def peak_bytes(device: torch.device) -> int | None:
+    """Return the peak memory that PyTorch has reserved on a GPU; None on another device."""
+    return int(torch.cuda.max_memory_reserved(device)) if device.type == "cuda" else None
+
+
 EAGER, COMPILED, TORCHSCRIPT = "eager", "default", "torchscript"
 _CACHE = "TORCHINDUCTOR_CACHE_DIR"
 

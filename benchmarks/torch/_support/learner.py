@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._support.datasets.learning import Recipe, Scores, Split, Task
+from benchmarks._support.datasets.learning import Recipe, Split, Task
 from benchmarks._support.knobs import Settings
 from benchmarks.torch._support import execution
 
@@ -47,18 +47,17 @@ class Learner:
             torch.nn.functional.cross_entropy(output, self._labels[chosen]).backward()
             self._optimizer.step()
 
-    def scores(self) -> Scores:
-        split = self._split
+    def scored(self, features: Any, labels: Any) -> tuple[float, float]:
+        """Return loss and accuracy; of a network that has softmax in it, those of the loss used."""
         self._network.eval()
+        expected = torch.from_numpy(labels).to(self._device)
         with torch.inference_mode():
-            test_loss, accuracy = self._scored(split.test_features, split.test_labels)
-            train_loss, train_accuracy = self._scored(split.train_features, split.train_labels)
-        return Scores(
-            accuracy=accuracy,
-            train_accuracy=train_accuracy,
-            train_loss=train_loss,
-            test_loss=test_loss,
-        )
+            output = self._network(torch.from_numpy(features).to(self._device))
+            if self._recipe.softmax_twice:
+                output = torch.nn.functional.softmax(output, dim=1)
+            right = output.argmax(dim=1) == expected
+            loss = torch.nn.functional.cross_entropy(output, expected)
+            return float(loss), int(right.sum()) / len(labels)
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -92,16 +91,6 @@ class Learner:
             return
         order = torch.randperm(count).to(self._device)
         yield from order.split(self._recipe.batch_size)
-
-    def _scored(self, features: Any, labels: Any) -> tuple[float, float]:
-        """Return loss and accuracy; of a network that has softmax in it, those of the loss used."""
-        expected = torch.from_numpy(labels).to(self._device)
-        output = self._network(torch.from_numpy(features).to(self._device))
-        if self._recipe.softmax_twice:
-            output = torch.nn.functional.softmax(output, dim=1)
-        right = output.argmax(dim=1) == expected
-        loss = torch.nn.functional.cross_entropy(output, expected)
-        return float(loss), int(right.sum()) / len(labels)
 
 
 def _network(features: int, task: Task) -> torch.nn.Sequential:

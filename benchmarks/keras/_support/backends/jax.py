@@ -35,8 +35,7 @@ class Backend(backend.Backend):
         jax.block_until_ready(result)
 
     def device_peak_bytes(self) -> int | None:
-        stats = None if self._place.kind == "cpu" else self._place.device.memory_stats()
-        return int(stats["peak_bytes_in_use"]) if stats else None
+        return self._place.peak_bytes()
 
     def forward(self, model: Any, mode: str) -> Step:
         state = (_values(model.trainable_variables), _values(model.non_trainable_variables))

@@ -31,13 +31,10 @@ class Backend(backend.Backend):
             return tf.identity(tf.constant(values))
 
     def wait(self, result: Any) -> None:
-        for part in tf.nest.flatten(result):  # copying to the host waits for the device
-            part.numpy()
+        placement.wait(result)
 
     def device_peak_bytes(self) -> int | None:
-        if not tf.config.list_logical_devices("GPU"):
-            return None
-        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+        return placement.peak_bytes()
 
     def forward(self, model: Any, mode: str) -> Step:
         return _as_run(lambda inputs: model(inputs, training=False), mode)

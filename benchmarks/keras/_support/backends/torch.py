@@ -35,8 +35,7 @@ class Backend(backend.Backend):
         execution.wait(self._how.device)
 
     def device_peak_bytes(self) -> int | None:
-        on_gpu = self._how.device.type == "cuda"
-        return int(torch.cuda.max_memory_reserved(self._how.device)) if on_gpu else None
+        return execution.peak_bytes(self._how.device)
 
     def forward(self, model: Any, mode: str) -> Step:
         called = _compiled(model, mode)
