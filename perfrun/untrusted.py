@@ -16,9 +16,7 @@ import stat
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-from perfrun.dataclass import dataclass
+from typing import Any, NamedTuple
 
 MOST_NAMES = 10_000  # of a folder that are returned
 _MOST_ENTRIES = 1_000_000  # of a folder that are looked at: a second
@@ -184,6 +182,16 @@ class Folder:
         """Return a descriptor that writes a new file. Raises FileExistsError, for a link too."""
         return os.open(_single(name), _NEW, 0o666, dir_fd=self._descriptor)
 
+    def replaced(self, name: str) -> int:
+        """Return a descriptor that writes a new file in the place of what has the name."""
+        self.remove(name)
+        return self.new(name)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, a link or a pipe, if there is one. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_single(name), dir_fd=self._descriptor)
+
     def entries(self) -> Iterator[Entry]:
         """Yield all that lies below, a folder after what is in it; at most a million entries.
 
@@ -204,8 +212,7 @@ class Folder:
             yield found
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A name in a folder, with the status that it had when it was met."""
 
     folder: int  # a descriptor; valid until the next entry is asked for
