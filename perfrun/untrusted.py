@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MOST_NAMES = 10_000  # of a folder that are returned
-_MOST_ENTRIES = 1_000_000  # of a folder that are looked at: a second
+MOST_ENTRIES = 1_000_000  # of a folder that are looked at: a second
 MOST_DEPTH = 64  # of lists and objects in each other
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A descriptor that only names a file: to open it so waits for nothing, whatever it is.
@@ -74,7 +74,7 @@ class Folder:
     def names(self, prefix: str = "") -> list[str]:
         """Return the names that begin with the prefix, sorted; at most `MOST_NAMES` of them."""
         with os.scandir(self._descriptor) as entries:
-            names = (entry.name for entry in islice(entries, _MOST_ENTRIES))
+            names = (entry.name for entry in islice(entries, MOST_ENTRIES))
             found = islice((name for name in names if name.startswith(prefix)), MOST_NAMES)
             return sorted(found)
 
@@ -198,7 +198,7 @@ class Folder:
         Folders that nobody but their owner may enter are opened up by their owner. Neither links
         nor other file systems are entered, and no depth is too deep.
         """
-        yield from islice(_below(self._descriptor), _MOST_ENTRIES)
+        yield from islice(_below(self._descriptor), MOST_ENTRIES)
 
     def sync(self) -> None:
         """Sync the names in the folder; a file system that cannot is as safe as it can be."""
@@ -299,7 +299,7 @@ def _below(top: int) -> Iterator[Entry]:
 
 def _listed(folder: int) -> list[str]:
     with os.scandir(folder) as entries:
-        return [entry.name for entry in islice(entries, _MOST_ENTRIES)]
+        return [entry.name for entry in islice(entries, MOST_ENTRIES)]
 
 
 def _entered(entry: Entry) -> int | None:
