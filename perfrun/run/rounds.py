@@ -291,7 +291,7 @@ class Rounds:
         text = to_json(document)
         self._journal.written(key, text)
         try:
-            write_whole(path, text)
+            ResultFolder(path.parent).write(path.name, text)
         except OSError as error:
             self._screen.note(f"{path}: the uploads could not be noted: {error}")
         return replace(result, document=document)
