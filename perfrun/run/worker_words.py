@@ -37,6 +37,7 @@ _PHASES = ("start", "import", "construct", "method")
 _MOST_DISTRIBUTIONS = 20_000
 _MOST_METHODS = 100_000
 _NAME = text(200)
+_path = matching(r"[^\0]+", "a path", 4096)
 _LONGEST_NS = 10**18  # of a series: thirty years
 _MOST_STEPS = 2**53
 
@@ -99,8 +100,8 @@ _ROW = table(
 
 def _inner_path(value: Any, place: str, notes: Notes) -> str:
     """Want a path within the trial's folder, relative to it."""
-    path: str = text(4096)(value, place, notes)
-    if path.startswith("/") or ".." in path.split("/") or "\0" in path:
+    path: str = _path(value, place, notes)
+    if path.startswith("/") or ".." in path.split("/"):
         raise Wrong(f"is {shown(path)}, not a path in the trial's folder")
     return path
 
@@ -142,7 +143,7 @@ _OUTCOME = table(
                 }
             )
         ),
-        "module_file": maybe(text(4096)),
+        "module_file": maybe(_path),
         "framework": maybe(_FRAMEWORK),
         "frameworks": listed(_FRAMEWORK, 20),
         "unsaved_reports": listed(mapped(anything(), 20), 1000),
@@ -216,6 +217,7 @@ _SERIES_FIELDS = {
     "iterations": whole(),
     "steps": whole(),
     "timed_s": seconds,
+    "times_every": whole(1),
     "statistics": maybe(_STATISTICS),
     "steadiness": maybe(
         table(

@@ -13,12 +13,15 @@ from perfrun import __version__
 from perfrun.dataclass import asdict, dataclass, field
 from perfrun.options.plan import RunPlan
 from perfrun.probes.machine import Machine
+from perfrun.schema import short
 from perfrun.summary.cpu import MeasuredSections, process_info
 from perfrun.summary.document import SCHEMA_VERSION, Environment, Metric, Order, Outcome, Report
 from perfrun.summary.quality import Quality
 from perfrun.text import redact
 
 HARNESS_NAME = "perfrun"
+_MOST_NAMED = 20  # of the metrics that miss their bounds
+_LONGEST_NAME = 100  # characters, in a reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,12 +214,14 @@ def _report(report: Report) -> dict[str, Any]:
 def out_of_bounds(reports: Sequence[Report]) -> str | None:
     """Name the metrics that miss their bounds, in one line; return None when all meet them."""
     missed = [
-        f"{metric.name} = {metric.value:g} is not in [{_bound(metric.min_value, '-inf')}, "
-        f"{_bound(metric.max_value, 'inf')}]"
+        f"{short(metric.name, _LONGEST_NAME)} = {metric.value:g} is not in "
+        f"[{_bound(metric.min_value, '-inf')}, {_bound(metric.max_value, 'inf')}]"
         for report in reports
         for metric in report.metrics
         if not metric.in_bounds
     ]
+    if len(missed) > _MOST_NAMED:
+        missed[_MOST_NAMED:] = [f"and {len(missed) - _MOST_NAMED} more"]
     return "; ".join(missed) or None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from perfrun.dataclass import dataclass, field
 from perfrun.launchers.launcher import Exit
 from perfrun.probes.accelerators import DevicesUsage
-from perfrun.probes.counters import Counters, change, counters_between
+from perfrun.probes.counters import Counters, counters_between, increase
 from perfrun.probes.process_tree import TreeUsage
 from perfrun.probes.watch import Energy, Watched, cgroup_between
 from perfrun.summary.document import Usage
@@ -84,7 +84,7 @@ def _method(resources: Mapping[str, Any]) -> Work:
     before, after = resources.get("before"), resources.get("after")
     if not before or not after:
         return Work()
-    return Work(**{name: change(before.get(name), after.get(name)) for name in _COUNTS})
+    return Work(**{name: increase(before.get(name), after.get(name)) for name in _COUNTS})
 
 
 def _cgroup(
