@@ -252,5 +252,7 @@ def _reason(error: BaseException) -> str:
             (part for part in error.args if isinstance(part, BaseException)), None
         )
         if not isinstance(inner, BaseException):
-            return redact(f"{str(error).rpartition('>: ')[2] or type(error).__name__}")[:_SHOWN]
+            text = redact(f"{str(error).rpartition('>: ')[2] or type(error).__name__}")[:_SHOWN]
+            # A server's own words are in some of them.
+            return text if text.isprintable() else f"{text!a}"[:_SHOWN]
         error = inner
