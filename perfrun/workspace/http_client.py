@@ -37,6 +37,10 @@ class NoAnswer(Exception):  # noqa: N818 - an answer of its own; always caught
         self.is_final = is_final
 
 
+class TooSlow(NoAnswer):
+    """A server that did not come to an end in its time."""
+
+
 class Client:
     """A session of requests with a limit to the time that they take; a context manager."""
 
@@ -136,9 +140,9 @@ class _Watch(threading.Thread):
         self._allowed_s, self._until = seconds, time.monotonic() + seconds
 
     def check(self) -> None:
-        """Raise NoAnswer when it has hung up: what came then is cut short, and may not look so."""
+        """Raise TooSlow when it has hung up: what came then is cut short, and may not look so."""
         if self._is_over:
-            raise NoAnswer(f"the server is too slow: not done within {self._allowed_s:g} s")
+            raise TooSlow(f"the server is too slow: not done within {self._allowed_s:g} s")
 
     def add(self, connection: socket.socket) -> None:
         """Watch a connection; a copy of it is held, as TLS takes the original."""
