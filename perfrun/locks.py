@@ -15,6 +15,9 @@ from types import TracebackType
 
 from perfrun.errors import WorkspaceError
 
+# In a folder of data an archive may have put a link there, which would make a file elsewhere.
+_OPENING = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
 
 class FileLock:
     """One lock file, open from `with` to its end; held only after `share` or `own`.
@@ -85,12 +88,12 @@ def _open(path: Path) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            return os.open(path, os.O_RDWR | os.O_CREAT | _OPENING, 0o666)
         except PermissionError:
             if not path.exists():
                 raise
             # A file that another user made: reading is enough for a lock on a local disk.
-            return os.open(path, os.O_RDONLY)
+            return os.open(path, os.O_RDONLY | _OPENING)
     except FileExistsError as error:
         raise WorkspaceError(f"{error.filename} is in the way: it is not a folder") from None
     except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,14 +21,12 @@ from perfrun.nightly.suite import Night, Outputs, Suite, units, words
 from perfrun.nightly.suite_changes import with_changes
 from perfrun.nightly.suite_file import read_suite
 from perfrun.nightly.units import Units
+from perfrun.nightly.webhook import post
 from perfrun.options.parsers import CommandParser
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
 from perfrun.summary.result_folder import write_whole
-from perfrun.text import redact
 
-PAUSES_S = (1.0, 4.0)  # before the second and third try of a webhook
-TIMEOUT_S = 10.0
 _EPILOG = """\
 A night that was killed goes on when the same command is given again, before its deadline.
 
@@ -55,30 +53,6 @@ def write_reports(report: NightReport, folder: Path, outputs: Outputs) -> tuple[
             except OSError as error:
                 notes.append(f"{path} could not be written: {error.strerror or error}")
     return tuple(notes)
-
-
-def post(url: str, report: NightReport, sleep: Callable[[float], None] = time.sleep) -> str | None:
-    """POST the report as JSON; return None when it arrived, else the reason.
-
-    Failures that may pass are tried again: no answer, 429, and errors of the server.
-    """
-    import requests  # only for suites with a webhook
-
-    body = report_document(report)
-    why = None
-    for pause_s in (0.0, *PAUSES_S):
-        sleep(pause_s)
-        try:
-            answer = requests.post(url, json=body, timeout=TIMEOUT_S)
-        except requests.RequestException as error:
-            why = type(error).__name__  # its text contains the whole url, secrets included
-            continue
-        if answer.ok:
-            return None
-        why = f"HTTP {answer.status_code}"
-        if answer.status_code < 500 and answer.status_code != 429:
-            break
-    return f"the webhook {redact(url)} did not take the report: {why}"
 
 
 def parser() -> CommandParser:

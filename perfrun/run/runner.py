@@ -175,8 +175,9 @@ def _with_data(plan: RunPlan, screen: Screen) -> tuple[Mapping[str, Any], ...]:
         return ()
     from perfrun.workspace.downloads import provide_data  # it imports requests
 
-    root = Path(plan.root_data_dir)
-    return tuple(asdict(item) for item in provide_data(plan.data, root=root, notify=screen.note))
+    root, records = Path(plan.root_data_dir), plan.workspace / "data-records"
+    provided = provide_data(plan.data, root=root, records=records, notify=screen.note)
+    return tuple(asdict(item) for item in provided)
 
 
 def _checkouts(

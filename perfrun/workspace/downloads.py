@@ -1,19 +1,17 @@
 """Data for benchmarks: the items of `--data_downloads` under `--root_data_dir` (docs/workspace.md).
 
     <root>/<path>                    a file or folder; used as it is if it is there already
-    <root>/.<name>.perfrun.json      a note beside it: its url and its SHA-256
     <root>/<name>.partial            an unfinished transfer
+    <workspace>/data-records/        their urls and SHA-256 (`data_records`)
 
 A tar archive is unpacked beside itself, and can write nowhere else.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -21,9 +19,10 @@ from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.options.plan import DataSpec
 from perfrun.text import redact
-from perfrun.worker.outcome_file import write_json
+from perfrun.untrusted import Refused, opened
 from perfrun.workspace import http_transfer
 from perfrun.workspace.archives import unpack_beside
+from perfrun.workspace.data_records import DataRecord, DataRecords, record_of
 
 
 def looks_packed(url: str) -> bool:
@@ -52,44 +51,40 @@ class Dataset:
     unpacked: bool  # its content is unpacked beside it, by this call or an earlier one
 
 
-@dataclass(frozen=True, kw_only=True)
-class _DataNote:
-    """The note beside a file; it counts as long as the file has its size and time of change."""
-
-    url: str | None  # None: it was there before perfrun
-    sha256: str | None
-    size: int | None
-    mtime_ns: int | None
-    unpacked: bool | None  # None: still to be done; False: nothing to unpack
-
-
 def provide_data(
-    items: Sequence[DataSpec], *, root: Path, notify: Callable[[str], None]
+    items: Sequence[DataSpec], *, root: Path, records: Path, notify: Callable[[str], None]
 ) -> tuple[Dataset, ...]:
     """Download the items that are not under `root` yet, and return all of them.
+
+    `records` is the folder of what is known of them, where no archive and no trial can write.
 
     Raises:
         WorkspaceError: an item cannot be downloaded, or has another SHA-256 than asked for.
     """
-    return tuple(_provide(item, root, notify) for item in items)
+    known = DataRecords(records)
+    return tuple(_provide(item, root, known, notify) for item in items)
 
 
-def _provide(item: DataSpec, root: Path, notify: Callable[[str], None]) -> Dataset:
+def _provide(
+    item: DataSpec, root: Path, records: DataRecords, notify: Callable[[str], None]
+) -> Dataset:
     path = root / item.relative_path
     try:
-        note = _read_note(path)
-        settled = os.path.lexists(path) and (note is None or note.unpacked is not None)
+        record = _record(path, records)
+        settled = os.path.lexists(path) and (record is None or record.unpacked is not None)
         downloaded = False
         if not settled:
-            downloaded = _bring(item, path, notify)
-        return _describe(item, path, downloaded, notify)
+            downloaded = _bring(item, path, records, notify)
+        return _describe(item, path, records, downloaded, notify)
+    except Refused as error:
+        raise WorkspaceError(f"--root_data_dir {root}: {error} ({path})") from None
     except OSError as error:
         raise WorkspaceError(
             f"--root_data_dir {root}: {error.strerror or error} ({error.filename or path})"
         ) from None
 
 
-def _bring(item: DataSpec, path: Path, notify: Callable[[str], None]) -> bool:
+def _bring(item: DataSpec, path: Path, records: DataRecords, notify: Callable[[str], None]) -> bool:
     """Fetch and unpack an item unless another run did so; return True when it was fetched here."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.perfrun.lock")) as lock:
@@ -97,11 +92,11 @@ def _bring(item: DataSpec, path: Path, notify: Callable[[str], None]) -> bool:
         downloaded = not os.path.lexists(path)
         if downloaded:
             notify(f"downloading {redact(item.url)}")
-            _fetch(item, path, notify)
-        note = _read_note(path)
-        if note is not None and note.unpacked is None:
+            _fetch(item, path, records, notify)
+        record = _record(path, records)
+        if record is not None and record.unpacked is None:
             unpacked = unpack_beside(path, must_be_tar=is_called_tar(_url(item)))
-            _write_note(path, replace(note, unpacked=unpacked))
+            records.write(path, replace(record, unpacked=unpacked))
     return downloaded
 
 
@@ -110,94 +105,80 @@ def _url(item: DataSpec) -> str:
     return item.url.removesuffix("*").removesuffix("/")
 
 
-def _fetch(item: DataSpec, path: Path, notify: Callable[[str], None]) -> None:
-    """Transfer an item to a file aside, check it, write its note, and rename it."""
+def _fetch(item: DataSpec, path: Path, records: DataRecords, notify: Callable[[str], None]) -> None:
+    """Transfer an item to a file aside, check it, record it, and rename it."""
     url = _url(item)
     partial = path.with_name(f"{path.name}.partial")
+    transfer = records.transfer(path)
     if url.startswith("file:"):
-        http_transfer.forget(partial)
+        http_transfer.forget(partial, transfer)
         sha256 = http_transfer.copy(http_transfer.local_path(url), partial)
     else:
-        sha256 = http_transfer.download(url, partial, notify)
+        sha256 = http_transfer.download(url, partial, transfer, notify)
     if item.sha256 and sha256 != item.sha256:
-        http_transfer.forget(partial)
+        http_transfer.forget(partial, transfer)
         raise WorkspaceError(
             f"{redact(item.url)} has sha256 {sha256}, not {item.sha256} as asked; nothing was kept"
             if sha256
             else f"{redact(item.url)} is a folder, which has no sha256"
         )
-    stat = partial.stat()
     packed = sha256 is not None and looks_packed(url)
-    # Before the rename: a file without a note counts as the user's own.
-    _write_note(
-        path,
-        _DataNote(
-            url=redact(item.url),
-            sha256=sha256,
-            size=stat.st_size if sha256 else None,
-            mtime_ns=stat.st_mtime_ns if sha256 else None,
-            unpacked=None if packed else False,
-        ),
-    )
+    known = {"url": redact(item.url), "sha256": sha256, "unpacked": None if packed else False}
+    # Before the rename: a file without a record counts as the user's own, and is not unpacked. And
+    # after it: the rename is a change of the file, after which the record would prove no sum.
+    records.write(path, record_of(partial.lstat(), **known))  # type: ignore[arg-type]
     partial.rename(path)
-    http_transfer.forget_validator(partial)
+    records.write(path, record_of(path.lstat(), **known))  # type: ignore[arg-type]
+    transfer.forget()
 
 
 def _describe(
-    item: DataSpec, path: Path, downloaded: bool, notify: Callable[[str], None]
+    item: DataSpec,
+    path: Path,
+    records: DataRecords,
+    downloaded: bool,
+    notify: Callable[[str], None],
 ) -> Dataset:
-    note = _read_note(path)
-    if note is None:
-        note = _note_of_users_data(path, notify)
-    if item.sha256 and note.sha256 != item.sha256:
-        has = f"has sha256 {note.sha256}" if note.sha256 else "is a folder"
+    record = _record(path, records)
+    if record is None or not record.proves(path.stat()):
+        record = _hashed(path, record, records, notify)
+    if item.sha256 and record.sha256 != item.sha256:
+        has = f"has sha256 {record.sha256}" if record.sha256 else "is a folder"
         raise WorkspaceError(
             f"{path} {has}, not sha256 {item.sha256} as asked; move it away to download it anew"
         )
     return Dataset(
         url=redact(item.url),
         path=str(path),
-        sha256=note.sha256,
-        size_bytes=note.size,
+        sha256=record.sha256,
+        size_bytes=record.size,
         downloaded=downloaded,
-        unpacked=bool(note.unpacked),
+        unpacked=bool(record.unpacked),
     )
 
 
-def _note_of_users_data(path: Path, notify: Callable[[str], None]) -> _DataNote:
-    """Return a note of data that perfrun did not download, and write it if possible."""
+def _hashed(
+    path: Path, known: DataRecord | None, records: DataRecords, notify: Callable[[str], None]
+) -> DataRecord:
+    """Return and write the record of data whose SHA-256 is not known, or not sure any more."""
+    url = known.url if known is not None else None
+    unpacked = known.unpacked if known is not None else False
     if path.is_dir():
-        return _DataNote(url=None, sha256=None, size=None, mtime_ns=None, unpacked=False)
+        return record_of(path.stat(), url=url, sha256=None, unpacked=False)
     notify(f"computing the sha256 of {path}")
-    stat = path.stat()
-    note = _DataNote(
-        url=None,
-        sha256=http_transfer.sha256_of(path),
-        size=stat.st_size,
-        mtime_ns=stat.st_mtime_ns,
-        unpacked=False,
-    )
-    # In a read-only folder of data the file is hashed again next time.
-    with contextlib.suppress(OSError):
-        _write_note(path, note)
-    return note
+    with opened(path.resolve()) as (file, _):
+        # Its state before: what changes it meanwhile makes the record one of another state.
+        status = os.fstat(file)
+        sha256 = http_transfer.sha256_of(file)
+    record = record_of(status, url=url, sha256=sha256, unpacked=unpacked)
+    records.write(path, record)
+    return record
 
 
-def _read_note(path: Path) -> _DataNote | None:
-    """Return the note beside `path`; None if there is none, or it is of another file."""
+def _record(path: Path, records: DataRecords) -> DataRecord | None:
+    """Return the record of the file that is there; None if there is none, or it is of another."""
+    record = records.read(path)
     try:
-        note = _DataNote(**json.loads(_note_file(path).read_text(encoding="utf-8")))
-        stat = path.stat()
-    except (OSError, ValueError, TypeError):
+        return record if record is not None and record.is_of(path.stat()) else None
+    except OSError:
         return None
-    if path.is_dir():
-        return note if note.sha256 is None else None
-    return note if (note.size, note.mtime_ns) == (stat.st_size, stat.st_mtime_ns) else None
-
-
-def _write_note(path: Path, note: _DataNote) -> None:
-    write_json(str(_note_file(path)), asdict(note))
-
-
-def _note_file(path: Path) -> Path:
-    return path.with_name(f".{path.name}.perfrun.json")

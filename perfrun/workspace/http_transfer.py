@@ -6,30 +6,51 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+import re
 import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from perfrun.errors import WorkspaceError
 from perfrun.text import redact
 
 if TYPE_CHECKING:
-    import requests
+    from perfrun.workspace.http_client import Client
 
 _BLOCK = 1 << 20
+_PART = 1 << 17  # of a body, that must come
+_SILENCE_S = 120.0  # within this time
+_ANSWER_S = 120.0  # for connection, redirect and headers, each time
+_LONGEST_S = 24 * 3600.0  # for one url, with all its tries
+_PROGRESS = 1 << 16  # bytes that a try must bring to count as one that succeeded in part
+_RESERVE = 256 << 20  # free bytes that a transfer of unknown length leaves
 _TRIES_WITHOUT_PROGRESS = 5
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 30.0
-_CONNECT_S = 20.0
-_SILENCE_S = 120.0
 _MAY_PASS = (408, 425, 429, 500, 502, 503, 504)
+# In ASCII: `isdigit` takes superscripts, which `int` does not.
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/(?:([0-9]{1,18})|\*)")
+_VALIDATOR = re.compile(r"[!-~][ -~]{0,254}")
+
+
+class Transfers(Protocol):
+    """Where is recorded what an unfinished transfer consists of."""
+
+    def read(self) -> dict[str, Any]:
+        """Return what was written; empty when there is nothing."""
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Write it anew."""
+
+    def forget(self) -> None:
+        """Remove it."""
 
 
 class _TransferBroken(Exception):  # noqa: N818 - a state of the connection; always caught here
@@ -49,103 +70,145 @@ class _Answer:
     validator: str | None  # for If-Range
 
 
-def download(url: str, partial: Path, notify: Callable[[str], None]) -> str:
+def download(url: str, partial: Path, records: Transfers, notify: Callable[[str], None]) -> str:
     """Fetch an http(s) url into `partial` and return its SHA-256.
 
     A transfer that was interrupted is continued if the server confirms that the file is still the
     same, else started anew.
 
     Raises:
-        WorkspaceError: the server refuses, or cannot be reached.
+        WorkspaceError: the server refuses, cannot be reached, or does not come to an end.
     """
-    import requests  # 60 ms, not needed when the data is there
+    from perfrun.workspace.http_client import Client, NoAnswer  # 60 ms, not when the data is there
 
-    failures = 0
-    with requests.Session() as session:
-        while True:
-            before = _size(partial)
-            try:
-                return _attempt(session, url, partial)
-            except _TransferBroken as error:
-                failures = 1 if _size(partial) > before else failures + 1
-                if failures >= _TRIES_WITHOUT_PROGRESS:
-                    raise WorkspaceError(
-                        f"cannot download {redact(url)}: {error} ({failures} tries)"
-                    ) from None
-                pause_s = max(error.pause_s, _FIRST_PAUSE_S * 2 ** (failures - 1))
+    failures, end_s = 0, time.monotonic() + _LONGEST_S
+    while True:
+        before = _size(partial)
+        try:
+            with Client() as client:
+                return _attempt(client, url, partial, records, end_s)
+        except (NoAnswer, _TransferBroken) as error:
+            failures = 1 if _size(partial) >= before + _PROGRESS else failures + 1
+            if failures >= _TRIES_WITHOUT_PROGRESS:
+                why = f"{error} ({failures} tries)"
+            elif time.monotonic() > end_s:
+                why = f"it is not complete after {_LONGEST_S / 3600:g} hours"
+            elif isinstance(error, NoAnswer) and error.is_final:
+                why = str(error)
+            else:
                 notify(f"downloading {redact(url)}: {error}; trying again")
+                asked_s = error.pause_s if isinstance(error, _TransferBroken) else 0.0
+                pause_s = max(asked_s, _FIRST_PAUSE_S * 2 ** (failures - 1))
                 time.sleep(min(pause_s, _LONGEST_PAUSE_S))
+                continue
+            raise WorkspaceError(f"cannot download {redact(url)}: {why}") from None
 
 
-def _attempt(session: requests.Session, url: str, partial: Path) -> str:
-    import requests
-    import urllib3
-
-    have, validator = _resumable(url, partial)
+def _attempt(client: Client, url: str, partial: Path, records: Transfers, end_s: float) -> str:
+    have, validator = _resumable(url, partial, records)
     headers = {"Accept-Encoding": "identity"}  # the bytes of the file, for lengths and ranges
     if have and validator:
         headers |= {"Range": f"bytes={have}-", "If-Range": validator}
-    try:
-        with session.get(
-            url, headers=headers, stream=True, timeout=(_CONNECT_S, _SILENCE_S)
-        ) as response:
-            answer = _read_answer(response.status_code, response.headers, url, partial, have)
-            if not answer.start:
-                _start_anew(url, partial, answer.validator)
-            # Not iter_content: that would unpack a .gz which a server calls "encoded".
-            blocks = response.raw.stream(_BLOCK, decode_content=False)
-            return _write(blocks, partial, answer)
-    except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
-        raise WorkspaceError(f"cannot download {redact(url)}: {redact(str(error))}") from None
-    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-        raise _TransferBroken(_reason(error)) from None
+    with client.get(url, headers, answer_s=_ANSWER_S) as response:
+        answer = _read_answer(response.status_code, response.headers, url, partial, have)
+        if not answer.start:
+            _start_anew(url, partial, answer.validator, records)
+        _check_room(answer, url, partial)
+
+        def blocks() -> Iterator[bytes]:
+            while block := client.read(response, _PART, within_s=_SILENCE_S):
+                yield block
+                if time.monotonic() > end_s:
+                    raise _TransferBroken("it takes too long")
+
+        return _write(blocks(), partial, answer, url)
+
+
+def _check_room(answer: _Answer, url: str, partial: Path) -> None:
+    free = shutil.disk_usage(partial.parent).free
+    if answer.total is not None and answer.total - answer.start > free:
+        raise WorkspaceError(
+            f"cannot download {redact(url)}: the server announces {answer.total} bytes, and "
+            f"{partial.parent} has room for {free}"
+        )
 
 
 def _read_answer(
     status: int, headers: Mapping[str, str], url: str, partial: Path, have: int
 ) -> _Answer:
     """Return the range that status and headers announce; raise when they announce none."""
-    length = headers.get("Content-Length", "")
-    size = int(length) if length.isdigit() else None
-    validator = headers.get("ETag") or headers.get("Last-Modified")
-    if validator and validator.startswith("W/"):
-        validator = headers.get("Last-Modified")  # a weak tag does not stand for the same bytes
     if status == 206:
-        unit_range, _, total = headers.get("Content-Range", "").rpartition("/")
-        if not unit_range.startswith(f"bytes {have}-"):
+        found = _RANGE.fullmatch(headers.get("Content-Range", ""))
+        start, end, total = (
+            (int(text) if text else None for text in found.groups())
+            if found
+            else (*(None, None, None),)
+        )
+        # Of a file that is complete already, some servers send a range that ends before it begins.
+        if start != have or end is None or end < have - 1 or (total is not None and total <= end):
             partial.unlink(missing_ok=True)
             raise _TransferBroken("the server sent another range than asked for")
-        return _Answer(
-            start=have, total=int(total) if total.isdigit() else None, validator=validator
-        )
+        return _Answer(start=have, total=total, validator=_validator(headers))
     if status == 200:
-        return _Answer(start=0, total=size, validator=validator)
+        length = headers.get("Content-Length")
+        if length is not None and not _NUMBER.fullmatch(length):
+            raise WorkspaceError(
+                f"cannot download {redact(url)}: the server sends a Content-Length that is no "
+                f"number: {length[:40]!a}"
+            )
+        return _Answer(
+            start=0, total=int(length) if length else None, validator=_validator(headers)
+        )
     if status == 416:
         partial.unlink(missing_ok=True)
         raise _TransferBroken("the file has changed at the server")
     if status in _MAY_PASS:
         after = headers.get("Retry-After", "")
         raise _TransferBroken(
-            f"the server answers {status}", float(after) if after.isdigit() else 0.0
+            f"the server answers {status}", float(after) if _NUMBER.fullmatch(after) else 0.0
         )
     raise WorkspaceError(f"cannot download {redact(url)}: the server answers {status}")
 
 
-def _write(blocks: Iterator[bytes], partial: Path, answer: _Answer) -> str:
+def _validator(headers: Mapping[str, str]) -> str | None:
+    """Return what a later request can name the file's state by; None when there is nothing."""
+    validator = headers.get("ETag") or headers.get("Last-Modified")
+    if validator and validator.startswith("W/"):
+        validator = headers.get("Last-Modified")  # a weak tag does not stand for the same bytes
+    return validator if validator and _VALIDATOR.fullmatch(validator) else None
+
+
+def _write(blocks: Iterator[bytes], partial: Path, answer: _Answer, url: str) -> str:
     digest = hashlib.sha256()
-    with partial.open("r+b" if answer.start else "wb") as stream:
+    file = os.open(partial, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(file, "r+b") as stream:
         _digest_stream(stream.read, digest, answer.start)
         stream.seek(answer.start)
         stream.truncate()
+        size = answer.start
         for block in blocks:
+            size += len(block)
+            if answer.total is not None and size > answer.total:
+                partial.unlink()
+                raise _TransferBroken(f"got more than {answer.total} bytes")
+            if answer.total is None and size > _RESERVE:
+                _check_reserve(url, partial)
             stream.write(block)
             digest.update(block)
-        size = stream.tell()
     if answer.total is not None and size != answer.total:
-        if size > answer.total:
-            partial.unlink()
         raise _TransferBroken(f"got {size} of {answer.total} bytes")
     return digest.hexdigest()
+
+
+def _check_reserve(url: str, partial: Path) -> None:
+    """Stop a transfer of unknown length before it has filled the disk."""
+    free = shutil.disk_usage(partial.parent).free
+    if free < _RESERVE:
+        partial.unlink()
+        raise WorkspaceError(
+            f"cannot download {redact(url)}: the server does not say how large it is, and "
+            f"{partial.parent} has room for {free} more bytes"
+        )
 
 
 def _digest_stream(
@@ -157,69 +220,53 @@ def _digest_stream(
         left -= len(block)
 
 
-def _resumable(url: str, partial: Path) -> tuple[int, str | None]:
+def _resumable(url: str, partial: Path, records: Transfers) -> tuple[int, str | None]:
     """Return the size of an unfinished transfer and its validator; 0 when it cannot go on."""
+    noted = records.read()
     try:
-        noted = json.loads(_validator_file(partial).read_text(encoding="utf-8"))
-        if noted["url"] == redact(url) and noted["validator"]:
-            return _size(partial), str(noted["validator"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+        status = partial.lstat()
+    except OSError:
+        return 0, None
+    ours = stat.S_ISREG(status.st_mode) and status.st_nlink == 1  # no link to another file
+    known = (noted.get("url"), noted.get("inode")) == (redact(url), status.st_ino)
+    validator = noted.get("validator")
+    if ours and known and isinstance(validator, str) and _VALIDATOR.fullmatch(validator):
+        return status.st_size, validator
     return 0, None
 
 
-def _start_anew(url: str, partial: Path, validator: str | None) -> None:
+def _start_anew(url: str, partial: Path, validator: str | None, records: Transfers) -> None:
     """Remove the old bytes, then write the validator of the new ones, before the first comes.
 
     In this order a process that is killed between two of the steps never leaves bytes beside the
     validator of other bytes, with which the next call would continue them.
     """
-    forget(partial)
-    note = json.dumps({"url": redact(url), "validator": validator})
-    _validator_file(partial).write_text(note + "\n", encoding="utf-8")
+    forget(partial, records)
+    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    inode = partial.lstat().st_ino
+    records.write({"url": redact(url), "validator": validator, "inode": inode})
 
 
-def _validator_file(partial: Path) -> Path:
-    return partial.with_name(f".{partial.name}.json")
-
-
-def forget(partial: Path) -> None:
-    """Remove an unfinished transfer and its validator."""
+def forget(partial: Path, records: Transfers) -> None:
+    """Remove an unfinished transfer and what is recorded of it."""
+    records.forget()
     if partial.is_dir() and not partial.is_symlink():
         shutil.rmtree(partial)
     else:
         partial.unlink(missing_ok=True)
-    forget_validator(partial)
-
-
-def forget_validator(partial: Path) -> None:
-    """Remove the validator of a transfer that is complete."""
-    _validator_file(partial).unlink(missing_ok=True)
 
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except FileNotFoundError:
         return 0
 
 
-def _reason(error: BaseException) -> str:
-    """Return the innermost cause, which says most under the layers of requests and urllib3."""
-    while True:
-        inner = getattr(error, "reason", None) or next(
-            (part for part in error.args if isinstance(part, BaseException)), None
-        )
-        if not isinstance(inner, BaseException):
-            return redact(f"{str(error).rpartition('>: ')[2] or type(error).__name__}")[:200]
-        error = inner
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file."""
+def sha256_of(file: int) -> str:
+    """Return the SHA-256 of an open file, from where it stands."""
     digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        _digest_stream(stream.read, digest)
+    _digest_stream(lambda size: os.read(file, size), digest)
     return digest.hexdigest()
 
 
