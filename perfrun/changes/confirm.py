@@ -36,9 +36,10 @@ from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
 from perfrun.run.origin import Origins
 from perfrun.run.progress import Screen
-from perfrun.summary.record import SummaryRecord, parse_record, read_content
+from perfrun.summary.record import LARGEST_BYTES, SummaryRecord, parse_record, read_content
 from perfrun.summary.result_folder import write_whole
 from perfrun.summary.series_identity import objects, section, text
+from perfrun.untrusted import parse_json, read_file
 
 ChangeStatus = Literal["candidate", "confirmed", "not_reproduced"]
 # These kinds of difference do not change what is measured.
@@ -222,7 +223,7 @@ def _recorded(suspect: Suspect, origins: Origins) -> tuple[Recorded, list[str]]:
     for name, side, path in (("a", "before", suspect.before), ("b", "after", suspect.after)):
         content = read_content(path)  # once: what is checked is what is used
         record = recorded[cast("ArmName", name)] = parse_record(content, path)
-        if not origins.is_own(record.run_id, content):
+        if not origins.is_own(record.run_id, path, content):
             imported.append(side)
     return recorded, imported
 
@@ -465,7 +466,7 @@ class _Confirmations:
     def _before(self) -> dict[str, dict[str, Any]] | None:
         """Return the results of an interrupted call; None without one."""
         try:
-            saved = json.loads(self._path.read_text(encoding="utf-8"))
+            saved = parse_json(read_file(self._path, LARGEST_BYTES))
             if self._begun - float(saved["begun"]) > _FRESH_S:
                 return None
             self._begun = float(saved["begun"])

@@ -8,18 +8,21 @@ counts links the recorded files. Nothing here changes the exit status of the run
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from perfrun.run.digest import sha256_of
 from perfrun.run.environment import Method
-from perfrun.run.journal import Key
+from perfrun.run.journal import LARGEST_BYTES, Journal, Key, UnfinishedRun
 from perfrun.run.progress import Screen
 from perfrun.run.trial import Surroundings, TrialSpec, run_trial
 from perfrun.summary.assemble import RunFacts
 from perfrun.summary.document import Order, Status, TrialResult, to_json
 from perfrun.summary.result_folder import PROFILE_SUMMARY, ResultFolder, write_whole
+from perfrun.untrusted import read_file
 
 FOLDER = "profiles"
 
@@ -39,6 +42,8 @@ def run_profiles(
     results: Mapping[Key, TrialResult],
     around: Surroundings,
     screen: Screen,
+    journal: Journal,
+    resumed: UnfinishedRun | None,
 ) -> Profiles:
     """Profile every method of which a trial ran. A resumed run keeps the profiles that it has."""
     linked, profiles, ended = dict(results), list[TrialResult](), True
@@ -49,11 +54,13 @@ def run_profiles(
             continue
         key = max(keys)
         for kind in facts.plan.profiles:
-            found = _one(facts, method, linked[key], kind, around, screen)
+            written = partial(journal.written, key)
+            found = _earlier(linked[key], kind, key, resumed)
+            found = found or _one(facts, method, linked[key], kind, around, screen, written)
             if found is None:
                 continue
             profiles.append(found)
-            linked[key] = _linked(linked[key], found, screen)
+            linked[key] = _linked(linked[key], found, screen, written)
             ended = found.status is not Status.INTERRUPTED and not around.interruption.asked
             if not ended:
                 return Profiles(results=linked, profiles=tuple(profiles), ended=False)
@@ -67,12 +74,10 @@ def _one(
     kind: str,
     around: Surroundings,
     screen: Screen,
+    written: Callable[[str], None],
 ) -> TrialResult | None:
-    """Run one profile trial, or return an earlier one; None when its folder cannot be made."""
+    """Run one profile trial; None when its folder cannot be made."""
     place = Path(counted.summary).parent / FOLDER
-    earlier = _earlier(place, kind, counted)
-    if earlier:
-        return earlier
     try:
         folder = _new_folder(place, kind)
     except OSError as error:
@@ -80,7 +85,13 @@ def _one(
         return None
     screen.profile_started(method.text, kind)
     order = Order(position=1, round=1, profile=kind)
-    spec = TrialSpec(method=method, trial_id=counted.trial_id, folder=folder, order=order)
+    spec = TrialSpec(
+        method=method,
+        trial_id=counted.trial_id,
+        folder=folder,
+        order=order,
+        announce=written,
+    )
     result = run_trial(facts, spec, around)
     screen.profile_finished(result)
     return result
@@ -95,11 +106,21 @@ def _new_folder(place: Path, kind: str) -> ResultFolder:
     return ResultFolder(path)
 
 
-def _earlier(place: Path, kind: str, counted: TrialResult) -> TrialResult | None:
-    """Return the profile trial that the run had finished before it was interrupted, if any."""
-    for path in sorted(place.glob(f"{kind}*/{PROFILE_SUMMARY}")):
+def _earlier(
+    counted: TrialResult, kind: str, key: Key, resumed: UnfinishedRun | None
+) -> TrialResult | None:
+    """Return the profile trial that the run had finished before it was interrupted, if any.
+
+    It lies in the folder of the trial that counts, where that trial may have put one of its own.
+    """
+    if resumed is None:
+        return None
+    for path in sorted((Path(counted.summary).parent / FOLDER).glob(f"{kind}*/{PROFILE_SUMMARY}")):
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            content = read_file(path, LARGEST_BYTES)
+            if not resumed.knows(key, sha256_of(content)):
+                continue
+            document = json.loads(content)
             status = Status(document["perfrun"]["outcome"]["status"])
         except (OSError, ValueError, KeyError):
             continue
@@ -108,7 +129,9 @@ def _earlier(place: Path, kind: str, counted: TrialResult) -> TrialResult | None
     return None
 
 
-def _linked(counted: TrialResult, profile: TrialResult, screen: Screen) -> TrialResult:
+def _linked(
+    counted: TrialResult, profile: TrialResult, screen: Screen, written: Callable[[str], None]
+) -> TrialResult:
     """Add links to the profile to the summary of the trial that counts."""
     path = Path(counted.summary)
     folder = Path(profile.summary).parent.relative_to(path.parent).as_posix()
@@ -116,8 +139,10 @@ def _linked(counted: TrialResult, profile: TrialResult, screen: Screen) -> Trial
     others = [one for one in own["profiles"] if (one.get("trial") or {}).get("folder") != folder]
     links = [_link(recorded, profile, folder) for recorded in recorded_in(profile)]
     document = {**counted.document, "perfrun": {**own, "profiles": [*others, *links]}}
+    text = to_json(document)
+    written(text)
     try:
-        write_whole(path, to_json(document))
+        write_whole(path, text)
     except OSError as error:
         screen.note(f"{path}: the profile could not be noted: {error.strerror or error}")
         return counted

@@ -18,16 +18,18 @@ from trial_documents import write_summary as put
 from worlds import World
 
 from perfrun.changes.budget import Budget
-from perfrun.changes.confirm import Confirmation, Suspect, confirm
+from perfrun.changes.confirm import Confirmation, Suspect, confirm, confirm_rows
 from perfrun.changes.detect import detect_command
 from perfrun.changes.history import history_command
+from perfrun.changes.search_log import has_ended, unfinished_search
 from perfrun.errors import PerfrunError, UsageError
 from perfrun.exchange.foreign import ForeignError, read_source
+from perfrun.image.lock import read_lock
 from perfrun.options.command_line import parse
 from perfrun.options.plan import parse_repos
 from perfrun.options.store_address import parse_address
 from perfrun.reports.terminal import Terminal
-from perfrun.run.journal import Journal
+from perfrun.run.journal import Journal, unfinished
 from perfrun.run.origin import Origins
 from perfrun.store.ancestry import positions
 from perfrun.store.index import open_store
@@ -368,7 +370,35 @@ def test_a_summary_brings_no_journal_of_its_own(name: str, workspace: Path, mark
     (workspace / "output" / "x").mkdir(parents=True)
     journal = Journal(workspace / "output" / "x" / "own.jsonl")
     journal.written(("m.C.x", 1), text)
-    assert not Origins(workspace).is_own(name, text.encode())
+    path = workspace / "output" / "x" / "perfzero_summary.json"
+    assert not Origins(workspace).is_own(name, path, text.encode())
+
+
+def test_the_journal_of_an_older_perfrun_knows_places_of_this_workspace_only(
+    workspace: Path, tmp_path: Path
+) -> None:
+    """A stranger's folder has the name of a trial that was finished before digests were kept."""
+    line = {"event": "begin", "fingerprint": "f", "pinned": {}, "seed": 1}
+    done = {"event": "finished", "summary": f"{tmp_path}/moved/output/night/perfzero_summary.json"}
+    journal = workspace / "runs" / "run-1.jsonl"
+    journal.write_text(f"{json.dumps(line)}\n{json.dumps(done)}\n")
+    (tmp_path / "output" / "night").mkdir(parents=True)
+    (workspace / "output").mkdir()
+    (workspace / "output" / "linked").symlink_to(tmp_path / "output" / "night")
+    ours = workspace / "output" / "night" / "perfzero_summary.json"
+    origins = Origins(workspace)
+    assert origins.is_own("run-1", ours, b"{}")
+    for path in (
+        tmp_path / "output" / "night" / ours.name,
+        workspace / "output" / "other" / ours.name,
+        workspace / "output" / "linked" / ours.name,
+        workspace / "output" / "night" / ".." / "x" / ours.name,
+    ):
+        assert not origins.is_own("run-1", path, b"{}")
+    assert not origins.is_own("run-2", ours, b"{}")
+    digest = {"event": "written", "method": "m", "trial_id": 1, "sha256": "0" * 64}
+    journal.write_text(f"{json.dumps({**line, 'used': []})}\n{json.dumps(digest)}\n")
+    assert not Origins(workspace).is_own("run-1", ours, b"{}")
 
 
 @pytest.mark.parametrize(
@@ -465,6 +495,43 @@ def test_a_summary_that_a_benchmark_made_does_not_count(tmp_path: Path) -> None:
     assert sum("1e-09" in path.read_text() for path in aside if path.is_file()) == 1
 
 
+PROFILED = """
+class Profiled(Benchmark):
+    def one(self):
+        import json
+        place = self.output_dir + "/profiles/cprofile"
+        if "profiles" not in self.output_dir:
+            os.makedirs(place)
+            outcome = dict(status="passed", reason=None)
+            own = dict(outcome=outcome, profiles=[], order=dict(profile="cprofile"))
+            with open(place + "/profile_summary.json", "w") as file:
+                json.dump(dict(perfrun=own), file)
+        self.report_benchmark(wall_time=1.0)
+
+def send(*_):
+    pass
+"""
+
+
+def test_a_profile_that_a_benchmark_made_does_not_count(tmp_path: Path) -> None:
+    """A trial leaves a profile's summary in its folder; the run makes its own all the same.
+
+    The trial's summary is written three times, with profile and upload, and stays the run's own.
+    """
+    world = World(tmp_path)
+    world.write(PROFILED)
+    words = ["--format=json", "--profile=cprofile", "--result_upload_methods=pkg.cases.send"]
+    done = world.run(*words, methods="pkg.cases.Profiled.one")
+    (document,) = done.summaries()
+    (profile,) = document["perfrun"]["profiles"]
+    assert (done.code, profile["trial"]["folder"]) == (0, "profiles/cprofile-2")
+    assert document["perfrun"]["uploads"]
+    (path,) = world.summary_files()
+    run_id = document["perfrun"]["run_id"]
+    assert Origins(world.workspace).is_own(run_id, path, path.read_bytes())
+    assert not Origins(world.workspace).is_own(run_id, path, path.read_bytes() + b" ")
+
+
 # Reading: an index of a folder that a stranger made
 
 
@@ -527,3 +594,31 @@ def test_the_id_of_a_workspace_is_no_link(workspace: Path, tmp_path: Path) -> No
         key = Places(None).key(f"{workspace}/output/x/perfzero_summary.json")
         assert not key.place.endswith("0" * 32)
         place.unlink()
+
+
+@pytest.mark.parametrize("word", ["1\n--index-url=http://evil", "1 @ file:///evil", "-r/x y", ""])
+@pytest.mark.parametrize("is_name", [True, False], ids=["name", "version"])
+def test_a_lock_adds_no_line_to_what_pip_reads(word: str, is_name: bool, tmp_path: Path) -> None:
+    """`setup.py --lock=FILE`, where FILE is somebody's summary."""
+    pinned = {word: "1"} if is_name else {"torch": word}
+    path = tmp_path / "perfzero_summary.json"
+    info = {"distributions": {"framework": pinned, "perfrun": {}}}
+    path.write_text(json.dumps({"setup_info": info}))
+    with pytest.raises(UsageError, match="is no distribution and version"):
+        read_lock(path)
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, spoil_link, spoil_sparse, Path.mkdir])
+def test_a_workspace_of_a_strangers_holds_no_reader(
+    plant: Callable[[Path], None], workspace: Path, tmp_path: Path
+) -> None:
+    """Its journals, searches and decisions are pipes, links, or endless."""
+    for name in ("runs/run-1.jsonl", "bisect/x/search.jsonl", "confirming.json"):
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        plant(workspace / name)
+    assert not Origins(workspace).is_own("run-1", tmp_path / "x" / "y", b"{}")
+    assert unfinished(workspace / "runs", parse(["--benchmark_methods=m.C.x"])) is None
+    assert not has_ended(workspace / "bisect" / "x" / "search.jsonl")
+    assert unfinished_search(workspace / "bisect", "f") is None
+    screen = Terminal(sys.stderr, sys.stderr, quiet=True)
+    assert confirm_rows((), workspace, Budget(max_pairs=8), screen) == ()
