@@ -34,7 +34,7 @@ from perfrun.locks import FileLock
 from perfrun.options.command_line import parse
 from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
-from perfrun.run.origin import Origins
+from perfrun.run.own_results import OwnResults
 from perfrun.run.progress import Screen
 from perfrun.summary.record import LARGEST_BYTES, SummaryRecord, parse_record, read_content
 from perfrun.summary.result_folder import write_whole
@@ -186,9 +186,9 @@ def confirm(
     is the user's consent to run what imported summaries record.
     """
     of = (suspect.method, suspect.before, suspect.after)
-    origins = Origins(workspace)
+    own = OwnResults(workspace)
     try:
-        recorded, imported = _recorded(suspect, origins)
+        recorded, imported = _recorded(suspect, own)
     except (OSError, ValueError) as error:
         return Confirmation(status="candidate", reason=f"a summary cannot be read: {error}")
     if imported and not trusts_imported:
@@ -202,7 +202,7 @@ def confirm(
             if found.status != "candidate":
                 return found
         plans = _plans(suspect, recorded, workspace, budget)
-        _refuse_unused(plans, imported, origins)
+        _refuse_unused(plans, imported, own)
         result = _run(suspect, plans, budget, screen, interruption, resume=resume)
         if known is not None:
             known[of] = result
@@ -213,7 +213,7 @@ def confirm(
         return Confirmation(status="candidate", reason=f"cannot be run again: {error}")
 
 
-def _recorded(suspect: Suspect, origins: Origins) -> tuple[Recorded, list[str]]:
+def _recorded(suspect: Suspect, own: OwnResults) -> tuple[Recorded, list[str]]:
     """Read both summaries; return them and the sides that no run of the workspace wrote.
 
     Raises OSError or BadSummary.
@@ -223,18 +223,18 @@ def _recorded(suspect: Suspect, origins: Origins) -> tuple[Recorded, list[str]]:
     for name, side, path in (("a", "before", suspect.before), ("b", "after", suspect.after)):
         content = read_content(path)  # once: what is checked is what is used
         record = recorded[cast("ArmName", name)] = parse_record(content, path)
-        if not origins.is_own(record.run_id, path, content):
+        if not own.has(record.run_id, path, content):
             imported.append(side)
     return recorded, imported
 
 
 def _refuse_unused(
-    plans: Mapping[ArmName, RunPlan], imported: Sequence[str], origins: Origins
+    plans: Mapping[ArmName, RunPlan], imported: Sequence[str], own: OwnResults
 ) -> None:
     """Refuse imported trials that take code or data from where no run of the workspace has."""
     for name, side in (("a", "before"), ("b", "after")):
         plan = plans[cast("ArmName", name)]
-        unused = origins.unused(plan) if side in imported else None
+        unused = own.unused(plan) if side in imported else None
         if unused:
             raise UsageError(
                 f"{side}: {IMPORTED}, and no run of this workspace has used {unused} so far"

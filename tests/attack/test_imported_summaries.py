@@ -30,7 +30,7 @@ from perfrun.options.plan import parse_repos
 from perfrun.options.store_address import parse_address
 from perfrun.reports.terminal import Terminal
 from perfrun.run.journal import Journal, unfinished
-from perfrun.run.origin import Origins
+from perfrun.run.own_results import OwnResults
 from perfrun.store.ancestry import positions
 from perfrun.store.index import open_store
 from perfrun.store.places import Places
@@ -371,7 +371,7 @@ def test_a_summary_brings_no_journal_of_its_own(name: str, workspace: Path, mark
     journal = Journal(workspace / "output" / "x" / "own.jsonl")
     journal.written(("m.C.x", 1), text)
     path = workspace / "output" / "x" / "perfzero_summary.json"
-    assert not Origins(workspace).is_own(name, path, text.encode())
+    assert not OwnResults(workspace).has(name, path, text.encode())
 
 
 def test_the_journal_of_an_older_perfrun_knows_places_of_this_workspace_only(
@@ -386,19 +386,19 @@ def test_the_journal_of_an_older_perfrun_knows_places_of_this_workspace_only(
     (workspace / "output").mkdir()
     (workspace / "output" / "linked").symlink_to(tmp_path / "output" / "night")
     ours = workspace / "output" / "night" / "perfzero_summary.json"
-    origins = Origins(workspace)
-    assert origins.is_own("run-1", ours, b"{}")
+    own = OwnResults(workspace)
+    assert own.has("run-1", ours, b"{}")
     for path in (
         tmp_path / "output" / "night" / ours.name,
         workspace / "output" / "other" / ours.name,
         workspace / "output" / "linked" / ours.name,
         workspace / "output" / "night" / ".." / "x" / ours.name,
     ):
-        assert not origins.is_own("run-1", path, b"{}")
-    assert not origins.is_own("run-2", ours, b"{}")
+        assert not own.has("run-1", path, b"{}")
+    assert not own.has("run-2", ours, b"{}")
     digest = {"event": "written", "method": "m", "trial_id": 1, "sha256": "0" * 64}
     journal.write_text(f"{json.dumps({**line, 'used': []})}\n{json.dumps(digest)}\n")
-    assert not Origins(workspace).is_own("run-1", ours, b"{}")
+    assert not OwnResults(workspace).has("run-1", ours, b"{}")
 
 
 @pytest.mark.parametrize(
@@ -528,8 +528,8 @@ def test_a_profile_that_a_benchmark_made_does_not_count(tmp_path: Path) -> None:
     assert document["perfrun"]["uploads"]
     (path,) = world.summary_files()
     run_id = document["perfrun"]["run_id"]
-    assert Origins(world.workspace).is_own(run_id, path, path.read_bytes())
-    assert not Origins(world.workspace).is_own(run_id, path, path.read_bytes() + b" ")
+    assert OwnResults(world.workspace).has(run_id, path, path.read_bytes())
+    assert not OwnResults(world.workspace).has(run_id, path, path.read_bytes() + b" ")
 
 
 # Reading: an index of a folder that a stranger made
@@ -616,7 +616,7 @@ def test_a_workspace_of_a_strangers_holds_no_reader(
     for name in ("runs/run-1.jsonl", "bisect/x/search.jsonl", "confirming.json"):
         (workspace / name).parent.mkdir(parents=True, exist_ok=True)
         plant(workspace / name)
-    assert not Origins(workspace).is_own("run-1", tmp_path / "x" / "y", b"{}")
+    assert not OwnResults(workspace).has("run-1", tmp_path / "x" / "y", b"{}")
     assert unfinished(workspace / "runs", parse(["--benchmark_methods=m.C.x"])) is None
     assert not has_ended(workspace / "bisect" / "x" / "search.jsonl")
     assert unfinished_search(workspace / "bisect", "f") is None

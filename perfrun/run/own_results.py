@@ -1,4 +1,4 @@
-"""The origin of a summary: a run of this workspace wrote it, or it was imported.
+"""What runs of this workspace have written and used; every other summary is imported.
 
 A summary can say anything about itself. That a run wrote it is known from the run's journal, which
 has the SHA-256 of each summary and lies where the container of a trial cannot write. A local trial
@@ -18,8 +18,8 @@ from perfrun.run.journal import own_summaries, used, used_by_runs
 _RUN_ID = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
 
 
-class Origins:
-    """Tells the summaries of a workspace's own runs from imported ones.
+class OwnResults:
+    """The summaries that runs of a workspace wrote, told from imported ones.
 
     The journal of a run is read once, and only when a summary says that it is of that run.
     """
@@ -28,7 +28,7 @@ class Origins:
         self._runs, self._output = workspace / "runs", workspace / "output"
         self._written: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
 
-    def is_own(self, run_id: str, path: Path, content: bytes) -> bool:
+    def has(self, run_id: str, path: Path, content: bytes) -> bool:
         """Return True when that run, of this workspace, wrote a summary of just these bytes.
 
         An older perfrun kept no SHA-256 of them. Of its runs, a summary counts that lies where the
