@@ -34,11 +34,12 @@ from perfrun.locks import FileLock
 from perfrun.options.command_line import parse
 from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
-from perfrun.run.origin import Origins
+from perfrun.run.own_results import OwnResults
 from perfrun.run.progress import Screen
-from perfrun.summary.record import SummaryRecord, parse_record, read_content
+from perfrun.summary.record import LARGEST_BYTES, SummaryRecord, parse_record, read_content
 from perfrun.summary.result_folder import write_whole
 from perfrun.summary.series_identity import objects, section, text
+from perfrun.untrusted import parse_json, read_file
 
 ChangeStatus = Literal["candidate", "confirmed", "not_reproduced"]
 # These kinds of difference do not change what is measured.
@@ -185,9 +186,9 @@ def confirm(
     is the user's consent to run what imported summaries record.
     """
     of = (suspect.method, suspect.before, suspect.after)
-    origins = Origins(workspace)
+    own = OwnResults(workspace)
     try:
-        recorded, imported = _recorded(suspect, origins)
+        recorded, imported = _recorded(suspect, own)
     except (OSError, ValueError) as error:
         return Confirmation(status="candidate", reason=f"a summary cannot be read: {error}")
     if imported and not trusts_imported:
@@ -201,7 +202,7 @@ def confirm(
             if found.status != "candidate":
                 return found
         plans = _plans(suspect, recorded, workspace, budget)
-        _refuse_unused(plans, imported, origins)
+        _refuse_unused(plans, imported, own)
         result = _run(suspect, plans, budget, screen, interruption, resume=resume)
         if known is not None:
             known[of] = result
@@ -212,7 +213,7 @@ def confirm(
         return Confirmation(status="candidate", reason=f"cannot be run again: {error}")
 
 
-def _recorded(suspect: Suspect, origins: Origins) -> tuple[Recorded, list[str]]:
+def _recorded(suspect: Suspect, own: OwnResults) -> tuple[Recorded, list[str]]:
     """Read both summaries; return them and the sides that no run of the workspace wrote.
 
     Raises OSError or BadSummary.
@@ -222,18 +223,18 @@ def _recorded(suspect: Suspect, origins: Origins) -> tuple[Recorded, list[str]]:
     for name, side, path in (("a", "before", suspect.before), ("b", "after", suspect.after)):
         content = read_content(path)  # once: what is checked is what is used
         record = recorded[cast("ArmName", name)] = parse_record(content, path)
-        if not origins.is_own(record.run_id, content):
+        if not own.has(record.run_id, path, content):
             imported.append(side)
     return recorded, imported
 
 
 def _refuse_unused(
-    plans: Mapping[ArmName, RunPlan], imported: Sequence[str], origins: Origins
+    plans: Mapping[ArmName, RunPlan], imported: Sequence[str], own: OwnResults
 ) -> None:
     """Refuse imported trials that take code or data from where no run of the workspace has."""
     for name, side in (("a", "before"), ("b", "after")):
         plan = plans[cast("ArmName", name)]
-        unused = origins.unused(plan) if side in imported else None
+        unused = own.unused(plan) if side in imported else None
         if unused:
             raise UsageError(
                 f"{side}: {IMPORTED}, and no run of this workspace has used {unused} so far"
@@ -465,7 +466,7 @@ class _Confirmations:
     def _before(self) -> dict[str, dict[str, Any]] | None:
         """Return the results of an interrupted call; None without one."""
         try:
-            saved = json.loads(self._path.read_text(encoding="utf-8"))
+            saved = parse_json(read_file(self._path, LARGEST_BYTES))
             if self._begun - float(saved["begun"]) > _FRESH_S:
                 return None
             self._begun = float(saved["begun"])

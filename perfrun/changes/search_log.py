@@ -6,6 +6,8 @@ the next pair, so a killed search continues from them. A line that a crash cut o
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import time
@@ -20,10 +22,12 @@ from typing import Any
 from perfrun.errors import PerfrunError, UsageError
 from perfrun.locks import FileLock
 from perfrun.run.journal import begun_at
+from perfrun.untrusted import Refused, read_file
 
 LOG_NAME = "search.jsonl"
 LOCK_NAME = "lock"
 _SCHEMA = 1
+_LARGEST_BYTES = 2**28  # of a log; that of a hundred thousand pairs has a tenth of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +118,9 @@ def unfinished_search(searches: Path, fingerprint: str) -> SearchLog | None:
     """
     found = []
     for path in searches.glob(f"*/{LOG_NAME}"):
-        events = _events(path)
+        events = []
+        with contextlib.suppress(OSError):
+            events = _events(path)
         if events and events[0].get("fingerprint") == fingerprint:
             begun = begun_at(path.parent.name, events[0], partial(_begun_by, path))
             found.append((begun, path, events))
@@ -144,12 +150,20 @@ def search_lock(log: SearchLog) -> FileLock:
     return FileLock(log.folder / LOCK_NAME)
 
 
+def _content(path: Path) -> bytes:
+    """Read a log. Raises OSError, also for what is no file of a log's size."""
+    try:
+        return read_file(path, _LARGEST_BYTES)
+    except Refused as error:
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
+
+
 def _events(path: Path) -> list[dict[str, Any]]:
     events = []
-    for line in path.read_bytes().split(b"\n"):
+    for line in _content(path).split(b"\n"):
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(event, dict) and "event" in event:
             events.append(event)

@@ -7,6 +7,7 @@ made in the image, whose `setup_info` is the same document.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping
@@ -18,6 +19,8 @@ ENVIRONMENTS = ("framework", "perfrun")
 TENSORFLOW_NAMES = ("tensorflow-cpu", "tensorflow-rocm", "tensorflow", "tf-nightly")
 # They come with the base image's Python or are the checkout itself: pip does not choose them.
 NOT_LOCKED = ("pip", "setuptools", "wheel", "perfrun")
+# A name or a version: each makes a line of a file that pip reads, where an option could follow.
+_WORD = re.compile(r"[\w.!+-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,10 @@ def read_lock(path: Path) -> Lock:
         raise UsageError(
             f"--lock={path}: is neither an image's image.json nor a summary of a run in an image"
         )
+    pinned = [one for each in ENVIRONMENTS for one in info["distributions"][each].items()]
+    for name, version in pinned:
+        if not (_WORD.fullmatch(name) and _WORD.fullmatch(version)):
+            raise UsageError(f"--lock={path}: {name!r} {version!r} is no distribution and version")
     facts = {name: str(info[name]) for name in NAMED_BUILD_ARGS if info.get(name)}
     return Lock(facts, {name: info["distributions"][name] for name in ENVIRONMENTS})
 

@@ -25,8 +25,11 @@ from perfrun.options.plan import RunPlan
 from perfrun.run.digest import sha256_of
 from perfrun.run.schedule import Step
 from perfrun.text import redact
+from perfrun.untrusted import Refused, opened
 
 Key = tuple[str, int]  # method, trial id
+LARGEST_BYTES = 64 * 2**20  # of a summary, as for every reader of summaries
+_LARGEST_JOURNAL = 2**30  # bytes; 100,000 trials take a tenth of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,10 +263,22 @@ def going_on(runs: Path) -> set[str]:
     }
 
 
-def own_summaries(journal: Path) -> frozenset[str]:
-    """Return the SHA-256 of all summaries that a run has written; none without a journal."""
-    found = (event.get("sha256") for event in _each_event(journal) if event["event"] == "written")
-    return frozenset(digest for digest in found if isinstance(digest, str))
+def own_summaries(journal: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what tells a run's own summaries: their SHA-256, and the names of their folders.
+
+    The names are of an older perfrun's run, whose journal has no SHA-256; else there are none.
+    """
+    digests: set[str] = set()
+    folders: set[str] = set()
+    keeps_digests = False
+    for event in _each_event(journal):
+        if event["event"] == "begin":
+            keeps_digests = "used" in event
+        elif event["event"] == "written":
+            digests.add(str(event.get("sha256")))
+        elif event["event"] == "finished":
+            folders.add(Path(str(event.get("summary"))).parent.name)
+    return frozenset(digests), frozenset() if keeps_digests or digests else frozenset(folders)
 
 
 def used_by_runs(runs: Path) -> frozenset[str]:
@@ -302,8 +317,13 @@ def _first_event(path: Path) -> Mapping[str, Any]:
 
 
 def _each_event(path: Path) -> Iterator[dict[str, Any]]:
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        for line in file:
+    with (
+        contextlib.suppress(OSError, Refused),
+        opened(path) as (number, size),
+        open(number, "rb", closefd=False) as file,
+    ):
+        # A folder of a stranger's may hold anything under this name.
+        for line in file if size <= _LARGEST_JOURNAL else ():
             with contextlib.suppress(ValueError, RecursionError):
                 event = json.loads(line)
                 if isinstance(event, dict) and "event" in event:

@@ -7,21 +7,23 @@ counts links the recorded files. Nothing here changes the exit status of the run
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from perfrun.run.digest import sha256_of
 from perfrun.run.environment import Method
-from perfrun.run.journal import Key
+from perfrun.run.journal import LARGEST_BYTES, Journal, Key, UnfinishedRun
 from perfrun.run.progress import Screen
 from perfrun.run.trial import Surroundings, TrialSpec, run_trial
 from perfrun.summary.assemble import RunFacts
 from perfrun.summary.document import Order, Status, TrialResult, to_json
 from perfrun.summary.result_folder import PROFILE_SUMMARY, ResultFolder
+from perfrun.untrusted import parse_json
 
 FOLDER = "profiles"
-_MOST_BYTES = 64 * 1024 * 1024  # of a summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,8 @@ def run_profiles(
     results: Mapping[Key, TrialResult],
     around: Surroundings,
     screen: Screen,
+    journal: Journal,
+    resumed: UnfinishedRun | None,
 ) -> Profiles:
     """Profile every method of which a trial ran. A resumed run keeps the profiles that it has."""
     linked, profiles, ended = dict(results), list[TrialResult](), True
@@ -49,11 +53,13 @@ def run_profiles(
             continue
         key = max(keys)
         for kind in facts.plan.profiles:
-            found = _one(facts, method, linked[key], kind, around, screen)
+            written = partial(journal.written, key)
+            found = _earlier(linked[key], kind, key, resumed)
+            found = found or _one(facts, method, linked[key], kind, around, screen, written)
             if found is None:
                 continue
             profiles.append(found)
-            linked[key] = _linked(linked[key], found, screen)
+            linked[key] = _linked(linked[key], found, screen, written)
             ended = found.status is not Status.INTERRUPTED and not around.interruption.asked
             if not ended:
                 return Profiles(results=linked, profiles=tuple(profiles), ended=False)
@@ -67,12 +73,10 @@ def _one(
     kind: str,
     around: Surroundings,
     screen: Screen,
+    written: Callable[[str], None],
 ) -> TrialResult | None:
-    """Run one profile trial, or return an earlier one; None when its folder cannot be made."""
+    """Run one profile trial; None when its folder cannot be made."""
     place = Path(counted.summary).parent / FOLDER
-    earlier = _earlier(place, kind, counted)
-    if earlier:
-        return earlier
     try:
         folder = _new_folder(place, kind)
     except OSError as error:
@@ -80,7 +84,13 @@ def _one(
         return None
     screen.profile_started(method.text, kind)
     order = Order(position=1, round=1, profile=kind)
-    spec = TrialSpec(method=method, trial_id=counted.trial_id, folder=folder, order=order)
+    spec = TrialSpec(
+        method=method,
+        trial_id=counted.trial_id,
+        folder=folder,
+        order=order,
+        announce=written,
+    )
     result = run_trial(facts, spec, around)
     screen.profile_finished(result)
     return result
@@ -101,8 +111,16 @@ def _profiles_of(place: Path) -> ResultFolder:
     return ResultFolder(place, depth=2)
 
 
-def _earlier(place: Path, kind: str, counted: TrialResult) -> TrialResult | None:
-    """Return the profile trial that the run had finished before it was interrupted, if any."""
+def _earlier(
+    counted: TrialResult, kind: str, key: Key, resumed: UnfinishedRun | None
+) -> TrialResult | None:
+    """Return the profile trial that the run had finished before it was interrupted, if any.
+
+    It lies in the folder of the trial that counts, where that trial may have put one of its own.
+    """
+    if resumed is None:
+        return None
+    place = Path(counted.summary).parent / FOLDER
     try:
         with _profiles_of(place).held() as folder:
             names = folder.names(kind)
@@ -112,7 +130,10 @@ def _earlier(place: Path, kind: str, counted: TrialResult) -> TrialResult | None
         found = ResultFolder(place / name, depth=3)
         try:
             with found.held() as folder:
-                document = folder.json(PROFILE_SUMMARY, _MOST_BYTES)
+                content = folder.read(PROFILE_SUMMARY, LARGEST_BYTES)
+            if not resumed.knows(key, sha256_of(content)):
+                continue
+            document = parse_json(content)
             status = Status(document["perfrun"]["outcome"]["status"])
             _check_profiles(document["perfrun"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -142,7 +163,9 @@ def _is_below(path: object) -> bool:
     return isinstance(path, str) and not path.startswith("/") and ".." not in path.split("/")
 
 
-def _linked(counted: TrialResult, profile: TrialResult, screen: Screen) -> TrialResult:
+def _linked(
+    counted: TrialResult, profile: TrialResult, screen: Screen, written: Callable[[str], None]
+) -> TrialResult:
     """Add links to the profile to the summary of the trial that counts."""
     path = Path(counted.summary)
     folder = Path(profile.summary).parent.relative_to(path.parent).as_posix()
@@ -150,8 +173,10 @@ def _linked(counted: TrialResult, profile: TrialResult, screen: Screen) -> Trial
     others = [one for one in own["profiles"] if (one.get("trial") or {}).get("folder") != folder]
     links = [_link(recorded, profile, folder) for recorded in recorded_in(profile)]
     document = {**counted.document, "perfrun": {**own, "profiles": [*others, *links]}}
+    text = to_json(document)
+    written(text)
     try:
-        ResultFolder(path.parent).write(path.name, to_json(document))
+        ResultFolder(path.parent).write(path.name, text)
     except OSError as error:
         screen.note(f"{path}: the profile could not be noted: {error.strerror or error}")
         return counted

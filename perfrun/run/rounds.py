@@ -20,7 +20,7 @@ from perfrun.errors import Interrupted
 from perfrun.run import environment
 from perfrun.run.digest import sha256_of
 from perfrun.run.environment import Method
-from perfrun.run.journal import Journal, Key, UnfinishedRun
+from perfrun.run.journal import LARGEST_BYTES, Journal, Key, UnfinishedRun
 from perfrun.run.progress import Screen
 from perfrun.run.schedule import Schedule, Step
 from perfrun.run.trial import Surroundings, TrialSpec, recover_trial, run_trial
@@ -30,8 +30,6 @@ from perfrun.summary.document import Order, Status, TrialResult, to_json
 from perfrun.summary.estimates import MethodEstimate, RunResult, estimates, observe, run_document
 from perfrun.summary.result_folder import SUMMARY, ResultFolder, safe_name, write_whole
 from perfrun.untrusted import Folder, Refused, read_file
-
-_LARGEST_BYTES = 64 * 2**20  # of a summary, as for every reader of summaries
 
 
 class Rounds:
@@ -115,7 +113,10 @@ class Rounds:
             return True
         from perfrun.run.profiling import run_profiles
 
-        done = run_profiles(self._facts, self._methods, self._results, self._around, self._screen)
+        done = run_profiles(
+            *(self._facts, self._methods, self._results, self._around, self._screen),
+            *(self._journal, self._resumed),
+        )
         self._results, self._profiles = dict(done.results), done.profiles
         return done.ended
 
@@ -255,7 +256,7 @@ class Rounds:
         """
         assert self._resumed is not None
         try:
-            content = read_file(path, _LARGEST_BYTES)
+            content = read_file(path, LARGEST_BYTES)
             if not self._resumed.knows(key, sha256_of(content)):
                 raise Refused("this run did not write it")
             document = json.loads(content)

@@ -9,8 +9,7 @@ from pathlib import Path
 from perfrun.errors import WorkspaceError
 from perfrun.options.parsers import is_full
 from perfrun.store.query import Origin, Origins, Series
-from perfrun.workspace.cache import SHA256_DIGITS, made_for
-from perfrun.workspace.git import GitFailed, ask, objects_alone
+from perfrun.workspace.git import SHA256_DIGITS, GitFailed, ask, objects_alone
 
 Positions = Mapping[str, int]  # commit to its position: an ancestor has a lower one
 _MOST_COMMITS = 20_000  # arguments of one command line
@@ -67,7 +66,11 @@ def _clones(
 ) -> Sequence[Path]:
     if name in clones:
         return [clones[name]]
-    return [] if workspace is None else made_for(workspace, name, url)
+    if workspace is None:
+        return []
+    from perfrun.workspace.cache import made_for  # 30 ms, for histories with several commits
+
+    return made_for(workspace, name, url)
 
 
 def positions(folder: Path, commits: Iterable[str]) -> Positions:

@@ -26,7 +26,6 @@ from perfrun.options.parsers import is_full, local_branch, looks_hex
 from perfrun.options.plan import RepoSpec, parse_repos
 from perfrun.workspace.git import GitFailed, Repository, ask, command
 
-SHA256_DIGITS = 64
 _TIP = "refs/perfrun/tip"
 _ALL_COMMITS = 2**31 - 1  # git's own number for an infinite depth
 _SOME_COMMITS = 64

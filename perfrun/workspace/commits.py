@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.options.plan import RepoSpec
-from perfrun.workspace.cache import SHA256_DIGITS, GitCache
-from perfrun.workspace.git import GitFailed, Repository, ask, opened
+from perfrun.workspace.cache import GitCache
+from perfrun.workspace.git import SHA256_DIGITS, GitFailed, Repository, ask, opened
 
 if TYPE_CHECKING:
     import git

@@ -29,6 +29,7 @@ from perfrun.text import redact
 if TYPE_CHECKING:
     import git
 
+SHA256_DIGITS = 64  # of a commit's hash; SHA-1 has 40
 # Settings that a user's or a repository's configuration must not change in perfrun's calls.
 _CONFIG = (
     "core.hooksPath=/dev/null",

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gitrepos import git, make_repository
 from trial_documents import perfrun_summary
 from trial_documents import write_summary as put
+from worlds import World
 
+from perfrun.changes.budget import Budget
+from perfrun.changes.confirm import Confirmation, Suspect, confirm, confirm_rows
+from perfrun.changes.detect import detect_command
 from perfrun.changes.history import history_command
-from perfrun.errors import PerfrunError
+from perfrun.changes.search_log import has_ended, unfinished_search
+from perfrun.errors import PerfrunError, UsageError
+from perfrun.exchange.foreign import ForeignError, read_source
+from perfrun.image.lock import read_lock
+from perfrun.options.command_line import parse
 from perfrun.options.plan import parse_repos
 from perfrun.options.store_address import parse_address
+from perfrun.reports.terminal import Terminal
+from perfrun.run.journal import Journal, unfinished
+from perfrun.run.own_results import OwnResults
 from perfrun.store.ancestry import positions
 from perfrun.store.index import open_store
+from perfrun.store.places import Places
+from perfrun.summary.record import BadSummary, read_record
 from perfrun.workspace.cache import GitCache
 from perfrun.workspace.checkouts import checked_out
 from perfrun.workspace.git import GitFailed, ask, checkout_at, command
@@ -231,3 +248,377 @@ def test_the_index_is_asked_by_hashes_only(workspace: Path, tmp_path: Path) -> N
     with open_store(parse_address(None, workspace)) as store:
         store.refresh()
         assert len(list(store.series(clones={"models": tmp_path / "models"}))) >= 1
+
+
+# --confirm: what a summary says about how it was run
+
+
+def trial(number: int, **own: Any) -> dict[str, Any]:
+    """A summary that could be run again: code and interpreter are on record."""
+    python = {"version": "3.11.7", "executable": sys.executable}
+    facts = {"environment": {"python": python}, "env": {"N": str(number)}, **own}
+    document = perfrun_summary(number, wall_time=float(number), own=facts)
+    document["perfrun"]["run_id"] = "20261122-101010-000000-abcdef"
+    return document
+
+
+def confirmed(workspace: Path, before: Path, after: Path, *, trust: bool = False) -> Confirmation:
+    suspect = Suspect(
+        method="m.C.x", metric="wall_time", direction="worse", before=before, after=after
+    )
+    screen = Terminal(sys.stderr, sys.stderr, quiet=True)
+    more: dict[str, Any] = {"trusts_imported": True} if trust else {}
+    return confirm(suspect, workspace, Budget(max_pairs=8), screen, **more)
+
+
+def evil_python(marker: Path) -> str:
+    program = marker.with_name("python3")
+    program.write_text(f"#!/bin/sh\ntouch '{marker}'\nexit 1\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def evil_module(marker: Path) -> str:
+    folder = marker.with_name("code")
+    folder.mkdir()
+    (folder / "m.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    return str(folder)
+
+
+# How an imported summary tries to run something: what it records, given the marker of success.
+WAYS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "interpreter": lambda m: {"environment": {"python": {"executable": evil_python(m)}}},
+    "flag of the interpreter": lambda m: {"flags": {"python": evil_python(m)}},
+    "import path": lambda m: {"flags": {"python_path": evil_module(m)}},
+    "variable": lambda m: {"env": {"PYTHONPATH": evil_module(m), "PYTHONSTARTUP": "x"}},
+    "loader": lambda m: {"env": {"LD_PRELOAD": "/tmp/x.so"}},
+    "repository": lambda m: {
+        "git": [{"directory": "r", "url": f"file://{m.parent}/r", "git_hash": "ab" * 20}]
+    },
+    "second repository": lambda m: {
+        "git": [
+            {"directory": "r", "url": f"https://h/a,file://{m.parent}/r", "git_hash": "ab" * 20}
+        ]
+    },
+    "image": lambda m: {"container": {"image": "evil", "image_id": "sha256:" + "1" * 64}},
+    "download": lambda m: {"flags": {"data_downloads": f"file://{m.parent}/secret"}},
+    "data folder": lambda m: {"flags": {"root_data_dir": "/etc"}},
+}
+
+
+def forged(workspace: Path, marker: Path, way: str) -> list[Path]:
+    paths = []
+    for number in (1, 2):
+        facts = WAYS[way](marker) if number == 2 else {}
+        flags = facts.pop("flags", {})
+        document = trial(number, **facts)
+        document["benchmark_info"]["flags"] |= flags
+        paths.append(put(workspace / "output", document))
+    return paths
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_imported_summary_starts_nothing_without_consent(
+    way: str, workspace: Path, marker: Path
+) -> None:
+    """`--confirm` on summaries that no run of this workspace wrote."""
+    found = confirmed(workspace, *forged(workspace, marker, way))
+    assert not marker.exists()
+    assert "was imported, not run in this workspace: before and after" in str(found.reason)
+    assert not (workspace / "ab").exists()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_consent_extends_to_nothing_that_no_run_here_has_used(
+    way: str, workspace: Path, marker: Path
+) -> None:
+    """`--confirm --trust=imported`, where the runs of this workspace used another interpreter."""
+    plan = parse([f"--workspace={workspace}", "--benchmark_methods=m.C.x", "--env=N=1"])
+    Journal(workspace / "runs" / "own.jsonl").begin(plan, {}, 1)
+    found = confirmed(workspace, *forged(workspace, marker, way), trust=True)
+    assert not marker.exists()
+    assert "no run of this workspace has used" in str(found.reason)
+    assert not (workspace / "ab").exists()
+
+
+def own_journal(workspace: Path, run_id: str, *texts: str) -> Journal:
+    journal = Journal(workspace / "runs" / f"{run_id}.jsonl")
+    for text in texts:
+        journal.written(("m.C.x", 1), text)
+    return journal
+
+
+def test_a_summary_of_a_run_here_is_known_by_its_bytes(workspace: Path, marker: Path) -> None:
+    """A real summary is edited, or another one names its run."""
+    before, after = forged(workspace, marker, "interpreter")
+    own_journal(workspace, "20261122-101010-000000-abcdef", before.read_text())
+    assert str(confirmed(workspace, before, after).reason).endswith("workspace: after")
+    before.write_text(before.read_text() + " ")
+    assert str(confirmed(workspace, before, after).reason).endswith("before and after")
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["../output/x/own", "/{}/output/x/own", "..", "", "a\0b", "x" * 999]
+)
+def test_a_summary_brings_no_journal_of_its_own(name: str, workspace: Path, marker: Path) -> None:
+    """A run id leads to a journal that lies where a trial can write."""
+    name = name.format(workspace)
+    document = trial(1)
+    document["perfrun"]["run_id"] = name
+    text = json.dumps(document)
+    (workspace / "output" / "x").mkdir(parents=True)
+    journal = Journal(workspace / "output" / "x" / "own.jsonl")
+    journal.written(("m.C.x", 1), text)
+    path = workspace / "output" / "x" / "perfzero_summary.json"
+    assert not OwnResults(workspace).has(name, path, text.encode())
+
+
+def test_the_journal_of_an_older_perfrun_knows_places_of_this_workspace_only(
+    workspace: Path, tmp_path: Path
+) -> None:
+    """A stranger's folder has the name of a trial that was finished before digests were kept."""
+    line = {"event": "begin", "fingerprint": "f", "pinned": {}, "seed": 1}
+    done = {"event": "finished", "summary": f"{tmp_path}/moved/output/night/perfzero_summary.json"}
+    journal = workspace / "runs" / "run-1.jsonl"
+    journal.write_text(f"{json.dumps(line)}\n{json.dumps(done)}\n")
+    (tmp_path / "output" / "night").mkdir(parents=True)
+    (workspace / "output").mkdir()
+    (workspace / "output" / "linked").symlink_to(tmp_path / "output" / "night")
+    ours = workspace / "output" / "night" / "perfzero_summary.json"
+    own = OwnResults(workspace)
+    assert own.has("run-1", ours, b"{}")
+    for path in (
+        tmp_path / "output" / "night" / ours.name,
+        workspace / "output" / "other" / ours.name,
+        workspace / "output" / "linked" / ours.name,
+        workspace / "output" / "night" / ".." / "x" / ours.name,
+    ):
+        assert not own.has("run-1", path, b"{}")
+    assert not own.has("run-2", ours, b"{}")
+    digest = {"event": "written", "method": "m", "trial_id": 1, "sha256": "0" * 64}
+    journal.write_text(f"{json.dumps({**line, 'used': []})}\n{json.dumps(digest)}\n")
+    assert not OwnResults(workspace).has("run-1", ours, b"{}")
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"env": {"X": 1, "Y": None, "Z": ["***"]}},
+        {"git": [{"directory": 1, "url": 2, "git_hash": [3]}, {}]},
+        {"environment": {"python": [1]}},
+        {"container": {"image": 1, "image_id": {"a": 1}}},
+        {"benchmark_flags": [1, None, {"a": "--"}]},
+        {"environment": {"python": {"executable": "/bin/sh\0x"}}},
+        {"environment": {"python": {"executable": "\ud800"}}},
+    ],
+    ids=str,
+)
+def test_facts_of_a_wrong_type_are_a_reason_and_no_error(
+    own: dict[str, Any], workspace: Path
+) -> None:
+    """A summary's facts have types that perfrun never writes."""
+    plan = parse([f"--workspace={workspace}", "--benchmark_methods=m.C.x", "--env=N=1"])
+    Journal(workspace / "runs" / "own.jsonl").begin(plan, {}, 1)
+    paths = [put(workspace / "output", trial(1)), put(workspace / "output", trial(2, **own))]
+    assert confirmed(workspace, *paths, trust=True).status == "candidate"
+
+
+def test_consent_is_only_asked_for_what_is_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """A flag that would do nothing is an error, as every other one."""
+    with pytest.raises(UsageError, match="--trust=imported is about what --confirm runs"):
+        detect_command(["--trust=imported"])
+    with pytest.raises(UsageError, match="--trust=all: must be one of imported"):
+        detect_command(["--confirm", "--trust=all"])
+
+
+# --resume: a summary that a benchmark made
+
+
+FORGER = """
+import glob, json, shutil
+
+class Forger(Benchmark):
+    def one(self):
+        self.report_benchmark(wall_time=1.0)
+
+    def forge(self):
+        def make(real, path):
+            document = json.loads(open(real).read())
+            document["benchmark_result"].update(name="pkg.cases.Forger.forge", wall_time=1e-9)
+            document["execution_id"] = os.path.basename(self.output_dir)
+            open(path, "w").write(json.dumps(document))
+        self.once("forge", make)
+        self.report_benchmark(wall_time=2.0)
+
+    def copy(self):
+        self.once("copy", shutil.copy)
+        self.report_benchmark(wall_time=3.0)
+
+    def link(self):
+        self.once("link", os.symlink)
+        self.report_benchmark(wall_time=4.0)
+
+    def pipe(self):
+        self.once("pipe", lambda real, path: os.mkfifo(path))
+        self.report_benchmark(wall_time=5.0)
+
+    def once(self, name, make):
+        if os.path.exists({folder!r} + "/" + name):
+            return
+        open({folder!r} + "/" + name, "w").close()
+        real = min(glob.glob({folder!r} + "/workspace/output/*/perfzero_summary.json"))
+        make(real, self.output_dir + "/perfzero_summary.json")
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+"""
+
+
+def test_a_summary_that_a_benchmark_made_does_not_count(tmp_path: Path) -> None:
+    """Benchmarks kill their harness over a forged summary, a real one's copy, a link, a pipe."""
+    world = World(tmp_path)
+    world.write(FORGER.format(folder=str(tmp_path)))
+    names = ("one", "forge", "copy", "link", "pipe")
+    words = ["--format=json", "--resume"]
+    methods = ",".join(f"pkg.cases.Forger.{name}" for name in names)
+    for _ in names[1:]:
+        assert world.run(*words, methods=methods).code == -signal.SIGKILL
+    last = world.run(*words, methods=methods)
+    assert (last.code, last.statuses) == (0, ["passed"] * 5)
+    found = [one["benchmark_result"]["wall_time"] for one in last.summaries()]
+    assert found == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert last.stderr.count("does not count") == 1
+    # Nothing of it is left where a reader would take it for a result, and nothing is deleted.
+    assert len(world.summary_files()) == 5
+    aside = sorted(world.workspace.glob("output/*/perfzero_summary.json.*"))
+    assert len(aside) == 4
+    assert sum("1e-09" in path.read_text() for path in aside if path.is_file()) == 1
+
+
+PROFILED = """
+class Profiled(Benchmark):
+    def one(self):
+        import json
+        place = self.output_dir + "/profiles/cprofile"
+        if "profiles" not in self.output_dir:
+            os.makedirs(place)
+            outcome = dict(status="passed", reason=None)
+            own = dict(outcome=outcome, profiles=[], order=dict(profile="cprofile"))
+            with open(place + "/profile_summary.json", "w") as file:
+                json.dump(dict(perfrun=own), file)
+        self.report_benchmark(wall_time=1.0)
+
+def send(*_):
+    pass
+"""
+
+
+def test_a_profile_that_a_benchmark_made_does_not_count(tmp_path: Path) -> None:
+    """A trial leaves a profile's summary in its folder; the run makes its own all the same.
+
+    The trial's summary is written three times, with profile and upload, and stays the run's own.
+    """
+    world = World(tmp_path)
+    world.write(PROFILED)
+    words = ["--format=json", "--profile=cprofile", "--result_upload_methods=pkg.cases.send"]
+    done = world.run(*words, methods="pkg.cases.Profiled.one")
+    (document,) = done.summaries()
+    (profile,) = document["perfrun"]["profiles"]
+    assert (done.code, profile["trial"]["folder"]) == (0, "profiles/cprofile-2")
+    assert document["perfrun"]["uploads"]
+    (path,) = world.summary_files()
+    run_id = document["perfrun"]["run_id"]
+    assert OwnResults(world.workspace).has(run_id, path, path.read_bytes())
+    assert not OwnResults(world.workspace).has(run_id, path, path.read_bytes() + b" ")
+
+
+# Reading: an index of a folder that a stranger made
+
+
+def spoil_link(path: Path) -> None:
+    path.symlink_to("/etc/passwd")
+
+
+def spoil_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def spoil_sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(4 * 2**40)
+
+
+def spoil_proc(path: Path) -> None:
+    path.symlink_to("/proc/self/mem")
+
+
+SPOILS = (spoil_link, spoil_device, spoil_sparse, spoil_proc, os.mkfifo, Path.mkdir)
+
+
+@pytest.mark.parametrize("spoil", SPOILS, ids=lambda spoil: spoil.__name__)
+def test_a_folder_of_summaries_leads_to_no_other_file(
+    spoil: Callable[[Path], None], workspace: Path, tmp_path: Path
+) -> None:
+    """`perfrun index DIR` where a summary is a link, a device, a pipe, or endless."""
+    good = put(tmp_path / "theirs", perfrun_summary(1))
+    (tmp_path / "theirs" / "bad").mkdir()
+    spoil(tmp_path / "theirs" / "bad" / good.name)
+    with open_store(parse_address(None, workspace)) as store:
+        done = store.refresh([tmp_path / "theirs"])
+        assert (done.found, done.bad) == (2, 1)
+        (bad,) = store.bad_files()
+        assert bad.reason.startswith(("is a link", "is no file", "is larger than"))
+        assert len(list(store.trials())) == 1
+
+
+@pytest.mark.parametrize("spoil", SPOILS, ids=lambda spoil: spoil.__name__)
+def test_every_reader_of_a_summary_refuses_the_same(
+    spoil: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """Between the listing and the reading, the file becomes something else."""
+    path = tmp_path / "perfzero_summary.json"
+    spoil(path)
+    with pytest.raises(BadSummary, match=r"is a link|is no file|is larger than"):
+        read_record(path)
+    if not path.is_dir():
+        with pytest.raises(ForeignError):
+            read_source(path, follow=False)
+
+
+def test_the_id_of_a_workspace_is_no_link(workspace: Path, tmp_path: Path) -> None:
+    """A workspace of a stranger's has a pipe or a secret as its id."""
+    (tmp_path / "secret").write_text("0" * 32)
+    place = workspace / ".workspace-id"
+    for spoil in (lambda: place.symlink_to(tmp_path / "secret"), lambda: os.mkfifo(place)):
+        spoil()
+        key = Places(None).key(f"{workspace}/output/x/perfzero_summary.json")
+        assert not key.place.endswith("0" * 32)
+        place.unlink()
+
+
+@pytest.mark.parametrize("word", ["1\n--index-url=http://evil", "1 @ file:///evil", "-r/x y", ""])
+@pytest.mark.parametrize("is_name", [True, False], ids=["name", "version"])
+def test_a_lock_adds_no_line_to_what_pip_reads(word: str, is_name: bool, tmp_path: Path) -> None:
+    """`setup.py --lock=FILE`, where FILE is somebody's summary."""
+    pinned = {word: "1"} if is_name else {"torch": word}
+    path = tmp_path / "perfzero_summary.json"
+    info = {"distributions": {"framework": pinned, "perfrun": {}}}
+    path.write_text(json.dumps({"setup_info": info}))
+    with pytest.raises(UsageError, match="is no distribution and version"):
+        read_lock(path)
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, spoil_link, spoil_sparse, Path.mkdir])
+def test_a_workspace_of_a_strangers_holds_no_reader(
+    plant: Callable[[Path], None], workspace: Path, tmp_path: Path
+) -> None:
+    """Its journals, searches and decisions are pipes, links, or endless."""
+    for name in ("runs/run-1.jsonl", "bisect/x/search.jsonl", "confirming.json"):
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        plant(workspace / name)
+    assert not OwnResults(workspace).has("run-1", tmp_path / "x" / "y", b"{}")
+    assert unfinished(workspace / "runs", parse(["--benchmark_methods=m.C.x"])) is None
+    assert not has_ended(workspace / "bisect" / "x" / "search.jsonl")
+    assert unfinished_search(workspace / "bisect", "f") is None
+    screen = Terminal(sys.stderr, sys.stderr, quiet=True)
+    assert confirm_rows((), workspace, Budget(max_pairs=8), screen) == ()

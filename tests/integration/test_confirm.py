@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,14 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, list[str]]
     return World(folder), hashes
 
 
-def replay(world: World, name: str, commits: tuple[str, str], values: tuple[float, float]) -> Path:
+def replay(
+    world: World,
+    name: str,
+    commits: tuple[str, str],
+    values: tuple[float, float],
+    *,
+    imported: bool = False,
+) -> Path:
     """Nights from two real summaries: copied, dated, and with a figure of our own."""
     workspace = world.folder / name
     trials = []
@@ -69,7 +77,10 @@ def replay(world: World, name: str, commits: tuple[str, str], values: tuple[floa
         path = workspace / "output" / document["execution_id"] / "perfzero_summary.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(document), encoding="utf-8")
-    written_here(workspace)
+    if imported:  # but runs of this workspace have used the same interpreter and repository
+        shutil.copytree(workspace / "real" / "runs", workspace / "runs")
+    else:
+        written_here(workspace)
     return workspace
 
 
@@ -101,8 +112,13 @@ def test_a_change_that_was_the_machines_is_not_reproduced(
     history: tuple[World, list[str]],
 ) -> None:
     world, hashes = history
-    workspace = replay(world, "false", (hashes[1], hashes[2]), (0.010, 0.015))
+    workspace = replay(world, "false", (hashes[1], hashes[2]), (0.010, 0.015), imported=True)
     code, changes = detect(world, workspace, "--confirm", "--max_pairs=60")
+    assert (changes[0]["status"], code) == ("candidate", 1)
+    assert "imported, not run in this workspace" in changes[0]["confirmation"]["reason"]
+    assert not (workspace / "ab").exists()
+    words = ("--confirm", "--max_pairs=60", "--trust=imported")
+    code, changes = detect(world, workspace, *words)
     status, told = changes[0]["status"], changes[0]["confirmation"]
     assert (status, code) == ("not_reproduced", 0), told
     assert told["pairs"] >= 8
