@@ -90,6 +90,7 @@ def reconstruct(document: Mapping[str, Any]) -> Reconstruction:
     if flags.get("debug"):
         words.append("--debug")
     after = tuple(own.get("benchmark_flags") or ())
+    lost += ["the secret in the flags after --"] if any(_HIDDEN in str(f) for f in after) else []
     return Reconstruction(words=tuple(words), benchmark_flags=after, lost=tuple(lost))
 
 
