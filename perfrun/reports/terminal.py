@@ -214,11 +214,12 @@ def drawn(table: Table, width: int) -> list[DrawnTable | str]:
 def _drawn(table: Table) -> DrawnTable:
     from rich import box
     from rich.table import Table as DrawnTable
+    from rich.text import Text
 
     made = DrawnTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in table.columns:
+    for column, heading in zip(table.columns, table.headings, strict=True):
         made.add_column(
-            column.heading,
+            Text(heading),
             justify="right" if column.right else "left",
             no_wrap=column.whole,
             overflow="fold",
