@@ -127,8 +127,10 @@ def _no_command(word: str) -> str:
 
 
 def _say(text: str) -> None:
+    from perfrun.shown import line
+
     named = text if text.startswith("perfrun ") else f"perfrun: {text}"
-    sys.stderr.write(f"{named}\n")
+    sys.stderr.write(f"{line(named)}\n")
 
 
 def _internal_error(words: list[str]) -> int:
@@ -137,9 +139,13 @@ def _internal_error(words: list[str]) -> int:
     import traceback
     from datetime import datetime
 
-    text = (
+    from perfrun.shown import block
+    from perfrun.text import redact_words
+
+    text = block(
         f"perfrun {__version__}, Python {sys.version}\n"
-        f"time: {datetime.now().isoformat()}\nargv: {words!r}\n\n{traceback.format_exc()}"
+        f"time: {datetime.now().isoformat()}\nargv: {redact_words(words)!r}\n\n"
+        f"{traceback.format_exc()}"
     )
     last = traceback.format_exc().strip().splitlines()[-1]
     try:
@@ -149,7 +155,8 @@ def _internal_error(words: list[str]) -> int:
             file.write(text)
         _say(f"internal error: {last}; the log is in {file.name}")
     except OSError:
-        _say(f"internal error: {last}\n{text}")
+        _say(f"internal error: {last}")
+        sys.stderr.write(f"{text}\n")
     return PerfrunError.exit_code
 
 

@@ -13,7 +13,7 @@ TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "perfrun"
 LEVELS = (  # lowest first; a module at the top of the package counts as a folder
     {"errors", "text", "untrusted", "schema", "dataclass", "analysis", "worker"},
-    {"__init__", "options", "probes", "locks", "image", "adapters"},
+    {"__init__", "options", "probes", "locks", "image", "adapters", "shown"},
     {"launchers", "workspace"},
     {"summary"},
     {"store", "reports"},

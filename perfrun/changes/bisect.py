@@ -27,6 +27,7 @@ from perfrun.options.parsers import CommandParser, may_be_hash, parse_whole, spl
 from perfrun.options.plan import RepoSpec, RunPlan, split_items
 from perfrun.reports.terminal import Terminal
 from perfrun.run.journal import fingerprint
+from perfrun.shown import say, write_json, write_lines
 from perfrun.summary.document import to_json
 from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord, read_record
@@ -198,7 +199,7 @@ def bisect_command(argv: Sequence[str]) -> int:
     screen.note(f"{len(revisions) - 1} revisions after {shown_name(revisions[0])}; {log.folder}")
     found = search(revisions, asked.metric, asked.rule, log, screen, asked.time_s)
     if found.end is None:
-        sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
+        say("interrupted; `--resume` with the same flags goes on from here")
         return Interrupted.exit_code
     answer = _document(asked, revisions, log, found, found.end)
     record = log.folder / "answer.json"
@@ -207,9 +208,9 @@ def bisect_command(argv: Sequence[str]) -> int:
     except OSError as error:
         screen.note(f"{record} could not be written: {error.strerror}")
     if as_json:
-        sys.stdout.write(json.dumps(answer) + "\n")
+        write_json(answer)
     else:
-        sys.stdout.write("\n".join(bisect_report(answer)) + "\n")
+        write_lines(bisect_report(answer))
     return 0 if found.end.status == "found" else 1
 
 

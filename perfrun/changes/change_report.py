@@ -9,6 +9,7 @@ from typing import Any
 
 from perfrun.reports.run_table import percent
 from perfrun.reports.table import Column, Table, aligned
+from perfrun.shown import page
 from perfrun.summary.derived_metrics import DerivedRatio, derived_rows, derived_text
 
 _REASONS = {
@@ -74,7 +75,7 @@ def changes_page(series: int, left_out: Mapping[str, int], rows: Sequence[Change
         if rows
         else f"{series} series, no change{more}."
     )
-    return "\n".join(lines) + "\n"
+    return page(lines)
 
 
 def change_row(row: ChangeRow) -> dict[str, Any]:

@@ -97,10 +97,9 @@ def reconstruct(document: Mapping[str, Any]) -> Reconstruction:
         words += part
     if flags.get("debug"):
         words.append("--debug")
-    after = own.get("benchmark_flags") or ()
-    return Reconstruction(
-        words=tuple(words), benchmark_flags=tuple(map(str, after)), lost=tuple(lost)
-    )
+    after = tuple(map(str, own.get("benchmark_flags") or ()))
+    lost += ["the secret in the flags after --"] if any(_HIDDEN in flag for flag in after) else []
+    return Reconstruction(words=tuple(words), benchmark_flags=after, lost=tuple(lost))
 
 
 def _code(own: Mapping[str, Any], lost: list[str]) -> list[str]:

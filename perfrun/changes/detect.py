@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from bisect import bisect_left, bisect_right
@@ -24,6 +23,7 @@ from perfrun.changes.change_report import ChangeRow, change_row, changes_page
 from perfrun.compare.differences import differences
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.parsers import CommandParser, parse_word, parse_workspace
+from perfrun.shown import say, write_json
 from perfrun.store.command import bring_up_to_date, index_parser, opened
 from perfrun.store.garbage_collection import no_collection
 from perfrun.store.query import Origin, Origins, Point, point_of
@@ -242,11 +242,11 @@ def detect_command(argv: Sequence[str]) -> int:
         workspace = parse_workspace(given.workspace)
         found, interrupted = _confirmed(found, workspace, budget, trusts_imported=bool(given.trust))
     if given.format == "json":
-        sys.stdout.write(json.dumps(_document(found)) + "\n")
+        write_json(_document(found))
     else:
         sys.stdout.write(changes_page(found.series, found.left_out, found.rows))
     if interrupted:
-        sys.stderr.write("perfrun: interrupted; the same command goes on from here\n")
+        say("interrupted; the same command goes on from here")
         return Interrupted.exit_code
     return 1 if any(_alarms(row) for row in found.rows) else 0
 
@@ -264,15 +264,15 @@ def _confirmed(
     reasons = [str((row.confirmation or {}).get("reason")) for row in rows]
     left_out = sum(reason.startswith(LEFT_OUT) for reason in reasons)
     if left_out:
-        sys.stderr.write(
-            f"perfrun: {left_out} of {len(rows)} changes were left out and stay candidates: "
-            "--since=14d confirms the new ones, --max_changes=N more of them\n"
+        say(
+            f"{left_out} of {len(rows)} changes were left out and stay candidates: "
+            "--since=14d confirms the new ones, --max_changes=N more of them"
         )
     imported = sum(reason.startswith(IMPORTED) for reason in reasons)
     if imported:
-        sys.stderr.write(
-            f"perfrun: {imported} of {len(rows)} changes rest on imported summaries, which were "
-            "not run again: --trust=imported consents to that\n"
+        say(
+            f"{imported} of {len(rows)} changes rest on imported summaries, which were not run "
+            "again: --trust=imported consents to that"
         )
     return replace(found, rows=rows), INTERRUPTED in reasons
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfrun.reports.table import Column, Table, aligned
+from perfrun.shown import page, say, write_json
 from perfrun.store.command import bring_up_to_date, index_parser, opened
 from perfrun.text import rounded, scale_of
 
@@ -40,12 +40,12 @@ def history_command(argv: Sequence[str]) -> int:
         found = tuple(store.series(given.method, given.metric or "wall_time", clones=clones))
         others = [] if found else sorted({one.key.metric for one in store.series(given.method)})
     if given.format == "json":
-        sys.stdout.write(json.dumps(_document(found)) + "\n")
+        write_json(_document(found))
     else:
         sys.stdout.write("\n".join(_series_text(one) for one in found))
     if not found:
         wanted = f"no {given.metric or 'wall_time'} of {given.method} in the index"
-        sys.stderr.write(f"perfrun: {wanted}{_instead(others)}\n")
+        say(f"{wanted}{_instead(others)}")
     return 0 if found else 1
 
 
@@ -93,7 +93,7 @@ def _series_text(series: Series) -> str:
     )
     rows = tuple(_cells(point, scale) for point in series.points)
     lines = aligned(Table(columns=columns, rows=rows))
-    return "\n".join([key.method, "; ".join(fact for fact in facts if fact), *lines]) + "\n"
+    return page([key.method, "; ".join(fact for fact in facts if fact), *lines])
 
 
 def _cells(point: Point, scale: float) -> tuple[str, ...]:

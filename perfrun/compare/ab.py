@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from perfrun.options.command_line import parse
 from perfrun.options.parsers import CommandParser, parse_shell_words, parse_whole, split_at_dashes
 from perfrun.options.plan import RunPlan
 from perfrun.reports.terminal import Terminal
+from perfrun.shown import say, write_json, write_lines
 from perfrun.summary.derived_metrics import DerivedRatio, derived_ratios, derived_rows
 from perfrun.summary.document import to_json
 from perfrun.summary.metrics import WALL_TIME
@@ -95,11 +95,11 @@ def ab_command(argv: Sequence[str]) -> int:
     answer = compare_arms(asked, screen)
     record = _write(asked, answer, screen)
     if as_json:
-        sys.stdout.write(json.dumps({**_document(answer), "record": record}) + "\n")
+        write_json({**_document(answer), "record": record})
     else:
         _show(answer, record, screen)
     if answer.result.interrupted:
-        sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
+        say("interrupted; `--resume` with the same flags goes on from here")
         return Interrupted.exit_code
     # The error rate holds for the metric that decides; each of the others has its own.
     bad = any(c.verdict == "slower" and c.metric == asked.metric for c in answer.comparisons)
@@ -231,7 +231,7 @@ def _show(answer: AbAnswer, record: str | None, screen: Terminal) -> None:
         environment_line(answer.differences),
         f"Pairs and trials: {record}" if record else "",
     ]
-    sys.stdout.write("\n".join(lines) + "\n")
+    write_lines(lines)
 
 
 def _refuse_repetition(plan: RunPlan) -> None:

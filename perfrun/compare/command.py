@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from perfrun.compare.selection import Results
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_regex, parse_share, parse_workspace
 from perfrun.reports.terminal import Terminal
+from perfrun.shown import say, write_json, write_lines
 from perfrun.summary.counted_trials import counted
 from perfrun.summary.derived_metrics import (
     DerivedRatio,
@@ -201,7 +201,7 @@ def compare_command(argv: Sequence[str]) -> int:
     base, new = results.select(given.base), results.select(given.new)
     compared = compare_sets(base, new, wanted=wanted, allowed=allowed, min_effect=given.min_effect)
     if given.format == "json":
-        sys.stdout.write(json.dumps(_document(compared)) + "\n")
+        write_json(_document(compared))
     else:
         _show(compared)
     return 1 if any(c.verdict == "slower" for c in compared.comparisons) else 0
@@ -261,7 +261,7 @@ def _show(compared: CompareResult) -> None:
         if names:
             lines.append(f"Only in {where}: {_listed(names)}.")
     lines += _trial_lines(compared.trials)
-    sys.stdout.write("\n" + "\n".join(lines) + "\n")
+    write_lines(["", *lines])
 
 
 def _trial_lines(counts: Mapping[str, int]) -> list[str]:
@@ -284,4 +284,4 @@ def _allowed(text: str | None) -> tuple[str, ...]:
 
 
 def _warn(text: str) -> None:
-    sys.stderr.write(f"perfrun: {text}\n")
+    say(text)

@@ -114,9 +114,9 @@ def _state(check: Check, needed: Collection[str]) -> TableCell:
     return coloured(words, _COLOURS[check.presence])
 
 
-def remedies(checks: Sequence[Check]) -> str:
+def remedies(checks: Sequence[Check]) -> list[str]:
     """Return the commands for what is missing, each whole on one line; empty without any."""
     mends = [(check.wanted, check.mend) for check in checks if check.mend]
     width = max((len(wanted) for wanted, _ in mends), default=0)
     lines = [f"  {wanted:<{width}}  {mend}" for wanted, mend in mends]
-    return "\n".join(["", "To mend what is missing:", *lines, ""]) if lines else ""
+    return ["", "To mend what is missing:", *lines] if lines else []

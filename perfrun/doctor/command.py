@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from perfrun.probes.machine import accelerators
 from perfrun.probes.sysfs import Sysfs
 from perfrun.reports.terminal import Terminal
 from perfrun.run.environment import Paths, Service, describe
+from perfrun.shown import write_json, write_lines
 
 # The names of the checks that each kind of run needs.
 NEEDS = {
@@ -40,10 +40,10 @@ def doctor_command(argv: Sequence[str]) -> int:
     checks = examine(plan)
     lacking = [c for c in checks if c.name in needed and c.presence is Presence.MISSING]
     if plan.output_format == "json":
-        sys.stdout.write(json.dumps(doctor_document(checks, asked, needed)) + "\n")
+        write_json(doctor_document(checks, asked, needed))
     else:
         _print(checks, needed)
-        sys.stdout.write(_verdict(asked, lacking))
+        write_lines(["", _verdict(asked, lacking)])
     return 1 if lacking else 0
 
 
@@ -136,11 +136,11 @@ def doctor_document(
 
 def _print(checks: Sequence[Check], needed: frozenset[str]) -> None:
     Terminal(sys.stdout, sys.stderr, quiet=True).table(checks_table(checks, needed))
-    sys.stdout.write(remedies(checks))
+    write_lines(remedies(checks))
 
 
 def _verdict(asked: Sequence[str], lacking: Sequence[Check]) -> str:
     kind = " and ".join(asked)
     if not lacking:
-        return f"\nA {kind} run has what it needs.\n"
-    return f"\nA {kind} run needs what is missing: {', '.join(c.wanted for c in lacking)}.\n"
+        return f"A {kind} run has what it needs."
+    return f"A {kind} run needs what is missing: {', '.join(c.wanted for c in lacking)}."

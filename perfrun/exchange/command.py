@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_word, parse_workspace
+from perfrun.shown import say
+from perfrun.text import redacted
 
 if TYPE_CHECKING:
     from perfrun.exchange.foreign import ForeignTrial, Source
@@ -168,7 +170,7 @@ def export_command(argv: Sequence[str]) -> int:
         raise UsageError("perfrun export: no trial of these results has ended by itself")
     document = _module(given.format).write(results)
     files = document if given.format == "asv" else {"": document}
-    texts = {name: json.dumps(one, indent=1) + "\n" for name, one in files.items()}
+    texts = {name: json.dumps(redacted(one), indent=1) + "\n" for name, one in files.items()}
     if given.output:
         _write(Path(given.output), texts)
     else:
@@ -210,4 +212,4 @@ def _write(path: Path, texts: dict[str, str]) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"perfrun: {text}\n")
+    say(text)

@@ -25,7 +25,9 @@ from perfrun.nightly.webhook import post
 from perfrun.options.parsers import CommandParser
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
+from perfrun.shown import write_json, write_lines
 from perfrun.summary.result_folder import write_whole
+from perfrun.text import redacted
 
 _EPILOG = """\
 A night that was killed goes on when the same command is given again, before its deadline.
@@ -41,7 +43,7 @@ def write_reports(report: NightReport, folder: Path, outputs: Outputs) -> tuple[
         "markdown": ("report.md", markdown(report)),
         "junit": ("junit.xml", junit(report)),
         "openmetrics": ("metrics.prom", openmetrics(report)),
-        "json": (REPORT, json.dumps(report_document(report), indent=1) + "\n"),
+        "json": (REPORT, json.dumps(redacted(report_document(report)), indent=1) + "\n"),
     }
     notes = []
     for kind, (name, text) in texts.items():
@@ -81,7 +83,10 @@ def nightly_command(argv: Sequence[str]) -> int:
     # Progress goes to the other stream, because programs read the report.
     screen = Terminal(sys.stderr, sys.stderr, quiet=given.quiet)
     report = run_night(suite, screen, new=given.new_night)
-    sys.stdout.write(json.dumps(report_document(report)) + "\n" if as_json else markdown(report))
+    if as_json:
+        write_json(report_document(report))
+    else:
+        sys.stdout.write(markdown(report))
     return 0 if report.is_ok else 1
 
 
@@ -209,12 +214,12 @@ def _show(suite: Suite, *, as_json: bool) -> int:
     night = Night(night=suite.name)
     if as_json:
         rows = [{"name": unit.name, "flags": list(words(suite, unit, night))} for unit in runs]
-        sys.stdout.write(json.dumps({"suite": suite.name, "runs": rows}) + "\n")
+        write_json({"suite": suite.name, "runs": rows})
         return 0
     for unit in runs:
         trials = unit.rules.trials
         often = f"{trials} trials" if trials else "trials to a precision"
-        sys.stdout.write(f"{unit.name}: {often} of\n")
+        write_lines([f"{unit.name}: {often} of"])
         for method in unit.methods:
-            sys.stdout.write(f"  {method.selector.text}\n")
+            write_lines([f"  {method.selector.text}"])
     return 0

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from xml.etree import ElementTree
 
 from perfrun.nightly.report import MethodReport, NightReport
+from perfrun.shown import xml
 from perfrun.summary.metrics import WALL_TIME
-
-# XML 1.0 cannot contain these characters, not even escaped.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(report: NightReport) -> str:
     """Return the document: failed and out of bounds are failures, not run is an error."""
     root = ElementTree.Element("testsuites", _counts(report.methods, len(report.errors)))
-    root.set("name", _clean(report.suite))
+    root.set("name", xml(report.suite))
     for unit in dict.fromkeys(method.unit for method in report.methods):
         own = [method for method in report.methods if method.unit == unit]
         suite = _suite(root, report, unit, own, 0)
@@ -29,7 +26,7 @@ def junit(report: NightReport) -> str:
         for number, text in enumerate(report.errors, start=1):
             name = f"error {number}"
             case = ElementTree.SubElement(suite, "testcase", {"classname": "night", "name": name})
-            ElementTree.SubElement(case, "error", {"message": _clean(text), "type": "error"})
+            ElementTree.SubElement(case, "error", {"message": xml(text), "type": "error"})
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False).join(
         ('<?xml version="1.0" encoding="UTF-8"?>\n', "\n")
@@ -47,11 +44,11 @@ def _regressions(root: ElementTree.Element, report: NightReport) -> None:
         root.set(key, str(int(root.get(key, "0")) + len(report.regressions)))
     for change in report.regressions:
         name = f"{change.method} {change.metric}"
-        about = {"classname": _clean(change.environment), "name": _clean(name)}
+        about = {"classname": xml(change.environment), "name": xml(name)}
         case = ElementTree.SubElement(suite, "testcase", about)
         text = f"{(change.ratio - 1) * 100:+.1f} % since the night of {change.night}"
         text += f" ({change.status})"
-        ElementTree.SubElement(case, "failure", {"message": _clean(text), "type": "regression"})
+        ElementTree.SubElement(case, "failure", {"message": xml(text), "type": "regression"})
 
 
 def _suite(
@@ -64,7 +61,7 @@ def _suite(
     begun = datetime.fromtimestamp(report.begun).isoformat(timespec="seconds")
     counts = _counts(methods, errors)
     return ElementTree.SubElement(
-        root, "testsuite", {"name": _clean(name), "timestamp": begun, "skipped": "0", **counts}
+        root, "testsuite", {"name": xml(name), "timestamp": begun, "skipped": "0", **counts}
     )
 
 
@@ -84,7 +81,7 @@ def _case(suite: ElementTree.Element, method: MethodReport) -> None:
     case = ElementTree.SubElement(
         suite,
         "testcase",
-        {"classname": _clean(classname), "name": _clean(name), "time": f"{_time(method):.6f}"},
+        {"classname": xml(classname), "name": xml(name), "time": f"{_time(method):.6f}"},
     )
     facts = {
         "environment": method.environment,
@@ -95,24 +92,20 @@ def _case(suite: ElementTree.Element, method: MethodReport) -> None:
     properties = ElementTree.SubElement(case, "properties")
     for key, value in facts.items():
         if value:
-            pair = {"name": _clean(key), "value": _clean(value)}
+            pair = {"name": xml(key), "value": xml(value)}
             ElementTree.SubElement(properties, "property", pair)
     kind = {"failed": "failure", "out_of_bounds": "failure", "not_run": "error"}.get(method.state)
     if kind:
-        about = {"message": _clean(method.why or ""), "type": method.state}
+        about = {"message": xml(method.why or ""), "type": method.state}
         element = ElementTree.SubElement(case, kind, about)
         element.text = "\n".join(
-            _clean(f"{failure.status}: {failure.reason or ''} ({failure.summary})")
+            xml(f"{failure.status}: {failure.reason or ''} ({failure.summary})")
             for failure in method.failures
         )
     elif method.why:
-        ElementTree.SubElement(case, "system-out").text = _clean(method.why)
+        ElementTree.SubElement(case, "system-out").text = xml(method.why)
 
 
 def _time(method: MethodReport) -> float:
     """Return the median wall time of a method, which CI servers plot."""
     return next((f.median for f in method.figures if f.metric == WALL_TIME), 0.0)
-
-
-def _clean(text: str) -> str:
-    return _FORBIDDEN.sub("?", text)

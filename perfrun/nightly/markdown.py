@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
-from perfrun.reports.table import Column, Table, escaped, markdown_text
+from perfrun.reports.table import Column, Table, markdown_text
+from perfrun.shown import markdown as clean
+from perfrun.shown import markdown_code
 from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.text import with_unit
 
@@ -25,8 +27,8 @@ MOST_FIGURES = 3  # beside wall time and throughput; the other reports have all
 
 def markdown(report: NightReport) -> str:
     """Return the document: failures and regressions first, then all methods, then notes."""
-    parts = [f"# {escaped(report.suite)}: {_verdict(report)}", _head(report)]
-    wrong = [*(f"- {escaped(error)}" for error in report.errors), *map(_bad_line, report.bad)]
+    parts = [f"# {clean(report.suite)}: {_verdict(report)}", _head(report)]
+    wrong = [*(f"- {clean(error)}" for error in report.errors), *map(_bad_line, report.bad)]
     wrong += map(_change_line, report.regressions)
     if wrong:
         parts += ["## To be looked at", "\n".join(wrong)]
@@ -36,7 +38,7 @@ def markdown(report: NightReport) -> str:
     if report.methods:
         parts += ["## Methods", _table(report.methods)]
     if report.notes:
-        parts += ["## Notes", "\n".join(f"- {escaped(note)}" for note in report.notes)]
+        parts += ["## Notes", "\n".join(f"- {clean(note)}" for note in report.notes)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -65,45 +67,51 @@ def _head(report: NightReport) -> str:
     lines = [
         f"Night `{report.night}`, {begun:%Y-%m-%d %H:%M} to {ended:%Y-%m-%d %H:%M} ({begun:%Z})."
     ]
-    lines += [f"{escaped(name)} at `{commit[:12]}`." for name, commit in report.commits.items()]
+    lines += [
+        f"{clean(name)} at {markdown_code(commit[:12])}." for name, commit in report.commits.items()
+    ]
     return "\n".join(lines)
 
 
 def _bad_line(method: MethodReport) -> str:
-    owner = f" ({escaped(method.owner)})" if method.owner else ""
+    owner = f" ({clean(method.owner, may_mention=True)})" if method.owner else ""
     state = method.state.replace("_", " ")
     return (
-        f"- {escaped(method.method)} in {escaped(method.environment)}{owner}: "
-        f"{state}: {escaped(method.why or '')}"
+        f"- {clean(method.method)} in {clean(method.environment)}{owner}: "
+        f"{state}: {clean(method.why or '')}"
     )
 
 
 def _change_line(change: ChangeReport) -> str:
-    owner = f" ({escaped(change.owner)})" if change.owner else ""
+    owner = f" ({clean(change.owner, may_mention=True)})" if change.owner else ""
     commits = [
-        f"{escaped(name)} `{change.commits_before.get(name, '')[:12]}..{after[:12]}`"
+        f"{clean(name)} {_commits(change.commits_before.get(name, ''), after)}"
         for name, after in change.commits_after.items()
         if change.commits_before.get(name, after) != after
     ]
-    others = [escaped(text) for text in change.environment_differences]
+    others = [clean(text) for text in change.environment_differences]
     why = "; ".join([*commits, *others]) or "nothing else is known to differ"
     doubt = ", a canary moved too" if change.machine_suspect else ""
     return (
-        f"- {escaped(change.method)} in {escaped(change.environment)}{owner}: "
-        f"{escaped(change.metric)} {change.direction}, {(change.ratio - 1) * 100:+.1f} % "
+        f"- {clean(change.method)} in {clean(change.environment)}{owner}: "
+        f"{clean(change.metric)} {change.direction}, {(change.ratio - 1) * 100:+.1f} % "
         f"since the night of {change.night} ({_standing(change)}{doubt}): {why}"
     )
 
 
+def _commits(before: str, after: str) -> str:
+    return markdown_code(f"{before[:12]}..{after[:12]}")
+
+
 def _standing(change: ChangeReport) -> str:
     """Return the status, and the result of the pairs if there were any."""
-    status = escaped(change.status.replace("_", " "))
+    status = clean(change.status.replace("_", " "))
     result = change.confirmation
     if result is None:
         return status
     share = f" {(result['ratio'] - 1) * 100:+.1f} %" if result["ratio"] else ""
     pairs = f" by {result['pairs']} pairs:{share}" if result["pairs"] else ""
-    reason = f", {escaped(result['reason'])}" if result["reason"] else ""
+    reason = f", {clean(result['reason'])}" if result["reason"] else ""
     return f"{status}{pairs}{reason}"
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from perfrun.nightly.report import MethodReport, NightReport
+from perfrun.shown import label
 
 _STATES = ("ok", "short", "failed", "out_of_bounds", "not_run")
 Sample = tuple[Mapping[str, str], float]  # labels, value
@@ -99,16 +100,12 @@ def _family(name: str, text: str, samples: Sequence[Sample], unit: str = "") -> 
     if unit:
         yield f"# UNIT {name} {unit}"
     yield f"# HELP {name} {text}"
-    for labels, value in samples:
-        pairs = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels.items())
-        yield f"{name}{{{pairs}}} {_number(value)}"
+    for labels, figure in samples:
+        pairs = ",".join(f'{key}="{label(value)}"' for key, value in labels.items())
+        yield f"{name}{{{pairs}}} {_number(figure)}"
 
 
 def _number(value: float) -> str:
     if math.isnan(value):
         return "NaN"
     return repr(value) if math.isfinite(value) else ("+Inf" if value > 0 else "-Inf")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -6,9 +6,7 @@ searches of `bisect`, are removed as a whole.
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -25,6 +23,7 @@ from perfrun.nightly.retention import PairSet, Policy, pairs_to_be_removed, pars
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.options.store_address import parse_address
 from perfrun.run.journal import Journal, folders_of, going_on
+from perfrun.shown import say, write_json, write_lines
 from perfrun.store.index import Store, open_store
 from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
 
@@ -204,7 +203,7 @@ def prune_command(argv: Sequence[str]) -> int:
         raise UsageError(f"--workspace={workspace}: there is no such folder")
     done = prune(workspace, policy, dry_run=given.dry_run)
     if given.format == "json":
-        sys.stdout.write(json.dumps(_document(done, dry_run=given.dry_run)) + "\n")
+        write_json(_document(done, dry_run=given.dry_run))
     else:
         _show(done, dry_run=given.dry_run)
     return 1 if done.failures else 0
@@ -346,15 +345,13 @@ def _document(done: Pruned, *, dry_run: bool) -> dict[str, object]:
 
 
 def _show(done: Pruned, *, dry_run: bool) -> None:
-    for folder in done.removed:
-        sys.stdout.write(f"{folder}\n")
+    write_lines(map(str, done.removed))
     what = "would be removed" if dry_run else "removed"
-    sys.stdout.write(
-        f"{removed_text(done)} {what} ({done.bytes / 2**20:.1f} MiB), {done.kept} kept, "
-        f"{done.neighbours} of them next to a change of level\n"
-    )
+    size = f"{done.bytes / 2**20:.1f} MiB"
+    near = f"{done.neighbours} of them next to a change of level"
+    write_lines([f"{removed_text(done)} {what} ({size}), {done.kept} kept, {near}"])
     for text in done.failures:
-        sys.stderr.write(f"perfrun: {text}\n")
+        say(text)
 
 
 def removed_text(done: Pruned) -> str:

@@ -19,6 +19,7 @@ from perfrun.run.interruption import Interruption
 from perfrun.run.journal import complete
 from perfrun.run.progress import Screen
 from perfrun.run.runner import run
+from perfrun.shown import block
 from perfrun.summary.document import Status
 from perfrun.summary.estimates import RunResult
 
@@ -107,7 +108,7 @@ class Units:
     def _internal(self, unit: Unit, error: Exception) -> str:
         path = self._nights.folder_of(self.night) / f"error-{unit.name.replace('#', '-')}.log"
         with suppress(OSError):
-            path.write_text(traceback.format_exc(), encoding="utf-8")
+            path.write_text(block(traceback.format_exc()), encoding="utf-8")
         return f"internal error: {type(error).__name__}: {error}; the log is in {path}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from perfrun.nightly.report import NightReport, report_document
-from perfrun.text import redact
+from perfrun.text import redacted, without_path
 
 PAUSES_S = (1.0, 4.0)  # before the second and third try
 TIMEOUT_S = 10.0  # for one try, whatever the server sends meanwhile
@@ -22,7 +22,7 @@ def post(url: str, report: NightReport, sleep: Callable[[float], None] = time.sl
     """
     from perfrun.workspace.http_client import Client, NoAnswer, TooSlow  # only with a webhook
 
-    body = report_document(report)
+    body = redacted(report_document(report))
     why = None
     for pause_s in (0.0, *PAUSES_S):
         sleep(pause_s)
@@ -41,7 +41,7 @@ def post(url: str, report: NightReport, sleep: Callable[[float], None] = time.sl
         why = f"HTTP {status}" + (f", a redirect to {_host(location)}" if location else "")
         if status < 500 and status != 429:
             break
-    return f"the webhook {redact(url)} did not take the report: {why}"
+    return f"the webhook {without_path(url)} did not take the report: {why}"
 
 
 def _host(location: str) -> str:

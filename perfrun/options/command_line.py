@@ -32,7 +32,7 @@ from perfrun.options.parsers import (
 )
 from perfrun.options.plan import RunPlan
 from perfrun.options.store_address import parse_address
-from perfrun.text import redact
+from perfrun.text import redact_words, redacted
 
 DEFAULT_TIMEOUT_S = 24 * 3600.0
 
@@ -96,7 +96,7 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         benchmark_flags=tuple(benchmark_flags),
         names=tuple(given.pop("names", None) or ()),
         flags=_recorded_flags(given),
-        argv=tuple(redact(word) for word in argv),
+        argv=tuple(redact_words(argv)),
     )
 
 
@@ -206,11 +206,5 @@ def _recorded_flags(given: dict[str, Any]) -> dict[str, Any]:
     recorded = {name: given[name] for name in names if given[name] is not None}
     recorded["benchmark_num_trials"] = int(given["benchmark_num_trials"] or 1)
     recorded.update({k: v for k, v in given.items() if k not in names and v and k != "flagfile"})
-    return {
-        key: [redact(item) for item in value]
-        if isinstance(value, list)
-        else redact(value)
-        if isinstance(value, str)
-        else value
-        for key, value in recorded.items()
-    }
+    hidden: dict[str, Any] = redacted(recorded)
+    return hidden

@@ -1,4 +1,9 @@
-"""Standard output, whose write errors (a full disk) have their own exception class."""
+"""The standard streams: what perfrun writes to them is cleaned, and a full disk has its own error.
+
+Nothing that others wrote reaches a terminal or a log with an escape sequence, whatever a command
+forgets: each text passes `perfrun.shown.block` here. What is drawn, and the output of a benchmark,
+goes to the stream below (`as_is`).
+"""
 
 from __future__ import annotations
 
@@ -12,19 +17,22 @@ if TYPE_CHECKING:
     from typing import Any, TextIO
 
 
+_SHORTEST = 20  # characters; less can hold no secret that is known by its form
+
+
 class OutputError(OSError):
     """Standard output cannot be written; a closed pipe stays a BrokenPipeError."""
 
 
 @contextlib.contextmanager
 def named_failures() -> Iterator[None]:
-    """Make standard output raise OutputError in this context, and flush it at the end.
+    """Clean what is written in this context; standard output raises OutputError and is flushed.
 
     A reader that closes the pipe before the last lines (`| head`) is no error.
     """
-    stream = sys.stdout
+    stream, error_stream = sys.stdout, sys.stderr
     watched = _Watched(stream)
-    sys.stdout = watched
+    sys.stdout, sys.stderr = _Clean(watched), _Clean(error_stream)
     try:
         yield
         _write_rest(watched)
@@ -38,7 +46,7 @@ def named_failures() -> Iterator[None]:
             give_up_stdout()  # the first error is the one to report
         raise
     finally:
-        sys.stdout = stream
+        sys.stdout, sys.stderr = stream, error_stream
 
 
 def give_up_stdout() -> None:
@@ -53,6 +61,24 @@ def _write_rest(watched: _Watched) -> None:
         give_up_stdout()
     if watched.failure is not None:  # a caller has caught it
         raise watched.failure
+
+
+class _Clean:
+    """A text stream to which only clean text is written; `as_is` takes any."""
+
+    def __init__(self, as_is: Any) -> None:
+        self.as_is = as_is
+
+    def write(self, text: str) -> int:
+        if len(text) > _SHORTEST or not text[:-1].isprintable():
+            from perfrun.shown import block  # not for `perfrun --version`
+
+            text = block(text)
+        written: int = self.as_is.write(text)
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.as_is, name)
 
 
 class _Watched:

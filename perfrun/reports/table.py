@@ -5,13 +5,12 @@ Each command makes a `Table` of its results; `reports.terminal` draws it on a te
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import zip_longest
 
 from perfrun.dataclass import dataclass
-
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+from perfrun.shown import cell as cleaned
+from perfrun.shown import markdown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +47,7 @@ class Table:
     @property
     def headings(self) -> tuple[str, ...]:
         """Headings of all columns."""
-        return tuple(column.heading for column in self.columns)
+        return tuple(cleaned(column.heading) for column in self.columns)
 
     def widths(self) -> list[int]:
         """Return the width of each column at which nothing is wrapped."""
@@ -70,8 +69,10 @@ def coloured(text: str, style: str) -> TableCell:
 
 
 def as_cell(cell: str | TableCell) -> TableCell:
-    """Return a cell for a text; a cell stays as it is."""
-    return cell if isinstance(cell, TableCell) else TableCell((cell,))
+    """Return a text or a cell as a cell that can be shown: its text may come from anywhere."""
+    if isinstance(cell, TableCell):
+        return TableCell(tuple(map(cleaned, cell.lines)), cell.styles)
+    return TableCell((cleaned(cell),))
 
 
 def plain_text(table: Table) -> str:
@@ -99,15 +100,10 @@ def markdown_text(table: Table) -> str:
     """Return the table in GitHub's Markdown, with escaped cells."""
     rule = "|".join("---:" if column.right else "---" for column in table.columns)
     heads, *rows = (
-        f"| {' | '.join(escaped(' '.join(as_cell(cell).lines)) for cell in row)} |"
+        f"| {' | '.join(markdown(' '.join(as_cell(cell).lines)) for cell in row)} |"
         for row in (table.headings, *table.rows)
     )
     return "\n".join([heads, f"|{rule}|", *rows]) + "\n"
-
-
-def escaped(text: str) -> str:
-    """Return the text in one line, with Markdown's special characters escaped."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
 def _lines(row: Sequence[str | TableCell]) -> list[tuple[str, ...]]:

@@ -23,6 +23,7 @@ from perfrun.reports.run_table import (
     statistics_lines,
 )
 from perfrun.reports.table import Table, TableCell, as_cell, plain_text
+from perfrun.shown import LiveText, as_is, line
 from perfrun.summary.document import TrialResult
 from perfrun.summary.estimates import MethodEstimate
 
@@ -56,6 +57,10 @@ class Terminal:
         self._status: Any = None
         self._console: Console | None = None
         self._lock = threading.Lock()
+        # What a benchmark prints; both streams may be the same terminal.
+        self._texts = {
+            id(each): LiveText(on_terminal=each.isatty()) for each in (stream, error_stream)
+        }
         self._begun = time.monotonic()
         self._hidden = 0  # lines of the trial that runs
         self._hidden_told = False  # the user knows where the hidden lines are
@@ -83,7 +88,7 @@ class Terminal:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with self._drawing():
             self._status = Progress(*columns, console=self.console(), transient=True)
-            self._status.add_task(escape(text), total=None)
+            self._status.add_task(escape(line(text)), total=None)
             self._status.start()
 
     def stdout(self, text: str) -> None:
@@ -107,8 +112,8 @@ class Terminal:
         text = f"{result.status.value}{f' ({reason})' if reason else ''}"
         where = shown_path(result.summary)
         spent = time.monotonic() - self._begun
-        line = f"{result.name}, trial {result.trial_id}: {text}, {spent:.1f} s, {where}"
-        self._line(line, self._stream)
+        how = f"{text}, {spent:.1f} s, {where}"
+        self._line(f"{result.name}, trial {result.trial_id}: {how}", self._stream)
         for note in result.document["perfrun"]["notes"]:
             self._line(f"  note: {note}", self._stream)
         doubts = quality_line(result)
@@ -125,8 +130,8 @@ class Terminal:
 
     def profile_finished(self, result: TrialResult) -> None:
         """Print the profiles: their files, and what took most of the time."""
-        for line in profile_lines(result):
-            self._line(line, self._stream)
+        for text in profile_lines(result):
+            self._line(text, self._stream)
 
     def results(self, results: Sequence[TrialResult]) -> None:
         """Print the table of the run."""
@@ -137,7 +142,7 @@ class Terminal:
         """Print a table: drawn on a terminal, as aligned text elsewhere."""
         if not self._live:
             with self._lock:
-                _write(self._stream, plain_text(table))
+                self._write(plain_text(table), self._stream)
             return
         # rich ends the process when the reader is gone. So it draws into memory, and we write.
         with contextlib.suppress(OSError, ValueError, SystemExit):
@@ -145,12 +150,12 @@ class Terminal:
                 for part in drawn(table, self.console().width):
                     self.console().print(part)
             with self._lock:
-                _write(self._stream, captured.get())
+                self._write(captured.get(), self._stream)
 
     def methods(self, methods: Sequence[MethodEstimate]) -> None:
         """Print the statistics over the trials of each method."""
-        for line in statistics_lines(methods):
-            self._line(line, self._stream)
+        for text in statistics_lines(methods):
+            self._line(text, self._stream)
 
     @contextlib.contextmanager
     def _drawing(self) -> Iterator[None]:
@@ -165,13 +170,14 @@ class Terminal:
         if self._console is None:
             from rich.console import Console
 
-            self._console = Console(file=self._stream, highlight=False, soft_wrap=False)
+            self._console = Console(file=as_is(self._stream), highlight=False, soft_wrap=False)
         return self._console
 
     def _pass_on(self, text: str, stream: TextIO) -> None:
         if self._quiet:
             return
         with self._lock:
+            text = self._texts[id(stream)].shown(text)
             if self._status:
                 self.console().out(text, end="", highlight=False)
             else:
@@ -179,14 +185,21 @@ class Terminal:
 
     def _line(self, text: str, stream: TextIO) -> None:
         with self._lock:
-            _write(stream, text + "\n")
+            self._write(line(text) + "\n", stream)
+
+    def _write(self, text: str, stream: TextIO) -> None:
+        """Write text of perfrun's own, on a line of its own and in the usual colours."""
+        for each in (self._stream, self._error_stream):
+            if each is stream or (each.isatty() and stream.isatty()):
+                text = self._texts[id(each)].closing() + text
+        _write(stream, text)
 
 
 def _write(stream: TextIO, text: str) -> None:
     encoding = stream.encoding or "utf-8"
     # When the reader is gone (`| head`, a closed terminal), the output ends, not the run.
     with contextlib.suppress(OSError, ValueError):
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        as_is(stream).write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
 
 
@@ -201,11 +214,12 @@ def drawn(table: Table, width: int) -> list[DrawnTable | str]:
 def _drawn(table: Table) -> DrawnTable:
     from rich import box
     from rich.table import Table as DrawnTable
+    from rich.text import Text
 
     made = DrawnTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in table.columns:
+    for column, heading in zip(table.columns, table.headings, strict=True):
         made.add_column(
-            column.heading,
+            Text(heading),
             justify="right" if column.right else "left",
             no_wrap=column.whole,
             overflow="fold",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 
@@ -11,6 +10,7 @@ from perfrun.options.command_line import parse
 from perfrun.options.plan import RunPlan
 from perfrun.reports.terminal import Terminal
 from perfrun.run.runner import run
+from perfrun.shown import say, write_json
 from perfrun.summary.document import TrialResult
 from perfrun.summary.estimates import RunResult, run_document
 
@@ -47,8 +47,8 @@ def run_and_show(
         stream.write(closing_prints(result))
     if as_json:
         document = {**run_document(result), "workspace": str(plan.workspace)}
-        sys.stdout.write(json.dumps(document) + "\n")
+        write_json(document)
         sys.stdout.flush()  # another program reads it: it must be complete
     if result.interrupted:
-        sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
+        say("interrupted; `--resume` with the same flags goes on from here")
     return result

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from perfrun.options.command_line import parse
 from perfrun.options.parsers import shown
 from perfrun.run.environment import Paths, Service, describe, discover
 from perfrun.run.runner import import_paths
+from perfrun.shown import cell, say, write_json, write_lines
 from perfrun.worker.modules import modules_in
 from perfrun.workspace.checkouts import checked_out
 
@@ -34,14 +33,14 @@ class Listing:
 def list_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun list`."""
     plan = parse(argv, command="list")
-    launcher = make_launcher(plan, "list", lambda text: _say(f"perfrun: {text}"))
+    launcher = make_launcher(plan, "list", say)
     with Service(launcher, {"action": "describe"}, Paths()) as service:
         describe(service)  # raises when the interpreter does not work
     with checked_out(
         plan.repos,
         workspace=plan.workspace,
         use_cached=plan.use_cached_site_packages,
-        notify=lambda text: _say(f"perfrun: {text}"),
+        notify=say,
     ):
         paths = import_paths(plan)
         targets = [target for name in plan.names for target in find_targets(name, paths)]
@@ -49,7 +48,7 @@ def list_command(argv: Sequence[str]) -> int:
             targets = _everything(paths)
         found = listing(_discover(launcher, targets, paths))
     if plan.output_format == "json":
-        sys.stdout.write(json.dumps(_document(found)) + "\n")
+        write_json(_document(found))
     else:
         _print(found)
     return 0 if found.methods or not (found.errors or found.missing) else 1
@@ -129,17 +128,13 @@ def _document(found: Listing) -> dict[str, Any]:
 
 
 def _print(found: Listing) -> None:
-    width = max((len(name) for name, _ in found.methods), default=0)
-    for name, doc in found.methods:
-        sys.stdout.write(f"{name:<{width}}  {doc}".rstrip() + "\n")
+    methods = [(cell(name), cell(doc)) for name, doc in found.methods]
+    width = max((len(name) for name, _ in methods), default=0)
+    write_lines(f"{name:<{width}}  {doc}".rstrip() for name, doc in methods)
     modules: dict[str, list[str]] = {}
     for module, error in found.errors:
         modules.setdefault(error, []).append(module)
     for error, names in modules.items():  # one line for all modules that lack the same framework
-        _say(f"perfrun: {', '.join(names)} cannot be imported: {error}")
+        say(f"{', '.join(names)} cannot be imported: {error}")
     for _, error in found.missing:
-        _say(f"perfrun: {error}")
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
+        say(error)

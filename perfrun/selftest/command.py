@@ -7,7 +7,6 @@ summaries on disk, which are then read back.
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from perfrun.reports.table import Column, Table, plain_text
 from perfrun.run.progress import Screen
 from perfrun.run.runner import run
 from perfrun.selftest.reference import Documents, ReferenceCheck, ReferenceRow, checks, read_peak
+from perfrun.shown import say, write_json, write_lines
 from perfrun.text import with_unit
 
 ATTEMPTS = 3  # a busy machine may disturb one
@@ -51,7 +51,7 @@ Exit status: 0 no row is off, 1 a row is off, 2 wrong usage. See docs/measuremen
 def selftest_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun selftest`; return 1 when a row is off, else 0."""
     if "--help" in argv or "-h" in argv:
-        sys.stdout.write(_HELP)
+        write_lines(_HELP.splitlines())
         return 0
     _check(argv)
     with ExitStack() as stack:
@@ -63,9 +63,9 @@ def selftest_command(argv: Sequence[str]) -> int:
         screen = _Notes()
         rows = judged(checks(read_peak()), lambda names: _run(words, names, screen), screen.note)
     if shown.output_format == "json":
-        sys.stdout.write(json.dumps(selftest_document(rows)) + "\n")
+        write_json(selftest_document(rows))
     else:
-        sys.stdout.write(selftest_table(rows))
+        write_lines(selftest_table(rows).splitlines())
     return 1 if any(row.verdict == "off" for row in rows) else 0
 
 
@@ -82,7 +82,7 @@ class _Notes:
     """A screen that shows only notes; what the workloads print is in their folders."""
 
     def note(self, text: str) -> None:
-        sys.stderr.write(f"perfrun: {text}\n")
+        say(text)
 
     def _ignore(self, *_: object, **__: object) -> None:
         pass

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_workspace
 from perfrun.options.store_address import Address, parse_address
+from perfrun.shown import say, write_json, write_lines
 from perfrun.store.garbage_collection import no_collection
 
 if TYPE_CHECKING:
@@ -45,14 +44,15 @@ def index_command(argv: Sequence[str]) -> int:
         refreshed = bring_up_to_date(store, given, [Path(name) for name in given.folders])
         counts, bad = store.counts(), store.bad_files()
     if given.format == "json":
-        text = json.dumps(index_document(store.address, refreshed, counts, bad)) + "\n"
-    else:
-        text = index_lines(store.address, refreshed, counts)
+        document = index_document(store.address, refreshed, counts, bad)
     for folder in refreshed.empty:
-        _say(f"{folder}: there is no perfzero_summary.json in it; a file may be named by itself")
+        say(f"{folder}: there is no perfzero_summary.json in it; a file may be named by itself")
     for one in bad:
-        _say(f"{one.path} is left out: it {one.reason}")
-    sys.stdout.write(text)
+        say(f"{one.path} is left out: it {one.reason}")
+    if given.format == "json":
+        write_json(document)
+    else:
+        write_lines(index_lines(store.address, refreshed, counts).splitlines())
     return 0 if counts.trials else 1
 
 
@@ -107,10 +107,6 @@ def index_lines(address: Address, refreshed: Refreshed, counts: Counts) -> str:
         f"found {', '.join(parts)}\n"
         f"{address.shown}: {_many(counts.trials, 'trial')} of {_many(counts.methods, 'method')}\n"
     )
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"perfrun: {text}\n")
 
 
 def _many(count: int, what: str) -> str:

@@ -17,7 +17,7 @@ from perfrun.schema import short
 from perfrun.summary.cpu import MeasuredSections, process_info
 from perfrun.summary.document import SCHEMA_VERSION, Environment, Metric, Order, Outcome, Report
 from perfrun.summary.quality import Quality
-from perfrun.text import redact
+from perfrun.text import redacted
 
 HARNESS_NAME = "perfrun"
 _MOST_NAMED = 20  # of the metrics that miss their bounds
@@ -68,7 +68,12 @@ class RunFacts:
 
 
 def build_summary(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
-    """Return the document of one trial."""
+    """Return the document of one trial, without secrets."""
+    document: dict[str, Any] = redacted(_document(run, trial))
+    return document
+
+
+def _document(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
     return {
         "execution_id": trial.execution_id,
         "execution_timestamp": trial.timestamp,
@@ -169,7 +174,7 @@ def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "run_id": run.run_id,
         "argv": list(run.plan.argv),
         "benchmark_flags": list(run.plan.benchmark_flags),
-        "env": {name: redact(value) for name, value in run.plan.env},
+        "env": dict(run.plan.env),
         "order": asdict(trial.order),
         "outcome": asdict(trial.outcome),
         "phases": {name: dict(phase) for name, phase in trial.phases.items()},

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any
 
 from perfrun.dataclass import dataclass, field
+from perfrun.text import redacted
 
 SCHEMA_VERSION = 2
 LARGEST_BYTES = 64 * 2**20  # no summary is near it; a larger file is something else
@@ -157,5 +158,5 @@ def json_ready(value: Any) -> Any:
 
 
 def to_json(document: Mapping[str, Any]) -> str:
-    """Serialise a document as PerfZero does: indent 2, ASCII, no newline at the end."""
-    return json.dumps(json_ready(document), indent=2, allow_nan=False)
+    """Serialise a document as PerfZero does: indent 2, ASCII, no newline at the end, no secrets."""
+    return json.dumps(json_ready(redacted(document)), indent=2, allow_nan=False)

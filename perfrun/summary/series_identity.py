@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from perfrun.dataclass import dataclass
-from perfrun.text import redact
+from perfrun.text import redact, redact_words, redacted
 
 _GIB = 2**30
 _LARGEST = 1e308
@@ -149,13 +149,18 @@ def settings(document: Mapping[str, Any]) -> str:
     """
     own = section(document, "perfrun")
     env, flags = section(own, "env"), own.get("benchmark_flags")
-    words = [redact(shlex.join(f"{name}={text(env[name])}" for name in sorted(env)))] if env else []
+    variables = [f"{name}={text(env[name])}" for name in sorted(env)]
+    words = [_public(variables)] if env else []
     allocator = effective_allocator(section(own, "allocator"))
     if allocator != "default" and not ("LD_PRELOAD" in env and _is_default(own)):
         words.append(shlex.quote(f"--allocator={allocator}"))
-    words += [redact(shlex.join(map(str, flags)))] if isinstance(flags, list) and flags else []
+    words += [_public(flags)] if isinstance(flags, list) and flags else []
     given = section(section(document, "benchmark_info"), "flags").get("perfzero_constructor_args")
     return " ".join([*words, *([_canonical(given)] if given else [])])
+
+
+def _public(words: Sequence[Any]) -> str:
+    return redact(shlex.join(redact_words(list(map(str, words)))))
 
 
 def effective_allocator(allocator: Mapping[str, Any]) -> str:
@@ -178,7 +183,7 @@ def _canonical(given: Any) -> str:
     """Return JSON with sorted keys; a text that is no JSON stays as it is."""
     try:
         value = json.loads(given) if isinstance(given, str) else given
-        return redact(json.dumps(value, sort_keys=True))
+        return json.dumps(redacted(value), sort_keys=True)
     except (ValueError, TypeError, RecursionError):
         return redact(text(given))
 

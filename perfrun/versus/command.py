@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import Any
 
 from perfrun.errors import Interrupted
 from perfrun.reports.terminal import Terminal
+from perfrun.shown import say, write_json, write_lines
 from perfrun.summary.document import to_json
 from perfrun.summary.result_folder import write_whole
 from perfrun.versus.answer import VersusAnswer, answer_of, machine_text
@@ -41,12 +41,12 @@ def versus_command(argv: Sequence[str]) -> int:
     whole = versus_document(asked, trials, answer, begun)
     record = _write(asked, trials, whole, screen)
     if asked.output_format == "json":
-        sys.stdout.write(json.dumps({**whole, "record": record}) + "\n")
+        write_json({**whole, "record": record})
     else:
         lines = [*_lines(asked, trials, answer), *([f"All of it: {record}"] if record else [])]
         _show(_title(asked.model), answer, lines, asked.output_format)
     if trials.interrupted:
-        sys.stderr.write("perfrun: interrupted; `--resume` with the same flags goes on from here\n")
+        say("interrupted; `--resume` with the same flags goes on from here")
         return Interrupted.exit_code
     return 1 if any(cell.failure for cell in answer.cells) else 0
 
@@ -85,7 +85,7 @@ def _combine(asked: Combine) -> int:
     combined = combine(find_saved(asked.sources), asked.prices)
     failed = [f"Failed: {line}" for line in failure_lines(combined.cells)]
     if asked.output_format == "json":
-        sys.stdout.write(json.dumps(_combined_document(combined)) + "\n")
+        write_json(_combined_document(combined))
     else:
         title = _title(combined.sources[0].model)
         undecided = [f"Undecided: {line}." for line in undecided_lines(combined.ratios)]
@@ -115,4 +115,4 @@ def _show(
         sys.stdout.write(markdown_page(title, table, lines))
         return
     Terminal(sys.stdout, sys.stderr, quiet=True).table(table)
-    sys.stdout.write("\n" + "\n".join(lines) + "\n")
+    write_lines(["", *lines])

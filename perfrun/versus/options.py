@@ -24,7 +24,7 @@ from perfrun.options.parsers import (
     split_at_dashes,
 )
 from perfrun.options.plan import RunPlan
-from perfrun.text import redact
+from perfrun.text import redact_words
 
 # The class of each framework; docs/versus.md lists what such a class needs.
 CLASSES = {
@@ -379,7 +379,7 @@ def parse_versus(argv: Sequence[str]) -> VersusPlan | Combine:
         platform_name=first.platform_name,
         output_format=given.format,
         quiet=first.quiet,
-        argv=tuple(redact(word) for word in argv),
+        argv=tuple(redact_words(argv)),
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from perfrun.analysis.costs import Figure
 from perfrun.compare.comparison_table import shown_value
 from perfrun.reports.run_table import percent
-from perfrun.reports.table import Column, Table, coloured, escaped, markdown_text
+from perfrun.reports.table import Column, Table, coloured, markdown_text
+from perfrun.shown import markdown
 from perfrun.versus.answer import DECIDING, DEVICE_MEMORY, Cell, Ratio
 
 _COLOURS = {"slower": "red", "faster": "green", "undecided": "yellow", "failed": "red"}
@@ -95,8 +96,8 @@ def _style(cell: Cell, ratio: Ratio | None) -> str:
 
 def markdown_page(title: str, table: Table, notes: Sequence[str]) -> str:
     """Return a page in Markdown: the title, the table, and the notes as a list."""
-    listed = "".join(f"- {escaped(note)}\n" for note in notes)
-    return f"# {escaped(title)}\n\n{markdown_text(table)}\n{listed}"
+    listed = "".join(f"- {markdown(note)}\n" for note in notes)
+    return f"# {markdown(title)}\n\n{markdown_text(table)}\n{listed}"
 
 
 def failure_lines(cells: Sequence[Cell]) -> list[str]:

@@ -1,0 +1,228 @@
+"""Text from outside, made fit for the medium that shows it: one function for each medium.
+
+Names, notes, exceptions, labels, subjects of commits and answers of servers are written by others.
+On a terminal they could move the cursor, hide what perfrun says or forge a line of it; in Markdown
+they could mention people and load pictures. What a medium cannot show as text is written out as
+`\\x1b`, and passwords are left out (`perfrun.text.redact`). So text is cleaned where it leaves:
+
+    lines on a terminal, in a log   `line`, `page`, `write_lines`, `say`
+    cells of a table                `cell`
+    what a benchmark prints         `LiveText`
+    Markdown, JUnit, OpenMetrics    `markdown`, `markdown_code`, `xml`, `label`
+    JSON                            `write_json`; json.dumps itself escapes all but ASCII
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+
+from perfrun.text import redact, redacted
+
+TYPE_CHECKING = False  # as type checkers read it: `typing` is no part of `perfrun --help`
+if TYPE_CHECKING:
+    from typing import Any, TextIO
+
+LONGEST_LINE = 4000  # characters
+LONGEST_CELL = 500
+MARK = "| "  # before a line of a benchmark that looks like one of perfrun's
+# Blanks of any width, as French messages have before a colon.
+_BLANKS = frozenset(
+    "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+)
+_PLAIN = r"[\t\n\x20-\x7e]*"
+_MARKDOWN = r"([\\`*_\[\]<>|#~&!$])"
+_MARKDOWN_LINK = r"(?i)\b((?:https?|ftp|mailto|xmpp|ssh|git|file)(?=:)|www(?=\.))"
+_MARKDOWN_NAME = r"(@|\\#|GH-)(?=[A-Za-z0-9])"
+_MARKDOWN_BLOCK = r"(\d{1,9})([.)])(?=\s|$)|[-+=]"
+_HEXADECIMAL = r"[0-9A-Fa-f.]{1,64}"
+# A mention or the number of an issue is none with this between; it takes no room.
+_JOINER = "\u2060"
+# Sequences that a terminal acts upon: CSI, then those with a text of their own, then short ones.
+_SEQUENCE = (
+    r"\x1b\[(?P<values>[0-?]{0,64})[ -/]{0,8}(?P<final>[@-~])"
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)|\x1b[ -/]{0,8}[0-OQ-WYZ\\`-~]"
+)
+_CUT_SEQUENCE = r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|[\]PX^_][^\x07\x1b\x9c]{0,4096}\x1b?|[ -/]{0,8})\Z"
+_COLOURS = r"[0-9;:]{0,64}"
+_CONCEALED = r"(?:^|;)0{0,8}8(?:;|$)"
+_LINES = r"[^\n\r]*[\n\r]|[^\n\r]+"
+_INVISIBLE = (
+    r"(?:[\s\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\x00-\x08]|\x1b\[[0-9;:]{0,64}[mK])"
+)
+_OURS = (
+    rf"(?i){_INVISIBLE}{{0,50}}"
+    r"(?:perfrun[ :]|(?:\[\d{1,9}(?:/\d{1,9})?\] )?\S{1,300}, trial \d{1,9})"
+)
+_LONGEST_START = 1000  # characters of a line in which its look is recognised
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Return the text with all that is not printable written out, except blanks and `keep`."""
+    if text.isprintable() or (keep.startswith("\t\n") and re.fullmatch(_PLAIN, text)):
+        return text
+    return "".join(
+        c
+        if c.isprintable() or c in _BLANKS or c in keep
+        else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
+
+
+def line(text: str, most: int = LONGEST_LINE) -> str:
+    """Return the text as one line for people: line ends written out, a tab as a blank."""
+    shown = visible(_redacted(text, most).replace("\t", " "))
+    if len(shown) <= most:
+        return shown
+    return f"{shown[:most]}... ({max(len(text), len(shown)) - most} more characters)"
+
+
+def _redacted(text: str, most: int = LONGEST_LINE) -> str:
+    """Redact more than is shown: a password that was cut in two would not be known for one."""
+    return redact(text[: 4 * most])
+
+
+def cell(text: str) -> str:
+    """Return the text for a cell of a table."""
+    return line(text, LONGEST_CELL)
+
+
+def page(lines: Iterable[str]) -> str:
+    """Return lines as one text; each ends with the only line end in it."""
+    return "".join(f"{line(one)}\n" for one in lines)
+
+
+def block(text: str) -> str:
+    """Return a text of several lines; it keeps its line ends and tabs, and nothing else."""
+    return visible(redact(text), "\t\n")
+
+
+def write_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
+    """Write lines to standard output, or to another stream."""
+    (stream or sys.stdout).write(page(lines))
+
+
+def say(text: str) -> None:
+    """Write one line of perfrun's own to standard error."""
+    sys.stderr.write(f"perfrun: {line(text)}\n")
+
+
+def write_json(document: Mapping[str, Any], stream: TextIO | None = None) -> None:
+    """Write a document to standard output, without secrets; it is one line of ASCII."""
+    import json  # not for `perfrun --help`
+
+    as_is(stream or sys.stdout).write(json.dumps(redacted(document)) + "\n")
+
+
+def as_is(stream: TextIO) -> TextIO:
+    """Return the stream below one that cleans what is written to it (`perfrun.reports.output`)."""
+    below: TextIO = getattr(stream, "as_is", stream)
+    return below
+
+
+def markdown(text: str, *, may_mention: bool = False) -> str:
+    """Return the text for one line of Markdown: no link, picture, mention, HTML or heading in it.
+
+    A backslash does not stop GitHub from taking `@name` and `#1` for links: an invisible character
+    does, which stands between. Who wrote the suite `may_mention` people.
+    """
+    plain = " ".join(visible(_redacted(text)[:LONGEST_LINE], "\t\n\r").split())
+    escaped = re.sub(_MARKDOWN, r"\\\1", plain)
+    escaped = re.sub(_MARKDOWN_LINK, r"\1\\", escaped)
+    if not may_mention:
+        escaped = re.sub(_MARKDOWN_NAME, rf"\1{_JOINER}", escaped)
+    first = re.match(_MARKDOWN_BLOCK, escaped)  # of a line it would begin a list or a heading
+    if first is None:
+        return escaped
+    at = first.end(1) if first[1] else 0
+    return f"{escaped[:at]}\\{escaped[at:]}"
+
+
+def markdown_code(text: str) -> str:
+    """Return a hash or a range of hashes as code; another text as `markdown` does."""
+    return f"`{text}`" if re.fullmatch(_HEXADECIMAL, text) else markdown(text)
+
+
+def xml(text: str) -> str:
+    """Return the text with characters that XML allows; ElementTree escapes `<` and its like."""
+    return visible(_redacted(text)[:LONGEST_LINE], "\t\n")
+
+
+def label(text: str) -> str:
+    """Return the text as the value of a label in OpenMetrics, without its quotes."""
+    plain = visible(_redacted(text)[:LONGEST_LINE], "\n")
+    return plain.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+class LiveText:
+    """What a benchmark prints, piece by piece, as a stream shows it while the benchmark runs.
+
+    A file gets it as it is, a terminal without what moves its cursor: colours, carriage returns and
+    the erasing of a line stay. A line that looks like one of perfrun's has a mark before it.
+    """
+
+    def __init__(self, *, on_terminal: bool) -> None:
+        self._on_terminal = on_terminal
+        self._cut = ""  # the begin of a sequence whose end has not come yet
+        self._line = ""  # the begin of the line that goes on
+        self._is_marked = self._is_coloured = False
+        self._ended = True  # with a line end
+
+    def shown(self, text: str) -> str:
+        """Return the next piece as it is to be shown."""
+        if self._on_terminal:
+            text = self._for_terminal(self._cut + text)
+        if text:
+            self._ended = text[-1] == "\n"
+        lower = text.lower()
+        if not self._line and "perfrun" not in lower and ", trial " not in lower:
+            after = max(text.rfind("\n"), text.rfind("\r")) + 1
+            self._line, self._is_marked = text[after : after + _LONGEST_START], False
+            return text
+        return "".join(map(self._marked, re.findall(_LINES, text)))
+
+    def closing(self) -> str:
+        """Return what must be written before a line of perfrun: a line end, the usual colours."""
+        ending = "\x1b[0m" if self._is_coloured else ""
+        ending += "" if self._ended else "\n"
+        self._cut = self._line = ""
+        self._is_marked = self._is_coloured = False
+        self._ended = True
+        return ending
+
+    def _marked(self, piece: str) -> str:
+        """Return a line, or a part of one, with the mark if the line looks like one of perfrun's.
+
+        When its begin has been shown already, the mark stands in the middle.
+        """
+        self._line = (self._line + piece)[:_LONGEST_START]
+        mark = not self._is_marked and re.match(_OURS, self._line) is not None
+        self._is_marked = self._is_marked or mark
+        if piece[-1] in "\n\r":
+            self._line, self._is_marked = "", False
+        return f"{MARK}{piece}" if mark else piece
+
+    def _for_terminal(self, text: str) -> str:
+        self._cut = ""
+        if "\x1b" in text[-5000:]:
+            last = text.rfind("\x1b")
+            for at in (text.rfind("\x1b", 0, last), last):  # the last may end what another began
+                if at >= 0 and re.match(_CUT_SEQUENCE, text[at:]):
+                    text, self._cut = text[:at], text[at:]
+                    break
+        parts, done = [], 0
+        for found in re.finditer(_SEQUENCE, text):
+            parts += [visible(text[done : found.start()], "\t\n\r"), self._allowed(found)]
+            done = found.end()
+        return "".join([*parts, visible(text[done:], "\t\n\r")])
+
+    def _allowed(self, sequence: re.Match[str]) -> str:
+        """Return a sequence that only colours text or erases its line; else nothing."""
+        values, final = sequence["values"], sequence["final"]
+        if final == "K" and values in ("", "0", "1", "2"):
+            return sequence[0]
+        if final == "m" and re.fullmatch(_COLOURS, values) and not re.search(_CONCEALED, values):
+            self._is_coloured = True
+            return sequence[0]
+        return ""
