@@ -23,6 +23,13 @@ ROOT = Path(__file__).resolve().parent.parent
 ENTRY = str(ROOT / "perfrun" / "benchmark.py")
 _MARK = "PERFRUN_TEST_MARK"
 PATIENCE_S = 150.0  # for what takes a moment on an idle machine
+# In every module of benchmarks: who runs the trials. The parent of a worker is the harness's guard.
+HARNESS = """
+def harness_pid():
+    with open("/proc/%d/stat" % os.getppid()) as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+"""
 # For modules of benchmarks: to be ended in a trial whose number is known, however busy the machine.
 HOLD = """
 import os, time
@@ -87,6 +94,7 @@ class World:
         head = (
             "import os, signal, subprocess, sys, threading, time\nfrom perfrun import Benchmark\n"
         )
+        head += HARNESS
         package = self.folder / "code" / "pkg"
         package.mkdir(parents=True, exist_ok=True)
         (package / "__init__.py").touch()

@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from perfrun.dataclass import replace
 from perfrun.launchers import launcher
+from perfrun.launchers.guard import OwnChildren, Parent, parent_of_workers
 from perfrun.launchers.interpreter_wrapper import Lifeline, Wrapped
 from perfrun.launchers.launcher import (
     ENTRY,
@@ -54,12 +54,15 @@ class LocalLauncher:
     def start(self, order: Mapping[str, Any], folder: Path, private: Path) -> LocalProcess:
         """Start the worker of a trial. Raises OSError when the interpreter cannot be started."""
         return LocalProcess(
-            self.python, order, folder, private, self._env, is_wrapped=self._is_wrapped
+            *(self.python, order, folder, private, self._env, parent_of_workers()),
+            is_wrapped=self._is_wrapped,
         )
 
     def serve(self, order: Mapping[str, Any], folder: Path, log: Path) -> LocalService:
         """Start a throw-away worker, which answers into `folder`. Raises OSError, too."""
-        return LocalService(self.python, order, folder, log, self._env, self._learn)
+        return LocalService(
+            *(self.python, order, folder, log, self._env, self._learn, parent_of_workers())
+        )
 
     def set_variables(self, variables: Mapping[str, str]) -> None:
         """Add environment variables to the workers that are started from now on."""
@@ -83,33 +86,44 @@ class LocalService:
         log: Path,
         env: Mapping[str, str] | None = None,
         learn: Callable[[bool], object] = bool,
+        parent: Parent | None = None,
     ) -> None:
         """Start the worker; `learn` gets True when the interpreter turns out to be a wrapper."""
         self._lifeline = Lifeline(folder)
         self._learn = learn
+        self._parent = parent or OwnChildren()
+        self._code: int | None = None  # once it has been reaped
         order_path = folder / ORDER
-        whole = {**order, "parent_pid": os.getpid(), **self._lifeline.order}
+        whole = {**order, "parent_pid": self._parent.pid, **self._lifeline.order}
         write_order_file(order_path, whole)
         with stream_file(log) as output:
-            self._process = _start(python, order_path, output, output, env)
+            self.pid = _start(self._parent, python, order_path, output, output, env)
 
     def wait(self, timeout_s: float) -> int | None:
         """Wait for its end; return its status, minus its signal, or None if it has not ended."""
-        if self._process.returncode is None:
-            with _pidfd(self._process.pid) as ended:  # Popen would poll every 50 ms
+        if self._code is None:
+            with _pidfd(self.pid) as ended:
                 if not ended(timeout_s):
                     return None
-        code = self._process.wait()
-        if self._lifeline.was_used or code == 0:
+            self._reap()
+        if self._lifeline.was_used or self._code == 0:
             self._learn(self._lifeline.was_used)
-        return code
+        return self._code
 
     def end(self) -> None:
         """End the worker and the processes that imported code may have started."""
-        _signal_group(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(launcher.KILL_GRACE_S)
+        if self._code is None:
+            _signal_group(self.pid, signal.SIGKILL)
+            with _pidfd(self.pid) as ended:
+                if ended(launcher.KILL_GRACE_S):
+                    self._reap()
+        self._parent.end_orphans()
         self._lifeline.close()
+
+    def _reap(self) -> None:
+        ended = self._parent.reap(self.pid)
+        if ended is not None:
+            self._code = os.waitstatus_to_exitcode(ended[0])
 
 
 class LocalProcess:
@@ -127,6 +141,7 @@ class LocalProcess:
         folder: Path,
         private: Path,
         env: Mapping[str, str] | None = None,
+        parent: Parent | None = None,
         *,
         is_wrapped: bool | None = None,
     ) -> None:
@@ -136,9 +151,10 @@ class LocalProcess:
         that is not known.
         """
         self._private = private
+        self._parent = parent or OwnChildren()
         self._lifeline = Lifeline(private) if is_wrapped is not False else None
         order_path = private / ORDER
-        whole = {**order, "parent_pid": os.getpid()}
+        whole = {**order, "parent_pid": self._parent.pid}
         whole.update(self._lifeline.order if self._lifeline else {})
         write_order_file(order_path, whole)
         self._wrapped: Wrapped | None = None
@@ -150,11 +166,11 @@ class LocalProcess:
                 stream_file(folder / "stdout.log") as out,
                 stream_file(folder / "stderr.log") as err,
             ):
-                self._process = _start(python, order_path, out, err, env)
+                self.pid = _start(self._parent, python, order_path, out, err, env)
         except OSError:
             self._let_go()
             raise
-        self._leader = self.pid = self._process.pid
+        self._leader = self.pid
         self._last_io_counts = last_io_counts(str(self._leader))
         self._stopped_for: str | None = None
         self._end: Exit | None = None  # once it is reaped or left: its pid may be reused then
@@ -231,7 +247,7 @@ class LocalProcess:
             self._end = self._reaped()
         has_ended = self._end is not None and self._end.unended is None
         unended = frozenset() if has_ended else frozenset((self.pid, self._leader))
-        _kill_strays(self._leader, self._strays, unended)
+        _kill_strays(self._leader, self._strays, unended, self._parent)
         if self._end is None:  # a tracer, which may have been a stray, kept it from being reaped
             can_now = self._can_be_reaped(TRACED_GRACE_S)
             self._end = self._reaped() if can_now else self._left_running()
@@ -244,7 +260,7 @@ class LocalProcess:
             with _pidfd(pid) as ended:
                 if not ended(seconds):
                     return False
-        return _poll(self._leader, TRACED_GRACE_S)  # a tracer would reap it first
+        return _poll(self._leader, TRACED_GRACE_S, self._parent)  # a tracer would reap it first
 
     def _let_go(self) -> None:
         if self._wrapped:
@@ -254,9 +270,10 @@ class LocalProcess:
 
     def _reaped(self) -> Exit:
         moved = self._last_io_counts()  # a zombie still has them; once it is reaped they are gone
-        _, status, usage = os.wait4(self._leader, 0)
+        reaped = self._parent.reap(self._leader)
+        assert reaped is not None
+        status, usage = reaped
         code = os.waitstatus_to_exitcode(status)
-        self._process.returncode = code  # Popen must not wait for it again
         end = Exit(
             exit_code=code if code >= 0 else None,
             signal_number=-code if code < 0 else None,
@@ -273,8 +290,7 @@ class LocalProcess:
     def _left_running(self) -> Exit:
         """Return the exit of a worker that still runs, with the kernel's counts until now."""
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._leader, os.WNOHANG)  # a wrapper has ended, and its worker has not
-        self._process.returncode = -signal.SIGKILL  # Popen must not wait for it
+            self._parent.reap(self._leader, wait=False)  # of a wrapper, whose worker goes on
         counts = counts_of(self.pid)
         return Exit(
             exit_code=None,
@@ -304,16 +320,15 @@ def _stray_text(stray: tuple[int, str]) -> str:
 
 
 def _start(
-    python: str, order: Path, out: int, err: int, env: Mapping[str, str] | None
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [python, str(ENTRY), str(order)],
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=err,
-        start_new_session=True,
-        env=env,
-    )
+    parent: Parent,
+    python: str,
+    order: Path,
+    out: int,
+    err: int,
+    env: Mapping[str, str] | None,
+) -> int:
+    argv = (python, str(ENTRY), str(order))
+    return parent.start(argv, out, err, os.environ if env is None else env)
 
 
 @contextlib.contextmanager
@@ -334,20 +349,15 @@ def _pidfd(pid: int) -> Any:
         os.close(handle)
 
 
-def _poll(pid: int, seconds: float) -> bool:
+def _poll(pid: int, seconds: float, parent: Parent | None = None) -> bool:
+    has_ended = (parent or OwnChildren()).has_ended
     end = time.perf_counter() + seconds
     while True:
-        has_ended = _has_ended(pid)
-        if has_ended or time.perf_counter() >= end:
-            return has_ended
+        if has_ended(pid):
+            return True
+        if time.perf_counter() >= end:
+            return False
         time.sleep(0.01)
-
-
-def _has_ended(pid: int) -> bool:
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:  # a wrapper's child
-        return state_and_flags(pid)[0] in ("", "Z", "X")
 
 
 def _signal(pid: int, number: int) -> None:
@@ -360,22 +370,24 @@ def _signal_group(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-def _kill_strays(group: int, strays: dict[int, str], besides: frozenset[int]) -> None:
+def _kill_strays(
+    group: int, strays: dict[int, str], besides: frozenset[int], parent: Parent
+) -> None:
     """Kill the processes that the worker left behind; enter their commands by pid.
 
-    The harness is a subreaper (see `perfrun.run.runner`), so orphans of the worker, those in
-    sessions of their own included, are its children now. No other children are alive at this time
+    The parent of the workers is a subreaper, so orphans of the worker, those in sessions of their
+    own included, are its children now. No other children are alive at this time
     but the worker if it cannot be reaped (`besides`), and what could not be ended in this or an
     earlier trial: no second wait is made for that.
     """
-    if not _has_children():
+    if not parent.has_children():
         return  # psutil would read every process of the machine to find none
     import psutil
 
     def descendants() -> list[Any]:
         return [one for one in own.children(recursive=True) if one.pid not in besides]
 
-    own = psutil.Process()
+    own = psutil.Process(parent.pid)
     psutil.wait_procs(descendants(), timeout=CHILD_GRACE_S)
     # multiprocessing's resource tracker frees shared memory, and its fork server ends, when nobody
     # holds their pipe any more: neither counts as left behind. Forks of the worker hold the pipe.
@@ -392,15 +404,6 @@ def _kill_strays(group: int, strays: dict[int, str], besides: frozenset[int]) ->
 def _killable(processes: list[Any]) -> list[Any]:
     """Return the processes to which SIGKILL has not been sent in vain."""
     return [one for one in processes if not is_sent_sigkill(one.pid)]
-
-
-def _has_children() -> bool:
-    """Return True when this process has any child, zombies included."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def _kill(processes: list[Any], strays: dict[int, str]) -> None:

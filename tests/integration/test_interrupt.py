@@ -29,7 +29,7 @@ class Waits(Benchmark):
         self.waits()
 
     def answers_sigterm(self):  # with a second Ctrl-C, which nobody could press faster
-        signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getppid(), signal.SIGINT))
+        signal.signal(signal.SIGTERM, lambda *_: os.kill(harness_pid(), signal.SIGINT))
         self.waits()
 
     def waits(self):

@@ -108,14 +108,14 @@ DURING = """
     def during(self):
         self._note("during")
         if starts_so_far("during") == 1:
-            os.kill(os.getppid(), signal.SIGKILL)
+            os.kill(harness_pid(), signal.SIGKILL)
             time.sleep(60)
 
     def after(self):
         self._note("after")
         if starts_so_far("after") == 1:
             import atexit  # runs when the outcome is written and the process has not ended
-            atexit.register(lambda: (os.kill(os.getppid(), signal.SIGKILL), time.sleep(60)))
+            atexit.register(lambda: (os.kill(harness_pid(), signal.SIGKILL), time.sleep(60)))
 
 def starts_so_far(name):
     return open({log!r}).read().split().count(name)

@@ -250,7 +250,8 @@ def test_the_place_of_a_trial_that_was_recovered_is_recorded(world: World) -> No
                 if not os.path.exists("killed"):
                     open("killed", "w").close()
                     import atexit  # runs when the outcome is written and the process lives on
-                    atexit.register(lambda: (os.kill(os.getppid(), signal.SIGKILL), time.sleep(60)))
+                    kill = lambda: (os.kill(harness_pid(), signal.SIGKILL), time.sleep(60))
+                    atexit.register(kill)
         """,
         module="kills",
     )

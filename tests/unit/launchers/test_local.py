@@ -20,6 +20,7 @@ from fileserver import silent_file_server
 from perfrun.errors import Interrupted
 from perfrun.launchers import launcher as ending
 from perfrun.launchers import local
+from perfrun.launchers.guard import OwnChildren, Parent
 from perfrun.launchers.local import LocalLauncher, LocalProcess, LocalService
 from perfrun.options.plan import RunPlan
 from perfrun.probes.accelerators import DevicesUsage
@@ -332,7 +333,7 @@ def test_a_zombie_whose_parent_lives_is_not_waited_for_as_a_helper(
     zombie = psutil.Process(int(parent.stdout.readline()))
     wait_until(lambda: zombie.status() == psutil.STATUS_ZOMBIE)
     strays: dict[int, str] = {}
-    local._kill_strays(parent.pid, strays, frozenset())
+    local._kill_strays(parent.pid, strays, frozenset(), OwnChildren())
     parent.returncode = -9
     parent.stdout.close()
     assert (0, local.HELPER_GRACE_S) in waited
@@ -345,11 +346,13 @@ def test_an_interrupt_while_what_was_left_behind_is_ended_takes_no_result_away(
 ) -> None:
     real, calls = local._kill_strays, []
 
-    def interrupted_once(group: int, strays: dict[int, str], besides: frozenset[int]) -> None:
+    def interrupted_once(
+        group: int, strays: dict[int, str], besides: frozenset[int], parent: Parent
+    ) -> None:
         calls.append(group)
         if len(calls) == 1:
             raise Interrupted("stopped by SIGINT")
-        real(group, strays, besides)
+        real(group, strays, besides, parent)
 
     monkeypatch.setattr(local, "_kill_strays", interrupted_once)
     process = start(folder, "leaves_children")

@@ -174,9 +174,9 @@ def test_a_service_leaves_no_file_and_no_process(
         assert len(list(tmp_path.iterdir())) == 1
         serving = service._serving
         assert isinstance(serving, LocalService)
-        process = serving._process
     assert not list(tmp_path.iterdir())
-    assert process.returncode is not None
+    assert serving._code is not None
+    assert not Path(f"/proc/{serving.pid}").exists()
 
 
 def test_a_worker_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
