@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.dataclass import asdict, dataclass, field
+from perfrun.durable import make_folder, sync_file, sync_names
 from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.options.plan import RunPlan
@@ -81,11 +82,12 @@ class Journal:
         self.path = path
         self.broken: str | None = None
         self._notify = notify
+        self._unsynced: list[Path] = []  # folders with new names in them
 
     def begin(self, plan: RunPlan, pinned: Mapping[str, str], seed: int) -> None:
         """Write the first line."""
         with contextlib.suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._unsynced = [*make_folder(self.path.parent), self.path.parent]
         self._append(
             {
                 "event": "begin",
@@ -112,10 +114,18 @@ class Journal:
         )
 
     def finished(self, key: Key, summary: Path) -> None:
-        """Record that a trial's summary is on disk: the trial need not run again."""
+        """Record that a trial's summary is on disk: the trial need not run again.
+
+        The line itself survives a power loss, and so do all lines before it.
+        """
         self._append(
-            {"event": "finished", "method": key[0], "trial_id": key[1], "summary": str(summary)}
+            {"event": "finished", "method": key[0], "trial_id": key[1], "summary": str(summary)},
+            sync=True,
         )
+
+    def settle(self) -> None:
+        """Make all events so far survive a power loss. It waits for the disk."""
+        self._append(None, sync=True)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
@@ -127,18 +137,26 @@ class Journal:
         """Record that all trials are finished: there is nothing to resume."""
         self._append({"event": "end"})
 
-    def _append(self, event: Mapping[str, Any]) -> None:
+    def _append(self, event: Mapping[str, Any] | None, *, sync: bool = False) -> None:
         try:
             with self.path.open("ab+") as file:
-                # A line that was cut off is ended first, or this event would be lost with it.
-                if file.tell():
-                    file.seek(-1, os.SEEK_END)
-                before = b"" if file.read(1) in (b"", b"\n") else b"\n"
-                file.write(before + json.dumps(event).encode() + b"\n")
+                if event is not None:
+                    # A line that was cut off is ended first, or this event would be lost with it.
+                    if file.tell():
+                        file.seek(-1, os.SEEK_END)
+                    before = b"" if file.read(1) in (b"", b"\n") else b"\n"
+                    file.write(before + json.dumps(event).encode() + b"\n")
+                    file.flush()
+                if sync:
+                    sync_file(file.fileno())
         except OSError as error:
             if self._notify and self.broken is None:  # once: the next event fails, too
                 self._notify(f"--resume will not know all of this run: {error}")
             self.broken = str(error)
+        if sync:
+            for folder in self._unsynced:
+                sync_names(folder)
+            self._unsynced = []
 
 
 def unfinished(runs: Path, plan: RunPlan) -> UnfinishedRun | None:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfrun.dataclass import dataclass
+from perfrun.durable import make_folder, sync_names
 
 SUMMARY = "perfzero_summary.json"
 # It has another name, so that no reader of summaries takes a profile for a result.
@@ -111,6 +112,7 @@ class Storage:
         self._run_id = run_id
         self._notify = notify
         self._has_told = False  # the user, that the disk is full
+        self._unsynced: dict[Path, None] = {}  # folders with new names in them
         self.reserve = Reserve(output, run_id)
 
     @property
@@ -122,13 +124,22 @@ class Storage:
 
     def open(self) -> None:
         """Make the output folder and reserve space. Raises OSError when it cannot be made."""
-        self._output.mkdir(parents=True, exist_ok=True)
+        self._note(*make_folder(self._output))
         _remove_abandoned_reserves(self._output)
         self.reserve.take()
 
     def close(self) -> None:
         """Free the reserved space."""
         self.reserve.release()
+
+    def settle(self) -> None:
+        """Make the names of all summaries survive a power loss. It waits for the disk."""
+        for folder in self._unsynced:
+            sync_names(folder)
+        self._unsynced.clear()
+
+    def _note(self, *folders: Path) -> None:
+        self._unsynced.update(dict.fromkeys(folders))
 
     def new_folder(self, execution_id: str) -> ResultFolder:
         """Make `<output>/<execution_id>`, or the same with `-2`, `-3`, ... when it is taken."""
@@ -143,6 +154,7 @@ class Storage:
                 continue
             if attempt == 2:
                 self._notify(f"{self._output} cannot be written ({failure}); using {path}")
+            self._note(path.parent)
             return ResultFolder(path)
         raise failure
 
@@ -166,8 +178,9 @@ class Storage:
             try:
                 place = folder.path if attempt < 2 else self._rescue / folder.path.name
                 path = place / name
-                place.mkdir(parents=True, exist_ok=True)  # the benchmark may have removed it
+                self._note(*make_folder(place))  # the benchmark may have removed it
                 write_whole(path, text)
+                self._note(place)
             except OSError as error:
                 self.reserve.release()
                 failure = error
