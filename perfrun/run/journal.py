@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from perfrun.dataclass import asdict, dataclass, field
 from perfrun.durable import make_folder, sync_file, sync_names
@@ -141,11 +141,7 @@ class Journal:
         try:
             with self.path.open("ab+") as file:
                 if event is not None:
-                    # A line that was cut off is ended first, or this event would be lost with it.
-                    if file.tell():
-                        file.seek(-1, os.SEEK_END)
-                    before = b"" if file.read(1) in (b"", b"\n") else b"\n"
-                    file.write(before + json.dumps(event).encode() + b"\n")
+                    file.write(_end_of_a_cut_line(file) + json.dumps(event).encode() + b"\n")
                     file.flush()
                 if sync:
                     sync_file(file.fileno())
@@ -157,6 +153,16 @@ class Journal:
             for folder in self._unsynced:
                 sync_names(folder)
             self._unsynced = []
+
+
+def _end_of_a_cut_line(file: BinaryIO) -> bytes:
+    """Return what ends a line that a crash has cut off: the next event would be lost with it."""
+    try:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+        return b"" if file.read(1) in (b"", b"\n") else b"\n"
+    except OSError:
+        return b"\n"  # an empty line is no event
 
 
 def unfinished(runs: Path, plan: RunPlan) -> UnfinishedRun | None:

@@ -226,7 +226,7 @@ class Rounds:
         (key, result), self._unsettled = self._unsettled or (None, None), None
         if key is None or result is None:
             self._journal.settle()
-        elif result.status is not Status.INTERRUPTED:
+        elif result.status is not Status.INTERRUPTED and Path(result.summary).exists():
             self._journal.finished(key, Path(result.summary))
 
     def _execution_id(self, key: Key, method: Method, total: int | None) -> str:

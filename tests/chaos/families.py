@@ -1,0 +1,53 @@
+"""The families of faults, each with the names of its faults and a way to make one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import syscalls
+from subject import Subject
+
+SCENARIOS = ("plain", "index", "resume")
+
+
+class Maker(Protocol):
+    """Makes the faults of one family in a folder of its own."""
+
+    def names(self, seed: int, count: int | None) -> list[str]:
+        """Return the names of its faults: all that there are, or `count` of a seed."""
+
+    def make(self, name: str) -> tuple[bool, list[str]]:
+        """Make a fault; True when it happened, and what was wrong afterwards."""
+
+    @staticmethod
+    def group_of(name: str) -> str:
+        """The row of the table that a fault belongs to."""
+        parts = name.split("/")
+        return "/".join([parts[0], *parts[3:]])
+
+
+class Syscalls:
+    """See `syscalls`."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._subjects: dict[str, Subject] = {}
+
+    def names(self, seed: int, count: int | None) -> list[str]:
+        return [f.name for one in SCENARIOS for f in syscalls.faults_of(self._subject(one))]
+
+    def make(self, name: str) -> tuple[bool, list[str]]:
+        fault = syscalls.fault_named(name)
+        return syscalls.make_fault(self._subject(fault.scenario), fault)
+
+    def _subject(self, scenario: str) -> Subject:
+        if scenario not in self._subjects:
+            subject = Subject(self._place / scenario, scenario)
+            subject.prepare()
+            self._subjects[scenario] = subject
+        return self._subjects[scenario]
+
+
+FAMILIES: dict[str, Callable[[Path], Maker]] = {"syscalls": Syscalls}
