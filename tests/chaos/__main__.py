@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", help="the name of one fault")
     parser.add_argument("--minutes", type=float, help="begin no further fault after so long")
     flags = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     place = Path(tempfile.mkdtemp(prefix="perfrun-chaos-"))
     try:
         preload()
@@ -62,6 +64,7 @@ def _results(flags: argparse.Namespace, names: list[str], place: Path) -> Any:
     jobs = [
         context.Process(
             target=_work,
+            daemon=True,  # it ends with this process
             args=(FAMILIES[flags.family](place / str(job)), names[job :: flags.jobs], end, results),
         )
         for job in range(flags.jobs)
@@ -80,6 +83,7 @@ def _results(flags: argparse.Namespace, names: list[str], place: Path) -> Any:
 
 
 def _work(maker: Maker, names: list[str], end: float | None, results: Any) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         for name in names:
             if end is not None and time.monotonic() > end:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PATIENCE_S = 120.0  # for one run; what takes longer hangs
+PATIENCE_S = 180.0  # for one run; what takes longer hangs
 SOURCE = """
 import os, signal, time
 from perfrun import Benchmark
