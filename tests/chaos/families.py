@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+import states
 import syscalls
 from subject import Subject
 
@@ -25,24 +26,17 @@ class Maker(Protocol):
     def group_of(name: str) -> str:
         """The row of the table that a fault belongs to."""
         parts = name.split("/")
-        return "/".join([parts[0], *parts[3:]])
+        return "/".join([parts[0], *parts[3:]]) if "-" not in parts else "/".join(parts[:4:3])
 
 
-class Syscalls:
-    """See `syscalls`."""
+class _Places:
+    """The subjects of a family, each made when it is needed."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
         self._subjects: dict[str, Subject] = {}
 
-    def names(self, seed: int, count: int | None) -> list[str]:
-        return [f.name for one in SCENARIOS for f in syscalls.faults_of(self._subject(one))]
-
-    def make(self, name: str) -> tuple[bool, list[str]]:
-        fault = syscalls.fault_named(name)
-        return syscalls.make_fault(self._subject(fault.scenario), fault)
-
-    def _subject(self, scenario: str) -> Subject:
+    def subject(self, scenario: str) -> Subject:
         if scenario not in self._subjects:
             subject = Subject(self._place / scenario, scenario)
             subject.prepare()
@@ -50,4 +44,35 @@ class Syscalls:
         return self._subjects[scenario]
 
 
-FAMILIES: dict[str, Callable[[Path], Maker]] = {"syscalls": Syscalls}
+class Syscalls(_Places):
+    """See `syscalls`."""
+
+    def names(self, seed: int, count: int | None) -> list[str]:
+        return [f.name for one in SCENARIOS for f in syscalls.faults_of(self.subject(one))]
+
+    def make(self, name: str) -> tuple[bool, list[str]]:
+        fault = syscalls.fault_named(name)
+        return syscalls.make_fault(self.subject(fault.scenario), fault)
+
+
+class States(_Places):
+    """See `states`."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(place)
+        self._recordings: dict[str, states.Recording] = {}
+
+    def names(self, seed: int, count: int | None) -> list[str]:
+        return [name for one in SCENARIOS for name in self._recording(one).names()]
+
+    def make(self, name: str) -> tuple[bool, list[str]]:
+        scenario = name.partition("/")[0]
+        return states.check_state(self.subject(scenario), self._recording(scenario), name)
+
+    def _recording(self, scenario: str) -> states.Recording:
+        if scenario not in self._recordings:
+            self._recordings[scenario] = states.Recording(self.subject(scenario))
+        return self._recordings[scenario]
+
+
+FAMILIES: dict[str, Callable[[Path], Maker]] = {"syscalls": Syscalls, "states": States}
