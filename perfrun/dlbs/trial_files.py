@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import stat
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfrun.worker.measure.series_files import read_rows
+from perfrun.untrusted import Folder, Refused
+from perfrun.worker.measure.series_files import parse_rows
 
 _LIMIT_BYTES = 64 * 1024 * 1024
-_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _SCALING = ("scaling_weak", "scaling.json")  # of the method for several devices
 _USE = "process_info.log"
 _KIB = 1024
@@ -90,34 +87,22 @@ def _is_number(value: object) -> bool:
 
 def _contents(folder: Path, *names: str) -> bytes | None:
     """Return a file's bytes; None for one that is not there, no regular file, or too large."""
-    with ExitStack() as stack:
-        try:
-            place = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-            stack.callback(os.close, place)
-            for name in names:
-                place = os.open(name, _OPEN, dir_fd=place)
-                stack.callback(os.close, place)
-            facts = os.fstat(place)
-            if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LIMIT_BYTES:
-                return None
-            with os.fdopen(os.dup(place), "rb") as file:
-                return file.read(_LIMIT_BYTES)
-        except OSError:
-            return None
+    try:
+        with Folder(folder, *names[:-1]) as place:
+            return place.read(names[-1], _LIMIT_BYTES)
+    except (OSError, Refused):
+        return None
 
 
 def step_times(series: Mapping[str, Any], folder: Path) -> list[float]:
     """Return the seconds of the timed steps of a series, from its rows or from the summary."""
     rows_file = series.get("rows_file")
-    if rows_file:
-        try:
-            rows = read_rows(str(folder / "perfrun" / str(rows_file)))
-        except OSError:
-            pass
-        else:
-            return [
-                wall_ns / steps / 1e9
-                for wall_ns, steps in zip(rows.wall_ns, rows.steps, strict=True)
-                if steps > 0
-            ]
+    data = _contents(folder, "perfrun", str(rows_file)) if rows_file else None
+    if data is not None:
+        rows = parse_rows(data)
+        return [
+            wall_ns / steps / 1e9
+            for wall_ns, steps in zip(rows.wall_ns, rows.steps, strict=True)
+            if steps > 0
+        ]
     return [float(one) for one in series.get("times_s") or ()]

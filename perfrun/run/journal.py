@@ -23,6 +23,8 @@ from perfrun.locks import FileLock
 from perfrun.options.plan import RunPlan
 from perfrun.run.digest import sha256_of
 from perfrun.run.schedule import Step
+from perfrun.summary.result_folder import ResultFolder
+from perfrun.untrusted import Folder
 
 Key = tuple[str, int]  # method, trial id
 
@@ -132,6 +134,18 @@ class Journal:
         """Lock the run against every other `--resume`; False when another perfrun has locked it."""
         with _locked(self.path) as free:
             yield free
+
+    def remove_unfinished(self) -> None:
+        """Remove what a killed perfrun had begun to write for this run. Call it with the lock."""
+        for folder in folders_of(self.path):
+            ResultFolder(folder).remove_unfinished()
+        with contextlib.suppress(OSError), Folder(self.path.parent) as runs:
+            runs.remove_unfinished(self.report.name)
+
+    @property
+    def report(self) -> Path:
+        """The file of the run's report."""
+        return self.path.with_suffix(".report.json")
 
     def end(self) -> None:
         """Record that all trials are finished: there is nothing to resume."""

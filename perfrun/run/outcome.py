@@ -5,8 +5,6 @@ A worker that was killed leaves files, too: its series count up to that moment.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 import signal
 from collections.abc import Mapping
@@ -17,6 +15,7 @@ from perfrun.dataclass import dataclass
 from perfrun.launchers.launcher import Exit
 from perfrun.summary.assemble import out_of_bounds
 from perfrun.summary.document import Metric, Outcome, Report, Status
+from perfrun.untrusted import Folder, Refused, parse_json
 from perfrun.worker.outcome_file import ASIDE, OUTCOME, SERIES, STACK
 from perfrun.worker.test_log import TestLogError, decode_entries
 
@@ -36,6 +35,31 @@ _LATER = (
 )
 _TAIL_BYTES = 4096
 _STACK_BYTES = 64 * 1024
+_MIB = 2**20
+_OUTCOME_BYTES = 8 * _MIB  # perfrun's own has 128 KiB, more with long notes
+_HEADER_BYTES = 4 * _MIB  # of one series; perfrun's own has 30 KB
+_HEADERS_BYTES = 32 * _MIB  # of all series
+_ROWS_BYTES = 256 * _MIB  # of all series: eight million intervals
+_EVALUATED_ROWS = 2_000_000  # of a series whose worker died: two seconds
+_REPORT_BYTES = 4 * _MIB
+_REPORTS_BYTES = 32 * _MIB
+_MOST_FILES = 1000  # series, and files of reports
+_NOTE = 300  # characters of one on a file that was not read
+_MOST_NOTES = 20  # on files
+
+
+class _Reader:
+    """Reads a folder's files until a number of bytes is used up."""
+
+    def __init__(self, folder: Folder, most_bytes: int) -> None:
+        self._folder, self._left = folder, most_bytes
+
+    def read(self, name: str, most_bytes: int | None = None) -> bytes:
+        """Return a file's content. Raises OSError or Refused."""
+        limit = self._left if most_bytes is None else min(most_bytes, self._left)
+        data = self._folder.read(name, limit)
+        self._left -= len(data)
+        return data
 
 
 def read_series(private: Path, notes: list[str]) -> tuple[Mapping[str, Any], ...]:
@@ -43,36 +67,53 @@ def read_series(private: Path, notes: list[str]) -> tuple[Mapping[str, Any], ...
 
     A series that cannot be read is left out, and `notes` gets a line.
     """
+    try:
+        with Folder(private) as folder:
+            return _series(folder, notes)
+    except OSError as error:
+        _note_unopened(private, error, notes)
+        return ()
+
+
+def _series(folder: Folder, notes: list[str]) -> tuple[Mapping[str, Any], ...]:
+    headers, rows = _Reader(folder, _HEADERS_BYTES), _Reader(folder, _ROWS_BYTES)
     found = []
-    for path in _headers(private):
+    for name in _numbered(folder, SERIES, rf"{SERIES}(\d{{1,18}})\.json", notes):
         try:
-            found.append(_read(path))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            notes.append(f"{path.name} cannot be read: {error}")
+            found.append(_read(name, headers, rows, notes))
+        except Exception as error:  # figures are computed from what the benchmark could write
+            notes.append(_unread(name, error))
     return tuple(found)
 
 
-def _headers(private: Path) -> list[Path]:
-    numbered = []
-    with contextlib.suppress(OSError):
-        for path in private.glob(f"{SERIES}*.json"):
-            number = re.fullmatch(rf"{SERIES}(\d+)\.json", path.name)
-            if number:
-                numbered.append((int(number[1]), path))
-    return [path for _, path in sorted(numbered)]
+def _numbered(folder: Folder, prefix: str, pattern: str, notes: list[str]) -> list[str]:
+    """Return the names that the pattern matches by the number in it; 1 where there is none."""
+    names = folder.names(prefix)
+    matches = filter(None, (re.fullmatch(pattern, name, flags=re.DOTALL) for name in names))
+    found = sorted((int(match[1] or 1), match[0]) for match in matches)
+    if len(found) > _MOST_FILES:
+        notes.append(
+            f"{len(found)} files {prefix}* are more than {_MOST_FILES}; the others are not read"
+        )
+    return [name for _, name in found[:_MOST_FILES]]
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read(name: str, headers: _Reader, raw: _Reader, notes: list[str]) -> Mapping[str, Any]:
     # Imported here: a run without series starts faster.
     from perfrun.worker.measure.measurement import derive, evaluate, kept_times
-    from perfrun.worker.measure.series_files import SUFFIX, read_rows
+    from perfrun.worker.measure.series_files import SUFFIX, parse_rows
 
-    facts = json.loads(path.read_bytes())
-    raw = path.with_suffix(SUFFIX)
-    rows = read_rows(str(raw))
-    facts["rows_file"] = raw.name
+    facts = parse_json(headers.read(name, _HEADER_BYTES))
+    if not isinstance(facts, dict):
+        raise Refused("not an object")
+    file = name.removesuffix(".json") + SUFFIX
+    rows = parse_rows(raw.read(file))
+    facts["rows_file"] = file
     if "statistics" in facts:  # complete; its times are in the rows
         return {**facts, **kept_times(rows)}
+    if len(rows.steps) > _EVALUATED_ROWS:
+        notes.append(f"{file}: only the first {_EVALUATED_ROWS} intervals are evaluated")
+        rows = rows.part(0, _EVALUATED_ROWS)
     facts = {**dict.fromkeys(_LATER), **facts, **evaluate(rows)}
     facts["devices"] = facts["devices"] or 1
     facts["report"] = None  # the trial ended before the report
@@ -97,57 +138,106 @@ class Leftovers:
 
 
 def read_leftovers(folder: Path, private: Path) -> Leftovers:
-    """Read a trial's folder. Missing or broken files are noted and never raise."""
+    """Read a trial's folder; `private` lies in it. Missing or broken files never raise.
+
+    What is refused (a link, a pipe, a file beyond its limit) is left out and noted.
+    """
     notes: list[str] = []
+    record: Mapping[str, Any] = {}
+    reports: tuple[Report, ...] = ()
+    series: tuple[Mapping[str, Any], ...] = ()
+    stack = stderr_tail = None
+    below = private.relative_to(folder).parts
+    try:
+        with Folder(folder, *below) as inner:
+            record = _record(inner, notes)
+            series = _series(inner, notes)
+            stack = _text(inner, STACK, _STACK_BYTES, notes)
+    except OSError as error:
+        _note_unopened(private, error, notes)
+    try:
+        with Folder(folder) as outer:
+            reports = _reports(outer, notes)
+            stderr_tail = _text(outer, "stderr.log", _TAIL_BYTES, notes)
+    except OSError as error:
+        _note_unopened(folder, error, notes)
     return Leftovers(
-        record=_record(private),
-        reports=_reports(folder, notes),
-        series=read_series(private, notes),
-        stack=_text(private / STACK, _STACK_BYTES),
-        stderr_tail=_text(folder / "stderr.log", _TAIL_BYTES),
-        notes=tuple(notes),
+        record=record,
+        reports=reports,
+        series=series,
+        stack=stack,
+        stderr_tail=stderr_tail,
+        notes=_bounded(notes),
     )
 
 
-def _record(private: Path) -> Mapping[str, Any]:
+def _bounded(notes: list[str]) -> tuple[str, ...]:
+    left_out = len(notes) - _MOST_NOTES
+    more = [f"{left_out} more notes on files are left out"] if left_out > 0 else []
+    return (*notes[:_MOST_NOTES], *more)
+
+
+def _note_unopened(folder: Path, error: OSError, notes: list[str]) -> None:
+    """Note a folder that is there and cannot be read, such as a link that a trial made of it."""
+    if not isinstance(error, FileNotFoundError):
+        notes.append(f"the folder {folder.name} cannot be read: {error.strerror}")
+
+
+def _record(private: Folder, notes: list[str]) -> Mapping[str, Any]:
     """Read the worker's outcome: under its final name, or the name it has while it is written."""
     for name in (OUTCOME, ASIDE):
-        with contextlib.suppress(OSError, ValueError):
-            record = json.loads((private / name).read_bytes())
+        try:
+            data = private.read(name, _OUTCOME_BYTES)
+            record = parse_json(data) if data.strip() else None  # blanks: the worker wrote nothing
             if isinstance(record, dict):
                 return record
+            if record is not None:
+                raise Refused("not an object")
+        except FileNotFoundError:
+            continue
+        except (OSError, Refused) as error:
+            notes.append(_unread(name, error))
     return {}
 
 
-def _text(path: Path, limit: int) -> str | None:
+def _text(folder: Folder, name: str, limit: int, notes: list[str]) -> str | None:
     """Return the last lines of a text file; None when it is empty or absent."""
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - limit))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
+        data, is_cut = folder.tail(name, limit)
+    except FileNotFoundError:
         return None
-    if size > limit:
+    except (OSError, Refused) as error:
+        notes.append(_unread(name, error))
+        return None
+    text = data.decode("utf-8", "replace").replace("\0", "")  # the holes of a sparse file
+    if is_cut:
         text = text.partition("\n")[2] or text
     return text.strip() or None
 
 
-def _reports(folder: Path, notes: list[str]) -> tuple[Report, ...]:
+def _reports(folder: Folder, notes: list[str]) -> tuple[Report, ...]:
     """Return all reports of the method in the order in which it made them."""
-
-    def order(path: Path) -> tuple[int, str]:
-        number = re.match(r"proto_(\d+)_", path.name)
-        return (int(number[1]) if number else 1, path.name)
-
+    reader = _Reader(folder, _REPORTS_BYTES)
     reports: list[Report] = []
-    with contextlib.suppress(OSError):
-        for path in sorted(folder.glob("proto_*"), key=order):
-            try:
-                reports += [_report(entry) for entry in decode_entries(path.read_bytes())]
-            except (OSError, TestLogError) as error:
-                notes.append(f"{path.name} cannot be read: {error}")
+    for name in _numbered(folder, "proto_", r"proto_(?:(\d{1,18})_)?.*", notes):
+        try:
+            entries = decode_entries(reader.read(name, _REPORT_BYTES))
+            reports += [_report(entry) for entry in entries]
+        except (OSError, Refused, TestLogError) as error:
+            notes.append(_unread(name, error))
     return tuple(reports)
+
+
+def _unread(name: str, error: Exception) -> str:
+    """Return a note on a file that was not read."""
+    if isinstance(error, OSError):
+        reason = error.strerror or type(error).__name__
+    elif isinstance(error, Refused | TestLogError):
+        reason = str(error)
+    else:
+        reason = f"{type(error).__name__}: {error}"
+    whole = f"{name} cannot be read: {reason}"[:_NOTE]
+    return whole.encode("utf-8", "backslashreplace").decode()  # a name need not be UTF-8
 
 
 def _report(entry: Mapping[str, Any]) -> Report:

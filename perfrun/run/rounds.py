@@ -176,7 +176,7 @@ class Rounds:
             return ()
 
     def _write_report(self, result: RunResult) -> None:
-        path = self._journal.path.with_suffix(".report.json")
+        path = self._journal.report
         document = {"run_id": self._facts.run_id, **run_document(result)}
         try:
             write_whole(path, to_json(document))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
 import random
 import shutil
 import signal
@@ -20,8 +19,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from families import FAMILIES, Maker
 from subject import preload
@@ -43,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         preload()
         names = [flags.only] if flags.only else _names(flags, place)
-        print(f"{flags.family}: {len(names)} faults, seed {flags.seed}, {flags.jobs} jobs", flush=True)
+        _say(f"{flags.family}: {len(names)} faults, seed {flags.seed}, {flags.jobs} jobs")
         return _report(_results(flags, names, place))
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -106,14 +103,19 @@ def _report(results: Any) -> int:
         met[group] += was_met
         bad[group] += bool(problems)
         if problems:
-            print(f"FAILED {name}", *problems, sep="\n    ", flush=True)
+            _say("\n    ".join([f"FAILED {name}", *problems]))
         if tried % 500 == 0:
-            print(f"{tried} tried, {bad.total()} failed", flush=True)
+            _say(f"{tried} tried, {bad.total()} failed")
     for group in sorted(met):
-        print(f"{group}: {met[group]} made, {bad[group]} failed")
+        _say(f"{group}: {met[group]} made, {bad[group]} failed")
     spent = time.monotonic() - begun
-    print(f"{tried} tried, {met.total()} made, {bad.total()} failed, {spent:.0f} s")
+    _say(f"{tried} tried, {met.total()} made, {bad.total()} failed, {spent:.0f} s")
     return 1 if bad.total() else 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

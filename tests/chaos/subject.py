@@ -121,7 +121,9 @@ class Subject:
             shutil.copytree(self.template, self.workspace)
 
     def run(
-        self, *more: str, watched: Callable[[int], contextlib.AbstractContextManager[Any]] | None = None
+        self,
+        *more: str,
+        watched: Callable[[int], contextlib.AbstractContextManager[Any]] | None = None,
     ) -> Ended:
         """Run to the end; `watched` gets the pid before anything happens."""
         out, err = self.folder / "stdout", self.folder / "stderr"
@@ -179,7 +181,11 @@ class Subject:
                 found.append(f"half-written: {path.parent.name}: {error}")
                 continue
             if status != "interrupted" and path in reported:
-                key = (own["run_id"], document["benchmark_result"]["name"], document["benchmark_result"]["trial_id"])
+                key = (
+                    own["run_id"],
+                    document["benchmark_result"]["name"],
+                    document["benchmark_result"]["trial_id"],
+                )
                 trials[key] += 1
         found += [f"twice: {key}" for key, count in trials.items() if count > 1]
         in_index = Counter(_refresh(self.workspace)) if self.workspace.exists() else Counter()
@@ -202,7 +208,9 @@ class Subject:
         found = _of_the_end(again)
         # A trial that could not be judged for the fault has failed, and need not run again.
         bad = [r for r in again.results if r["status"] != "passed"]
-        if len(again.results) != len(METHODS) or any(Path(r["summary"]) not in reported for r in bad):
+        if len(again.results) != len(METHODS) or any(
+            Path(r["summary"]) not in reported for r in bad
+        ):
             found.append(f"--resume has {[r['status'] for r in again.results]}: {again.err[-900:]}")
         if again.code != int(bool(bad)):
             found.append(f"--resume ended with {again.code}: {again.err[-900:]}")
@@ -326,7 +334,6 @@ def preload() -> None:
         "print(*sorted(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    import perfrun.store.index
 
     for name in done.stdout.split():
         if name.startswith("perfrun") and name != "perfrun.__main__":

@@ -66,7 +66,7 @@ class Rows:
 
     def read(self) -> Columns:
         """Return all rows so far."""
-        return _parsed(bytes(self._buffer[: self._size]))
+        return parse_rows(bytes(self._buffer[: self._size]))
 
     def close(self) -> None:
         """Cut the file to the rows in it. After this, `read` no longer works."""
@@ -109,13 +109,8 @@ class Rows:
         self._buffer = kept
 
 
-def read_rows(path: str) -> Columns:
-    """Read a file of rows, even if its writer was killed. Raises OSError."""
-    with open(path, "rb") as file:
-        return _parsed(file.read())
-
-
-def _parsed(data: bytes) -> Columns:
+def parse_rows(data: bytes) -> Columns:
+    """Return the rows of a file's content, even if its writer was killed."""
     values = array("q")
     values.frombytes(data[: len(data) - len(data) % _ROW.size])
     if sys.byteorder == "big":

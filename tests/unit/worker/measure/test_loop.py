@@ -25,7 +25,7 @@ from perfrun.run.outcome import read_series
 from perfrun.worker.author import PREFIX_VARIABLE
 from perfrun.worker.measure import loop
 from perfrun.worker.measure.measurement import derive, evaluate
-from perfrun.worker.measure.series_files import Columns, Rows, read_rows
+from perfrun.worker.measure.series_files import Columns, Rows, parse_rows
 from perfrun.worker.outcome_file import SERIES_VARIABLE
 from perfrun.worker.test_log import decode_entries
 
@@ -397,7 +397,7 @@ def test_cuda_events_give_the_devices_own_time_which_is_not_longer_than_the_cloc
     assert found.throughput is not None
     assert found.throughput_per_device == found.throughput / 2
     assert found.facts["metrics"]["device_time_median_s"]["unit"] == "s"
-    rows = read_rows(str(folder / "series_1.rows"))
+    rows = parse_rows((folder / "series_1.rows").read_bytes())
     pairs = zip(rows.device_ns[1:], rows.wall_ns[1:], strict=True)
     assert all(0 < device_ns <= wall_ns for device_ns, wall_ns in pairs)
 
@@ -637,9 +637,9 @@ def test_rows_grow_and_are_all_there(tmp_path: Path) -> None:
     for number in range(5000):
         rows.append(number, number + 1, -1, 2)
     in_memory = rows.read()
-    assert read_rows(str(path)) == in_memory  # before it is closed, as after a kill
+    assert parse_rows(path.read_bytes()) == in_memory  # before it is closed, as after a kill
     rows.close()
-    assert read_rows(str(path)) == in_memory
+    assert parse_rows(path.read_bytes()) == in_memory
     assert [column[4999] for column in in_memory] == [4999, 5000, -1, 2]
     assert len(in_memory.steps) == 5000
     assert path.stat().st_size == 5000 * 32
@@ -658,7 +658,7 @@ def test_rows_go_on_in_memory_when_the_disk_is_full(
         rows.append(number, 0, -1, 1)
     assert list(rows.read().wall_ns) == list(range(3000))
     assert rows.trouble is not None
-    assert len(read_rows(str(tmp_path / "x.rows")).steps) == 1024
+    assert len(parse_rows((tmp_path / "x.rows").read_bytes()).steps) == 1024
 
 
 def test_a_disk_that_is_full_from_the_start_costs_the_file_and_no_row(
