@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         preload()
         names = [flags.only] if flags.only else _names(flags, place)
         _say(f"{flags.family}: {len(names)} faults, seed {flags.seed}, {flags.jobs} jobs")
-        return _report(_results(flags, names, place))
+        group_of = FAMILIES[flags.family](place / "report").group_of
+        return _report(_results(flags, names, place), group_of)
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -94,12 +95,12 @@ def _work(maker: Maker, names: list[str], end: float | None, results: Any) -> No
         results.put(None)
 
 
-def _report(results: Any) -> int:
+def _report(results: Any, group_of: Callable[[str], str]) -> int:
     begun, met, bad = time.monotonic(), Counter[str](), Counter[str]()
     tried = 0
     for name, was_met, problems in results:
         tried += 1
-        group = Maker.group_of(name)
+        group = group_of(name)
         met[group] += was_met
         bad[group] += bool(problems)
         if problems:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,13 +52,24 @@ def _decoded(text: str) -> bytes:
 
 @dataclass
 class File:
-    """The content of a file: what is on the disk, and the writes that may not be."""
+    """The content of a file: what is on the disk, and the changes that may not be."""
 
     safe: bytes = b""
     now: bytearray = field(default_factory=bytearray)
+    changes: list[tuple[int, bytes | None]] = field(default_factory=list)  # None: cut off there
+
+    def change(self, at: int, data: bytes | None) -> None:
+        self.changes.append((at, data))
+        _write(self.now, at, data)
 
     def sync(self) -> None:
         self.safe = bytes(self.now)
+        self.changes = []
+
+
+def _write(content: bytearray, at: int, data: bytes | None) -> None:
+    content.extend(b"\0" * (at - len(content)))
+    content[at : at + len(data) if data is not None else None] = data or b""
 
 
 @dataclass
@@ -141,7 +152,7 @@ class Disk:
         if not isinstance(node, File):
             return changed
         if "O_TRUNC" in call.rest and node.now:
-            node.now.clear()
+            node.change(0, None)
             changed = True
         self._open[call.result] = (node, None if "O_APPEND" in call.rest else 0)
         return changed
@@ -163,7 +174,7 @@ class Disk:
             return False
         data = call.texts[0].ljust(call.result, b"\0")[: call.result]
         offset = self._open[call.descriptor][1]
-        self._put(file, len(file.now) if offset is None else offset, data)
+        file.change(len(file.now) if offset is None else offset, data)
         if offset is not None:
             self._open[call.descriptor] = (file, offset + len(data))
         return True
@@ -173,19 +184,14 @@ class Disk:
         if file is None:
             return False
         data = call.texts[0].ljust(call.result, b"\0")[: call.result]
-        self._put(file, int(call.rest.rpartition(",")[2]), data)
+        file.change(int(call.rest.rpartition(",")[2]), data)
         return True
-
-    def _put(self, file: File, at: int, data: bytes) -> None:
-        file.now.extend(b"\0" * (at - len(file.now)))
-        file.now[at : at + len(data)] = data
 
     def _ftruncate(self, call: Call) -> bool:
         file = self._opened(call)
         if file is None:
             return False
-        size = int(call.rest.rpartition(",")[2])
-        file.now[:] = bytes(file.now[:size]).ljust(size, b"\0")
+        file.change(int(call.rest.rpartition(",")[2]), None)
         return True
 
     def _fsync(self, call: Call) -> bool:
@@ -264,26 +270,23 @@ def _left(
 
 
 def _content(file: File, variant: str, draw: random.Random) -> bytes:
-    safe, now = file.safe, bytes(file.now)
-    if variant in ("synced", "names") or safe == now:
-        return safe
+    if variant in ("synced", "names"):
+        return file.safe
     if variant in ("content", "all"):
-        return now
-    at = len(safe) if now.startswith(safe) else 0  # where the unsynced part begins
-    if variant == "zeros":
-        return now[:at] + b"\0" * (len(now) - at)
-    if variant == "torn":
-        return now[: at + (len(now) - at) // 2]
-    how = draw.randrange(4)
-    torn = now[: at + draw.randrange(len(now) - at + 1)] if len(now) > at else safe
-    return (safe, now, torn, now[:at] + b"\0" * (len(now) - at))[how]
-
-
-def replayed(root: Path, before: Path | None, calls: Sequence[Call], count: int) -> Disk:
-    """Return the disk after so many calls of a run that began with the workspace `before`."""
-    disk = Disk(root)
-    if before is not None:
-        disk.load("ws", before)
-    for call in calls[:count]:
-        disk.do(call)
-    return disk
+        return bytes(file.now)
+    content = bytearray(file.safe)
+    for number, (at, data) in enumerate(file.changes, 1):
+        how = variant
+        if variant.startswith("some"):
+            how = draw.choice(("whole", "lost", "torn", "zeros"))
+        elif variant == "torn" and number < len(file.changes):
+            how = "whole"  # the last one is torn
+        if how == "lost":
+            continue
+        kept = data
+        if data and how == "torn":
+            kept = data[: len(data) // 2]
+        elif data and how == "zeros":
+            kept = b"\0" * len(data)
+        _write(content, at, kept)
+    return bytes(content)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+import kills
 import states
 import syscalls
 from subject import Subject
@@ -22,11 +23,8 @@ class Maker(Protocol):
     def make(self, name: str) -> tuple[bool, list[str]]:
         """Make a fault; True when it happened, and what was wrong afterwards."""
 
-    @staticmethod
-    def group_of(name: str) -> str:
-        """The row of the table that a fault belongs to."""
-        parts = name.split("/")
-        return "/".join([parts[0], *parts[3:]]) if "-" not in parts else "/".join(parts[:4:3])
+    def group_of(self, name: str) -> str:
+        """Return the row of the table that a fault belongs to."""
 
 
 class _Places:
@@ -54,6 +52,10 @@ class Syscalls(_Places):
         fault = syscalls.fault_named(name)
         return syscalls.make_fault(self.subject(fault.scenario), fault)
 
+    def group_of(self, name: str) -> str:
+        scenario, _, _, kind, how = name.split("/")
+        return f"{scenario}, {kind} {how}"
+
 
 class States(_Places):
     """See `states`."""
@@ -69,10 +71,31 @@ class States(_Places):
         scenario = name.partition("/")[0]
         return states.check_state(self.subject(scenario), self._recording(scenario), name)
 
+    def group_of(self, name: str) -> str:
+        scenario, _, variant = name.split("/")
+        return f"{scenario}, {variant.partition('-')[0]}"
+
     def _recording(self, scenario: str) -> states.Recording:
         if scenario not in self._recordings:
             self._recordings[scenario] = states.Recording(self.subject(scenario))
         return self._recordings[scenario]
 
 
-FAMILIES: dict[str, Callable[[Path], Maker]] = {"syscalls": Syscalls, "states": States}
+class Kills(_Places):
+    """See `kills`."""
+
+    def names(self, seed: int, count: int | None) -> list[str]:
+        return kills.names(seed, count or 300)
+
+    def make(self, name: str) -> tuple[bool, list[str]]:
+        return kills.make_fault(self.subject(kills.scenario_of(name)), name)
+
+    def group_of(self, name: str) -> str:
+        return name.partition("/")[0]
+
+
+FAMILIES: dict[str, Callable[[Path], Maker]] = {
+    "syscalls": Syscalls,
+    "states": States,
+    "kills": Kills,
+}

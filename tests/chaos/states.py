@@ -70,12 +70,12 @@ class Recording:
                 digest = hashlib.sha256(repr((said, sorted(state.items()))).encode()).digest()
                 if digest not in seen:
                     seen.add(digest)
-                    yield f"{self._subject.name}/{step}/-/{variant.partition('-')[0]}/{variant}"
+                    yield f"{self._subject.name}/{step}/{variant}"
 
 
 def check_state(subject: Subject, recording: Recording, name: str) -> tuple[bool, list[str]]:
     """Put a state in place; True when there is one, and what is wrong with it."""
-    _, step, _, _, variant = name.split("/")
+    _, step, variant = name.split("/")
     if int(step) >= len(recording.steps):
         return False, []
     state = recording.state(int(step), variant)

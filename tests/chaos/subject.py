@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -41,7 +42,6 @@ class Two(Benchmark):
         self.report_benchmark(wall_time=2.0)
 """
 METHODS = ("pkg.cases.Two.first", "pkg.cases.Two.last")
-_LEFTOVERS = ("output/*/*.next", "output/*/.*.next", "output/.reserve-*", "runs/*.next")
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,30 @@ class Ended:
             return list(json.loads(self.out)["results"])
         except (ValueError, KeyError, TypeError):
             return []
+
+
+Watch = Callable[[int], contextlib.AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run that goes on."""
+
+    pid: int
+    out: Path
+    err: Path
+
+    def end(self, watched: Watch | None = None) -> Ended:
+        """Wait for its end; one that was started with `stop` goes on within `watched`."""
+        if watched is None:
+            code, hung = _wait(self.pid)
+        else:
+            os.waitpid(self.pid, os.WUNTRACED)
+            with watched(self.pid):
+                os.kill(self.pid, signal.SIGCONT)
+                code, hung = _wait(self.pid)
+        said = [path.read_text("utf-8", "backslashreplace") for path in (self.out, self.err)]
+        return Ended(code, *said, hung=hung)
 
 
 @dataclass(frozen=True)
@@ -120,38 +144,43 @@ class Subject:
         if self.template.exists():
             shutil.copytree(self.template, self.workspace)
 
-    def run(
-        self,
-        *more: str,
-        watched: Callable[[int], contextlib.AbstractContextManager[Any]] | None = None,
-    ) -> Ended:
+    def run(self, *more: str, watched: Watch | None = None) -> Ended:
         """Run to the end; `watched` gets the pid before anything happens."""
-        out, err = self.folder / "stdout", self.folder / "stderr"
+        return self.start(*more, stop=watched is not None).end(watched)
+
+    def start(self, *more: str, stop: bool = False, tag: str = "") -> Started:
+        """Start a run; with `stop` it waits for SIGCONT before it does anything."""
+        out, err = self.folder / f"stdout{tag}", self.folder / f"stderr{tag}"
         pid = os.fork()
         if pid == 0:
-            _become_perfrun(self, self.words(*more), out, err, stop=watched is not None)
+            _become_perfrun(self, self.words(*more), out, err, stop=stop)
+        return Started(pid, out, err)
+
+    def ended(self, process: subprocess.Popen[bytes]) -> Ended:
+        """Wait for a run that is a process of its own."""
         hung = False
-        if watched is None:
-            code, hung = _wait(pid)
-        else:
-            os.waitpid(pid, os.WUNTRACED)
-            with watched(pid):
-                os.kill(pid, signal.SIGCONT)
-                code, hung = _wait(pid)
-        said = [path.read_text("utf-8", "backslashreplace") for path in (out, err)]
-        return Ended(code, *said, hung=hung)
+        try:
+            out, err = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            (out, err), hung = process.communicate(), True
+        said = [text.decode("utf-8", "backslashreplace") for text in (out, err)]
+        return Ended(process.returncode, *said, hung=hung)
 
     # What must hold
 
-    def problems(self, ended: Ended) -> list[str]:
+    def problems(self, *ends: Ended) -> list[str]:
         """What is wrong after a fault: nothing is lost, nothing is there twice, all is resumed."""
-        found = _of_the_end(ended)
+        found = [problem for ended in ends for problem in _of_the_end(ended)]
         try:
-            reported = self.reported(ended)
-            found += self._lost(reported, ended)
+            reported: dict[Path, str] = {}
+            for ended in ends:
+                reported.update(self.reported(ended))
+            said = "".join(ended.err for ended in ends)
+            found += self._lost(reported, said)
             again = self.run("--resume")
             found += self._of_the_resumed(again, reported)
-            found += self._lost(self.reported(again), again)
+            found += self._lost(self.reported(again), said + again.err)
             found += self._leftovers()
         except Exception as error:  # a check that cannot be made is a fault that was found
             found.append(f"cannot be checked: {type(error).__name__}: {error}")
@@ -169,7 +198,7 @@ class Subject:
                     found.setdefault(Path(event["summary"]), "")
         return found
 
-    def _lost(self, reported: dict[Path, str], ended: Ended) -> list[str]:
+    def _lost(self, reported: dict[Path, str], said: str) -> list[str]:
         found = []
         trials: Counter[tuple[str, str, int]] = Counter()
         for path in self.workspace.glob("output/*/perfzero_summary.json"):
@@ -194,11 +223,11 @@ class Subject:
                 if (there := _strict(path)["perfrun"]["outcome"]["status"]) != status and status:
                     found.append(f"reported as {status}, is {there}: {path.parent.name}")
             except (OSError, ValueError, KeyError) as error:
-                if f"/{path.parent.name} could not be written" not in ended.err:
+                if f"/{path.parent.name} could not be written" not in said:
                     found.append(f"lost: {path}: {error}")
                 continue
             rescued = not path.is_relative_to(self.workspace)
-            if rescued and f"summary is in {path}" in ended.err:
+            if rescued and f"summary is in {path}" in said:
                 continue  # it is said where it lies
             if in_index[path] != 1:
                 found.append(f"{in_index[path]} times in the index: {path}")
@@ -214,15 +243,24 @@ class Subject:
             found.append(f"--resume has {[r['status'] for r in again.results]}: {again.err[-900:]}")
         if again.code != int(bool(bad)):
             found.append(f"--resume ended with {again.code}: {again.err[-900:]}")
-        if "going on with run" in again.err:
+        if resumed := re.search(r"going on with run (\S+);", again.err):
             now = {Path(result["summary"]) for result in again.results}
-            passed = {p for p, _ in reported.items() if p.exists() and _status(p) == "passed"}
-            if not passed <= now and self.name != "resume":
+            passed = {p for p in reported if _status(p, resumed[1]) == "passed"}
+            if not passed <= now:
                 found.append(f"finished, and run again: {sorted(map(str, passed - now))}")
         return found
 
     def _leftovers(self) -> list[str]:
-        left = [p for pattern in _LEFTOVERS for p in self.workspace.glob(pattern)]
+        """What a killed run had begun to write, and the resumed one should have removed.
+
+        A power loss may have left folders that no journal knows; what is in them stays.
+        """
+        left = list(self.workspace.glob("output/.reserve-*"))
+        for journal in self.workspace.glob("runs/*.jsonl"):
+            left += journal.parent.glob(f".{journal.stem}.report.json.*")
+            for event in _events(journal):
+                if event.get("event") == "started":
+                    left += Path(event["folder"]).glob(".perfzero_summary.json.*")
         return [f"left behind: {path.relative_to(self.workspace)}" for path in left]
 
 
@@ -239,9 +277,11 @@ def _of_the_end(ended: Ended) -> list[str]:
     return found
 
 
-def _status(path: Path) -> str | None:
+def _status(path: Path, run_id: str) -> str | None:
+    """Return the status of a summary of that run; None for any other and for none."""
     try:
-        return str(_strict(path)["perfrun"]["outcome"]["status"])
+        own = _strict(path)["perfrun"]
+        return str(own["outcome"]["status"]) if own["run_id"] == run_id else None
     except (OSError, ValueError, KeyError):
         return None
 
@@ -283,8 +323,8 @@ def _become_perfrun(
         for number, path in enumerate((Path(os.devnull), out, err)):
             how = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             os.dup2(os.open(path, how, 0o666), number)
-        sys.stdout = open(1, "w", closefd=False)
-        sys.stderr = open(2, "w", closefd=False, errors="backslashreplace")
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - they stay open
+        sys.stderr = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
         os.chdir(subject.folder)
         os.environ["TMPDIR"] = str(subject.temporary)
         import tempfile
