@@ -8,6 +8,7 @@ name; `--only=NAME` makes it again.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
 import random
 import shutil
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", help="the name of one fault")
     parser.add_argument("--minutes", type=float, help="begin no further fault after so long")
     flags = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     place = Path(tempfile.mkdtemp(prefix="perfrun-chaos-"))
     try:
         preload()
@@ -48,10 +49,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _names(flags: argparse.Namespace, place: Path) -> list[str]:
-    names = FAMILIES[flags.family](place / "count").names(flags.seed, flags.sample)
-    names = [name for name in names if name.startswith(flags.scenario or "")]
+    """Return the faults to make. A sample has as many kinds as there is room for."""
+    maker = FAMILIES[flags.family](place / "count")
+    names = [
+        name
+        for name in maker.names(flags.seed, flags.sample)
+        if name.startswith(flags.scenario or "")
+    ]
     random.Random(flags.seed).shuffle(names)
-    return names[: flags.sample]
+    if flags.sample is None:
+        return names
+    seen = Counter[str]()
+    turns = []
+    for name in names:
+        seen[maker.kind_of(name)] += 1
+        turns.append((seen[maker.kind_of(name)], name))
+    return [name for _, name in sorted(turns, key=lambda turn: turn[0])][: flags.sample]
 
 
 def _results(flags: argparse.Namespace, names: list[str], place: Path) -> Any:
@@ -98,15 +111,16 @@ def _work(maker: Maker, names: list[str], end: float | None, results: Any) -> No
 def _report(results: Any, group_of: Callable[[str], str]) -> int:
     begun, met, bad = time.monotonic(), Counter[str](), Counter[str]()
     tried = 0
-    for name, was_met, problems in results:
-        tried += 1
-        group = group_of(name)
-        met[group] += was_met
-        bad[group] += bool(problems)
-        if problems:
-            _say("\n    ".join([f"FAILED {name}", *problems]))
-        if tried % 500 == 0:
-            _say(f"{tried} tried, {bad.total()} failed")
+    with contextlib.suppress(KeyboardInterrupt):  # what was tried so far counts
+        for name, was_met, problems in results:
+            tried += 1
+            group = group_of(name)
+            met[group] += was_met
+            bad[group] += bool(problems)
+            if problems:
+                _say("\n    ".join([f"FAILED {name}", *problems]))
+            if tried % 500 == 0:
+                _say(f"{tried} tried, {bad.total()} failed")
     for group in sorted(met):
         _say(f"{group}: {met[group]} made, {bad[group]} failed")
     spent = time.monotonic() - begun

@@ -26,6 +26,9 @@ class Maker(Protocol):
     def group_of(self, name: str) -> str:
         """Return the row of the table that a fault belongs to."""
 
+    def kind_of(self, name: str) -> str:
+        """Return the kind of a fault: a sample has of as many kinds as possible."""
+
 
 class _Places:
     """The subjects of a family, each made when it is needed."""
@@ -56,6 +59,9 @@ class Syscalls(_Places):
         scenario, _, _, kind, how = name.split("/")
         return f"{scenario}, {kind} {how}"
 
+    def kind_of(self, name: str) -> str:
+        return "/".join(name.split("/")[1:4:2])
+
 
 class States(_Places):
     """See `states`."""
@@ -75,6 +81,8 @@ class States(_Places):
         scenario, _, variant = name.split("/")
         return f"{scenario}, {variant.partition('-')[0]}"
 
+    kind_of = group_of
+
     def _recording(self, scenario: str) -> states.Recording:
         if scenario not in self._recordings:
             self._recordings[scenario] = states.Recording(self.subject(scenario))
@@ -92,6 +100,8 @@ class Kills(_Places):
 
     def group_of(self, name: str) -> str:
         return name.partition("/")[0]
+
+    kind_of = group_of
 
 
 FAMILIES: dict[str, Callable[[Path], Maker]] = {

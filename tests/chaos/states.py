@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 from disk import VARIANTS, Call, Disk, calls_of
@@ -33,25 +33,26 @@ class Recording:
         self.ended = subject.run(watched=partial(_recorded, log))
         if self.ended.code != 0:
             raise RuntimeError(f"the recorded run ended with {self.ended.code}: {self.ended.err}")
-        self._calls = list(calls_of(log.read_text("ascii")))
+        self.calls = list(calls_of(log.read_text("ascii")))
 
-    @cached_property
+    @property
     def steps(self) -> list[int]:
-        """How many calls had been made after each change."""
+        """How many calls had been made after each change, and at the end."""
         disk = self._disk()
-        return [at + 1 for at, call in enumerate(self._calls) if disk.do(call)]
+        changes = [at + 1 for at, call in enumerate(self.calls) if disk.do(call)]
+        return [*changes, len(self.calls)]
 
     def state(self, step: int, variant: str) -> dict[str, bytes | None]:
         """What the disk holds after a power loss at this step."""
         disk = self._disk()
-        for call in self._calls[: self.steps[step]]:
+        for call in self.calls[: self.steps[step]]:
             disk.do(call)
         return disk.after_power_loss(variant)
 
     def said(self, step: int) -> str:
         """What the run had printed to standard output before that step was over."""
         out = str(self._subject.folder / "stdout")
-        told = any(_prints(call, out) for call in self._calls[: self.steps[step]])
+        told = any(_prints(call, out) for call in self.calls[: self.steps[step]])
         return self.ended.out if told else ""
 
     def _disk(self) -> Disk:
