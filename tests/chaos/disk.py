@@ -46,6 +46,11 @@ def calls_of(log: str) -> Iterator[Call]:
         yield Call(match[1], descriptor, folder, texts, rest, int(match[3]))
 
 
+def _written(call: Call) -> bytes:
+    """The bytes that were written; none of a write so long that strace cut it: the reserve."""
+    return call.texts[0][: call.result] if len(call.texts[0]) >= call.result else b""
+
+
 def _decoded(text: str) -> bytes:
     return _HEX.sub(lambda match: chr(int(match[1], 16)), text).encode("latin-1")
 
@@ -172,7 +177,7 @@ class Disk:
         file = self._opened(call)
         if file is None or call.descriptor is None:
             return False
-        data = call.texts[0].ljust(call.result, b"\0")[: call.result]
+        data = _written(call)
         offset = self._open[call.descriptor][1]
         file.change(len(file.now) if offset is None else offset, data)
         if offset is not None:
@@ -183,7 +188,7 @@ class Disk:
         file = self._opened(call)
         if file is None:
             return False
-        data = call.texts[0].ljust(call.result, b"\0")[: call.result]
+        data = _written(call)
         file.change(int(call.rest.rpartition(",")[2]), data)
         return True
 

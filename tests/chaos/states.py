@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from disk import VARIANTS, Call, Disk, calls_of
@@ -35,7 +35,7 @@ class Recording:
             raise RuntimeError(f"the recorded run ended with {self.ended.code}: {self.ended.err}")
         self.calls = list(calls_of(log.read_text("ascii")))
 
-    @property
+    @cached_property
     def steps(self) -> list[int]:
         """How many calls had been made after each change, and at the end."""
         disk = self._disk()
@@ -64,13 +64,17 @@ class Recording:
     def names(self) -> Iterator[str]:
         """The states that differ, by step and variant."""
         seen = set()
-        for step in range(len(self.steps)):
-            said = self.said(step)
+        disk, done = self._disk(), 0
+        for step, count in enumerate(self.steps):
+            for call in self.calls[done:count]:
+                disk.do(call)
+            done = count
             for variant in VARIANTS:
-                state = self.state(step, variant)
-                digest = hashlib.sha256(repr((said, sorted(state.items()))).encode()).digest()
-                if digest not in seen:
-                    seen.add(digest)
+                digest = hashlib.sha256(self.said(step).encode())
+                for path, content in sorted(disk.after_power_loss(variant).items()):
+                    digest.update(b"%s %d %s" % (path.encode(), content is None, content or b""))
+                if digest.digest() not in seen:
+                    seen.add(digest.digest())
                     yield f"{self._subject.name}/{step}/{variant}"
 
 
