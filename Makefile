@@ -49,6 +49,15 @@ lint: $(VENV)/test-ready ## ruff and mypy
 .PHONY: check
 check: lint test ## What CI runs: lint, then all tests
 
+.PHONY: faults
+faults: $(VENV)/test-ready ## Fail each system call of a run, lose power at each step: hours (FAULT_ARGS='--sample=500')
+	$(VENV)/bin/python tests/chaos syscalls --jobs=$(JOBS) $(FAULT_ARGS)
+	$(VENV)/bin/python tests/chaos states --jobs=$(JOBS) $(FAULT_ARGS)
+
+.PHONY: chaos
+chaos: $(VENV)/test-ready ## Random kills, full disks, clocks that jump: 300 of them (FAULTS=5000)
+	$(VENV)/bin/python tests/chaos kills --jobs=$(JOBS) --sample=$(or $(FAULTS),300) $(FAULT_ARGS)
+
 .PHONY: bench
 bench: $(VENV)/ready .envs/tensorflow/ready ## Measure perfrun itself: overhead, checkout, memory, as ratios
 	$(VENV)/bin/python -m overhead --tensorflow-python=.envs/tensorflow/bin/python $(BENCH_ARGS)

@@ -45,6 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     _prepare_streams()
     try:
+        return _main(words)
+    except Exception as error:
+        # To name an error takes files, too, and this disk gives none: nothing is imported here.
+        _say(f"internal error: {type(error).__name__}: {error}; no log could be written")
+        return PerfrunError.exit_code
+
+
+def _main(words: list[str]) -> int:
+    try:
         with named_failures():
             return _command(words)
     except PerfrunError as error:

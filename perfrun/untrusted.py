@@ -27,6 +27,7 @@ _NAMED = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_ASIDE = ".next"
 _LARGEST_INTEGER = 2**64
 
 
@@ -119,12 +120,13 @@ class Folder:
         except Refused as error:
             raise Refused(f"{name}: {error}") from None
 
-    def write(self, name: str, data: bytes, mode: int = 0o666) -> None:
+    def write(self, name: str, data: bytes, mode: int = 0o666, *, sync_name: bool = True) -> None:
         """Replace a file: written aside under a random name, synced, renamed, the folder synced.
 
-        What had the name before, a link too, is replaced and never written through.
+        What had the name before, a link too, is replaced and never written through. Without
+        `sync_name`, whoever calls it syncs the folder.
         """
-        aside = f".{os.urandom(8).hex()}.next"
+        aside = f"{_before_aside(name)}{os.urandom(8).hex()}{_ASIDE}"
         file = os.open(aside, _NEW, mode, dir_fd=self._descriptor)
         try:
             try:
@@ -139,7 +141,14 @@ class Folder:
             with contextlib.suppress(OSError):
                 os.unlink(aside, dir_fd=self._descriptor)
             raise
-        self.sync()
+        if sync_name:
+            self.sync()
+
+    def remove_unfinished(self, name: str) -> None:
+        """Remove what a `write` of this name left that was killed. Nobody may write it now."""
+        for left in self.names(_before_aside(name)):
+            if left.endswith(_ASIDE):
+                os.unlink(left, dir_fd=self._descriptor)
 
     def make(self, name: str) -> bool:
         """Make a folder in it, in the place of a link too; False when something has the name."""
@@ -382,6 +391,10 @@ def _checked(value: Any, depth: int) -> Any:
     if isinstance(value, dict):
         return {_checked(key, 0): _checked(item, depth - 1) for key, item in value.items()}
     return value
+
+
+def _before_aside(name: str) -> str:
+    return f".{name[:200]}."
 
 
 def _single(name: str) -> str:

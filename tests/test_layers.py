@@ -12,7 +12,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "perfrun"
 LEVELS = (  # lowest first; a module at the top of the package counts as a folder
-    {"errors", "text", "untrusted", "schema", "dataclass", "analysis", "worker"},
+    {"errors", "text", "untrusted", "durable", "schema", "dataclass", "analysis", "worker"},
     {"__init__", "options", "probes", "locks", "image", "adapters", "shown"},
     {"launchers", "workspace"},
     {"summary"},

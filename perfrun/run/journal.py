@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from perfrun.dataclass import asdict, dataclass, field
+from perfrun.durable import make_folder, sync_file, sync_names
 from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.options.plan import RunPlan
 from perfrun.run.digest import sha256_of
 from perfrun.run.schedule import Step
+from perfrun.summary.result_folder import ResultFolder
 from perfrun.text import redact
-from perfrun.untrusted import Refused, opened
+from perfrun.untrusted import Folder, Refused, opened
 
 Key = tuple[str, int]  # method, trial id
 LARGEST_BYTES = 64 * 2**20  # of a summary, as for every reader of summaries
@@ -114,13 +116,14 @@ class Journal:
         self.path = path
         self.broken: str | None = None
         self._notify = notify
+        self._unsynced: list[Path] = []  # folders with new names in them
 
     def begin(
         self, plan: RunPlan, pinned: Mapping[str, str], seed: int, image_id: str | None = None
     ) -> None:
         """Write the first line."""
         with contextlib.suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._unsynced = [*make_folder(self.path.parent), self.path.parent]
         self._append(
             {
                 "event": "begin",
@@ -156,10 +159,18 @@ class Journal:
         self._append({"event": "written", "method": key[0], "trial_id": key[1], "sha256": digest})
 
     def finished(self, key: Key, summary: Path) -> None:
-        """Record that a trial's summary is on disk: the trial need not run again."""
+        """Record that a trial's summary is on disk: the trial need not run again.
+
+        The line itself survives a power loss, and so do all lines before it.
+        """
         self._append(
-            {"event": "finished", "method": key[0], "trial_id": key[1], "summary": str(summary)}
+            {"event": "finished", "method": key[0], "trial_id": key[1], "summary": str(summary)},
+            sync=True,
         )
+
+    def settle(self) -> None:
+        """Make all events so far survive a power loss. It waits for the disk."""
+        self._append(None, sync=True)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
@@ -167,22 +178,48 @@ class Journal:
         with _locked(self.path) as free:
             yield free
 
+    def remove_unfinished(self) -> None:
+        """Remove what a killed perfrun had begun to write for this run. Call it with the lock."""
+        for folder in folders_of(self.path):
+            ResultFolder(folder).remove_unfinished()
+        with contextlib.suppress(OSError), Folder(self.path.parent) as runs:
+            runs.remove_unfinished(self.report.name)
+
+    @property
+    def report(self) -> Path:
+        """The file of the run's report."""
+        return self.path.with_suffix(".report.json")
+
     def end(self) -> None:
         """Record that all trials are finished: there is nothing to resume."""
         self._append({"event": "end"})
 
-    def _append(self, event: Mapping[str, Any]) -> None:
+    def _append(self, event: Mapping[str, Any] | None, *, sync: bool = False) -> None:
         try:
             with self.path.open("ab+") as file:
-                # A line that was cut off is ended first, or this event would be lost with it.
-                if file.tell():
-                    file.seek(-1, os.SEEK_END)
-                before = b"" if file.read(1) in (b"", b"\n") else b"\n"
-                file.write(before + json.dumps(event).encode() + b"\n")
+                if event is not None:
+                    file.write(_end_of_a_cut_line(file) + json.dumps(event).encode() + b"\n")
+                    file.flush()
+                if sync:
+                    sync_file(file.fileno())
         except OSError as error:
             if self._notify and self.broken is None:  # once: the next event fails, too
                 self._notify(f"--resume will not know all of this run: {error}")
             self.broken = str(error)
+        if sync:
+            for folder in self._unsynced:
+                sync_names(folder)
+            self._unsynced = []
+
+
+def _end_of_a_cut_line(file: BinaryIO) -> bytes:
+    """Return what ends a line that a crash has cut off: the next event would be lost with it."""
+    try:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+        return b"" if file.read(1) in (b"", b"\n") else b"\n"
+    except OSError:
+        return b"\n"  # an empty line is no event
 
 
 def unfinished(runs: Path, plan: RunPlan) -> UnfinishedRun | None:

@@ -46,11 +46,13 @@ class Rounds:
         seed: int,
         recorder: IndexRecorder | None = None,
     ) -> None:
-        self._facts, self._around = facts, around
+        self._facts = facts
+        self._around = replace(around, once_started=self._settle)
         self._methods = _numbered(methods)
         self._journal, self._screen, self._recorder = journal, screen, recorder
         self._resumed = resumed
         self._results: dict[Key, TrialResult] = {}
+        self._unsettled: tuple[Key, TrialResult] | None = None  # may be lost in a power loss
         self._profiles: tuple[TrialResult, ...] = ()
         self._schedule = Schedule(
             tuple(self._methods), facts.plan.num_trials, facts.plan.repetition, seed
@@ -78,11 +80,15 @@ class Rounds:
         """Run all trials that are not finished yet. A signal ends the loop and keeps results."""
         self._begun_s = time.monotonic()
         planned = self._resumed.rounds if self._resumed else ()
-        ended = all(self._round(self._schedule.replay(steps)) for steps in planned)
-        while ended and (steps := self._schedule.next_round(self._time_left_s())):
-            self._journal.planned(steps)
-            ended = self._round(steps)
-        return self.finish(ended=ended and self._profile())
+        try:
+            ended = all(self._round(self._schedule.replay(steps)) for steps in planned)
+            while ended and (steps := self._schedule.next_round(self._time_left_s())):
+                self._journal.planned(steps)
+                ended = self._round(steps)
+            ended = ended and self._profile()
+        finally:
+            self._settle()
+        return self.finish(ended=ended)
 
     @property
     def spent_s(self) -> float:
@@ -99,6 +105,8 @@ class Rounds:
 
     def finish(self, *, ended: bool) -> RunResult:
         """Write the run's report and return its result; without `ended`, the run can be resumed."""
+        if self._unsettled:
+            self._settle()
         result = self._result(interrupted=not ended)
         self._write_report(result)
         if self._recorder:
@@ -176,7 +184,7 @@ class Rounds:
             return ()
 
     def _write_report(self, result: RunResult) -> None:
-        path = self._journal.path.with_suffix(".report.json")
+        path = self._journal.report
         document = {"run_id": self._facts.run_id, **run_document(result)}
         try:
             write_whole(path, to_json(document))
@@ -206,11 +214,28 @@ class Rounds:
         return replace(result, closing_s=max(0.0, spent_s))
 
     def _finish(self, key: Key, result: TrialResult) -> TrialResult:
-        if result.status is not Status.INTERRUPTED:
-            self._journal.finished(key, Path(result.summary))
+        if self._unsettled:  # its successor did not start
+            self._settle()
+        self._unsettled = (key, result)
+        if self._facts.plan.upload_methods or self._facts.plan.store:
+            self._settle()  # what others are told is not lost here
         result = self._upload(key, result)
         self._screen.trial_finished(result)
         return result
+
+    def _settle(self) -> None:
+        """Make the trial that has ended survive a power loss; then it is finished.
+
+        The order is: the summary's content, its name, the names of its folders, the journal's
+        line. The content is on disk since it was written. The rest waits for the disk a few times,
+        so it is done while the next worker starts.
+        """
+        self._around.storage.settle()
+        (key, result), self._unsettled = self._unsettled or (None, None), None
+        if key is None or result is None:
+            self._journal.settle()
+        elif result.status is not Status.INTERRUPTED and Path(result.summary).exists():
+            self._journal.finished(key, Path(result.summary))
 
     def _execution_id(self, key: Key, method: Method, total: int | None) -> str:
         """Return the trial's id: PerfZero's, the local time, or one made from `--execution_id`."""

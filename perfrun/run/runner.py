@@ -120,6 +120,8 @@ def prepare(
         journal.begin(plan, {c.directory: c.git_hash for c in checkouts}, seed, image_id)
     if not stack.enter_context(journal.held()):
         raise UsageError(f"--resume: another perfrun has just gone on with run {run_id}")
+    if resumed:
+        journal.remove_unfinished()
     recorder = make_recorder(plan, screen.note)
     around = Surroundings(
         launcher=launcher,

@@ -78,6 +78,8 @@ class Surroundings:
     streams: tuple[Write, Write]  # they show standard output and standard error
     interruption: Interruption
     asked_companions: dict[str, str] = field(default_factory=dict)  # see perfrun.run.companion
+    # Called while a worker starts: what waits for the disk then costs no time.
+    once_started: Callable[[], None] = lambda: None
 
 
 def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResult:
@@ -248,6 +250,7 @@ def _run_worker(
     try:
         watch = Watch(process.pid, folder, own_cgroup=process.own_cgroup)
         with _followed(folder, around.streams):
+            around.once_started()
             end = _wait(process, plan.timeout_s, around.interruption)
             watched = watch.finish()
             span = machine_delta(watched.before, watched.after, end)

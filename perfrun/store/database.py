@@ -100,7 +100,8 @@ def _engine(address: Address) -> sqlalchemy.Engine:
             engine_url(address), poolclass=NullPool, connect_args=arguments, hide_parameters=True
         )
     if address.is_sqlite:
-        event.listen(engine, "connect", _set_up_sqlite)
+        set_up = _set_up_sqlite if address.workspace else _set_up_lasting_sqlite
+        event.listen(engine, "connect", set_up)
         event.listen(engine, "begin", _begin_sqlite)
     return engine
 
@@ -127,6 +128,12 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
     # With WAL this can lose the last transactions when the machine loses power, never the rest.
     # Their summaries are then read again.
     connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def _set_up_lasting_sqlite(connection: Any, record: Any) -> None:
+    """Set up a store that may be all that is left: `perfrun prune` removes summaries it holds."""
+    _set_up_sqlite(connection, record)
+    connection.execute("PRAGMA synchronous=FULL")
 
 
 def _begin_sqlite(connection: sqlalchemy.Connection) -> None:

@@ -28,6 +28,7 @@ from perfrun.store.writing import Batch, TrialRows, rows_of, write_batch, write_
 from perfrun.summary.record import BadSummary, SummaryRecord, read_record
 from perfrun.summary.series_identity import text
 
+_READ_AGAIN = ""  # the stamp of no file
 _BATCH = 500  # files in one transaction: a killed writer loses no more, others wait no longer
 
 
@@ -197,6 +198,6 @@ def _read(found: Sequence[tuple[FileKey, str, str, str]]) -> Batch:
             bad[key] = (stamp, text(str(error)))
         except FileNotFoundError:
             continue
-        except OSError as error:
-            bad[key] = (stamp, error.strerror or str(error))
+        except OSError as error:  # of the disk or of a mode, not of the content: read again later
+            bad[key] = (_READ_AGAIN, error.strerror or str(error))
     return Batch(good=good, bad=bad)

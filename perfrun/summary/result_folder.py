@@ -21,7 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfrun.dataclass import dataclass
-from perfrun.untrusted import Folder
+from perfrun.durable import make_folder, sync_names
+from perfrun.untrusted import Folder, Refused
 
 SUMMARY = "perfzero_summary.json"
 # It has another name, so that no reader of summaries takes a profile for a result.
@@ -145,14 +146,19 @@ class ResultFolder:
             place = self._held(depth)
         return place
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name: str, text: str, *, sync_name: bool = True) -> None:
         """Write a file, in the place of whatever a trial put there. Raises OSError."""
         with self.made() as folder:
             try:
-                folder.write(name, _encoded(text))
+                folder.write(name, _encoded(text), sync_name=sync_name)
             except IsADirectoryError:
                 folder.move_away(name)
-                folder.write(name, _encoded(text))
+                folder.write(name, _encoded(text), sync_name=sync_name)
+
+    def remove_unfinished(self) -> None:
+        """Remove what a killed perfrun had begun to write here: its trial is judged again."""
+        with contextlib.suppress(OSError, Refused), self.held() as folder:
+            folder.remove_unfinished(SUMMARY)
 
 
 class Storage:
@@ -163,6 +169,7 @@ class Storage:
         self._run_id = run_id
         self._notify = notify
         self._has_told = False  # the user, that the disk is full
+        self._unsynced: dict[Path, None] = {}  # folders with new names in them
         self.reserve = Reserve(output, run_id)
 
     def _rescue(self) -> Path:
@@ -182,13 +189,22 @@ class Storage:
 
     def open(self) -> None:
         """Make the output folder and reserve space. Raises OSError when it cannot be made."""
-        self._output.mkdir(parents=True, exist_ok=True)
+        self._note(*make_folder(self._output))
         _remove_abandoned_reserves(self._output)
         self.reserve.take()
 
     def close(self) -> None:
         """Free the reserved space."""
         self.reserve.release()
+
+    def settle(self) -> None:
+        """Make the names of all summaries survive a power loss. It waits for the disk."""
+        for folder in self._unsynced:
+            sync_names(folder)
+        self._unsynced.clear()
+
+    def _note(self, *folders: Path) -> None:
+        self._unsynced.update(dict.fromkeys(folders))
 
     def new_folder(self, execution_id: str) -> ResultFolder:
         """Make `<output>/<execution_id>`, or the same with `-2`, `-3`, ... when it is taken."""
@@ -203,6 +219,7 @@ class Storage:
                 continue
             if attempt == 2:
                 self._notify(f"{self._output} cannot be written ({failure}); using {path}")
+            self._note(path.parent)
             return ResultFolder(path)
         raise failure
 
@@ -225,9 +242,14 @@ class Storage:
             place, path = folder, folder.path / name
             try:
                 if attempt == 2:
-                    place = ResultFolder(self._rescue() / folder.path.name)
+                    rescue = self._rescue()
+                    place = ResultFolder(rescue / folder.path.name)
                     path = place.path / name
-                place.write(name, text)
+                    self._note(rescue.parent)
+                if not place.path.is_dir():  # the benchmark has removed it
+                    self._note(place.path.parent)
+                place.write(name, text, sync_name=False)
+                self._note(place.path)
             except OSError as error:
                 self.reserve.release()
                 failure = error
