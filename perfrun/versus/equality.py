@@ -1,8 +1,8 @@
-"""What must be equal for a comparison of frameworks to be one: type, TF32, layout, threads.
+"""What must be equal in a comparison of frameworks: type, TF32, layout, threads, allocator.
 
 Results of frameworks have been disputed because one of them computed in TF32 by default and the
-other did not. The benchmarks report what they ran with, and a comparison of unequal arms is refused
-unless the user has allowed it.
+other did not. The benchmarks report what they ran with, the worker which allocator it had, and a
+comparison of unequal arms is refused unless the user has allowed it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from perfrun.errors import UsageError
 from perfrun.summary.record import SummaryRecord
+from perfrun.summary.series_identity import effective_allocator, section
 from perfrun.versus.options import Arm, VersusPlan
 
 _ADVICE = {
@@ -19,6 +20,7 @@ _ADVICE = {
     "tf32": "set it alike, as --flags=torch='--env=NVIDIA_TF32_OVERRIDE=0' for each of them",
     "layout": "set it alike, as --flags=torch='-- --channels_last=true'",
     "threads": "give all the same, as -- --intra_threads=1",
+    "allocator": "give all the same --allocator",
 }
 _LAYOUTS = {"true": "channels last", "false": "channels first"}
 _TF32 = ("matmul_allow_tf32", "cudnn_allow_tf32")
@@ -87,6 +89,12 @@ def _layout(record: SummaryRecord) -> str | None:
     return None if last is None or shape.count("x") != 2 else _LAYOUTS.get(last.lower(), last)
 
 
+def _allocator(record: SummaryRecord) -> str | None:
+    """Return the allocator by the name of its flag; an older summary has none."""
+    found = section(section(record.document, "perfrun"), "allocator")
+    return effective_allocator(found) if found else None
+
+
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
@@ -96,4 +104,5 @@ _VALUES: dict[str, Callable[[SummaryRecord], str | None]] = {
     "tf32": _tf32,
     "layout": _layout,
     "threads": _threads,
+    "allocator": _allocator,
 }

@@ -45,7 +45,7 @@ _MODES_OF: dict[str, dict[str, str | None]] = {
     "jax": {"xla": "compiled"},
 }
 _TYPES = ("bfloat16", "float16")  # modes that say with what type an arm computes
-UNEQUAL = ("dtype", "tf32", "layout", "threads")
+UNEQUAL = ("dtype", "tf32", "layout", "threads", "allocator")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,60}")
 _PRICE = "--price_per_hour"
 PHASES = {

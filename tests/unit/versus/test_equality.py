@@ -1,4 +1,4 @@
-"""A comparison of arms that ran with unequal types, TF32, layouts or threads is refused."""
+"""A comparison of arms with unequal types, TF32, layouts, threads or allocators is refused."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from tests.summaries import summary
 EQUAL = {"dtype": "float32", "threads": 2, "channels_last": "true", "input_shape": "3x8x8"}
 
 
-def reading(**extras: Any) -> SummaryRecord:
+def reading(allocator: dict[str, str] | None = None, **extras: Any) -> SummaryRecord:
     made = summary()
+    if allocator is not None:
+        made["perfrun"]["allocator"] = allocator
     made["benchmark_result"]["extras"] = [
         {"name": name, "value": value} for name, value in {**EQUAL, **extras}.items()
     ]
@@ -55,6 +57,18 @@ def asked(tmp_path: Path, *words: str, frameworks: str = "torch,jax") -> VersusP
             {"matmul_allow_tf32": "false"},
             "tf32 (torch on, jax off)",
         ),
+        (
+            "allocator",
+            {"allocator": {"asked": "retain", "name": "glibc"}},
+            {"allocator": {"asked": "default", "name": "glibc"}},
+            "allocator (torch retain, jax default)",
+        ),
+        (  # one that an image preloads
+            "allocator",
+            {"allocator": {"asked": "default", "name": "musl"}},
+            {"allocator": {"asked": "default", "name": "tcmalloc"}},
+            "allocator (torch default, jax tcmalloc)",
+        ),
     ],
 )
 def test_what_is_not_equal_is_one_line_with_both_values_unless_it_is_allowed(
@@ -77,6 +91,11 @@ def test_equal_arms_and_those_that_do_not_report_are_compared(tmp_path: Path) ->
     refuse_unequal(asked(tmp_path), {"torch": reading(), "jax": reading()})
     refuse_unequal(asked(tmp_path), {"torch": reading(), "jax": reading(threads=None)})
     refuse_unequal(asked(tmp_path), {"torch": reading()})  # the other one failed
+
+
+def test_the_allocator_of_an_older_summary_is_not_compared(tmp_path: Path) -> None:
+    retained = reading(allocator={"asked": "retain", "name": "glibc"})
+    refuse_unequal(asked(tmp_path), {"torch": reading(), "jax": retained})
 
 
 def test_only_images_have_a_layout(tmp_path: Path) -> None:
