@@ -9,18 +9,21 @@ nothing is read beyond a limit.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 MOST_NAMES = 10_000  # of a folder that are returned
-_MOST_ENTRIES = 1_000_000  # of a folder that are looked at: a second
+MOST_ENTRIES = 1_000_000  # of a folder that are looked at: a second
 MOST_DEPTH = 64  # of lists and objects in each other
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A descriptor that only names a file: to open it so waits for nothing, whatever it is.
+_NAMED = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -63,10 +66,15 @@ class Folder:
         """The path by which it was opened, for messages."""
         return self._path
 
+    @property
+    def descriptor(self) -> int:
+        """Its descriptor, valid until it is closed."""
+        return self._descriptor
+
     def names(self, prefix: str = "") -> list[str]:
         """Return the names that begin with the prefix, sorted; at most `MOST_NAMES` of them."""
         with os.scandir(self._descriptor) as entries:
-            names = (entry.name for entry in islice(entries, _MOST_ENTRIES))
+            names = (entry.name for entry in islice(entries, MOST_ENTRIES))
             found = islice((name for name in names if name.startswith(prefix)), MOST_NAMES)
             return sorted(found)
 
@@ -133,19 +141,64 @@ class Folder:
             raise
         self.sync()
 
+    def make(self, name: str) -> bool:
+        """Make a folder in it, in the place of a link too; False when something has the name."""
+        try:
+            os.mkdir(_single(name), dir_fd=self._descriptor)
+        except FileExistsError:
+            status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+            if not stat.S_ISLNK(status.st_mode):
+                return False
+            os.unlink(name, dir_fd=self._descriptor)
+            os.mkdir(name, dir_fd=self._descriptor)
+        return True
+
+    def move_away(self, name: str) -> None:
+        """Give what has the name another one."""
+        other = f"{_single(name)}.{os.urandom(8).hex()}"
+        os.rename(name, other, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+
     def append(self, name: str, data: bytes) -> None:
         """Append to a regular file that has no other name, or make it."""
+        file = self.appending(name)
         try:
-            file = os.open(_single(name), _NEW, 0o666, dir_fd=self._descriptor)
-        except FileExistsError:
-            file = os.open(name, _APPEND, dir_fd=self._descriptor)
-        try:
-            status = os.fstat(file)
-            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-                raise Refused(f"{name} is no regular file of its own")
             _all(file, data)
         finally:
             os.close(file)
+
+    def appending(self, name: str) -> int:
+        """Return a descriptor that appends to a regular file without another name, or a new one."""
+        try:
+            return self.new(name)
+        except FileExistsError:
+            file = os.open(name, _APPEND, dir_fd=self._descriptor)
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            os.close(file)
+            raise Refused(f"{name} is no regular file of its own")
+        return file
+
+    def new(self, name: str) -> int:
+        """Return a descriptor that writes a new file. Raises FileExistsError, for a link too."""
+        return os.open(_single(name), _NEW, 0o666, dir_fd=self._descriptor)
+
+    def replaced(self, name: str) -> int:
+        """Return a descriptor that writes a new file in the place of what has the name."""
+        self.remove(name)
+        return self.new(name)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, a link or a pipe, if there is one. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_single(name), dir_fd=self._descriptor)
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield all that lies below, a folder after what is in it; at most a million entries.
+
+        Folders that nobody but their owner may enter are opened up by their owner. Neither links
+        nor other file systems are entered, and no depth is too deep.
+        """
+        yield from islice(_below(self._descriptor), MOST_ENTRIES)
 
     def sync(self) -> None:
         """Sync the names in the folder; a file system that cannot is as safe as it can be."""
@@ -157,6 +210,122 @@ class Folder:
         """Open a regular file for reading; yield its descriptor and its size."""
         with opened(_single(name), folder=self._descriptor) as found:
             yield found
+
+
+class Entry(NamedTuple):
+    """A name in a folder, with the status that it had when it was met."""
+
+    folder: int  # a descriptor; valid until the next entry is asked for
+    name: str
+    status: os.stat_result
+
+    @property
+    def kind(self) -> int:
+        """The part of the mode that tells files, folders, links, pipes and devices apart."""
+        return stat.S_IFMT(self.status.st_mode)
+
+    def remove(self) -> None:
+        """Remove the name; a folder has to be empty. Raises OSError."""
+        if self.kind == stat.S_IFDIR:
+            os.rmdir(self.name, dir_fd=self.folder)
+        else:
+            os.unlink(self.name, dir_fd=self.folder)
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[Path]:
+        """Yield a path to the very file or folder, of whatever kind. Raises OSError.
+
+        Where another one has the name by now, FileNotFoundError.
+        """
+        file = os.open(self.name, _NAMED, dir_fd=self.folder)
+        try:
+            if _identity(os.fstat(file)) != _identity(self.status):
+                raise FileNotFoundError(errno.ENOENT, "replaced", self.name)
+            yield Path(f"/proc/self/fd/{file}")
+        finally:
+            os.close(file)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder and all that is in it, or a link and not what it leads to. Never raises.
+
+    Its parent is trusted. Unlike `shutil.rmtree`, it can remove folders of any depth.
+    """
+    with contextlib.suppress(OSError):
+        if stat.S_ISDIR(path.lstat().st_mode):
+            with Folder(path) as folder:
+                for entry in _below(folder.descriptor):
+                    with contextlib.suppress(OSError):
+                        entry.remove()
+            path.rmdir()
+        else:
+            path.unlink()
+
+
+def _below(top: int) -> Iterator[Entry]:
+    """Yield all entries below a folder; one descriptor is open at a time."""
+    here = os.dup(top)
+    device = os.fstat(top).st_dev
+    names = _listed(here)
+    above: list[tuple[list[str], os.stat_result, Entry]] = []  # what is left there, and its status
+    try:
+        while True:
+            if not names:
+                if not above:
+                    return
+                names, status, entry = above.pop()
+                left, here = here, _upwards(here, status)
+                os.close(left)
+                yield Entry(here, entry.name, entry.status)
+                continue
+            name = names.pop()
+            try:
+                entry = Entry(here, name, os.stat(name, dir_fd=here, follow_symlinks=False))
+                is_folder = entry.kind == stat.S_IFDIR and entry.status.st_dev == device
+                inner = _entered(entry) if is_folder else None
+            except OSError:
+                continue  # it has gone, or is not to be read
+            if inner is None:
+                yield entry
+                continue
+            above.append((names, os.fstat(here), entry))
+            os.close(here)
+            here, names = inner, _listed(inner)
+    except OSError:
+        return  # somebody moves the folders meanwhile
+    finally:
+        os.close(here)
+
+
+def _listed(folder: int) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in islice(entries, MOST_ENTRIES)]
+
+
+def _entered(entry: Entry) -> int | None:
+    """Open a folder; None where that is not possible."""
+    with contextlib.suppress(OSError):
+        missing = stat.S_IRWXU & ~entry.status.st_mode
+        if missing:
+            with entry.named() as path:
+                path.chmod(stat.S_IMODE(entry.status.st_mode) | missing)
+    try:
+        return os.open(entry.name, _FOLDER, dir_fd=entry.folder)
+    except OSError:
+        return None
+
+
+def _upwards(folder: int, expected: os.stat_result) -> int:
+    """Open the folder above. Raises OSError where that is not the one that we came from."""
+    above = os.open("..", _FOLDER, dir_fd=folder)
+    if _identity(os.fstat(above)) != _identity(expected):
+        os.close(above)
+        raise FileNotFoundError(errno.ENOENT, "the folder was moved")
+    return above
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 @contextlib.contextmanager

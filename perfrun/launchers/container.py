@@ -8,7 +8,6 @@ inspects and removes one container; the wait itself asks it nothing.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -21,6 +20,7 @@ from typing import Any
 from perfrun.launchers.docker_engine import ContainerError, DockerEngine
 from perfrun.launchers.launcher import REPORT, Exit, ask_to_end, has_outcome, wait_until_due
 from perfrun.launchers.supervisor_words import message_of, report_of
+from perfrun.untrusted import Folder, Refused
 from perfrun.worker.procfs import HELPER_GRACE_S, descendants, state_and_flags
 
 STREAM_GRACE_S = 2.0  # for the engine to deliver the output of an ended container
@@ -33,6 +33,7 @@ KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
 # For a supervisor whose harness or engine is gone to end, and to write its report.
 REPORT_GRACE_S = HELPER_GRACE_S + 2.0
 _ENGINE_GONE = "the container engine went away"
+_REPORT_BYTES = 256 * 1024  # a supervisor's has a few thousand
 _SIGNALLED = 128  # an exit status above it stands for a signal
 
 
@@ -354,9 +355,8 @@ class ContainerProcess:
         return report, _disturbance(report)
 
     def _written_report(self) -> dict[str, Any] | None:
-        with contextlib.suppress(OSError, ValueError):
-            said = json.loads((self._private / REPORT).read_bytes())
-            return report_of(said, self._notes)
+        with contextlib.suppress(OSError, Refused), Folder(self._private) as folder:
+            return report_of(folder.json(REPORT, _REPORT_BYTES), self._notes)
         return None
 
     def _without_report(self) -> tuple[dict[str, Any], str | None]:

@@ -3,6 +3,10 @@
 A summary is written to a temporary name, synced and renamed. If that fails, the run frees the space
 that it has reserved (`Reserve`); if it fails again, the summary goes to the system's folder for
 temporary files, and a message says so: a measured result is never lost for lack of space.
+
+A trial can put anything under any name in its folder, and a local one can put a link in the place
+of the folder itself. So perfrun writes there through `perfrun.untrusted.Folder`, after all of the
+trial's processes have ended.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfrun.dataclass import dataclass
+from perfrun.untrusted import Folder
 
 SUMMARY = "perfzero_summary.json"
 # It has another name, so that no reader of summaries takes a profile for a result.
@@ -24,6 +29,7 @@ PROFILE_SUMMARY = "profile_summary.json"
 RESERVED_BYTES = 1024 * 1024
 _RESERVE = ".reserve-"
 _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _TRIAL_BYTES = 512 * 1024  # perfrun itself writes less than this for a trial
 
 
@@ -39,11 +45,13 @@ class Reserve:
 
     def take(self) -> str | None:
         """Reserve the space unless it is reserved; return the error of a full disk."""
-        if self._path.exists():
+        if os.path.lexists(self._path):
             return None
         self._let_go()
         try:
-            self._path.write_bytes(b"\0" * RESERVED_BYTES)
+            _fill(self._path)
+        except FileExistsError:
+            return None
         except OSError as error:
             self._remove()
             return error.strerror if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
@@ -65,6 +73,12 @@ class Reserve:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _fill(path: Path) -> None:
+    """Make a file that takes the reserved space."""
+    with os.fdopen(os.open(path, _NEW, 0o666), "wb") as file:
+        file.write(b"\0" * RESERVED_BYTES)
 
 
 def _remove_abandoned_reserves(folder: Path) -> None:
@@ -93,14 +107,52 @@ def _locked(path: Path) -> int | None:
 
 @dataclass(frozen=True)
 class ResultFolder:
-    """The folder of one trial, newly made."""
+    """The folder of one trial.
+
+    `depth`: as many parts at the end of its path may have been replaced by trials. A profile
+    trial's folder lies in that of the trial that counts, three parts deep.
+    """
 
     path: Path
+    depth: int = 1
 
     @property
     def private(self) -> Path:
         """The folder of perfrun's own files, apart from the benchmark's."""
         return self.path / "perfrun"
+
+    def held(self) -> Folder:
+        """Open it. Raises OSError, for a link too."""
+        return self._held(self.depth)
+
+    def _held(self, depth: int) -> Folder:
+        """Open the folder on the way to it that has so many of these parts."""
+        parts = self.path.parts
+        end = len(parts) - self.depth + depth
+        return Folder(Path(*parts[: end - depth + 1]), *parts[end - depth + 1 : end])
+
+    def made(self) -> Folder:
+        """Open it; make it anew where a trial removed it or put a link in its place."""
+        try:
+            return self.held()
+        except OSError:
+            parent = Path(*self.path.parts[: -self.depth])
+            parent.mkdir(parents=True, exist_ok=True)
+        place = Folder(Path(os.path.realpath(parent)))  # a link that leads to it is the user's own
+        for depth in range(1, self.depth + 1):
+            with place:
+                place.make(self.path.parts[depth - self.depth - 1])
+            place = self._held(depth)
+        return place
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file, in the place of whatever a trial put there. Raises OSError."""
+        with self.made() as folder:
+            try:
+                folder.write(name, _encoded(text))
+            except IsADirectoryError:
+                folder.move_away(name)
+                folder.write(name, _encoded(text))
 
 
 class Storage:
@@ -113,12 +165,20 @@ class Storage:
         self._has_told = False  # the user, that the disk is full
         self.reserve = Reserve(output, run_id)
 
-    @property
     def _rescue(self) -> Path:
-        """The folder for results that cannot be written to the workspace."""
+        """Return the folder for results that cannot be written to the workspace.
+
+        Anybody could make one of its name before: it must be a folder of this user's.
+        """
         from tempfile import gettempdir  # 4 ms, for a workspace that has failed
 
-        return Path(gettempdir()) / f"perfrun-rescue-{self._run_id}"
+        path = Path(os.path.realpath(gettempdir())) / f"perfrun-rescue-{self._run_id}"
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "not a folder of this user", str(path))
+        return path
 
     def open(self) -> None:
         """Make the output folder and reserve space. Raises OSError when it cannot be made."""
@@ -135,7 +195,7 @@ class Storage:
         self._check_disk()
         for attempt in range(3):
             try:
-                parent = self._output if attempt < 2 else self._rescue
+                parent = self._output if attempt < 2 else self._rescue()
                 path = _make_new(parent, execution_id)
             except OSError as error:
                 self.reserve.release()
@@ -162,17 +222,17 @@ class Storage:
     def write_summary(self, folder: ResultFolder, text: str, name: str = SUMMARY) -> Path:
         """Write the summary to the trial's folder or, if that fails, elsewhere; return its path."""
         for attempt in range(3):
-            path = folder.path / name
+            place, path = folder, folder.path / name
             try:
-                place = folder.path if attempt < 2 else self._rescue / folder.path.name
-                path = place / name
-                place.mkdir(parents=True, exist_ok=True)  # the benchmark may have removed it
-                write_whole(path, text)
+                if attempt == 2:
+                    place = ResultFolder(self._rescue() / folder.path.name)
+                    path = place.path / name
+                place.write(name, text)
             except OSError as error:
                 self.reserve.release()
                 failure = error
                 continue
-            if place != folder.path:
+            if place is not folder:
                 self._notify(f"{folder.path} cannot be written ({failure}); summary is in {path}")
             return path
         # No disk takes it: at least print what was measured.
@@ -204,18 +264,17 @@ def _make_new(parent: Path, name: str) -> Path:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file to a temporary name, sync and rename it; on failure leave nothing."""
-    aside = path.with_name(path.name + ".next")
-    try:
-        with aside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise
+    """Write a text file to a temporary name, sync and rename it; on failure leave nothing.
+
+    Its folder is trusted, and links on the way to it are the user's own.
+    """
+    with Folder(Path(os.path.realpath(path.parent))) as folder:
+        folder.write(path.name, _encoded(text))
+
+
+def _encoded(text: str) -> bytes:
+    """Return UTF-8; half of a pair of surrogates becomes its escape, as in JSON."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def safe_name(text: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.untrusted import Folder, Refused, parse_json, read_file
+from perfrun.untrusted import Folder, Refused, parse_json, read_file, remove_tree
 
 LIMIT = 1000
 
@@ -104,7 +104,7 @@ def test_lines_are_appended_and_names_are_listed(place: Path) -> None:
 
 
 def test_many_files_of_the_benchmark_hide_none_of_perfruns(place: Path) -> None:
-    for number in range(11_000):
+    for number in range(10_001):
         (place / f"frame_{number}").touch()
     (place / "proto_C.m").touch()
     with Folder(place) as folder:
@@ -132,3 +132,53 @@ def test_json_that_no_reader_could_bear_is_refused(text: str | bytes) -> None:
 def test_json_is_text_that_a_file_can_take() -> None:
     found = parse_json('{"a\\ud800": ["\\ud83d\\ude00", 1.5, true, null]}')
     assert found == {"a?": ["\N{GRINNING FACE}", 1.5, True, None]}
+
+
+def nest(folder: Path, depth: int) -> None:
+    """Make folders in each other, deeper than any path is long."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("deep", dir_fd=here)
+        inner = os.open("deep", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+    os.close(here)
+
+
+def test_folders_of_any_depth_are_walked_and_removed(place: Path) -> None:
+    nest(place, 1200)
+    with Folder(place) as folder:
+        names = [entry.name for entry in folder.entries()]
+    assert names == ["file"] + ["deep"] * 1200  # what is in a folder comes before it
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    remove_tree(place)
+    assert not place.exists()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_removing_follows_no_link_and_waits_for_no_pipe(place: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    (place / "inside").symlink_to(kept)
+    os.mkfifo(place / "pipe")
+    (place / "closed").mkdir()
+    (place / "closed" / "file").touch()
+    (place / "closed").chmod(0)
+    (tmp_path / "link").symlink_to(kept)
+    remove_tree(place)
+    remove_tree(tmp_path / "link")
+    remove_tree(tmp_path / "absent")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "secret"]
+    assert (kept / "file").exists()
+
+
+def test_a_folder_is_made_in_the_place_of_a_link(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (place / "profiles").symlink_to(tmp_path / "elsewhere")
+    with Folder(place) as folder:
+        assert folder.make("profiles")
+        assert not folder.make("profiles")
+    assert not (place / "profiles").is_symlink()
+    assert (tmp_path / "elsewhere").is_dir()

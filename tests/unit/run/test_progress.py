@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perfrun.run import progress
 from perfrun.run.progress import Follower
 
 
@@ -39,11 +40,12 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def followed(path: Path, data: bytes) -> str:
+def followed(path: Path, data: bytes | None) -> str:
     collector = Collector()
     follower = Follower({path: collector})
     follower.start()
-    path.write_bytes(data)
+    if data is not None:
+        path.write_bytes(data)
     follower.finish()
     return collector.text
 
@@ -126,3 +128,37 @@ def test_with_no_file_at_all_it_ends_at_once(tmp_path: Path) -> None:
     follower.join(10)
     assert not follower.is_alive()
     follower.finish()
+
+
+def test_of_a_sparse_file_only_what_was_written_is_passed_on(path: Path) -> None:
+    with path.open("wb") as file:
+        file.write(b"one\n")
+        file.truncate(2**43)
+        file.seek(2**43)
+        file.write(b"two\n")
+    assert followed(path, None).replace("\0", "") == "one\ntwo\n"
+
+
+def test_of_much_that_came_last_the_end_is_passed_on_and_a_line_says_so(path: Path) -> None:
+    data = b"".join(b"line %08d\n" % number for number in range(1_500_000))
+    text = followed(path, data)
+    assert len(text) < 200_000
+    assert text.endswith(data[-60_000:].decode())
+    assert f"bytes are not shown here; they are in {path}\n" in text
+
+
+def test_the_output_of_a_stream_has_a_limit_in_all(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_MOST_BYTES", 100)
+    collector = Collector()
+    follower = Follower({path: collector})
+    follower.start()
+    with path.open("ab", buffering=0) as file:
+        file.write(b"x" * 99 + b"\n")
+        wait_until(lambda: len(collector.text) == 100)
+        file.write(b"y" * 500)
+        time.sleep(0.3)
+        assert "y" not in collector.text
+    follower.finish()
+    assert collector.text.endswith("y" * 500)

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from perfrun.summary import result_folder
 from perfrun.summary.result_folder import (
     RESERVED_BYTES,
     ResultFolder,
@@ -260,11 +261,11 @@ def test_a_disk_that_fills_between_trials_is_said_once_until_there_is_room_again
 def test_a_disk_without_room_for_the_reserve_is_full(
     storage: Storage, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path, data: bytes) -> int:
+    def refuse(path: Path) -> None:
         raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), str(path))
 
     storage.reserve.release()
-    monkeypatch.setattr(Path, "write_bytes", refuse)
+    monkeypatch.setattr(result_folder, "_fill", refuse)
     assert storage.new_folder("id").path == output(tmp_path) / "id"
     [line] = said
     assert line.startswith(f"the disk of {output(tmp_path)} is full (Disk quota exceeded): ")
