@@ -20,7 +20,7 @@ from typing import Any
 from perfrun.launchers.docker_engine import ContainerError, DockerEngine
 from perfrun.launchers.launcher import REPORT, Exit, ask_to_end, has_outcome, wait_until_due
 from perfrun.launchers.supervisor_words import message_of, report_of
-from perfrun.untrusted import Folder
+from perfrun.untrusted import Folder, Refused
 from perfrun.worker.procfs import HELPER_GRACE_S, descendants, state_and_flags
 
 STREAM_GRACE_S = 2.0  # for the engine to deliver the output of an ended container
@@ -32,7 +32,7 @@ START_LIMIT_S = 60.0  # for the interpreter in the container to begin
 KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
 # For a supervisor whose harness or engine is gone to end, and to write its report.
 REPORT_GRACE_S = HELPER_GRACE_S + 2.0
-_REPORT_BYTES = 1024 * 1024
+_REPORT_BYTES = 256 * 1024  # a supervisor's has a few thousand
 _ENGINE_GONE = "the container engine went away"
 NOT_FOUND = (126, 127)  # exit status of a container whose program cannot be executed
 _SIGNALLED = 128  # an exit status above it stands for a signal
@@ -361,7 +361,7 @@ class ContainerProcess:
         return report, _disturbance(report)
 
     def _written_report(self) -> dict[str, Any] | None:
-        with contextlib.suppress(OSError, ValueError), Folder(self._private) as folder:
+        with contextlib.suppress(OSError, Refused), Folder(self._private) as folder:
             return report_of(folder.json(REPORT, _REPORT_BYTES), self._notes)
         return None
 

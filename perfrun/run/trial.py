@@ -143,6 +143,7 @@ def _unjudged(
     run: RunFacts, spec: TrialSpec, around: Surroundings, why: str, elapsed_s: float
 ) -> TrialFacts:
     """Return the facts of a trial of which nothing is known but that it could not be judged."""
+    taken = take_back(spec.folder.path, from_container=run.plan.container is not None)
     status = Status.INTERRUPTED if around.interruption.asked else Status.FAILED
     measured = bring_together({}, None, None, own_peak_rss_bytes=0)
     return TrialFacts(
@@ -153,6 +154,7 @@ def _unjudged(
         outcome=Outcome(status=status, reason=f"perfrun could not judge this trial: {why}"),
         measured=replace(measured, usage=Usage(elapsed_s=elapsed_s)),
         allocator=trial_allocator(None, run.plan.allocator),
+        notes=taken,
         order=spec.order,
     )
 

@@ -90,6 +90,26 @@ def test_a_report_that_is_written_while_the_end_is_waited_for_is_read(tmp_path: 
     assert end.disturbance == "the container engine went away"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"", b"null", b"[1]", b"{}", b"[" * 100_000, b"9" * 10_000, b"\xff" * 100,
+        b'{"exit_code": [3], "signal_number": null}', b'{"exit_code": 0, "signal_number": 9}',
+        b'{"exit_code": null, "signal_number": null}',
+        b'{"exit_code": true, "signal_number": null}',
+        b'{"exit_code": 0, "signal_number": null, "strays": "' + b"x" * 1_000_000 + b'"}',
+    ],
+    ids=lambda words: repr(words[:50]),
+)  # fmt: skip
+def test_a_report_that_is_none_is_as_if_there_were_none(tmp_path: Path, words: bytes) -> None:
+    (tmp_path / REPORT).write_bytes(words)
+    states = ({"Running": False, "ExitCode": 5},)
+    end = started(Lagging("silent", states=states), tmp_path).wait(None)
+    assert (end.exit_code, end.signal_number) == (5, None)
+    assert end.disturbance == "the container ended with status 5"
+    assert all(note.startswith("exit.json") for note in end.notes)
+
+
 def test_a_container_that_does_not_end_is_not_said_to_have_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,24 @@ def test_messages_are_whole_however_they_arrive(pair: tuple[Streams, socket.sock
     assert streams.messages == [{"worker": 7}, {"exit": {"a": 1}}]
 
 
+def test_who_else_writes_into_the_stream_neither_fills_it_nor_hides_a_report(
+    pair: tuple[Streams, socket.socket],
+) -> None:
+    streams, engine = pair
+    for noise in (b'{"a": 1}\n' * 3000, b'{"worker": 1}\n' * 3000, b"[" * 20_000 + b"\n"):
+        engine.send(frame(1, noise))
+        while len(noise) > 0:
+            streams.receive()
+            noise = noise[65536:]
+    for _ in range(40):
+        engine.send(frame(1, b"x" * 20_000))  # a line without an end
+        streams.receive()
+    engine.send(frame(1, b"\n" + b'{"exit": {"exit_code": 0}}\n'))
+    streams.receive()
+    assert len(streams.messages) < 200
+    assert streams.messages[-1] == {"exit": {"exit_code": 0}}
+
+
 def test_what_is_said_on_standard_error_is_kept_apart(
     pair: tuple[Streams, socket.socket],
 ) -> None:
