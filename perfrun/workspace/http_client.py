@@ -26,6 +26,7 @@ from perfrun.text import redact
 CONNECT_S = 20.0  # for each address of a host
 MOST_REDIRECTS = 10
 _LOOK_S = 0.25  # between two looks at the clock
+_FINISH_S = 5.0
 _SHOWN = 200  # characters
 
 
@@ -152,7 +153,7 @@ class _Watch(threading.Thread):
     def end(self) -> None:
         """End the thread."""
         self._ended.set()
-        self.join()
+        self.join(_FINISH_S)
         for connection in self._connections:
             connection.close()
 
