@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun.dataclass import dataclass
 from perfrun.errors import WorkspaceError
 from perfrun.text import redact
+from perfrun.worker.procfs import descendants
 
 if TYPE_CHECKING:
     import git
@@ -156,9 +157,16 @@ def _communicate(process: subprocess.Popen[bytes], limit_s: float) -> tuple[byte
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End git: in order, so that it removes its locks, else at once."""
-    for end in (process.terminate, process.kill):
-        end()
+    """End git and what it has started: in order, so that it removes its locks, else at once.
+
+    On SIGTERM alone git waits for the program that talks to the server, which waits for the server.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        below = descendants(process.pid) if process.returncode is None else []
+        process.send_signal(number)
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=_END_GRACE_S)
             return
@@ -166,6 +174,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_END_GRACE_S)
 
 
 @contextlib.contextmanager

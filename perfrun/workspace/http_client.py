@@ -96,13 +96,19 @@ class Client:
 
     def _asked(self, method: str, url: str, within_s: float, **values: Any) -> requests.Response:
         self._watch.allow(within_s)
-        return self._session.request(
+        response = self._session.request(
             *(method, url),
             stream=True,
             allow_redirects=False,
             timeout=(min(CONNECT_S, within_s), within_s),
             **values,
         )
+        try:
+            self._watch.check()  # headers that were cut short look complete
+        except TooSlow:
+            response.close()
+            raise
+        return response
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
