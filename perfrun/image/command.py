@@ -40,9 +40,10 @@ def harness_arguments(checkout: Path) -> dict[str, str]:
         whose = ("--no-optional-locks", "-C", str(checkout), "-c", "safe.directory=*")
         argv = ("git", *whose, *words)
         try:
-            return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
-        except OSError:
+            done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+        except (OSError, subprocess.TimeoutExpired):
             return ""
+        return done.stdout.strip()
 
     commit = ask("rev-parse", "--verify", "--quiet", "HEAD")
     if not commit:

@@ -13,6 +13,7 @@ from typing import Any, Mapping, Tuple
 
 from perfrun.errors import PerfrunError
 
+ANSWER_LIMIT_S = 120.0  # of one question to the engine
 # The last release of the `docker` command with a BuildKit client of its own; then came buildx.
 LAST_CLIENT_WITH_BUILDKIT = 20
 # By the ID or ID_LIKE of os-release(5). Each installs the distribution's own engine.
@@ -204,13 +205,17 @@ def describe_image(tag: str) -> str:
     return f"{answer[0][:19]}, {int(answer[1]) / 1e9:.2f} GB" if answer else "id unknown"
 
 
-def query(*arguments: str) -> subprocess.CompletedProcess[str]:
+def query(*arguments: str, limit_s: float = ANSWER_LIMIT_S) -> subprocess.CompletedProcess[str]:
     """Run `docker` with these arguments; return its status and output."""
-    return _ask("docker", *arguments)
+    return _ask("docker", *arguments, limit_s=limit_s)
 
 
-def _ask(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
+def _ask(*argv: str, limit_s: float = ANSWER_LIMIT_S) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        text = f"{' '.join(argv[:2])}: no answer within {limit_s:g} s"
+        return subprocess.CompletedProcess(argv, 1, stdout="", stderr=text)
 
 
 def registry_of(image: str) -> str:

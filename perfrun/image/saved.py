@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import http.client
+import re
 import shlex
-import shutil
 import ssl
 import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from perfrun.errors import PerfrunError, UsageError
@@ -18,6 +20,10 @@ from perfrun.image.engine import query
 from perfrun.text import redact
 
 CONNECT_TIMEOUT_S = 60
+LOAD_LIMIT_S = 3600.0
+_LONGEST_S = 24 * 3600.0  # for one image
+_PART = 1 << 17  # bytes that must come
+_SILENCE_S = 120.0  # within this time
 
 
 class LoadError(PerfrunError):
@@ -74,13 +80,16 @@ def _fetch(url: str, target: Path, certificate: Path | None) -> None:
     context = ssl.create_default_context()
     if certificate is not None:
         context.load_verify_locations(cafile=str(certificate))
+    opener = urllib.request.build_opener(
+        _NoDowngrade(), urllib.request.HTTPSHandler(context=context)
+    )
     try:
-        with urllib.request.urlopen(  # noqa: S310 - http and https only, see find_local
-            url, timeout=CONNECT_TIMEOUT_S, context=context
-        ) as answer:
-            with target.open("wb") as file:
-                shutil.copyfileobj(answer, file, 1 << 20)
+        with opener.open(url, timeout=CONNECT_TIMEOUT_S) as answer:
             expected = answer.headers.get("Content-Length")
+            if expected is not None and not re.fullmatch("[0-9]{1,18}", expected):
+                raise ValueError("the server sends a Content-Length that is no number")
+            with target.open("wb") as file:
+                _copy(answer, file)
     except (OSError, http.client.HTTPException, ValueError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
@@ -92,6 +101,36 @@ def _fetch(url: str, target: Path, certificate: Path | None) -> None:
         raise LoadError(f"{redact(url)} broke off: {size} of {expected} bytes came")
 
 
+class _NoDowngrade(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, but to http(s) only, and from https never to http."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
+        fp.close()  # else the standard library reads its body, however large
+        scheme = urlsplit(newurl).scheme.lower()
+        if scheme not in ("http", "https") or (req.type, scheme) == ("https", "http"):
+            raise ValueError(f"the server redirects to {ascii(redact(newurl))[:200]}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _copy(answer: Any, file: IO[bytes]) -> None:
+    """Copy the body of an answer, unless it comes too slowly or has no end."""
+    end_s = time.monotonic() + _LONGEST_S
+    part, part_end_s = 0, time.monotonic() + _SILENCE_S
+    while True:
+        block = answer.read1(_PART)  # what has come; to read a whole part could take for ever
+        if not block:
+            return
+        file.write(block)
+        part += len(block)
+        now_s = time.monotonic()
+        if now_s > end_s or (now_s > part_end_s and part < _PART):
+            raise ValueError("the server is too slow")
+        if part >= _PART:
+            part, part_end_s = 0, now_s + _SILENCE_S
+
+
 def loaded_names(answer: str) -> list[str]:
     """Return the images in the output of `docker load`, by name or, without one, by id."""
     pairs = (line.partition(": ") for line in answer.splitlines())
@@ -100,7 +139,7 @@ def loaded_names(answer: str) -> list[str]:
 
 def _load(path: Path, load_as: str) -> str:
     sys.stderr.write(f"+ docker load --input {shlex.quote(str(path))}\n")
-    done = query("load", "--input", str(path))
+    done = query("load", "--input", str(path), limit_s=LOAD_LIMIT_S)
     names = loaded_names(done.stdout)
     if done.returncode or not names:
         last = (done.stderr.strip().splitlines() or ["the engine named no image"])[-1]

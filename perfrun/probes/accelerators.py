@@ -23,6 +23,7 @@ from perfrun.probes.device_log import DeviceLog
 from perfrun.probes.sysfs import in_pid_namespace
 
 RATE_HZ = 5.0
+_FINISH_S = 30.0  # for the last reading, at the end of a trial
 _SHARE = 0.002  # share of a core that reading devices may take in the long run
 _PROCESSES_EVERY = 5  # readings
 
@@ -330,7 +331,9 @@ class DeviceSampler(threading.Thread):
     def finish(self) -> DevicesUsage:
         """Stop reading and return what was seen."""
         self._stop_event.set()
-        self.join()
+        self.join(_FINISH_S)
+        if self.is_alive():  # to ask the driver again would only hold this thread, too
+            return DevicesUsage(reason=f"the driver did not answer within {_FINISH_S:g} s")
         elapsed_s = time.perf_counter() - self._start_s
         if self._log:
             self._log.close()

@@ -117,6 +117,9 @@ class Watch:
         )
 
 
+_FINISH_S = 5.0  # for the last reading of the counters
+
+
 class _RaplReader(threading.Thread):
     """A thread that reads the counters before they can wrap around."""
 
@@ -131,7 +134,7 @@ class _RaplReader(threading.Thread):
 
     def finish(self) -> None:
         self._stop_event.set()
-        self.join()
+        self.join(_FINISH_S)
 
 
 def _started_reader(rapl: Rapl) -> _RaplReader | None:

@@ -21,6 +21,9 @@ from perfrun.store import schema
 from perfrun.text import redact
 
 WAIT_S = 30  # for another writer, and for a server to answer
+STATEMENT_S = 600  # for one statement; an index of 100,000 summaries needs seconds
+# Of a server that has gone without a word: noticed after a minute.
+_SILENCE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 _WRITERS_LOCK = 0x7065726672756E  # "perfrun"; the key of PostgreSQL's advisory lock
 
 
@@ -58,6 +61,7 @@ class Database:
                 self._connection.exec_driver_sql(
                     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
                 )
+                self._connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{STATEMENT_S}s'")
             yield self._connection
 
     @contextmanager
@@ -70,6 +74,7 @@ class Database:
         self._connection.info["writes"] = True
         with one_line_errors(self.address), self._connection.begin():
             if not self.address.is_sqlite:
+                self._connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{STATEMENT_S}s'")
                 self._connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
                 self._connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})")
             yield self._connection
@@ -93,7 +98,7 @@ def _engine(address: Address) -> sqlalchemy.Engine:
     arguments: dict[str, Any] = (
         {"timeout": WAIT_S}
         if address.is_sqlite
-        else {"connect_timeout": 10, "application_name": "perfrun"}
+        else {"connect_timeout": 10, "application_name": "perfrun", **_SILENCE}
     )
     with one_line_errors(address):
         engine = sqlalchemy.create_engine(

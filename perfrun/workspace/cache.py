@@ -158,7 +158,9 @@ class GitCache:
         return answer.decode().strip()
 
     def _on_wait(self) -> None:
-        self._notify(f"waiting for another run that fetches {self._repo.shown_url}")
+        self._notify(
+            f"waiting for another run that fetches {self._repo.shown_url}{self._lock.holder}"
+        )
 
     def _make(self) -> None:
         """Make the bare repository, or remove the files that a killed fetch left in it."""

@@ -378,7 +378,7 @@ class _CheckoutFolder:
             )
 
     def _on_wait(self) -> None:
-        self.notify(f"waiting for another run that uses {_shown(self.folder)}")
+        self.notify(f"waiting for another run that uses {_shown(self.folder)}{self.lock.holder}")
 
     def _as_it_is(self) -> Checkout | None:
         """Return the checkout if it needs neither the remote nor a change; None if it does."""

@@ -88,7 +88,8 @@ def _bring(item: DataSpec, path: Path, records: DataRecords, notify: Callable[[s
     """Fetch and unpack an item unless another run did so; return True when it was fetched here."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.perfrun.lock")) as lock:
-        lock.own(lambda: notify(f"waiting for another run that downloads {redact(item.url)}"))
+        waits_for = f"waiting for another run that downloads {redact(item.url)}"
+        lock.own(lambda: notify(f"{waits_for}{lock.holder}"))
         downloaded = not os.path.lexists(path)
         if downloaded:
             notify(f"downloading {redact(item.url)}")

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun.dataclass import dataclass
 from perfrun.errors import WorkspaceError
 from perfrun.text import redact
+from perfrun.worker.procfs import descendants
 
 if TYPE_CHECKING:
     import git
@@ -74,6 +75,9 @@ _REPOSITORY_VARIABLES = (
 )
 _NO_GIT = "git is not installed, or not on PATH; --git_repos needs it"
 _NOISE = re.compile(r"^(warning:|hint:|Please make sure|and the repository exists|From |\s*$)")
+_ASK_LIMIT_S = 600.0  # for what needs no network
+_LIMIT_S = 6 * 3600.0  # for a fetch of a server that goes on sending
+_END_GRACE_S = 5.0
 _GENERIC = "Could not read from remote repository"
 
 
@@ -133,7 +137,7 @@ def ask(repository: Repository, *arguments: str, index: Path | None = None) -> b
         WorkspaceError: git is not installed.
     """
     process = _started(repository, arguments, index=index)
-    output, errors = process.communicate()
+    output, errors = _communicate(process, _ASK_LIMIT_S)
     if process.returncode:
         raise GitFailed(process.returncode, os.fsdecode(errors))
     return output
@@ -148,7 +152,8 @@ def command(
     """Run a git command that changes something or talks to a remote; return its output.
 
     `keep_open` are descriptors of locks that git holds as long as it runs, even if this process is
-    killed. git is ended after `timeout_s`, or when this process is interrupted.
+    killed. git is ended after `timeout_s` (six hours without it), or when this process is
+    interrupted.
 
     Raises:
         GitFailed: the command failed, or the time is over.
@@ -158,17 +163,47 @@ def command(
     try:
         with _signals_deferred():  # or nobody would end a child that has just begun
             process = _started(repository, arguments, keep_open=keep_open)
-        output, errors = process.communicate(timeout=timeout_s)
-    except BaseException as error:
+    except BaseException:
         if process is not None:
-            process.terminate()
-            process.communicate()
-        if isinstance(error, subprocess.TimeoutExpired):
-            raise GitFailed(-1, f"fatal: no answer within {timeout_s:g} s") from None
+            _end(process)
         raise
+    output, errors = _communicate(process, _LIMIT_S if timeout_s is None else timeout_s)
     if process.returncode:
         raise GitFailed(process.returncode, os.fsdecode(errors))
     return os.fsdecode(output)
+
+
+def _communicate(process: subprocess.Popen[bytes], limit_s: float) -> tuple[bytes, bytes]:
+    """Return what git writes; end it when the time is over, or when this process is interrupted."""
+    try:
+        return process.communicate(timeout=limit_s)
+    except BaseException as error:
+        _end(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise GitFailed(-1, f"fatal: no answer within {limit_s:g} s") from None
+        raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End git and what it has started: in order, so that it removes its locks, else at once.
+
+    On SIGTERM alone git waits for the program that talks to the server, which waits for the server.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        below = descendants(process.pid) if process.returncode is None else []
+        process.send_signal(number)
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_END_GRACE_S)
+            return
+    # A program that git started has its pipes; it is not waited for.
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_END_GRACE_S)
 
 
 @contextlib.contextmanager

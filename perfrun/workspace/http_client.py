@@ -26,6 +26,7 @@ from perfrun.text import redact
 CONNECT_S = 20.0  # for each address of a host
 MOST_REDIRECTS = 10
 _LOOK_S = 0.25  # between two looks at the clock
+_FINISH_S = 5.0
 _SHOWN = 200  # characters
 
 
@@ -95,13 +96,19 @@ class Client:
 
     def _asked(self, method: str, url: str, within_s: float, **values: Any) -> requests.Response:
         self._watch.allow(within_s)
-        return self._session.request(
+        response = self._session.request(
             *(method, url),
             stream=True,
             allow_redirects=False,
             timeout=(min(CONNECT_S, within_s), within_s),
             **values,
         )
+        try:
+            self._watch.check()  # headers that were cut short look complete
+        except TooSlow:
+            response.close()
+            raise
+        return response
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -152,7 +159,7 @@ class _Watch(threading.Thread):
     def end(self) -> None:
         """End the thread."""
         self._ended.set()
-        self.join()
+        self.join(_FINISH_S)
         for connection in self._connections:
             connection.close()
 

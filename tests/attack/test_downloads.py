@@ -27,6 +27,7 @@ from typing import Any
 import pytest
 
 from perfrun.errors import WorkspaceError
+from perfrun.image import saved
 from perfrun.options.plan import parse_data
 from perfrun.workspace import archives, http_client, http_transfer
 from perfrun.workspace.archives import unpack_beside
@@ -768,3 +769,35 @@ def test_a_tag_that_cannot_be_sent_back_is_not_kept(
     server.says(cut, ok(b"123456789"))
     assert provide(tmp_path / "data", f"{server.url}/x").sha256 == sum_of(b"123456789")
     assert "If-Range" not in server.asked[1]
+
+
+# setup.py, which has only the standard library
+
+
+IMAGES: dict[str, tuple[bytes | Callable[[], Iterable[bytes]], str]] = {
+    "a superscript as length": (head("Content-Length: ²") + b"x", "no number"),
+    "a length below zero": (head("Content-Length: -1") + b"x", "no number"),
+    "fewer bytes than said": (head("Content-Length: 9") + b"x", "broke off: 1 of 9|IncompleteRead"),
+    "a body, slowly": (drip(head("Content-Length: 999"), b"x"), "too slow"),
+    "a redirect to a file": (to("file:///etc/passwd"), "not allowed|redirects to 'file"),
+    "a redirect to ftp": (to("ftp://127.0.0.1/x"), "redirects to 'ftp"),
+    "a redirect with a body without an end": (
+        flood(head("Location: /x", status="302 Found"), MIB),
+        "infinite loop",
+    ),
+    "a loop": (to("/x"), "infinite loop"),
+    "a chunk below zero": (CHUNKED + b"-5\r\n" + MIB, "could not be fetched"),
+    "no http": (b"SSH-2.0-OpenSSH_9.2\r\n", "could not be fetched"),
+}
+
+
+@pytest.mark.parametrize(("answer", "says"), IMAGES.values(), ids=IMAGES)
+def test_a_server_of_images_that_lies_is_one_line(
+    tmp_path: Path, server: Server, answer: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved, "_SILENCE_S", 0.3)
+    server.says(answer)
+    with pytest.raises(saved.LoadError, match=says) as told:
+        saved.load_image(f"{server.url}/x", "", tmp_path / "w", None)
+    assert "\n" not in told.value.line
+    assert list((tmp_path / "w").iterdir()) == []
