@@ -94,7 +94,7 @@ def fingerprint(plan: RunPlan) -> str:
 
 
 def used(plan: RunPlan, image_id: str | None = None) -> list[tuple[str, str]]:
-    """Return what a plan takes code and data from, each with its digest: a value may be secret."""
+    """Return what a plan takes code and data from, without secrets, each with its digest."""
     contained = plan.container
     found = [f"--python={plan.python}"] if plan.python else []
     if contained:
@@ -105,7 +105,7 @@ def used(plan: RunPlan, image_id: str | None = None) -> list[tuple[str, str]]:
     found += [f"--python_path={item}" for item in plan.python_path]
     found += [f"the data {redact(item.url)}" for item in plan.data]
     found.append(f"--root_data_dir={plan.root_data_dir}")
-    found += [f"--env={name}={value}" for name, value in plan.env]
+    found += [redact(f"--env={name}={value}") for name, value in plan.env]
     return [(one, sha256_of(one.encode("utf-8", "surrogatepass"))) for one in found]
 
 

@@ -255,3 +255,25 @@ def test_a_run_that_another_perfrun_is_at_is_not_resumed(world: World) -> None:
     assert "starting anew" in other.stderr
     runs = {document["perfrun"]["run_id"] for document in mine.summaries() + other.summaries()}
     assert len(runs) == len(world.summary_files()) == 2
+
+
+def test_a_summary_counts_whose_digest_the_journal_has_and_no_other(world: World) -> None:
+    """A kill after a summary and before its line loses nothing; an unknown file is no result."""
+    methods = write_methods(world, 2)
+    first = world.run("--format=json", methods=methods)
+    (journal,) = (world.workspace / "runs").glob("*.jsonl")
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    kept = [event for event in events if event["event"] not in ("finished", "end")]
+    journal.write_text("".join(f"{json.dumps(event)}\n" for event in kept))
+    again = world.run("--format=json", "--resume", methods=methods)
+    assert [one["summary"] for one in again.results] == [one["summary"] for one in first.results]
+    assert starts(world) == {"m00": 1, "m01": 1}
+    unknown = [event for event in kept if event.get("method", "").endswith("m00")]
+    kept = [event for event in kept if event["event"] != "written" or event not in unknown]
+    journal.write_text("".join(f"{json.dumps(event)}\n" for event in kept))
+    last = world.run("--format=json", "--resume", methods=methods)
+    assert last.results[1]["summary"] == first.results[1]["summary"]
+    assert last.results[0]["summary"] != first.results[0]["summary"]
+    assert starts(world) == {"m00": 2, "m01": 1}
+    assert len(world.summary_files()) == 2
+    assert len(list(world.workspace.glob("output/*/perfzero_summary.json.*"))) == 1
