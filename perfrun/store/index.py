@@ -199,4 +199,6 @@ def _read(found: Sequence[tuple[FileKey, str, str, str]]) -> Batch:
             continue
         except OSError as error:
             bad[key] = (stamp, error.strerror or str(error))
+        except (RecursionError, TypeError, ValueError) as error:
+            bad[key] = (stamp, text(f"cannot be used: {type(error).__name__}: {error}")[:200])
     return Batch(good=good, bad=bad)
