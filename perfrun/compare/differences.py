@@ -11,6 +11,8 @@ from perfrun.errors import UsageError
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import effective_allocator, section
 
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
 # Differences of these kinds make a comparison meaningless, unless it is asked for.
 GUARDED = ("hardware", "driver", "batch_size", "allocator")
 _MIB = 2**20
@@ -107,13 +109,21 @@ def _facts(records: Iterable[SummaryRecord]) -> _Facts:
     return {fact: values for fact, values in found.items() if values != {None}}
 
 
+def damage(record: SummaryRecord) -> str | None:
+    """Return why the facts of a trial cannot be taken from its summary; None when they can."""
+    try:
+        dict(_of(record))
+    except _DAMAGE as error:
+        return f"is damaged: {type(error).__name__}: {error}"  # the name alone would not say why
+    return None
+
+
 def _read(record: SummaryRecord) -> dict[Fact, str]:
     """Return the facts of a trial. Raises UsageError for a damaged summary."""
     try:
         return dict(_of(record))
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        why = f"{type(error).__name__}: {error}"  # a bare name would not say what is wrong
-        raise UsageError(f"{record.path}: is damaged: {why}; leave it out") from None
+    except _DAMAGE:
+        raise UsageError(f"{record.path}: {damage(record)}; leave it out") from None
 
 
 def _of(record: SummaryRecord) -> Iterator[tuple[Fact, str]]:

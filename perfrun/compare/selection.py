@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfrun.compare.differences import damage
 from perfrun.errors import StoreError, UsageError
 from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
 from perfrun.text import redact
@@ -62,7 +63,7 @@ class Results:
         if meets is None:
             return ()
         if self._index is not None:
-            return _from_index(self._index, _selector(kind, word))
+            return _from_index(self._index, _selector(kind, word), self._notify)
         return tuple(record for record in self._all if meets(record))
 
     @cached_property
@@ -92,7 +93,7 @@ class Results:
         return _read(paths, self._notify)
 
 
-def _from_index(address: Address, selector: Selector) -> tuple[SummaryRecord, ...]:
+def _from_index(address: Address, selector: Selector, notify: Notify) -> tuple[SummaryRecord, ...]:
     """Choose trials by an index instead of opening every summary of a workspace.
 
     A chosen trial is read from its summary, or from the index if the summary is on another
@@ -101,7 +102,8 @@ def _from_index(address: Address, selector: Selector) -> tuple[SummaryRecord, ..
     from perfrun.store.index import open_store
 
     with open_store(address) as store:
-        return tuple(_at_hand(trial) for trial in store.trials(selector))
+        trials = [_at_hand(trial) for trial in store.trials(selector)]
+    return _usable(trials, notify)
 
 
 def _at_hand(trial: SummaryRecord) -> SummaryRecord:
@@ -144,7 +146,19 @@ def _read(paths: Iterable[Path], notify: Notify) -> tuple[SummaryRecord, ...]:
             records.append(read_record(path))
         except (OSError, ValueError) as error:
             notify(f"{path} is left out: {error}")
-    return tuple(records)
+    return _usable(records, notify)
+
+
+def _usable(records: Iterable[SummaryRecord], notify: Notify) -> tuple[SummaryRecord, ...]:
+    """Return the records that can be compared; the others are named, and stop nothing."""
+    found = []
+    for record in records:
+        why = damage(record)
+        if why is None:
+            found.append(record)
+        else:
+            notify(f"{record.path} is left out: {why}")
+    return tuple(found)
 
 
 def _condition(kind: str, word: str) -> Callable[[SummaryRecord], bool] | None:

@@ -6,7 +6,8 @@ searches of `bisect`, are removed as a whole.
 
 from __future__ import annotations
 
-import shutil
+import os
+import stat
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -40,7 +41,8 @@ All of it is in docs/nightly.md.
 def remove(workspace: Path, folders: Sequence[Path]) -> tuple[list[Path], list[str]]:
     """Remove folders by moving each aside first. Return those removed, and a line a failure."""
     aside = workspace / _ASIDE
-    shutil.rmtree(aside, ignore_errors=True)  # what a killed prune left
+    for left in workspace.glob(f"{_ASIDE}*"):  # by a killed prune
+        remove_tree(left)
     removed, failures = [], []
     for folder in folders:
         try:
@@ -49,19 +51,66 @@ def remove(workspace: Path, folders: Sequence[Path]) -> tuple[list[Path], list[s
         except OSError as error:
             failures.append(f"{folder}: {error.strerror or error}")
             continue
-        shutil.rmtree(aside / folder.name, ignore_errors=True)
+        remove_tree(aside / folder.name)
         removed.append(folder)
     with suppress(OSError):
         aside.rmdir()
     return removed, failures
 
 
+def remove_tree(folder: Path) -> None:
+    """Remove a folder and all below it, as far as the system allows, however deep it is.
+
+    A benchmark may nest more folders than a path has room for, or Python has calls for. So a
+    subfolder is first moved up, beside its parent's files, and then emptied like the others.
+    """
+    left = [folder]
+    while left:
+        place = left.pop()
+        try:
+            opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue  # it is gone, or no folder
+        try:
+            with suppress(OSError):
+                os.fchmod(opened, 0o700)  # the benchmark may have made it read-only
+            with os.scandir(opened) as entries:
+                names = [entry.name for entry in entries]
+            for name in names:
+                with suppress(OSError):
+                    status = os.stat(name, dir_fd=opened, follow_symlinks=False)
+                    if not stat.S_ISDIR(status.st_mode):
+                        os.unlink(name, dir_fd=opened)
+                        continue
+                    _make_writable(name, opened)  # it could not be moved otherwise
+                    up = folder.parent / f"{_ASIDE}-{os.urandom(8).hex()}"
+                    os.rename(name, up, src_dir_fd=opened)
+                    left.append(up)
+        finally:
+            os.close(opened)
+        with suppress(OSError):
+            place.rmdir()
+
+
+def _make_writable(name: str, folder: int) -> None:
+    with suppress(OSError):
+        itself = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            Path(f"/proc/self/fd/{itself}").chmod(0o700)
+        finally:
+            os.close(itself)
+
+
 def bytes_in(folder: Path) -> int:
     """Return the size of the files in a folder; files that vanish meanwhile count nothing."""
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            total += path.lstat().st_size
+    total, left = 0, [str(folder)]
+    while left:
+        with suppress(OSError), os.scandir(left.pop()) as entries:  # beyond a path's room: nothing
+            for entry in entries:
+                with suppress(OSError):
+                    total += entry.stat(follow_symlinks=False).st_size
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
     return total
 
 

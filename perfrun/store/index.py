@@ -200,4 +200,6 @@ def _read(found: Sequence[tuple[FileKey, str, str, str]]) -> Batch:
             continue
         except OSError as error:  # of the disk or of a mode, not of the content: read again later
             bad[key] = (_READ_AGAIN, error.strerror or str(error))
+        except (RecursionError, TypeError, ValueError) as error:
+            bad[key] = (stamp, text(f"cannot be used: {type(error).__name__}: {error}")[:200])
     return Batch(good=good, bad=bad)

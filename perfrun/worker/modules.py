@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from typing import Dict, Iterator, List, Sequence, Set, Tuple
 
 # A module is not imported when neither it nor a module that it derives a class from has this.
 _MENTIONS = re.compile(rb"\b\w*Benchmark\b|report_benchmark")
-_CLASS = re.compile(rb"^[ \t]*class[ \t]+\w+[ \t]*\(([^)]*)\)", re.MULTILINE)
-_FROM = re.compile(
-    rb"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)", re.MULTILINE
+# Each part has a limit: a file of a repository may be written to keep a search busy.
+_CLASS = re.compile(
+    rb"^[ \t]{0,99}class[ \t]{1,99}\w{1,999}[ \t]{0,99}\(([^)]{0,2000})\)", re.MULTILINE
 )
-_IMPORT = re.compile(rb"^[ \t]*import[ \t]+([^\n#;]+)", re.MULTILINE)
-_AS = re.compile(r"([\w.*]+)(?:\s+as\s+(\w+))?")
+_FROM = re.compile(
+    rb"^[ \t]{0,99}from[ \t]{1,99}([\w.]{1,999})[ \t]{1,99}import[ \t]{1,99}"
+    rb"(\([^)]{0,4000}\)|[^\n#;]{0,4000})",
+    re.MULTILINE,
+)
+_IMPORT = re.compile(rb"^[ \t]{0,99}import[ \t]{1,99}([^\n#;]{1,4000})", re.MULTILINE)
+_AS = re.compile(r"(?<![\w.*])([\w.*]{1,999})(?:\s{1,99}as\s{1,99}(\w{1,999}))?")
+_LARGEST_BYTES = 8 * 1024 * 1024  # of a module that is searched
+_MOST_FILES = 100  # of a chain in which each file derives a class from the next one's
 
 
 def modules_in(folder: str, package: Sequence[str]) -> List[str]:
@@ -21,8 +29,7 @@ def modules_in(folder: str, package: Sequence[str]) -> List[str]:
     found = []
     root = os.path.normpath(os.path.join(folder, *[os.pardir] * len(package)))
     sources = _Sources(root)
-    for place, folders, files in os.walk(folder):
-        folders.sort()
+    for place, files in _places(folder):
         inside = os.path.relpath(place, folder)
         parts = [*package, *([] if inside == "." else inside.split(os.sep))]
         for name in files:
@@ -34,6 +41,35 @@ def modules_in(folder: str, package: Sequence[str]) -> List[str]:
     return sorted(found)
 
 
+def _places(folder: str) -> Iterator[Tuple[str, List[str]]]:
+    """Yield each folder below, in order, with its files.
+
+    `os.walk` of Python 3.11 calls itself for each level, and a thousand levels end it.
+    """
+    left = [folder]
+    while left:
+        place = left.pop()
+        folders, files = [], []
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    (folders if is_folder else files).append(entry.name)
+        except OSError:
+            continue
+        yield place, files
+        left += [os.path.join(place, name) for name in sorted(folders, reverse=True)]
+
+
+def _content(path: str) -> bytes:
+    """Return the begin of a file; a link may lead to it, but not to a device or a pipe."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(number, "rb") as file:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise OSError("is no regular file")
+        return file.read(_LARGEST_BYTES)
+
+
 class _Sources:
     """The source files below a folder on the import path, and which could hold benchmarks."""
 
@@ -41,24 +77,23 @@ class _Sources:
         self._root = root
         self._known: Dict[str, bool] = {}
 
-    def could_hold(self, path: str) -> bool:
+    def could_hold(self, path: str, left: int = _MOST_FILES) -> bool:
         """Return True when a file names a benchmark class, or has a base class from such a file."""
-        if path not in self._known:
+        if path not in self._known and left:
             self._known[path] = False  # ends the search when two files import each other
-            self._known[path] = self._mentions_benchmark(path)
-        return self._known[path]
+            self._known[path] = self._mentions_benchmark(path, left - 1)
+        return self._known.get(path, False)
 
-    def _mentions_benchmark(self, path: str) -> bool:
+    def _mentions_benchmark(self, path: str, left: int) -> bool:
         try:
-            with open(path, "rb") as file:
-                text = file.read()
-        except OSError:
+            text = _content(path)
+        except (OSError, ValueError):
             return False
         if _MENTIONS.search(text):
             return True
         bases = {word for found in _CLASS.findall(text) for word in _words(found)}
         return bool(bases) and any(
-            self.could_hold(origin) for origin in self._origins(path, text, bases)
+            self.could_hold(origin, left) for origin in self._origins(path, text, bases)
         )
 
     def _origins(self, path: str, text: bytes, bases: Set[str]) -> Iterator[str]:
