@@ -28,8 +28,8 @@ CHECKOUT = Path("/run/perfrun/checkout")
 PERFRUN = "/opt/perfrun/bin/perfrun"
 ROOT = 0
 
-# Of linux/capability.h and linux/prctl.h. Words: effective, permitted, inheritable, of the first 32;
-# then the same of the other capabilities.
+# Of linux/capability.h and linux/prctl.h. Words: effective, permitted, inheritable, of the first
+# 32 capabilities; then the same of the others.
 _CAPABILITY_VERSION_3, _PR_SET_NO_NEW_PRIVS = 0x20080522, 38
 _CAPABILITIES = struct.Struct("=6I")
 _CHOWN, _KILL, _SETGID, _SETUID = 0, 5, 6, 7
