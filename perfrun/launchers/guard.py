@@ -12,11 +12,13 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import gc
 import json
 import os
 import signal
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -119,8 +121,10 @@ class Guard:
         """Fork it. Raises OSError."""
         read, self._commands = os.pipe()
         self._answers, write = os.pipe()
+        gc.freeze()  # a collection would touch, and the kernel copy, each page that both share
         self._guard = _fork()
         if self._guard == 0:
+            gc.disable()
             _be_guard(read, write)
         os.close(read)
         os.close(write)
@@ -376,7 +380,7 @@ def parent_of_workers() -> Parent:
     guard = _guards.get(os.getpid())
     if guard is not None and guard.is_alive:
         return guard
-    if not adopt_orphans():
+    if sys.platform != "linux":  # which alone gives orphans to a process that asks for them
         return OwnChildren()
     try:
         _guards[os.getpid()] = Guard()

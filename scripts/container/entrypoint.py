@@ -5,7 +5,7 @@ A container starts as root. With a rootful engine, files that root writes into a
 belong to the host's root, and not to the user who typed the command. So the entry point becomes
 the owner of the mounted /workspace, or the user who ran setup.py, or the owner of the checkout,
 which Compose mounts. With a rootless engine that owner is root in the container, because root
-*is* the user there, and nothing changes.
+*is* the user there, and nothing changes but that the capabilities to become another are given up.
 
     PERFRUN_UID, PERFRUN_GID      the user and group to become, if not that owner
     PERFRUN_HOST_UID, .._GID      who ran setup.py, as the host numbers users (.env has it)
@@ -14,8 +14,10 @@ which Compose mounts. With a rootless engine that owner is root in the container
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
+import struct
 import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -25,6 +27,13 @@ WORKSPACE = Path("/workspace")
 CHECKOUT = Path("/run/perfrun/checkout")
 PERFRUN = "/opt/perfrun/bin/perfrun"
 ROOT = 0
+
+# Of linux/capability.h and linux/prctl.h. Words: effective, permitted, inheritable, of the first
+# 32 capabilities; then the same of the others.
+_CAPABILITY_VERSION_3, _PR_SET_NO_NEW_PRIVS = 0x20080522, 38
+_CAPABILITIES = struct.Struct("=6I")
+_CHOWN, _KILL, _SETGID, _SETUID = 0, 5, 6, 7
+_GIVEN_UP = (*(1 << _CHOWN | 1 << _KILL | 1 << _SETGID | 1 << _SETUID,) * 3, 0, 0, 0)
 
 Identity = tuple[int, int]
 """A user's and a group's number."""
@@ -150,6 +159,25 @@ def become(identity: Identity) -> None:
     os.setuid(uid)
 
 
+def give_up_capabilities() -> None:
+    """Give up what only the change of the user needs, for good; any other right stays as given.
+
+    A root process would have all of them again in the next program, but not without new privileges.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    held = ctypes.create_string_buffer(_CAPABILITIES.size)
+    if libc.capget(header, held) != 0:
+        raise OSError(ctypes.get_errno(), "capget")
+    kept = [word & ~mask for word, mask in zip(_CAPABILITIES.unpack(held), _GIVEN_UP, strict=True)]
+    for failed in (
+        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+        libc.capset(header, _CAPABILITIES.pack(*kept)),
+    ):
+        if failed:
+            raise OSError(ctypes.get_errno(), "the capabilities of root cannot be given up")
+
+
 def settle_in(environment: MutableMapping[str, str]) -> None:
     """Set a writable home and a user name, also for a user that the image does not know."""
     uid = os.getuid()
@@ -171,6 +199,8 @@ def main() -> None:
         if identity[0] != ROOT:
             hand_over_fresh_workspace(identity)
             become(identity)
+        else:
+            give_up_capabilities()
     settle_in(os.environ)
     os.execv(PERFRUN, [PERFRUN, *sys.argv[1:]])  # noqa: S606 - no shell is wanted
 

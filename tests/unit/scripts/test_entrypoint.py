@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -126,3 +128,25 @@ def test_a_home_that_can_be_written_to_is_kept(entrypoint: ModuleType) -> None:
 
     assert os.access(environment["HOME"], os.W_OK)
     assert environment["USER"] == environment["LOGNAME"] != ""
+
+
+@pytest.mark.root
+def test_who_stays_root_gives_up_the_capabilities_of_becoming_another() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("this is about root")
+    code = (
+        "import os, runpy, sys; "
+        "found = runpy.run_path(sys.argv[1]); found['give_up_capabilities'](); "
+        "os.execvp('cat', ['cat', '/proc/self/status'])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(SOURCE)], check=True, capture_output=True, text=True
+    )
+
+    status = dict(line.split(":\t", 1) for line in done.stdout.splitlines())
+    held = {name: int(status[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")}
+    given_up = 1 << 0 | 1 << 5 | 1 << 6 | 1 << 7
+    assert {name: mask & given_up for name, mask in held.items()} == dict.fromkeys(held, 0)
+    own = Path("/proc/self/status").read_text().partition("CapEff:\t")[2]
+    assert held["CapEff"] == int(own.split()[0], 16) & ~given_up
