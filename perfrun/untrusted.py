@@ -16,12 +16,10 @@ import stat
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-from perfrun.dataclass import dataclass
+from typing import Any, NamedTuple
 
 MOST_NAMES = 10_000  # of a folder that are returned
-_MOST_ENTRIES = 1_000_000  # of a folder that are looked at: a second
+MOST_ENTRIES = 1_000_000  # of a folder that are looked at: a second
 MOST_DEPTH = 64  # of lists and objects in each other
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A descriptor that only names a file: to open it so waits for nothing, whatever it is.
@@ -77,7 +75,7 @@ class Folder:
     def names(self, prefix: str = "") -> list[str]:
         """Return the names that begin with the prefix, sorted; at most `MOST_NAMES` of them."""
         with os.scandir(self._descriptor) as entries:
-            names = (entry.name for entry in islice(entries, _MOST_ENTRIES))
+            names = (entry.name for entry in islice(entries, MOST_ENTRIES))
             found = islice((name for name in names if name.startswith(prefix)), MOST_NAMES)
             return sorted(found)
 
@@ -193,13 +191,23 @@ class Folder:
         """Return a descriptor that writes a new file. Raises FileExistsError, for a link too."""
         return os.open(_single(name), _NEW, 0o666, dir_fd=self._descriptor)
 
-    def entries(self) -> Iterator[Entry]:
+    def replaced(self, name: str) -> int:
+        """Return a descriptor that writes a new file in the place of what has the name."""
+        self.remove(name)
+        return self.new(name)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, a link or a pipe, if there is one. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_single(name), dir_fd=self._descriptor)
+
+    def entries(self, *, opens_up: bool = True) -> Iterator[Entry]:
         """Yield all that lies below, a folder after what is in it; at most a million entries.
 
-        Folders that nobody but their owner may enter are opened up by their owner. Neither links
-        nor other file systems are entered, and no depth is too deep.
+        Folders of this user's that cannot be entered are opened up, if asked. Neither links nor
+        other file systems are entered, and no depth is too deep.
         """
-        yield from islice(_below(self._descriptor), _MOST_ENTRIES)
+        yield from islice(_below(self._descriptor, opens_up=opens_up), MOST_ENTRIES)
 
     def sync(self) -> None:
         """Sync the names in the folder; a file system that cannot is as safe as it can be."""
@@ -213,8 +221,7 @@ class Folder:
             yield found
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A name in a folder, with the status that it had when it was met."""
 
     folder: int  # a descriptor; valid until the next entry is asked for
@@ -264,7 +271,7 @@ def remove_tree(path: Path) -> None:
             path.unlink()
 
 
-def _below(top: int) -> Iterator[Entry]:
+def _below(top: int, *, opens_up: bool = True) -> Iterator[Entry]:
     """Yield all entries below a folder; one descriptor is open at a time."""
     here = os.dup(top)
     device = os.fstat(top).st_dev
@@ -284,7 +291,7 @@ def _below(top: int) -> Iterator[Entry]:
             try:
                 entry = Entry(here, name, os.stat(name, dir_fd=here, follow_symlinks=False))
                 is_folder = entry.kind == stat.S_IFDIR and entry.status.st_dev == device
-                inner = _entered(entry) if is_folder else None
+                inner = _entered(entry, opens_up=opens_up) if is_folder else None
             except OSError:
                 continue  # it has gone, or is not to be read
             if inner is None:
@@ -301,14 +308,14 @@ def _below(top: int) -> Iterator[Entry]:
 
 def _listed(folder: int) -> list[str]:
     with os.scandir(folder) as entries:
-        return [entry.name for entry in islice(entries, _MOST_ENTRIES)]
+        return [entry.name for entry in islice(entries, MOST_ENTRIES)]
 
 
-def _entered(entry: Entry) -> int | None:
+def _entered(entry: Entry, *, opens_up: bool) -> int | None:
     """Open a folder; None where that is not possible."""
     with contextlib.suppress(OSError):
         missing = stat.S_IRWXU & ~entry.status.st_mode
-        if missing:
+        if missing and opens_up:
             with entry.named() as path:
                 path.chmod(stat.S_IMODE(entry.status.st_mode) | missing)
     try:

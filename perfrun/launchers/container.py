@@ -8,7 +8,6 @@ inspects and removes one container; the wait itself asks it nothing.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -20,6 +19,7 @@ from typing import Any
 
 from perfrun.launchers.docker_engine import ContainerError, DockerEngine
 from perfrun.launchers.launcher import REPORT, Exit, ask_to_end, has_outcome, wait_until_due
+from perfrun.untrusted import Folder
 from perfrun.worker.procfs import HELPER_GRACE_S, descendants, state_and_flags
 
 STREAM_GRACE_S = 2.0  # for the engine to deliver the output of an ended container
@@ -31,6 +31,7 @@ START_LIMIT_S = 60.0  # for the interpreter in the container to begin
 KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
 # For a supervisor whose harness or engine is gone to end, and to write its report.
 REPORT_GRACE_S = HELPER_GRACE_S + 2.0
+_REPORT_BYTES = 1024 * 1024
 _ENGINE_GONE = "the container engine went away"
 _SIGNALLED = 128  # an exit status above it stands for a signal
 
@@ -205,14 +206,12 @@ def _free_bytes(folder: Path) -> int | None:
 
 def _size_bytes(folder: Path) -> int:
     """Return the disk space of the files in a folder; links are not followed."""
-    size = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                size += Path(parent, name).lstat().st_blocks * 512
-            except OSError:
-                continue
-    return size
+    try:
+        with Folder(folder) as opened:
+            found = opened.entries(opens_up=False)
+            return sum(entry.status.st_blocks * 512 for entry in found)
+    except OSError:
+        return 0
 
 
 class ContainerProcess:
@@ -338,8 +337,8 @@ class ContainerProcess:
         return report, _disturbance(report)
 
     def _written_report(self) -> dict[str, Any] | None:
-        with contextlib.suppress(OSError, ValueError):
-            report = json.loads((self._private / REPORT).read_bytes())
+        with contextlib.suppress(OSError, ValueError), Folder(self._private) as folder:
+            report = folder.json(REPORT, _REPORT_BYTES)
             return report if isinstance(report, dict) else None
         return None
 

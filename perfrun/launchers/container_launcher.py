@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import time
@@ -31,8 +30,16 @@ from perfrun.launchers.docker_engine import (
     harness_labels,
     remove_leftovers,
 )
-from perfrun.launchers.launcher import ENTRY, ORDER, REPORT, SHIPPED, WORKER
+from perfrun.launchers.launcher import (
+    ENTRY,
+    ORDER,
+    REPORT,
+    SHIPPED,
+    WORKER,
+    write_order_file,
+)
 from perfrun.options.containment import Containment, cpus_of
+from perfrun.untrusted import Folder, Refused
 
 _NOT_FOUND = (126, 127)  # exit status of the engine's init when it cannot execute a program
 
@@ -63,8 +70,9 @@ class ContainerService:
             self._container.listen(min(left, 1.0))
         report = self._container.report
         if report is None:
-            with contextlib.suppress(OSError), self._log.open("a", encoding="utf-8") as log:
-                log.write(self._container.last_error_line)  # no worker has started
+            line = self._container.last_error_line.encode("utf-8", "replace")
+            with contextlib.suppress(OSError, Refused), Folder(self._log.parent) as folder:
+                folder.append(self._log.name, line)  # no worker has started
             return int((self._container.state() or {}).get("ExitCode") or 1)
         code = report["exit_code"]
         return int(code) if code is not None else -int(report["signal_number"])
@@ -89,7 +97,7 @@ def write_order(
     # The parent is the supervisor, whose pid is not known yet; see worker.trial.
     whole = {**order, "parent_pid": None, "supervision": supervision}
     path = private / ORDER
-    path.write_text(json.dumps(whole), encoding="utf-8")
+    write_order_file(path, whole)
     return path
 
 

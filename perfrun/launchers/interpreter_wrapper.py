@@ -16,11 +16,14 @@ from typing import Any
 
 from perfrun.dataclass import replace
 from perfrun.launchers.launcher import Exit
+from perfrun.untrusted import Folder
 from perfrun.worker.lifeline import PID, PIPE
 from perfrun.worker.procfs import counts_of, io_counts
 
 START_LIMIT_S = 60.0  # for the worker to begin, with all that the wrapper does before
 POLL_S = 0.005
+_PIPE = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_PID_BYTES = 100
 _SIGNALLED = 128  # a shell's exit status above it stands for a signal that ended its command
 _DEEPEST = 50  # processes between a worker and the harness
 
@@ -32,10 +35,10 @@ class Lifeline:
         self._folder = folder
         self._pipe: int | None = None
         self._was_used = False
-        self._remove()
+        self._remove(PIPE, PID)
         with contextlib.suppress(OSError):  # the worker reports a missing pipe
             os.mkfifo(folder / PIPE, 0o600)
-            self._pipe = os.open(folder / PIPE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._pipe = os.open(folder / PIPE, _PIPE)
 
     @property
     def order(self) -> Mapping[str, Any]:
@@ -45,8 +48,16 @@ class Lifeline:
     @property
     def was_used(self) -> bool:
         """True when there is a wrapper: the worker was not our own child."""
-        self._was_used = self._was_used or (self._folder / PID).exists()
+        self._was_used = self._was_used or self._pid() is not None
         return self._was_used
+
+    def _pid(self) -> str | None:
+        """Return what the worker wrote of itself, if it has."""
+        try:
+            with Folder(self._folder) as folder:
+                return folder.text(PID, _PID_BYTES)
+        except OSError:
+            return None
 
     def worker_below(self, wrapper: int, has_ended: Callable[[float], bool]) -> int | None:
         """Wait for the worker to begin; return its pid, or None when it is not seen."""
@@ -54,11 +65,10 @@ class Lifeline:
         while not self.was_used:
             if has_ended(POLL_S) or time.perf_counter() > limit:
                 return None
-        with contextlib.suppress(OSError):  # both sides have it open; its name is not needed
-            (self._folder / PIPE).unlink()
+        self._remove(PIPE)  # both sides have it open; its name is not needed
         try:
-            pid = int((self._folder / PID).read_text(encoding="ascii"))
-        except (OSError, ValueError):
+            pid = int(self._pid() or "")
+        except ValueError:
             return None
         return pid if _is_below(pid, wrapper) else None  # a pid namespace has other numbers
 
@@ -67,12 +77,12 @@ class Lifeline:
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None
-            self._remove()
+            self._remove(PIPE, PID)
 
-    def _remove(self) -> None:
-        for name in (PIPE, PID):
-            with contextlib.suppress(OSError):
-                (self._folder / name).unlink(missing_ok=True)
+    def _remove(self, *names: str) -> None:
+        with contextlib.suppress(OSError), Folder(self._folder) as folder:
+            for name in names:
+                folder.remove(name)
 
 
 class Wrapped:

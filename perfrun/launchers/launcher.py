@@ -8,12 +8,16 @@ up to so many seconds for the end and returns True when it has come.
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from perfrun.dataclass import dataclass
+from perfrun.untrusted import Folder
 from perfrun.worker.outcome_file import OUTCOME, STACK
 
 WORKER = Path(__file__).resolve().parent.parent / "worker"
@@ -154,23 +158,23 @@ def ask_to_end(
     terminate()
     if ended(TERM_GRACE_S):
         return True
-    stacks = private / STACK
-    begun = size = _bytes_in(stacks)
+    begun = size = _bytes_of_stacks(private)
     still = 0
     dump()
     for _ in range(DUMP_POLLS):
         if ended(DUMP_POLL_S):
             return True
-        before, size = size, _bytes_in(stacks)
+        before, size = size, _bytes_of_stacks(private)
         still = still + 1 if begun < size == before else 0
         if still == DUMP_STILL_POLLS:
             return False
     return False
 
 
-def _bytes_in(path: Path) -> int:
+def _bytes_of_stacks(private: Path) -> int:
     try:
-        return path.stat().st_size
+        with Folder(private) as folder:
+            return folder.size(STACK) or 0
     except OSError:
         return 0
 
@@ -180,7 +184,30 @@ def has_outcome(private: Path) -> bool:
 
     To be called before SIGTERM, whose effect on the method would be the outcome otherwise.
     """
-    return (private / OUTCOME).exists()
+    try:
+        with Folder(private) as folder:
+            return folder.exists(OUTCOME)
+    except OSError:
+        return False
+
+
+def write_order_file(path: Path, order: Mapping[str, Any]) -> None:
+    """Write a worker's order. Raises OSError. It is not read back: the worker may change it."""
+    with Folder(path.parent) as folder:
+        file = folder.replaced(path.name)
+    with os.fdopen(file, "wb") as opened:
+        opened.write(json.dumps(order).encode())
+
+
+@contextlib.contextmanager
+def stream_file(path: Path) -> Iterator[int]:
+    """Make the empty file into which a worker prints; yield its descriptor. Raises OSError."""
+    with Folder(path.parent) as folder:
+        file = folder.replaced(path.name)
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 def _pause_s(deadline: float | None, poll_s: float) -> float:

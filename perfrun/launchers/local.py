@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -11,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from perfrun.dataclass import replace
 from perfrun.launchers import launcher
@@ -22,7 +21,9 @@ from perfrun.launchers.launcher import (
     Exit,
     ask_to_end,
     has_outcome,
+    stream_file,
     wait_until_due,
+    write_order_file,
 )
 from perfrun.worker.procfs import (
     CHILD_GRACE_S,
@@ -88,8 +89,8 @@ class LocalService:
         self._learn = learn
         order_path = folder / ORDER
         whole = {**order, "parent_pid": os.getpid(), **self._lifeline.order}
-        order_path.write_text(json.dumps(whole), encoding="utf-8")
-        with log.open("wb") as output:
+        write_order_file(order_path, whole)
+        with stream_file(log) as output:
             self._process = _start(python, order_path, output, output, env)
 
     def wait(self, timeout_s: float) -> int | None:
@@ -139,15 +140,15 @@ class LocalProcess:
         order_path = private / ORDER
         whole = {**order, "parent_pid": os.getpid()}
         whole.update(self._lifeline.order if self._lifeline else {})
-        order_path.write_text(json.dumps(whole), encoding="utf-8")
+        write_order_file(order_path, whole)
         self._wrapped: Wrapped | None = None
         self._start = time.perf_counter()
         try:
             # Files, not pipes: a benchmark that prints never waits for us, and its output is there
             # whichever process dies.
             with (
-                (folder / "stdout.log").open("wb") as out,
-                (folder / "stderr.log").open("wb") as err,
+                stream_file(folder / "stdout.log") as out,
+                stream_file(folder / "stderr.log") as err,
             ):
                 self._process = _start(python, order_path, out, err, env)
         except OSError:
@@ -303,7 +304,7 @@ def _stray_text(stray: tuple[int, str]) -> str:
 
 
 def _start(
-    python: str, order: Path, out: IO[bytes], err: IO[bytes], env: Mapping[str, str] | None
+    python: str, order: Path, out: int, err: int, env: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [python, str(ENTRY), str(order)],

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from perfrun.dataclass import asdict, dataclass
 from perfrun.errors import Interrupted, UsageError
 from perfrun.launchers.launcher import Launcher
 from perfrun.run.digest import sha256_of
-from perfrun.run.environment import TIMEOUT_S, Paths, Service, read_small
+from perfrun.run.environment import TIMEOUT_S, Paths, Service
 from perfrun.run.interruption import Interruption
 from perfrun.summary.arithmetic import (
     Peak,
@@ -36,6 +36,7 @@ from perfrun.summary.arithmetic import (
 from perfrun.summary.assemble import RunFacts
 from perfrun.summary.document import Report
 from perfrun.summary.result_folder import write_whole
+from perfrun.untrusted import Folder, parse_json, read_file
 from perfrun.worker.companion import MOST_BYTES, MOST_REQUESTS
 from perfrun.worker.outcome_file import REQUEST
 
@@ -46,6 +47,7 @@ _MOST_ANSWER = 4 * 1024 * 1024  # bytes; most of them are names of files
 _MOST_FILES = 20_000
 _LEAST_S = 60.0  # that a companion has, where a trial has less: it imports the framework, too
 _HASHED = 4 * 1024 * 1024  # of a larger file the size and the time of its change count
+_HASHED_IN_ALL = 256 * 1024 * 1024
 _TOO_LOW = 1.05  # times a kept peak: a model that did so much more shows that it is none
 # Variables by which libraries choose their kernels and threads.
 _DECIDING = re.compile(
@@ -229,17 +231,32 @@ class Companion:
 
     def _kept(self, name: str, key: str) -> dict[str, Any] | None:
         """Return what is kept of an answer; None when there is none, or its code has changed."""
-        text = read_small(self._path(key), _MOST_ANSWER)
         try:
-            entry = json.loads(text or "null")
+            entry = parse_json(read_file(self._path(key), _MOST_ANSWER))
             {"work": work_of, "peak": peak_of}[name](entry["figures"])
-            files = dict(entry["files"])
-        except (ValueError, TypeError, KeyError, RecursionError):
+            files = {str(path): known for path, known in dict(entry["files"]).items()}
+        except (OSError, ValueError, TypeError, KeyError):
             return None
         if len(files) > _MOST_FILES:
             return None
-        is_same = all(fingerprint(Path(str(path))) == known for path, known in files.items())
-        return entry if is_same else None
+        return entry if self._fingerprints(files) == files else None
+
+    def _fingerprints(self, files: Iterable[str]) -> dict[str, str]:
+        """Return a digest of each module's file that is on this host.
+
+        A file of an image is not, and changes with the image only. Of files that are large
+        together, the last ones count by size and time, too.
+        """
+        is_apart, prints, left = self.run.container is not None, dict[str, str](), _HASHED_IN_ALL
+        roots = tuple(f"{root}/" for root in (*self.paths.first, *self.paths.last))
+        for path in files:
+            if is_apart and (not path.startswith(roots) or ".." in path.split("/")):
+                continue
+            print_, hashed = fingerprint(Path(path), min(left, _HASHED))
+            left -= hashed
+            if print_ is not None:
+                prints[path] = print_
+        return prints
 
     def _keep(
         self,
@@ -252,9 +269,7 @@ class Companion:
         """Keep answers; a workspace that cannot be written costs the next run a process."""
         if len(files) > _MOST_FILES:
             return
-        prints = {path: fingerprint(Path(path)) for path in files}
-        # A file of an image is not on this host, and changes with the image only.
-        known = {path: print_ for path, print_ in prints.items() if print_ is not None}
+        known = self._fingerprints(files)
         for name in wanted:
             value = found[name]
             if value is None or value.why_unknown:  # perhaps for want of memory: of this run only
@@ -282,22 +297,22 @@ class _CompanionError(Exception):
 
 def read_requests(private: Path) -> tuple[list[Request], list[str]]:
     """Return the requests of a trial in their order, and notes on those that are none."""
-    found, notes = [], []
-    for number in range(1, MOST_REQUESTS + 1):
-        path = private / f"{REQUEST}{number}.json"
-        if not os.path.lexists(path):
-            break
-        try:
-            found.append(_request(read_small(path, MOST_BYTES)))
-        except (ValueError, RecursionError) as error:
-            notes.append(f"{path.name} is no request to the companion: {error}")
+    found: list[Request] = []
+    notes: list[str] = []
+    with contextlib.suppress(OSError), Folder(private) as folder:
+        there = set(folder.names(REQUEST))
+        for number in range(1, MOST_REQUESTS + 1):
+            name = f"{REQUEST}{number}.json"
+            if name not in there:
+                break
+            try:
+                found.append(_request(folder.json(name, MOST_BYTES)))
+            except (OSError, ValueError) as error:
+                notes.append(f"{name} is no request to the companion: {error}")
     return found, notes
 
 
-def _request(text: str | None) -> Request:
-    if text is None:
-        raise ValueError(f"it is no file of at most {MOST_BYTES} bytes")
-    said = json.loads(text)
+def _request(said: Any) -> Request:
     if not isinstance(said, dict) or set(said) != _KEYS:
         raise ValueError(f"it is not an object with the keys {', '.join(sorted(_KEYS))}")
     for name in ("report", "module", "function"):
@@ -312,19 +327,20 @@ def _request(text: str | None) -> Request:
     return Request(**said)
 
 
-def fingerprint(path: Path) -> str | None:
-    """Return the digest of a module's file, or of size and time of a large one; None for none."""
+def fingerprint(path: Path, most_bytes: int = _HASHED) -> tuple[str | None, int]:
+    """Return the digest of a file, or size and time of a large one, and how much was read."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            return None
+            return None, 0
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
-        return None
+        return None, 0
     with os.fdopen(handle, "rb") as file:
         facts = os.fstat(handle)
-        if facts.st_size > _HASHED:
-            return f"{facts.st_size} bytes, {facts.st_mtime_ns}"
-        return sha256_of(file.read(_HASHED))
+        if facts.st_size > most_bytes or not stat.S_ISREG(facts.st_mode):
+            return f"{facts.st_size} bytes, {facts.st_mtime_ns}", 0
+        data = file.read(most_bytes)
+        return sha256_of(data), len(data)
 
 
 def _texts(said: object) -> list[str]:

@@ -6,9 +6,9 @@ without harm.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,9 +20,12 @@ from perfrun.launchers.launcher import Launcher
 from perfrun.options.plan import MethodSelector
 from perfrun.run.digest import sha256_of
 from perfrun.summary.document import Environment
+from perfrun.untrusted import Folder, Refused, remove_tree
 
 OLDEST_PYTHON = (3, 8)
 MOST_BYTES = 256 * 1024 * 1024  # of an answer: the methods of a large package
+ANSWER, LOG = "answer", "log"  # in the folder of a service
+_LOG_BYTES = 64 * 1024  # of a log's end, of which the last line is shown
 TIMEOUT_S = 600.0  # importing a framework for the first time from a slow disk takes minutes
 
 
@@ -58,19 +61,17 @@ class Service:
         self.launcher = launcher
         self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._folder = _new_folder()
-        self._answer = self._folder / "answer"
-        self._log = self._folder / "log"
         self._code: int | None = None
         whole = {
             **order,
             "first_paths": paths.first,
             "last_paths": paths.last,
-            "answer": str(self._answer),
+            "answer": str(self._folder / ANSWER),
         }
         try:
-            self._serving = launcher.serve(whole, self._folder, self._log)
+            self._serving = launcher.serve(whole, self._folder, self._folder / LOG)
         except OSError as error:
-            _remove(self._folder)
+            remove_tree(self._folder)
             why = error.strerror or error
             raise UsageError(f"{launcher.name}: cannot be started: {why}") from None
 
@@ -84,21 +85,20 @@ class Service:
         trace: TracebackType | None,
     ) -> None:
         self._serving.end()
-        _remove(self._folder)
+        remove_tree(self._folder)
 
     def answer(self, most_bytes: int = MOST_BYTES) -> str:
         """Wait for the worker and return its answer; an empty text if it died or hung."""
         self._code = self._serving.wait(self._timeout_s)
         if self._code is None:
             self._serving.end()
-        return read_small(self._answer, most_bytes) or ""
+        return _text(self._folder, ANSWER, most_bytes)
 
     def end(self) -> str:
         """Return the reason for a missing answer: how the worker ended, and its last line."""
-        try:
-            text = self._log.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            text = ""
+        text = ""
+        with contextlib.suppress(OSError, Refused), Folder(self._folder) as folder:
+            text = folder.tail(LOG, _LOG_BYTES)[0].decode("utf-8", "replace")
         lines = text.strip().splitlines()
         how = f"exit status {self._code}"
         if self._code is None:
@@ -108,17 +108,13 @@ class Service:
         return f"{how}: {lines[-1]}" if lines else how
 
 
-def read_small(path: Path, most_bytes: int) -> str | None:
-    """Return the text of a plain file; None for a link, a pipe, a larger file, or none at all."""
+def _text(folder: Path, name: str, most_bytes: int) -> str:
+    """Return the text of a file that a worker wrote; an empty one where there is none."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return None
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return None
-        data = file.read(most_bytes + 1)
-    return data.decode("utf-8", "replace") if len(data) <= most_bytes else None
+        with Folder(folder) as place:
+            return place.text(name, most_bytes) or ""
+    except OSError:
+        return ""
 
 
 def _new_folder() -> Path:
@@ -133,18 +129,6 @@ def _new_folder() -> Path:
 
         return Path(mkdtemp(prefix="perfrun-"))
     return folder
-
-
-def _remove(folder: Path) -> None:
-    """Remove a service's folder with everything in it."""
-    try:
-        for file in folder.iterdir():
-            file.unlink()
-        folder.rmdir()
-    except OSError:
-        from shutil import rmtree  # its import takes 3 ms; only it removes subfolders
-
-        rmtree(folder, ignore_errors=True)
 
 
 def describe(service: Service) -> Environment:

@@ -7,7 +7,6 @@ counts links the recorded files. Nothing here changes the exit status of the run
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +18,10 @@ from perfrun.run.progress import Screen
 from perfrun.run.trial import Surroundings, TrialSpec, run_trial
 from perfrun.summary.assemble import RunFacts
 from perfrun.summary.document import Order, Status, TrialResult, to_json
-from perfrun.summary.result_folder import PROFILE_SUMMARY, ResultFolder, write_whole
+from perfrun.summary.result_folder import PROFILE_SUMMARY, ResultFolder
 
 FOLDER = "profiles"
+_MOST_BYTES = 64 * 1024 * 1024  # of a summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,25 +87,59 @@ def _one(
 
 
 def _new_folder(place: Path, kind: str) -> ResultFolder:
-    for number in range(1, 1000):
-        path = place / (kind if number == 1 else f"{kind}-{number}")
-        if not path.exists():
-            (path / "perfrun").mkdir(parents=True)
-            break
-    return ResultFolder(path)
+    """Make a profile trial's folder; the trial that counts may have put anything there."""
+    with _profiles_of(place).made() as folder:
+        names = (kind if number == 1 else f"{kind}-{number}" for number in range(1, 1000))
+        name = next(name for name in names if folder.make(name))
+    made = ResultFolder(place / name, depth=3)
+    with made.held() as folder:
+        folder.make(made.private.name)
+    return made
+
+
+def _profiles_of(place: Path) -> ResultFolder:
+    return ResultFolder(place, depth=2)
 
 
 def _earlier(place: Path, kind: str, counted: TrialResult) -> TrialResult | None:
     """Return the profile trial that the run had finished before it was interrupted, if any."""
-    for path in sorted(place.glob(f"{kind}*/{PROFILE_SUMMARY}")):
+    try:
+        with _profiles_of(place).held() as folder:
+            names = folder.names(kind)
+    except OSError:
+        return None
+    for name in names:
+        found = ResultFolder(place / name, depth=3)
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            with found.held() as folder:
+                document = folder.json(PROFILE_SUMMARY, _MOST_BYTES)
             status = Status(document["perfrun"]["outcome"]["status"])
-        except (OSError, ValueError, KeyError):
+            _check_profiles(document["perfrun"])
+        except (OSError, ValueError, KeyError, TypeError):
             continue
         if status is not Status.INTERRUPTED:
-            return replace(counted, status=status, summary=str(path), document=document)
+            summary = str(found.path / PROFILE_SUMMARY)
+            return replace(counted, status=status, summary=summary, document=document)
     return None
+
+
+def _check_profiles(own: Mapping[str, Any]) -> None:
+    """Refuse what no profile trial has written: what is linked has a certain shape."""
+    profiles, kind, reason = own["profiles"], own["order"]["profile"], own["outcome"]["reason"]
+    if not isinstance(profiles, list) or not isinstance(kind, str):
+        raise TypeError("no list of profiles")
+    if reason is not None and not isinstance(reason, str):
+        raise TypeError("the reason is no text")
+    for one in profiles:
+        files = one["files"] if isinstance(one, dict) else None
+        if not isinstance(files, list):
+            raise TypeError("no list of files")
+        if not all(isinstance(file, dict) and _is_below(file["path"]) for file in files):
+            raise TypeError("no file")
+
+
+def _is_below(path: object) -> bool:
+    return isinstance(path, str) and not path.startswith("/") and ".." not in path.split("/")
 
 
 def _linked(counted: TrialResult, profile: TrialResult, screen: Screen) -> TrialResult:
@@ -117,7 +151,7 @@ def _linked(counted: TrialResult, profile: TrialResult, screen: Screen) -> Trial
     links = [_link(recorded, profile, folder) for recorded in recorded_in(profile)]
     document = {**counted.document, "perfrun": {**own, "profiles": [*others, *links]}}
     try:
-        write_whole(path, to_json(document))
+        ResultFolder(path.parent).write(path.name, to_json(document))
     except OSError as error:
         screen.note(f"{path}: the profile could not be noted: {error.strerror or error}")
         return counted

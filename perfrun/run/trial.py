@@ -14,11 +14,12 @@ from perfrun.launchers.launcher import Exit, Launcher, Running
 from perfrun.options.plan import RunPlan
 from perfrun.probes.oom import OomKills
 from perfrun.probes.watch import Watch, Watched
-from perfrun.run.digest import sha256_of
+from perfrun.run.digest import digest_of_module
 from perfrun.run.environment import Method, Paths
 from perfrun.run.interruption import Interruption
 from perfrun.run.outcome import Leftovers, judge_outcome, notes_on, read_leftovers
 from perfrun.run.progress import Follower
+from perfrun.run.taken_back import take_back
 from perfrun.summary.allocator import trial_allocator
 from perfrun.summary.assemble import RunFacts, TrialFacts, build_summary
 from perfrun.summary.cpu import MeasuredSections, bring_together
@@ -68,6 +69,7 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
     with OomKills() as killed:
         end, watched, span, why_not = _run_worker(run.plan, spec, around)
         kills, is_certain = killed.of(watched.pid if watched else None)
+    taken = take_back(spec.folder.path, from_container=run.plan.container is not None)
     left = read_leftovers(spec.folder.path, spec.folder.private)
     if end is None:
         outcome = Outcome(status=Status.FAILED, reason=why_not, phase="start")
@@ -77,7 +79,8 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
     own_peak = memory_marks()["peak_rss_bytes"] or 0
     measured = bring_together(left.record, end, watched, own_peak_rss_bytes=own_peak)
     notes = notes_on(left, end, outcome, knows_victim=is_certain) if end else ()
-    facts = _facts(run.plan, spec, left, outcome, measured, notes)
+    facts = _facts(run.plan, spec, left, outcome, measured, (*notes, *taken))
+    facts = _with_module(facts, spec, run.plan, around.paths)
     if end:
         facts = replace(facts, container=end.container)
     if span:
@@ -99,6 +102,7 @@ def recover_trial(
 
     The second value is True when the method had finished: the trial need not run again.
     """
+    taken = take_back(spec.folder.path, from_container=run.plan.container is not None)
     left = read_leftovers(spec.folder.path, spec.folder.private)
     if not left.record:
         return None
@@ -123,8 +127,9 @@ def recover_trial(
             stderr_tail=left.stderr_tail,
         )
     measured = bring_together(left.record, None, None, own_peak_rss_bytes=0)
-    notes = ("summary written by a later --resume: what was watched from outside is lost",)
+    notes = ("summary written by a later --resume: what was watched from outside is lost", *taken)
     facts = _facts(run.plan, spec, left, outcome, measured, notes)
+    facts = _with_module(facts, spec, run.plan, around.paths)
     facts = _with_arithmetic(run, spec, facts, around)
     return _write(run, spec, facts, around.storage), left.complete
 
@@ -269,19 +274,21 @@ def _facts(
         frameworks=tuple(record.get("frameworks", ())),
         allocator=trial_allocator(record.get("allocator"), plan.allocator),
         module_file=record.get("module_file"),
-        module_sha256=_sha256(record.get("module_file")),
         profiles=tuple(record.get("profiles", ())),
         notes=notes,
         order=spec.order,
     )
 
 
-def _sha256(path: str | None) -> str | None:
-    """Return the SHA-256 of the benchmark's module. (hashlib costs a worker 6 ms a trial.)"""
-    try:
-        return sha256_of(Path(path).read_bytes()) if path else None
-    except OSError:
-        return None
+def _with_module(facts: TrialFacts, spec: TrialSpec, plan: RunPlan, paths: Paths) -> TrialFacts:
+    """Add the SHA-256 of the benchmark's module. (hashlib costs a worker 6 ms a trial.)"""
+    sha256, note = digest_of_module(
+        facts.module_file,
+        spec.method.module,
+        (*paths.first, *paths.last),
+        is_apart=plan.container is not None,
+    )
+    return replace(facts, module_sha256=sha256, notes=(*facts.notes, *filter(None, [note])))
 
 
 def _write(run: RunFacts, spec: TrialSpec, facts: TrialFacts, storage: Storage) -> TrialResult:
