@@ -184,3 +184,14 @@ def test_a_folder_is_made_in_the_place_of_a_link(place: Path, tmp_path: Path) ->
         assert not folder.make("profiles")
     assert not (place / "profiles").is_symlink()
     assert (tmp_path / "elsewhere").is_dir()
+
+
+def test_only_what_a_killed_write_of_that_name_left_is_removed(place: Path) -> None:
+    with Folder(place) as folder:
+        folder.write("s.json", b"{}")
+        for name in (".s.json.0123.next", ".t.json.0123.next", ".s.json.kept", "s.json.next"):
+            (place / name).touch()
+        plant_link(place / ".s.json.link.next")
+        folder.remove_unfinished("s.json")
+        assert folder.names() == [".s.json.kept", ".t.json.0123.next", "s.json", "s.json.next"]
+    assert (place.parent / "secret").exists()

@@ -348,3 +348,22 @@ def test_a_run_that_came_to_its_end_has_a_report(tmp_path: Path) -> None:
     assert complete(tmp_path, RunPlan(selectors=(), execution_label="other")) is None
     Journal(tmp_path / "20261121-2.jsonl").begin(plan, {}, 1)
     assert complete(tmp_path, plan) is None  # the newest one counts
+
+
+def test_what_a_killed_run_had_begun_to_write_is_removed_and_nothing_of_another(
+    tmp_path: Path,
+) -> None:
+    journal = begun(tmp_path, "1")
+    trial = tmp_path / "trial"
+    trial.mkdir()
+    journal.started(("m.C.a", 1), trial)
+    journal.started(("m.C.b", 1), tmp_path / "gone")
+    names = (f".{journal.report.name}.12ab.next", ".2.report.json.12ab.next")
+    of_the_run, of_another = (tmp_path / name for name in names)
+    cut_off = trial / ".perfzero_summary.json.12ab.next"
+    for path in (of_the_run, of_another, cut_off):
+        path.write_text("half")
+    journal.remove_unfinished()
+    assert not of_the_run.exists()
+    assert not cut_off.exists()
+    assert of_another.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -29,7 +30,7 @@ from perfrun.store.index import Refreshed, Store, open_store
 from perfrun.store.places import WORKSPACE_ID, Places
 from perfrun.store.query import Selector
 from perfrun.store.schema import TABLES
-from perfrun.summary.record import record_of
+from perfrun.summary.record import SummaryRecord, read_record, record_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
@@ -140,6 +141,24 @@ def test_a_bad_summary_among_good_ones_is_named_and_costs_only_itself(
         assert store.refresh([output]) == Refreshed(found=3, read=1, gone=0, bad=0)
         assert store.bad_files() == ()
         assert len(list(store.trials())) == 3
+
+
+def test_a_summary_that_the_disk_did_not_give_once_is_read_again(
+    address: Address, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = write_nights(output, 2)
+
+    def fails_once(path: Path) -> SummaryRecord:
+        if path == paths[0]:
+            raise OSError(errno.EIO, "Input/output error")
+        return read_record(path)
+
+    with open_store(address) as store, monkeypatch.context() as broken:
+        broken.setattr("perfrun.store.index.read_record", fails_once)
+        assert store.refresh([output]) == Refreshed(found=2, read=2, gone=0, bad=1)
+    with open_store(address) as store:
+        assert store.refresh([output]) == Refreshed(found=2, read=1, gone=0, bad=0)
+        assert len(list(store.trials())) == 2
 
 
 def spoil(path: Path, kind: str) -> None:
