@@ -168,6 +168,11 @@ class Journal:
             sync=True,
         )
 
+    def rewritten(self, key: Key, text: str) -> None:
+        """Record what is about to take the place of a finished trial's summary, for good."""
+        self.written(key, text)
+        self.settle()
+
     def settle(self) -> None:
         """Make all events so far survive a power loss. It waits for the disk."""
         self._append(None, sync=True)

@@ -59,7 +59,8 @@ def run_profiles(
             if found is None:
                 continue
             profiles.append(found)
-            linked[key] = _linked(linked[key], found, screen, written)
+            rewritten = partial(journal.rewritten, key)
+            linked[key] = _linked(linked[key], found, screen, rewritten)
             ended = found.status is not Status.INTERRUPTED and not around.interruption.asked
             if not ended:
                 return Profiles(results=linked, profiles=tuple(profiles), ended=False)
@@ -164,7 +165,7 @@ def _is_below(path: object) -> bool:
 
 
 def _linked(
-    counted: TrialResult, profile: TrialResult, screen: Screen, written: Callable[[str], None]
+    counted: TrialResult, profile: TrialResult, screen: Screen, rewritten: Callable[[str], None]
 ) -> TrialResult:
     """Add links to the profile to the summary of the trial that counts."""
     path = Path(counted.summary)
@@ -174,7 +175,7 @@ def _linked(
     links = [_link(recorded, profile, folder) for recorded in recorded_in(profile)]
     document = {**counted.document, "perfrun": {**own, "profiles": [*others, *links]}}
     text = to_json(document)
-    written(text)
+    rewritten(text)
     try:
         ResultFolder(path.parent).write(path.name, text)
     except OSError as error:

@@ -315,7 +315,7 @@ class Rounds:
         perfrun = {**result.document["perfrun"], "uploads": answers}
         document = {**result.document, "perfrun": perfrun}
         text = to_json(document)
-        self._journal.written(key, text)
+        self._journal.rewritten(key, text)
         try:
             ResultFolder(path.parent).write(path.name, text)
         except OSError as error:
