@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -238,6 +239,29 @@ def test_readings_that_take_long_are_made_less_often() -> None:
     time.sleep(0.5)
     sampler.finish()
     assert slow.readings == 2  # the first, and the last state
+
+
+def test_a_driver_that_hangs_does_not_hold_the_end_of_a_trial(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(accelerators, "_FINISH_S", 0.05)
+    is_asked, may_answer = threading.Event(), threading.Event()
+    device = NvidiaDevice(RealNvml(), 0)
+
+    def hang() -> DeviceReading:
+        is_asked.set()
+        may_answer.wait()
+        return DeviceReading()
+
+    monkeypatch.setattr(device, "read", hang)
+    sampler = DeviceSampler([device], lambda: {1})
+    sampler.start()
+    assert is_asked.wait(60)
+    try:
+        assert sampler.finish().reason == "the driver did not answer within 0.05 s"
+    finally:
+        may_answer.set()
+        sampler.join()
 
 
 class Smi:
