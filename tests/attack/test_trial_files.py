@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import stat
+import struct
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -164,6 +165,8 @@ def test_a_trial_shows_no_file_of_the_host_and_holds_nobody_up(
 ) -> None:
     if name.endswith(".rows"):
         (trial.private / "series_1.json").write_text(HEADER.replace(SECRET, "s"))
+    elif name.endswith("series_1.json"):
+        (trial.private / "series_1.rows").write_bytes(struct.pack("<4q", 1, 1, -1, 1))
     plant(trial.path / name, host)
     left = read_leftovers(trial.path, trial.private)
     assert SECRET not in repr(left)
