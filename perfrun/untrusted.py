@@ -192,13 +192,13 @@ class Folder:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_single(name), dir_fd=self._descriptor)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self, *, opens_up: bool = True) -> Iterator[Entry]:
         """Yield all that lies below, a folder after what is in it; at most a million entries.
 
-        Folders that nobody but their owner may enter are opened up by their owner. Neither links
-        nor other file systems are entered, and no depth is too deep.
+        Folders of this user's that cannot be entered are opened up, if asked. Neither links nor
+        other file systems are entered, and no depth is too deep.
         """
-        yield from islice(_below(self._descriptor), MOST_ENTRIES)
+        yield from islice(_below(self._descriptor, opens_up=opens_up), MOST_ENTRIES)
 
     def sync(self) -> None:
         """Sync the names in the folder; a file system that cannot is as safe as it can be."""
@@ -262,7 +262,7 @@ def remove_tree(path: Path) -> None:
             path.unlink()
 
 
-def _below(top: int) -> Iterator[Entry]:
+def _below(top: int, *, opens_up: bool = True) -> Iterator[Entry]:
     """Yield all entries below a folder; one descriptor is open at a time."""
     here = os.dup(top)
     device = os.fstat(top).st_dev
@@ -282,7 +282,7 @@ def _below(top: int) -> Iterator[Entry]:
             try:
                 entry = Entry(here, name, os.stat(name, dir_fd=here, follow_symlinks=False))
                 is_folder = entry.kind == stat.S_IFDIR and entry.status.st_dev == device
-                inner = _entered(entry) if is_folder else None
+                inner = _entered(entry, opens_up=opens_up) if is_folder else None
             except OSError:
                 continue  # it has gone, or is not to be read
             if inner is None:
@@ -302,11 +302,11 @@ def _listed(folder: int) -> list[str]:
         return [entry.name for entry in islice(entries, MOST_ENTRIES)]
 
 
-def _entered(entry: Entry) -> int | None:
+def _entered(entry: Entry, *, opens_up: bool) -> int | None:
     """Open a folder; None where that is not possible."""
     with contextlib.suppress(OSError):
         missing = stat.S_IRWXU & ~entry.status.st_mode
-        if missing:
+        if missing and opens_up:
             with entry.named() as path:
                 path.chmod(stat.S_IMODE(entry.status.st_mode) | missing)
     try:

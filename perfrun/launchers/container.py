@@ -32,8 +32,8 @@ START_LIMIT_S = 60.0  # for the interpreter in the container to begin
 KILL_GRACE_S = 15.0  # for the supervisor to have killed thousands of processes
 # For a supervisor whose harness or engine is gone to end, and to write its report.
 REPORT_GRACE_S = HELPER_GRACE_S + 2.0
-_ENGINE_GONE = "the container engine went away"
 _REPORT_BYTES = 256 * 1024  # a supervisor's has a few thousand
+_ENGINE_GONE = "the container engine went away"
 _SIGNALLED = 128  # an exit status above it stands for a signal
 
 
@@ -220,14 +220,12 @@ def _free_bytes(folder: Path) -> int | None:
 
 def _size_bytes(folder: Path) -> int:
     """Return the disk space of the files in a folder; links are not followed."""
-    size = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                size += Path(parent, name).lstat().st_blocks * 512
-            except OSError:
-                continue
-    return size
+    try:
+        with Folder(folder) as opened:
+            found = opened.entries(opens_up=False)
+            return sum(entry.status.st_blocks * 512 for entry in found)
+    except OSError:
+        return 0
 
 
 class ContainerProcess:

@@ -134,8 +134,12 @@ def _check_profiles(own: Mapping[str, Any]) -> None:
         files = one["files"] if isinstance(one, dict) else None
         if not isinstance(files, list):
             raise TypeError("no list of files")
-        if not all(isinstance(file, dict) and isinstance(file["path"], str) for file in files):
+        if not all(isinstance(file, dict) and _is_below(file["path"]) for file in files):
             raise TypeError("no file")
+
+
+def _is_below(path: object) -> bool:
+    return isinstance(path, str) and not path.startswith("/") and ".." not in path.split("/")
 
 
 def _linked(counted: TrialResult, profile: TrialResult, screen: Screen) -> TrialResult:

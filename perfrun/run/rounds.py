@@ -255,7 +255,7 @@ class Rounds:
         perfrun = {**result.document["perfrun"], "uploads": answers}
         document = {**result.document, "perfrun": perfrun}
         try:
-            write_whole(path, to_json(document))
+            ResultFolder(path.parent).write(path.name, to_json(document))
         except OSError as error:
             self._screen.note(f"{path}: the uploads could not be noted: {error}")
         return replace(result, document=document)

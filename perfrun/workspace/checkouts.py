@@ -11,10 +11,10 @@ be moved or mounted elsewhere (a `git worktree` would break).
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from perfrun.errors import WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.options.plan import RepoSpec
 from perfrun.text import redact
+from perfrun.untrusted import Folder, Refused, read_file, remove_tree
 from perfrun.workspace.cache import CachedCommit, GitCache
 from perfrun.workspace.git import GitFailed, Repository, ask, checkout_at, command
 from perfrun.workspace.worktree import (
@@ -39,6 +40,7 @@ from perfrun.workspace.worktree import (
 
 USE_CACHED = "--use_cached_site_packages"
 _STALE_AFTER_S = 2.0
+_LINES_BYTES = 16 * 1024 * 1024  # of git's own lists of commits and folders
 
 
 def _shown(folder: Path) -> str:
@@ -57,7 +59,7 @@ def _make(
 ) -> None:
     """Make a checkout aside and rename it into place. The caller holds the folder's lock alone."""
     aside = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(aside, ignore_errors=True)
+    remove_tree(aside)
     aside.mkdir(parents=True)
     command(checkout_at(aside), "init", "--quiet", "--template=", _object_format(target))
     with (aside / ".git" / "config").open("a", encoding="utf-8") as config:
@@ -132,8 +134,8 @@ def _half_written(folder: Path, path: str, to: str) -> bool:
         return True
     try:
         whole = ask(checkout_at(folder), "cat-file", "blob", f"{to}:{path}")
-        return not file.is_symlink() and whole.startswith(file.read_bytes())
-    except (GitFailed, OSError):
+        return whole.startswith(read_file(file, len(whole)))
+    except (GitFailed, OSError, Refused):
         return False
 
 
@@ -158,7 +160,7 @@ def _remove_stale_locks(folder: Path) -> None:
 
 def _age_s(path: Path) -> float | None:
     try:
-        return abs(time.time() - path.stat().st_mtime)
+        return abs(time.time() - path.lstat().st_mtime)
     except FileNotFoundError:
         return None
 
@@ -196,33 +198,39 @@ def _forget_bytecode(folder: Path) -> None:
     """
     answer = ask(checkout_at(folder), "ls-files", "-z", "--", "*.pyc")
     tracked = {folder / os.fsdecode(name) for name in answer.split(b"\0") if name}
-    for where, folders, names in os.walk(folder):
-        if ".git" in folders:
-            folders.remove(".git")
-        here = Path(where)
-        compiled = [name for name in names if name.endswith(".pyc")]
-        for path in (here / name for name in compiled if here.name == "__pycache__"):
-            if path not in tracked:
-                path.unlink()
+    waiting = [folder]  # not os.walk, which cannot go as deep as folders can be made
+    while waiting:
+        here = waiting.pop()
+        with contextlib.suppress(OSError), os.scandir(here) as entries:
+            for entry in entries:
+                path = here / entry.name
+                if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
+                    waiting.append(path)
+                elif (here.name, path.suffix) == ("__pycache__", ".pyc") and path not in tracked:
+                    path.unlink()
 
 
 def _borrow_objects(folder: Path, cache: GitCache) -> None:
     """Point the checkout to the cache's objects, and to the commits that have no parents there."""
     objects = (folder / ".git" / "objects").resolve()
     (objects / "info").mkdir(parents=True, exist_ok=True)
-    alternates = objects / "info" / "alternates"
     borrowed = os.path.relpath(cache.objects.resolve(), objects)
-    kept = _lines(alternates)
-    if borrowed not in kept:
-        alternates.write_text("".join(f"{line}\n" for line in [*kept, borrowed]))
-    shallow = folder / ".git" / "shallow"
-    cut = sorted({*_lines(shallow), *_lines(cache.shallow_file)})
-    if cut:
-        shallow.write_text("".join(f"{line}\n" for line in cut))
+    with Folder(objects, "info") as info:
+        kept = _lines(info, "alternates")
+        if borrowed not in kept:
+            info.write("alternates", _joined([*kept, borrowed]))
+    with Folder(folder, ".git") as git_dir, Folder(cache.shallow_file.parent) as other:
+        cut = {*_lines(git_dir, "shallow"), *_lines(other, cache.shallow_file.name)}
+        if cut:
+            git_dir.write("shallow", _joined(sorted(cut)))
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+def _lines(folder: Folder, name: str) -> list[str]:
+    return (folder.text(name, _LINES_BYTES) or "").splitlines()
+
+
+def _joined(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _own_config(url: str) -> str:

@@ -185,21 +185,36 @@ def diff_digest(folder: Path, changes: tuple[EditedPath, ...]) -> str | None:
 
 def _files(folder: Path, path: str) -> Iterator[str]:
     """Yield the path itself, or all files in it if it is a folder (an untracked repository)."""
-    start = folder / path
-    if start.is_symlink() or not start.is_dir():
-        yield path
-        return
-    for entry in sorted(start.iterdir(), key=os.fsencode):
-        if entry.name not in (".git", "__pycache__"):
-            yield from _files(folder, str(entry.relative_to(folder)))
+    waiting = [path]  # no recursion: folders can be deeper in each other than that goes
+    while waiting:
+        path = waiting.pop()
+        names = _names(folder / path)
+        if names is None:
+            yield path
+            continue
+        before = f"{path.rstrip('/')}/" if path else ""
+        inner = [name for name in names if name not in (".git", "__pycache__")]
+        waiting += [before + name for name in reversed(inner)]
+
+
+def _names(path: Path) -> list[str] | None:
+    """Return the names in a folder, sorted; None for what is none, or a link to one."""
+    try:
+        names = None if path.is_symlink() else [entry.name for entry in path.iterdir()]
+    except OSError:
+        return None
+    return sorted(names, key=os.fsencode) if names is not None else None
 
 
 def _content(path: Path) -> tuple[str, str]:
     import hashlib
 
-    if path.is_symlink():
-        return "link", hashlib.sha256(os.fsencode(path.readlink())).hexdigest()
-    if not path.is_file():
+    try:
+        if path.is_symlink():
+            return "link", hashlib.sha256(os.fsencode(path.readlink())).hexdigest()
+        if not path.is_file():
+            return "absent", ""
+    except OSError:  # a path that is longer than the system takes
         return "absent", ""
     with path.open("rb") as stream:
         digest = hashlib.sha256()

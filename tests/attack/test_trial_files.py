@@ -18,12 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gitrepos import make_repository
 from worlds import World, finish, wait_held
 
+from perfrun.dataclass import replace
 from perfrun.dlbs.trial_files import device_times, step_times, use_over_time
+from perfrun.errors import WorkspaceError
 from perfrun.launchers.interpreter_wrapper import Lifeline
 from perfrun.launchers.launcher import has_outcome, stream_file, write_order_file
 from perfrun.launchers.local import LocalLauncher
+from perfrun.options.plan import parse_repos
 from perfrun.probes.device_log import DeviceLog
 from perfrun.probes.process_tree import Timeline
 from perfrun.run.companion import fingerprint, read_requests
@@ -37,6 +41,8 @@ from perfrun.untrusted import remove_tree
 from perfrun.worker.companion import write_request
 from perfrun.worker.outcome_file import OUTCOME
 from perfrun.worker.test_log import encode_entry
+from perfrun.workspace.checkouts import checked_out
+from perfrun.workspace.worktree import EditedPath, diff_digest, read_note, write_note
 
 # Whoever follows a pipe waits for ever: a test that hangs is an attack that succeeded.
 pytestmark = pytest.mark.timeout(120)
@@ -73,6 +79,13 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setenv("TMPDIR", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def removed(tmp_path: Path) -> Iterator[None]:
+    """Folders that are as deep as these cannot be removed by pytest itself."""
+    yield
+    remove_tree(tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -541,11 +554,9 @@ def test_a_file_with_rights_is_found_in_a_closed_folder_of_any_depth(trial: Resu
     os.fchmod(file, 0o4755)
     (trial.path / "d").chmod(0)
     take_back(trial.path, from_container=True)
-    mode = stat.S_IMODE(os.fstat(file).st_mode)
+    assert stat.S_IMODE(os.fstat(file).st_mode) == 0o755
     os.close(file)
     os.close(here)
-    remove_tree(trial.path)  # shutil, and so pytest, cannot
-    assert mode == 0o755
 
 
 def test_the_hosts_program_keeps_its_bits_and_its_second_name_goes(
@@ -698,3 +709,47 @@ def test_a_trial_full_of_pipes_is_ended_by_deadline_and_signal(
     assert done.statuses == ["timed_out" if how == "deadline" else "interrupted"]
     assert len(done.summaries()) == 1
     assert world.left_running() == []
+
+
+# --- a checkout, in which a local benchmark can write ---------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["pipe", "deep", "lock"])
+def test_a_checkout_that_a_benchmark_filled_with_traps_serves_the_next_run(
+    tmp_path: Path, host: Path, what: str
+) -> None:
+    versions = [{"code.py": f"{number}\n" * 1000} for number in (1, 2)]
+    first, second = make_repository(tmp_path / "source", versions)
+    workspace = tmp_path / "work"
+
+    def folder_at(commit: str) -> Path:
+        repos = parse_repos(f"file://{tmp_path / 'source'};main;{commit}")
+        with checked_out(repos, workspace=workspace, use_cached=False) as [checkout]:
+            assert checkout.git_hash == commit
+        return checkout.path
+
+    folder = folder_at(first)
+    if what == "pipe":  # in the place of a file, while an update is under way
+        note = read_note(folder)
+        assert note is not None
+        write_note(folder, replace(note, updating_to=second))
+        (folder / "code.py").unlink()
+        os.mkfifo(folder / "code.py")
+        with pytest.raises(WorkspaceError, match=r"code\.py"):
+            folder_at(second)
+        return
+    if what == "deep":
+        here = os.open(folder, os.O_RDONLY)
+        for _ in range(1100):
+            os.mkdir("d", dir_fd=here)
+            inner = os.open("d", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = inner
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+        os.close(here)
+        assert diff_digest(folder, (EditedPath(path="d/", head_object=""),))
+        (folder / ".git" / "info").mkdir(exist_ok=True)
+        (folder / ".git" / "info" / "exclude").write_text("d/\n")
+    if what == "lock":
+        (folder / ".git" / "HEAD.lock").symlink_to(host / "absent")
+    assert folder_at(second) == folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,12 @@ LIMIT = 1000
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "a 'trial'\n"
     place.mkdir()
     (tmp_path / "secret").write_text("private key")
-    return place
+    yield place
+    remove_tree(place)  # folders that are as deep as these cannot be removed by pytest itself
 
 
 def plant_link(path: Path) -> None:
