@@ -7,7 +7,6 @@ before anything is measured.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from perfrun.launchers.launcher import Launcher
 from perfrun.options.plan import RunPlan
 from perfrun.run.environment import Paths, Service
 from perfrun.summary.series_identity import is_number, section, text
+from perfrun.untrusted import Refused, parse_json
 
 PRELOAD = "LD_PRELOAD"
 # glibc gives memory back in three ways: blocks of their own by munmap, the top of the heap when it
@@ -45,8 +45,8 @@ def _ask(launcher: Launcher, name: str, *, probe: bool) -> Mapping[str, Any]:
         answer = service.answer()
         why = "" if answer else service.end()
     try:
-        found = json.loads(answer)
-    except (ValueError, RecursionError):
+        found = parse_json(answer)
+    except Refused:
         found = None
     if not isinstance(found, dict):
         raise UsageError(

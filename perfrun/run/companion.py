@@ -36,7 +36,7 @@ from perfrun.summary.arithmetic import (
 from perfrun.summary.assemble import RunFacts
 from perfrun.summary.document import Report
 from perfrun.summary.result_folder import write_whole
-from perfrun.untrusted import Folder, parse_json, read_file
+from perfrun.untrusted import Folder, Refused, parse_json, read_file
 from perfrun.worker.companion import MOST_BYTES, MOST_REQUESTS
 from perfrun.worker.outcome_file import REQUEST
 
@@ -171,8 +171,8 @@ class Companion:
             if not text:
                 raise _CompanionError(service.end())
         try:
-            said = json.loads(text)
-        except (ValueError, RecursionError):
+            said = parse_json(text)
+        except Refused:
             said = None
         if not isinstance(said, dict):
             raise _CompanionError("its answer is no JSON object")

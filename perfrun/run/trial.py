@@ -16,7 +16,6 @@ from perfrun.probes.oom import OomKills
 from perfrun.probes.watch import Watch, Watched
 from perfrun.run.digest import digest_of_module
 from perfrun.run.environment import Method, Paths
-from perfrun.run.internal_error import internal_error
 from perfrun.run.interruption import Interruption
 from perfrun.run.outcome import Leftovers, judge_outcome, notes_on, read_leftovers
 from perfrun.run.progress import Follower
@@ -96,6 +95,8 @@ def run_trial(run: RunFacts, spec: TrialSpec, around: Surroundings) -> TrialResu
     except Interrupted:
         raise
     except Exception as error:
+        from perfrun.run.internal_error import internal_error  # never, if all goes well
+
         why = internal_error(error)
         facts = _unjudged(run, spec, around, why, time.monotonic() - begun_s)
         return _write(run, spec, facts, around.storage)
@@ -172,6 +173,8 @@ def recover_trial(
     except Interrupted:
         raise
     except Exception as error:
+        from perfrun.run.internal_error import internal_error
+
         internal_error(error)
         return None
 
