@@ -49,7 +49,8 @@ def _places(folder: str) -> Iterator[Tuple[str, List[str]]]:
     left = [folder]
     while left:
         place = left.pop()
-        folders, files = [], []
+        folders: List[str] = []
+        files: List[str] = []
         try:
             with os.scandir(place) as entries:
                 for entry in entries:
