@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _NOON = timedelta(hours=12)
 _QUARTER_S = 900
 _BASELINE_OBSERVATIONS = 10  # before a change, the baseline of a derived metric
-_SINCE = re.compile(r"(\d+)d")
+_SINCE = re.compile(r"(\d{1,9})d")
 _CALENDARS: WeakKeyDictionary[Origins, _TrialCalendar] = WeakKeyDictionary()
 _EPILOG = """\
 Exit status: 0 nothing got worse, 1 something did (within --since, and not together with a canary),

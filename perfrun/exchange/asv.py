@@ -225,7 +225,9 @@ def _machine(file: _File) -> Machine:
         kernel=short_text(facts.get("os")),
         logical_cpus=whole(facts.get("num_cpu")),
         memory_bytes=whole(facts.get("ram")),
-        python=python if re.fullmatch(r"\d+(\.\d+)+", python) else "",  # else it is a path
+        python=python
+        if re.fullmatch(r"\d{1,9}(\.\d{1,9}){1,9}", python)
+        else "",  # else it is a path
     )
 
 

@@ -12,7 +12,7 @@ from perfrun.changes.detect import night_of
 from perfrun.errors import UsageError
 from perfrun.summary.record import SummaryRecord
 
-_AGE = re.compile(r"(\d+(?:\.\d+)?)(d|w|h)")
+_AGE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(d|w|h)")
 _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 

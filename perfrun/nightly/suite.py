@@ -14,7 +14,7 @@ from perfrun.nightly.retention import Policy
 from perfrun.options.plan import MethodSelector
 
 _TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)")
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s{0,9}(s|m|min|h)")
 _MOST_S = 365 * 86400.0
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 

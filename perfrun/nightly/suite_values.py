@@ -30,7 +30,7 @@ _TOKEN = re.compile(
     r"[][{}\n]",
     re.S,
 )
-_KEY = re.compile(r'\s*(?:"(?:\\.|[^"\\])*"|' + r"'[^']*'|[^\"'=#])+=")
+_KEY = re.compile(r'(?:"(?:\\.|[^"\\])*"|' + r"'[^']*'|[^\"'=#])+=")
 # These parse the messages of msgspec: the place below the checked value, and the mistake there.
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _FIELD = re.compile(r"(unknown|required) field `(.*)`", re.S)

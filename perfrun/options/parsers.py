@@ -198,7 +198,7 @@ def parse_duration(text: str | None, flag: str) -> float | None:
     """Parse seconds, or a number with s, m, h or d. Raises UsageError."""
     if not text:
         return None
-    found = re.fullmatch(r"(.*?)\s*(s|m|min|h|d|)", text.strip(), re.DOTALL)
+    found = re.fullmatch(r"(.*?)\s{0,9}(s|m|min|h|d|)", text.strip(), re.DOTALL)
     try:
         seconds = float(found[1]) * _UNITS[found[2]] if found else math.nan
     except ValueError:
