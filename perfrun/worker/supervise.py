@@ -219,10 +219,15 @@ class Supervisor:
     def _write(self, report: Dict[str, Any]) -> None:
         """Write the report to disk, too: the engine, which carries our output, may have ended."""
         path = self.settings["exit"]
+        aside = path + ".next"
         try:
-            with open(path + ".next", "w", encoding="utf-8") as file:
-                json.dump(report, file)
-            os.replace(path + ".next", path)
+            # A trial may have left anything by this name: a pipe that nobody reads, a link.
+            if os.path.lexists(aside):
+                os.unlink(aside)
+            file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+            with os.fdopen(file, "w", encoding="utf-8") as stream:
+                json.dump(report, stream)
+            os.replace(aside, path)
         except OSError:
             pass
 

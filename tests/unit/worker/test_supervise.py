@@ -114,3 +114,25 @@ def test_the_harness_is_heard_while_helpers_are_waited_for(
         os.close(own)
         os.close(read)
     assert supervisor.harness_is_gone is not bool(letters)
+
+
+@pytest.mark.parametrize("name", ["exit.json.next", "exit.json"])
+@pytest.mark.parametrize("kind", ["a pipe", "a link", "a folder", "a file of nobody's to write"])
+def test_what_a_trial_left_by_the_name_of_the_report_is_neither_waited_for_nor_written_to(
+    supervisor: Supervisor, tmp_path: Path, name: str, kind: str
+) -> None:
+    mine, other = tmp_path / name, tmp_path / "other"
+    other.write_text("another's")
+    if kind == "a pipe":
+        os.mkfifo(mine)
+    elif kind == "a link":
+        mine.symlink_to(other)
+    elif kind == "a folder":
+        mine.mkdir()
+    else:
+        mine.write_text("forged")
+        mine.chmod(0o400)
+    supervisor._write({"exit_code": 0})
+    assert other.read_text() == "another's"
+    if kind != "a folder":  # then it is said on standard output alone
+        assert json.loads((tmp_path / "exit.json").read_text()) == {"exit_code": 0}
