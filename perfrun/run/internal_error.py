@@ -13,8 +13,10 @@ def internal_error(error: Exception) -> str:
     import tempfile  # for an error only
     import traceback
 
+    from perfrun.shown import block
+
     trace = "".join(traceback.format_exception(error))
-    text = f"perfrun {__version__}, Python {sys.version}\n\n{trace}"
+    text = block(f"perfrun {__version__}, Python {sys.version}\n\n{trace}")
     last = short(f"internal error: {type(error).__name__}: {error}")
     try:
         with tempfile.NamedTemporaryFile(
