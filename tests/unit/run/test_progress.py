@@ -142,7 +142,7 @@ def test_of_a_sparse_file_only_what_was_written_is_passed_on(path: Path) -> None
 def test_of_much_that_came_last_the_end_is_passed_on_and_a_line_says_so(path: Path) -> None:
     data = b"".join(b"line %08d\n" % number for number in range(1_500_000))
     text = followed(path, data)
-    assert len(text) < 200_000
+    assert len(text) < len(data) / 2  # a period may pass before the end, which shows a megabyte
     assert text.endswith(data[-60_000:].decode())
     assert f"bytes are not shown here; they are in {path}\n" in text
 
