@@ -139,7 +139,10 @@ def test_of_a_sparse_file_only_what_was_written_is_passed_on(path: Path) -> None
     assert followed(path, None).replace("\0", "") == "one\ntwo\n"
 
 
-def test_of_much_that_came_last_the_end_is_passed_on_and_a_line_says_so(path: Path) -> None:
+def test_of_much_that_came_last_the_end_is_passed_on_and_a_line_says_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_PERIOD_S", 60.0)  # all of it comes last, however slow we are
     data = b"".join(b"line %08d\n" % number for number in range(1_500_000))
     text = followed(path, data)
     assert len(text) < len(data) / 2  # a period may pass before the end, which shows a megabyte
