@@ -33,7 +33,7 @@ _SLASHED = (
 )
 # A password of a database may have blanks and characters that end a host elsewhere (SQLAlchemy).
 _DATABASE = (
-    r"(?P<scheme>postgres(?:ql)?(?:\+\w{1,20})?://)"
+    r"(?P<scheme>postgres(?:ql)?(?:\+\w{1,20})?://)(?!\*\*\*@)"
     r"[^/:\s\"]{0,300}:[^@\n\"]{0,300}@(?:[^\s\"]{0,300}@)?"
 )
 _WEB = (

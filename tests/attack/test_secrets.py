@@ -101,6 +101,11 @@ def test_what_only_looks_like_a_secret_is_kept(text: str) -> None:
     assert redact_words([text]) == [text]
 
 
+def test_what_is_hidden_already_is_not_taken_for_the_begin_of_a_password() -> None:
+    shown = "postgresql://***@h:1/db is away; `perfrun index --store=postgresql://***@h:1/db` later"
+    assert redact(shown) == shown
+
+
 def test_the_word_after_a_flag_is_hidden_and_the_next_flag_is_not() -> None:
     words = ["--hf_token", SECRET, "--api-key", "--batch", "2", "--password", "-x", "--token", "0"]
     shown = redact_words(words)
