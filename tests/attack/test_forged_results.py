@@ -43,7 +43,7 @@ class Forger(Benchmark):
         open({folder!r} + "/" + name, "w").close()
         real = min(glob.glob({folder!r} + "/workspace/output/*/perfzero_summary.json"))
         make(real, self.output_dir + "/perfzero_summary.json")
-        os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(harness_pid(), signal.SIGKILL)
         time.sleep(60)
 """
 

@@ -29,6 +29,10 @@ SOURCE = """
 import os, signal, time
 from perfrun import Benchmark
 
+def harness_pid():
+    with open("/proc/%d/stat" % os.getppid()) as file:  # of the guard, the harness's child
+        return int(file.read().rpartition(")")[2].split()[1])
+
 class Two(Benchmark):
     def first(self):
         self.report_benchmark(wall_time=1.0)
@@ -37,7 +41,7 @@ class Two(Benchmark):
         armed = {armed!r}
         if os.path.exists(armed):  # this trial is cut short once
             os.unlink(armed)
-            os.kill(os.getppid(), signal.SIGKILL)
+            os.kill(harness_pid(), signal.SIGKILL)
             time.sleep(60)
         self.report_benchmark(wall_time=2.0)
 """
