@@ -1,6 +1,7 @@
 """Signals and the deadline of a night, each at a moment at which the night is held.
 
-A fifo holds whoever opens it until the other end is opened, so the moment is known without a clock.
+A fifo holds whoever reads from it until its writer closes it, so the moment is known without a
+clock. perfrun itself opens no fifo, so a night is held by a program that calls it.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from perfrun.nightly import units as units_module
 from perfrun.nightly.night_state import Nights
 from perfrun.nightly.suite import EnvironmentSpec, MethodSpec, Rules, Suite, UnitDone, units
 from perfrun.nightly.units import Units
-from perfrun.options.plan import parse_selector
+from perfrun.options.plan import RunPlan, parse_selector
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
 from tests.integration.test_nightly import Place, states
-from tests.worlds import PATIENCE_S, World, finish, strict, wait_until
+from tests.worlds import ENTRY, PATIENCE_S, World, finish, strict, wait_until
 
 
 @pytest.fixture
@@ -34,9 +38,55 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path / "a b")
 
 
-def reading_end(fifo: Path) -> int:
-    """Open the end that a writer waits for; the writer goes on."""
-    return os.open(fifo, os.O_RDONLY)
+HOLDER = """
+import os, runpy, sys
+
+sys.path.insert(0, {root!r})
+
+def hold():
+    end = os.open({fifo!r}, os.O_RDONLY)
+    os.read(end, 1)
+    os.close(end)
+
+{code}
+runpy.run_path({entry!r}, run_name="__main__")
+"""
+AT_A_FILE = """
+from perfrun.untrusted import Folder
+
+def write(folder, name, *words, **more):
+    if name.endswith({name!r}) and not held:
+        held.append(name)
+        hold()
+    return whole(folder, name, *words, **more)
+
+held, whole, Folder.write = [], Folder.write, write
+"""
+AT_PRUNING = """
+from perfrun.nightly import prune
+
+def first(*words):
+    hold()
+    return going_on(*words)
+
+going_on, prune.going_on = prune.going_on, first
+"""
+
+
+def held_place(tmp_path: Path, code: str) -> tuple[Place, Path]:
+    """A place whose next night is held by a fifo at the moment that the code names."""
+    place, fifo = Place(tmp_path / "a b"), tmp_path / "fifo"
+    os.mkfifo(fifo)
+    holder = tmp_path / "holder.py"
+    root = str(Path(ENTRY).parent.parent)
+    holder.write_text(HOLDER.format(root=root, fifo=str(fifo), code=code, entry=ENTRY))
+    place.world = replace(place.world, entry=str(holder))
+    return place, fifo
+
+
+def let_go(place: Place) -> None:
+    """The nights that follow are not held."""
+    place.world = replace(place.world, entry=ENTRY)
 
 
 def writing_end(fifo: Path) -> int:
@@ -53,12 +103,6 @@ def writing_end(fifo: Path) -> int:
 
     wait_until(opened)
     return found[0]
-
-
-def drained(end: int) -> bytes:
-    """Read a fifo to its end."""
-    with os.fdopen(end, "rb") as file:
-        return file.read()
 
 
 @contextmanager
@@ -91,19 +135,17 @@ def webhook(answer: Callable[[], int]) -> Iterator[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_the_last_steps_of_a_run_ends_the_night(
-    place: Place, number: signal.Signals
+    tmp_path: Path, number: signal.Signals
 ) -> None:
+    place, fifo = held_place(tmp_path, AT_A_FILE.format(name=".report.json"))
     place.write()
-    process = place.start(HOLD="one 2")
-    wait_until(lambda: place.begun()["one"] >= 2)
-    (journal,) = place.world.workspace.glob("runs/*.jsonl")
-    report = journal.with_suffix(".report.json.next")  # as it is called until it is whole
-    os.mkfifo(report)
-    place.go.touch()
-    wait_until(lambda: len(place.world.summary_files()) == 2)  # no trial of this run is to come
+    process = place.start()
+    end = writing_end(fifo)
+    assert len(place.world.summary_files()) == 2  # no trial of this run is to come
     process.send_signal(number)
-    drained(reading_end(report))
+    os.close(end)
     done = finish(process)
+    let_go(place)
     assert done.code == 130, done.stderr
     assert "the same command goes on with it" in done.stderr
     assert place.begun() == {"one": 2}
@@ -140,24 +182,18 @@ def test_a_signal_while_the_webhook_does_not_answer_is_answered_at_once(place: P
     assert place.begun() == {"one": 2, "two": 3}
 
 
-def test_a_signal_while_results_are_pruned_is_answered_at_once(place: Place) -> None:
-    journal = place.world.workspace / "runs" / "20991231-235959-000000-held.jsonl"
-
-    def answer() -> int:
-        os.mkfifo(journal)  # the next that reads it is prune
-        return 200
-
-    with webhook(answer) as (url, _):
-        place.write(f"webhook = '{url}'\n[retention]\nkeep_per_series = 1\n")
-        process = place.start()
-        end = writing_end(journal)
-        process.send_signal(signal.SIGINT)
-        done = finish(process)
-        os.close(end)
-        assert done.code == 130, done.stderr
-        assert "is over and its reports are written" in done.stderr
-        assert len(place.world.summary_files()) == 5
-        journal.unlink()
+def test_a_signal_while_results_are_pruned_is_answered_at_once(tmp_path: Path) -> None:
+    place, fifo = held_place(tmp_path, AT_PRUNING)
+    place.write("[retention]\nkeep_per_series = 1\n")
+    process = place.start()
+    end = writing_end(fifo)
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    os.close(end)
+    assert done.code == 130, done.stderr
+    assert "is over and its reports are written" in done.stderr
+    assert len(place.world.summary_files()) == 5
+    let_go(place)
     place.write("[retention]\nkeep_per_series = 1\n")
     next_night = place.run()
     assert next_night.code == 0, next_night.stderr
@@ -165,31 +201,33 @@ def test_a_signal_while_results_are_pruned_is_answered_at_once(place: Place) -> 
     assert "went on" not in "".join(strict(next_night.stdout)["notes"])
 
 
-def test_a_signal_never_cuts_a_report_short(place: Place) -> None:
+def test_a_signal_never_cuts_a_report_short(tmp_path: Path) -> None:
+    place, fifo = held_place(tmp_path, AT_A_FILE.format(name="night.md"))
     out = place.suite.parent / "out"
     out.mkdir()
-    held = out / "night.md.next"  # as the report is called until it is whole
-    os.mkfifo(held)
     place.write('[output]\nmarkdown = "out/night.md"\njson = "out/night.json"\n')
     process = place.start()
-    wait_until(lambda: list(place.world.workspace.glob("nights/*/report.md")))
+    end = writing_end(fifo)
     process.send_signal(signal.SIGINT)
-    text = drained(reading_end(held)).decode()
+    os.close(end)
     done = finish(process)
     assert done.code == 130, done.stderr
-    assert text.startswith("# models: all well")
+    assert (out / "night.md").read_text().startswith("# models: all well")
     (folder,) = (place.world.workspace / "nights").glob("models-*")
     assert {path.name for path in folder.iterdir()} == {
         *("night.json", "report.md", "report.json", "junit.xml", "metrics.prom")
     }
     assert strict((out / "night.json").read_text())["ok"] is True
-    assert list(out.glob("*.next")) == []
+    assert {path.name for path in out.iterdir()} == {"night.md", "night.json"}
+    let_go(place)
     again = place.run()
     assert again.code == 0, again.stderr
     assert (out / "night.md").read_text() == (folder / "report.md").read_text()
 
 
-def test_a_run_whose_planning_has_used_up_the_time_is_not_begun(tmp_path: Path) -> None:
+def test_a_run_whose_planning_has_used_up_the_time_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(tmp_path)
     world.write(f"""
         class Cases(Benchmark):
@@ -212,19 +250,14 @@ def test_a_run_whose_planning_has_used_up_the_time_is_not_begun(tmp_path: Path) 
     )
     nights = Nights(suite.workspace)
     night = nights.begin(suite, time.time())
-    journal = suite.workspace / "runs" / "20991231-235959-000000-held.jsonl"
-    journal.parent.mkdir(parents=True)
-    os.mkfifo(journal)
+    looked = units_module.complete
 
-    def hold_until_the_deadline() -> None:
-        end = writing_end(journal)  # planning looks for a run to go on with
+    def until_the_deadline(runs: Path, plan: RunPlan) -> Any:
         while time.time() <= (night.deadline or 0.0):
             time.sleep(0.01)
-        os.close(end)
-        journal.unlink()
+        return looked(runs, plan)
 
-    holder = threading.Thread(target=hold_until_the_deadline, daemon=True)
-    holder.start()
+    monkeypatch.setattr(units_module, "complete", until_the_deadline)
     screen = Terminal(sys.stderr, sys.stderr, quiet=True)
     with Interruption().installed() as interruption:
         running = Units(suite, nights, night, screen, interruption, resumed=True)
@@ -232,7 +265,6 @@ def test_a_run_whose_planning_has_used_up_the_time_is_not_begun(tmp_path: Path) 
     assert running.night.units == {unit.name: UnitDone() for unit in units(suite)}
     assert nights.unfinished(suite) == running.night
     assert not (tmp_path / "begun").exists()
-    assert not holder.is_alive()
 
 
 def test_the_deadline_ends_a_run_that_is_still_being_prepared(place: Place) -> None:
