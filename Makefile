@@ -49,6 +49,19 @@ lint: $(VENV)/test-ready ## ruff and mypy
 .PHONY: check
 check: lint test ## What CI runs: lint, then all tests
 
+.PHONY: attack
+attack: $(VENV)/test-ready ## What a benchmark, a summary, a server could try against perfrun (containers where an engine is)
+	$(VENV)/bin/python -m pytest -n $(JOBS) tests/attack tests/docker/test_escapes.py tests/docker/test_left_files.py $(PYTEST_ARGS)
+
+.PHONY: fuzz
+fuzz: $(VENV)/test-ready ## Fuzz every parser that reads a stranger's words (FUZZ_ARGS='--inputs=1000000')
+	$(VENV)/bin/python -m tests.fuzz --jobs=$(JOBS) $(FUZZ_ARGS)
+
+.PHONY: audit
+audit: $(VENV)/test-ready ## Known vulnerabilities of what perfrun installs
+	$(VENV)/bin/python -m pip install --quiet pip-audit
+	$(VENV)/bin/pip-audit --skip-editable --strict
+
 .PHONY: faults
 faults: $(VENV)/test-ready ## Fail each system call of a run, lose power at each step: hours (FAULT_ARGS='--sample=500')
 	$(VENV)/bin/python tests/chaos syscalls --jobs=$(JOBS) $(FAULT_ARGS)

@@ -17,11 +17,13 @@ import fcntl
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from perfrun.dataclass import dataclass
 from perfrun.durable import make_folder, sync_names
+from perfrun.shown import as_is
 from perfrun.untrusted import Folder, Refused
 
 SUMMARY = "perfzero_summary.json"
@@ -257,8 +259,10 @@ class Storage:
             if place is not folder:
                 self._notify(f"{folder.path} cannot be written ({failure}); summary is in {path}")
             return path
-        # No disk takes it: at least print what was measured.
-        self._notify(f"the summary of {folder.path} could not be written ({failure}):\n{text}")
+        # No disk takes it: at least print what was measured, and all of it.
+        self._notify(f"the summary of {folder.path} could not be written ({failure}); it follows")
+        with contextlib.suppress(OSError, ValueError):
+            as_is(sys.stderr).write(text + "\n")  # JSON in ASCII
         return path
 
 

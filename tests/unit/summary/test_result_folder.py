@@ -6,6 +6,7 @@ The tests may run as root, whom permissions do not stop: a file stands where a f
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -217,15 +218,16 @@ def test_a_folder_that_the_benchmark_removed_is_made_again(storage: Storage) -> 
 
 
 def test_when_no_place_is_left_the_summary_is_said_and_the_run_goes_on(
-    storage: Storage, said: list[str], temporary: Path
+    storage: Storage, said: list[str], temporary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = ResultFolder(storage.new_folder("id").path)
     block(folder.path)
     block(temporary)
-    path = storage.write_summary(folder, '{"measured": 1}')
+    text = json.dumps({"measured": ["figure"] * 10_000}, indent=2)  # longer than any line
+    path = storage.write_summary(folder, text)
     assert not path.exists()
-    assert '{"measured": 1}' in said[-1]
     assert str(folder.path) in said[-1]
+    assert capsys.readouterr().err == text + "\n"
 
 
 def test_a_disk_that_fills_between_trials_is_said_once_until_there_is_room_again(
