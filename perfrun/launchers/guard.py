@@ -128,6 +128,7 @@ class Guard:
             _be_guard(read, write)
         os.close(read)
         os.close(write)
+        self._pipes: tuple[int, ...] = (self._commands, self._answers)
         self._is_gone = False
         self._ended: dict[int, Any] = {}  # workers that were reaped, by pid
         atexit.register(self.close)
@@ -190,12 +191,18 @@ class Guard:
     def close(self) -> None:
         """Let the guard end what is left, and end; it gets a moment for it."""
         atexit.unregister(self.close)
+        self._hang_up()
         with contextlib.suppress(OSError):
-            os.close(self._commands)
-            os.close(self._answers)
             limit = time.perf_counter() + LEAVE_LIMIT_S
             while os.waitpid(self._guard, os.WNOHANG)[0] == 0 and time.perf_counter() < limit:
                 time.sleep(0.0005)
+
+    def _hang_up(self) -> None:
+        """Close the pipes: a guard that still runs ends all that is below it, and itself."""
+        ends, self._pipes = self._pipes, ()
+        for end in ends:
+            with contextlib.suppress(OSError):
+                os.close(end)
 
     def _ask(self, name: str, *values: Any) -> Any:
         """Return the guard's answer. Raises OSError as the guard's own, or `_GoneError`.
@@ -211,8 +218,9 @@ class Guard:
             number, answer = _receive(self._answers)
             if name == "reap" and answer is not None and not number:
                 self._ended[values[0]] = answer
-        except (OSError, EOFError):
+        except (OSError, EOFError):  # it was killed, or a pipe failed
             self._is_gone = True
+            self._hang_up()
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._guard, 0)
             raise _GoneError from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from perfrun.launchers import guard as guard_module
 from perfrun.launchers.guard import Guard, OwnChildren, parent_of_workers
 from perfrun.worker import procfs
 
@@ -135,3 +137,17 @@ def test_one_guard_serves_a_process_and_another_follows_one_that_was_killed() ->
     second = parent_of_workers()
     assert second is not first
     assert second.pid != os.getpid()
+
+
+def test_a_guard_whose_pipe_fails_is_not_waited_for_for_ever(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for its harness to hang up, which waited for its end."""
+
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(guard_module, "_receive", fails)
+    assert guard.has_ended(os.getpid()) is False
+    assert not guard.is_alive
+    assert guard.pid == os.getpid()
