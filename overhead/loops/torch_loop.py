@@ -238,11 +238,13 @@ def counted(model: Any, inputs: Any, labels: Any) -> int:
     """Count the FLOPs of a pass with PyTorch's counter, attention as its matrix products.
 
     The gradient of a grouped convolution's weights is counted by the groups of its forward pass:
-    the counter of PyTorch 2.13 ignores them there.
+    the counter of PyTorch 2.13 ignores them there. The counter sees nothing of the fused call by
+    which `nn.MultiheadAttention` infers, so that is off.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
+    torch.backends.mha.set_fastpath_enabled(False)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         if not model.training:
             with torch.no_grad():
