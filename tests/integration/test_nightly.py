@@ -284,7 +284,7 @@ def test_a_night_tells_by_its_exit_status_and_on_stdout_only_its_report(place: P
     done = place.world.run_words(place.words("--quiet"))
     assert done.code == 0, done.stderr
     assert done.stdout.startswith("# models: all well")
-    assert "the webhook http://127.0.0.1:9/hook did not take the report" in done.stdout
+    assert r"the webhook http\://127.0.0.1:9/hook did not take the report" in done.stdout
     wrong = place.suite.with_name("wrong.toml")
     wrong.write_text("trails = 3\n")
     refused = place.world.run_words([place.world.python, place.world.entry, "nightly", str(wrong)])

@@ -15,7 +15,7 @@ from perfrun.options.store_address import parse_address
 from perfrun.store.index import open_store
 from perfrun.summary.record import SummaryRecord, read_record
 from tests.gitrepos import make_repository
-from tests.worlds import World, strict
+from tests.worlds import World, strict, written_here
 
 # The machine may be busy: the clock that `measure` reads goes on by what the commit says. What is
 # tested is what perfrun makes of it.
@@ -108,6 +108,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         path = world.workspace / "output" / document["execution_id"] / "perfzero_summary.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(document), encoding="utf-8")
+    written_here(world.workspace)  # what is imported is not run again
     return Place(world, hashes, real)
 
 

@@ -18,8 +18,8 @@ import pytest
 from fileserver import silent_file_server
 
 from perfrun.errors import Interrupted
+from perfrun.launchers import guard, local
 from perfrun.launchers import launcher as ending
-from perfrun.launchers import local
 from perfrun.launchers.guard import OwnChildren, Parent
 from perfrun.launchers.local import LocalLauncher, LocalProcess, LocalService
 from perfrun.options.plan import RunPlan
@@ -128,6 +128,9 @@ class Cases(Benchmark):
 def _as_under_the_runner(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Orphans of workers come to this process, as they come to the harness; long graces."""
     monkeypatch.setattr(ending, "TERM_GRACE_S", 60.0)
+    earlier = guard._guards.pop(os.getpid(), None)
+    if earlier:  # of another test in this process, whose child would be taken for a stray
+        earlier.close()
     if not procfs.adopt_orphans():
         pytest.skip("this system has no subreapers")
     yield
