@@ -191,6 +191,8 @@ def says_secret(name: str) -> bool:
 
 
 def _of_key(key: str, value: Any) -> Any:
+    if value is None or isinstance(value, int | float):
+        return value
     if isinstance(value, str) and says_secret(key):
         return value if _is_plain(key, value) else "***"
     return redacted(value)

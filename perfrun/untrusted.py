@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 MOST_NAMES = 10_000  # of a folder that are returned
 MOST_ENTRIES = 1_000_000  # of a folder that are looked at: a second
@@ -221,12 +221,14 @@ class Folder:
             yield found
 
 
-class Entry(NamedTuple):
-    """A name in a folder, with the status that it had when it was met."""
+class Entry:
+    """A name in a folder, with the status that it had when it was met.
 
-    folder: int  # a descriptor; valid until the next entry is asked for
-    name: str
-    status: os.stat_result
+    `folder` is a descriptor, which is valid until the next entry is asked for.
+    """
+
+    def __init__(self, folder: int, name: str, status: os.stat_result) -> None:
+        self.folder, self.name, self.status = folder, name, status
 
     @property
     def kind(self) -> int:

@@ -381,7 +381,7 @@ def _with_module(facts: TrialFacts, spec: TrialSpec, plan: RunPlan, paths: Paths
 def _write(run: RunFacts, spec: TrialSpec, facts: TrialFacts, storage: Storage) -> TrialResult:
     document = build_summary(run, facts)
     name = PROFILE_SUMMARY if spec.order.profile else SUMMARY
-    text = to_json(document)
+    text = to_json(document, is_redacted=True)  # by build_summary
     if spec.announce:
         spec.announce(text)
     path = storage.write_summary(spec.folder, text, name)
