@@ -11,8 +11,10 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +69,8 @@ def _of_text(*functions: Callable[[str], object]) -> Call:
 
 
 def _argv(data: bytes) -> None:
-    command_line.parse(text(data).split("\n"))
+    with redirect_stdout(StringIO()), suppress(SystemExit):  # --help
+        command_line.parse(text(data).split("\n"))
 
 
 def _record(data: bytes) -> None:
