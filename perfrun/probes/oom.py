@@ -17,7 +17,7 @@ from perfrun.probes.sysfs import Sysfs, in_pid_namespace
 _LOG = "/dev/kmsg"
 _LONGEST_RECORD: Final = 8192
 # A record of the kernel itself (facility 0: a priority of one digit), not one written by a user.
-_VICTIM = re.compile(rb"[0-7],[^;]*;[^\n]*\bKilled process (\d+) \(")
+_VICTIM = re.compile(rb"[0-7],[^;]*;[^\n]*\bKilled process (\d{1,10}) \(")
 # The kernel counts a victim, kills it and logs it; other tasks may run in between.
 _PATIENCE_S = 2.0
 

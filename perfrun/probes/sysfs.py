@@ -11,6 +11,7 @@ import os
 from functools import lru_cache
 
 from perfrun.dataclass import dataclass
+from perfrun.worker.cgroups import whole_number
 
 _HOST_PID_NAMESPACE = 0xEFFFFFFC  # inode of the first one (include/linux/proc_ns.h)
 _CPUS = "/sys/devices/system/cpu"
@@ -104,7 +105,8 @@ def cpu_times(sysfs: Sysfs) -> CpuTimes | None:
             break
         cpus += 1
     try:
-        ticks = [int(word) for word in lines[0].split()[1:9]]
+        found = [whole_number(word) for word in lines[0].split()[1:9]]
+        ticks = [count for count in found if count is not None]
         user, nice, system, idle, waiting, hard, soft, steal = ticks
     except (IndexError, ValueError):
         return None

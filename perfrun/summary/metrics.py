@@ -186,8 +186,10 @@ class _Metrics:
         """Add an extra; it is a metric if its name tells the direction, as examples_per_second."""
         if is_number(value) and directions.direction_of(name) != "none":
             self._metric(prefix, name, value, None, "")
-        elif isinstance(value, int | float) or (
-            isinstance(value, str) and len(value) <= _LONGEST_EXTRA
+        elif (
+            isinstance(value, bool)
+            or is_number(value)
+            or (isinstance(value, str) and len(value) <= _LONGEST_EXTRA)
         ):
             self.extras.setdefault(f"{prefix}{name}", value)
 
