@@ -223,6 +223,8 @@ def parse_regex(pattern: str, what: str) -> re.Pattern[str]:
             return re.compile(pattern)
     except (re.error, OverflowError) as error:
         why = str(error)
+    except ValueError:
+        why = "a number of thousands of digits"
     except RecursionError:
         why = "too deeply nested"
     raise UsageError(f"{what}: {shown(pattern)!r} is not a regular expression: {why}")

@@ -53,7 +53,13 @@ def test_what_is_no_whole_number_is_one_short_line(text: str) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(", "*", "a{99999999999999999999}", pytest.param("(" * 9999 + ")" * 9999, id="deep")],
+    [
+        "(",
+        "*",
+        "a{99999999999999999999}",
+        pytest.param("a{" + "1" * 5000 + "}", id="digits"),
+        pytest.param("(" * 9999 + ")" * 9999, id="deep"),
+    ],
 )
 def test_what_is_no_regular_expression_is_one_short_line(pattern: str) -> None:
     with pytest.raises(UsageError, match=r"^--m: .* is not a regular expression: ") as caught:
