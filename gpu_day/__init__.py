@@ -1,1 +1,1 @@
-"""The checks of perfrun that need a GPU, in one command: `make gpu`, docs/gpu.md."""
+"""The checks of perfrun that need a GPU, in one command: `make gpu`, docs/contributing/gpu.md."""

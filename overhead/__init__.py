@@ -1,1 +1,1 @@
-"""Measure perfrun itself: what it costs, and how true its figures are. See docs/performance.md."""
+"""Measure perfrun itself: its cost, and how true its figures are (docs/research/performance.md)."""

@@ -1,4 +1,4 @@
-"""Print the tables of docs/operators.md: operators, a loop written by hand, allocators.
+"""Print the tables of docs/research/operators.md: operators, a loop written by hand, allocators.
 
     python -m overhead.operator_table --torch-python=.envs/torch/bin/python \\
         --tensorflow-python=.envs/tensorflow/bin/python [--trials=3]

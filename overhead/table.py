@@ -61,7 +61,7 @@ class Rule(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """One limit. docs/performance.md says where it comes from."""
+    """One limit. docs/research/performance.md says where it comes from."""
 
     rule: Rule
     limit: float = 1.0
@@ -176,7 +176,7 @@ def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def as_markdown(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
-    """Return the table as Markdown, for docs/performance.md."""
+    """Return the table as Markdown, for docs/research/performance.md."""
     lines = [HEADINGS, *(cells(row) for row in rows)]
     shown = ["| " + " | ".join(line) + " |" for line in lines]
     shown.insert(1, "|" + "---|" * len(HEADINGS))

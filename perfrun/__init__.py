@@ -22,7 +22,8 @@ Map of the package; the folders stand in the order in which data flows through t
     dlbs/          `perfrun dlbs`
     reports/       tables and the terminal, for all commands
 
-errors.py, locks.py, text.py and dataclass.py serve all of them. docs/architecture.md says more.
+errors.py, locks.py, text.py and dataclass.py serve all of them. docs/contributing/architecture.md
+says more.
 
 This file is also read inside the environment under test, and before `perfrun --version`. So it
 imports nothing; the author API is imported when somebody asks for it.

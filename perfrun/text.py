@@ -107,7 +107,8 @@ def redact(text: str) -> str:
     """Return `text` without passwords, tokens and keys: those of urls, and those that a name shows.
 
     A user name of an ssh url (`ssh://git@host`) is no secret and stays; over http a bare user
-    name is usually a token and is removed. docs/security.md lists what is hidden and what is not.
+    name is usually a token and is removed. docs/reference/security.md lists what is hidden and what
+    is not.
     """
     if "://" in text:
         text = _without_passwords(text)

@@ -1,8 +1,8 @@
 """A simulation of the interval of a series' median: its coverage, and the cost of stopping.
 
-`python -m simulations.median_interval [--series=N]` prints the tables of docs/measurement.md. The
-series are log-normal with a spread of 5 %, each value keeping a share of the last one's deviation,
-as times of one process do.
+`python -m simulations.median_interval [--series=N]` prints the tables of
+docs/research/measurement.md. The series are log-normal with a spread of 5 %, each value keeping a
+share of the last one's deviation, as times of one process do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A simulation of the rules of `--precision`: coverage and cost, printed as Markdown.
 
-    python -m simulations.stop_rule            # the tables of docs/measurement.md, some minutes
+    python -m simulations.stop_rule            # tables of docs/research/measurement.md, minutes
     python -m simulations.stop_rule --runs=200
 
 The rule under test is the one that ships (`perfrun.analysis.precision`, `perfrun.run.schedule`).

@@ -1,6 +1,6 @@
 """A simulation of `perfrun versus`: false alarms among all figures that one call judges.
 
-    python -m simulations.versus              # the table of docs/versus.md, a minute or two
+    python -m simulations.versus              # the table of docs/guides/versus.md, a minute or two
     python -m simulations.versus --runs=500
 
 One call judges several figures (latency, memory, cold start, import) of several ratios (each rival

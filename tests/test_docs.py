@@ -28,24 +28,24 @@ from perfrun.versus import options
 from perfrun.versus.answer import Cell, Ratio
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("option", sorted(parser()._option_string_actions))
 def test_every_flag_is_explained(option: str) -> None:
     if option.startswith("--"):
-        assert f"`{option}`" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+        assert f"`{option}`" in (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("made", [ab.parser(), command.parser()], ids=lambda made: made.prog)
 def test_every_flag_of_a_comparison_is_explained(made: argparse.ArgumentParser) -> None:
-    text = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "comparing.md").read_text(encoding="utf-8")
     for option in made._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
 
 
 def test_every_flag_of_frameworks_side_by_side_is_explained() -> None:
-    text = (ROOT / "docs" / "versus.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "versus.md").read_text(encoding="utf-8")
     for option in options.parser()._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
     for kind in (Cell, Ratio, Figure):
@@ -54,21 +54,21 @@ def test_every_flag_of_frameworks_side_by_side_is_explained() -> None:
 
 
 def test_every_flag_of_dlbs_is_explained() -> None:
-    text = (ROOT / "docs" / "dlbs.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "dlbs.md").read_text(encoding="utf-8")
     for option in dlbs_parsing.parser()._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
 
 
 @pytest.mark.parametrize("made", [import_parser(), export_parser()], ids=lambda made: made.prog)
 def test_every_flag_of_an_exchange_is_explained(made: argparse.ArgumentParser) -> None:
-    text = (ROOT / "docs" / "suites.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "suites.md").read_text(encoding="utf-8")
     for option in made._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
     assert all(f"`{name}`" in text for name in FORMATS)
 
 
 def test_every_flag_of_a_search_is_explained() -> None:
-    text = (ROOT / "docs" / "bisecting.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "bisecting.md").read_text(encoding="utf-8")
     for option in bisect.parser()._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
 
@@ -87,20 +87,20 @@ MACHINE = (Machine, AtStart, Accelerators, Cache, Frequency)
 
 @pytest.mark.parametrize("kind", [Outcome, *SECTIONS, *DEVICES, *MACHINE])
 def test_every_field_of_a_summary_is_explained(kind: type) -> None:
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
     for field in fields(kind):  # type: ignore[arg-type]
         assert re.search(rf"\b{field.name}`", text), field.name
 
 
 def test_every_outcome_is_explained() -> None:
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
     for status in Status:
         assert f"`{status.value}`" in text
 
 
 def test_every_finding_is_explained() -> None:
     sources = sorted((ROOT / "perfrun" / "summary").glob("quality*.py"))
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
     codes = {
         code
         for path in sources

@@ -1,7 +1,8 @@
 """Freed memory that stays with the process, so that operators are compared and not page faults.
 
 An operator that allocates its result gets fresh pages from the kernel at each call if the one
-before gave them back. Whether it did depends on what else lies on the heap (docs/measurement.md).
+before gave them back. Whether it did depends on what else lies on the heap
+(docs/research/measurement.md).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The rule judges after every trial, and a rule that stops when an interval happens to be narrow stops
 too often on a wrong one: plain 95 % intervals then cover 90 %. So the interval that steers, and is
 reported, is computed at 96 %, and 93 to 97 % of them hold the median, whatever ended the trials.
-simulations/stop_rule.py measures that; docs/measurement.md has its table.
+simulations/stop_rule.py measures that; docs/research/measurement.md has its table.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Intervals are two-sided. Unknown results (too few values, nothing to compare) are None. The module
 imports numpy and scipy.special, but not scipy.stats, which takes three times as long. Figures that
-back the choices here are in docs/measurement.md, made by simulations/stop_rule.py.
+back the choices here are in docs/research/measurement.md, made by simulations/stop_rule.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compare two sets of trials of the same methods: ratios, intervals, verdicts.
 
-docs/comparing.md explains the rule; simulations/compare.py shows how often it is wrong.
+docs/guides/comparing.md explains the rule; simulations/compare.py shows how often it is wrong.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _SINCE = re.compile(r"(\d{1,9})d")
 _CALENDARS: WeakKeyDictionary[Origins, _TrialCalendar] = WeakKeyDictionary()
 _EPILOG = """\
 Exit status: 0 nothing got worse, 1 something did (within --since, and not together with a canary),
-2 wrong usage or an index without results. All of it is in docs/detecting.md.
+2 wrong usage or an index without results. All of it is in docs/guides/detecting.md.
 """
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 Reads new summaries of the workspace first. Names may be patterns: `*` stands for anything.
 
-Exit status: 0, or 1 when there is nothing to show. All of it is in docs/store.md.
+Exit status: 0, or 1 when there is nothing to show. All of it is in docs/reference/store.md.
 """
 _SHORT_HASH = 10
 _FIGURES = 6

@@ -42,7 +42,7 @@ with flags of its benchmark after --:
       --benchmark_methods=pkg.mod.Class.method
 
 Exit status: 0 nothing is slower by --metric, 1 something is, or failed, 2 wrong usage, 130
-interrupted. All of it is in docs/comparing.md.
+interrupted. All of it is in docs/guides/comparing.md.
 """
 
 

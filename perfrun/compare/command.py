@@ -33,7 +33,7 @@ choice of the results in --workspace: a run, label, execution id, commit, date o
 prefixes run:, label:, id:, hash: and date: say which of these a word is.
 
 Exit status: 0 nothing is slower, 1 something is, 2 sets that cannot be had or not be compared.
-All of it is in docs/comparing.md.
+All of it is in docs/guides/comparing.md.
 """
 
 

@@ -49,7 +49,7 @@ _FOR_ONE = ("data", "cudnn_benchmark", "cudnn_fastest")
 
 _EPILOG = """\
 All other flags are those of a run (perfrun --help): --python, --workspace, --image, ... Flags of
-the benchmark that DLBS did not have follow `--`. docs/dlbs.md explains all flags.
+the benchmark that DLBS did not have follow `--`. docs/guides/dlbs.md explains all flags.
 """
 _TITLES = {"torch": ("pytorch", "PyTorch"), "tensorflow": ("tensorflow", "TensorFlow")}
 

@@ -28,14 +28,14 @@ _IMPORT_EPILOG = """\
 FILE is what the tool has written; for asv it may also be a folder `results`. All files are read and
 checked before anything is written. A trial that was imported before is not written again.
 
-Exit status: 0, or 2 for a file that cannot be used. All of it is in docs/suites.md.
+Exit status: 0, or 2 for a file that cannot be used. All of it is in docs/guides/suites.md.
 """
 EXPORT = """Write results in the format of another tool."""
 _EXPORT_EPILOG = """\
 WORD is a folder of results, or a run, label, execution id, commit or date of the workspace's
 results; without one, all of them are written.
 
-Exit status: 0, or 2 when there is nothing to write. All of it is in docs/suites.md.
+Exit status: 0, or 2 when there is nothing to write. All of it is in docs/guides/suites.md.
 """
 
 

@@ -33,7 +33,8 @@ _EPILOG = """\
 A night that was killed goes on when the same command is given again, before its deadline.
 
 Exit status: 0 all well, 1 something failed, missed a bound or was not run, 2 a suite that is wrong
-or a night that still goes on, 3 internal error, 130 interrupted. All of it is in docs/nightly.md.
+or a night that still goes on, 3 internal error, 130 interrupted. All of it is in
+docs/guides/nightly.md.
 """
 
 
@@ -61,7 +62,9 @@ def parser() -> CommandParser:
     """Return the parser of the flags of `perfrun nightly`."""
     about = "Run the benchmarks of a suite file, and report."
     made = CommandParser("perfrun nightly", about, _EPILOG)
-    made.add_argument("suite", metavar="SUITE.toml", help="the suite to run: docs/nightly.md")
+    made.add_argument(
+        "suite", metavar="SUITE.toml", help="the suite to run: docs/guides/nightly.md"
+    )
     made.switch("--check", "only check the suite and show its runs")
     made.switch("--new_night", "do not go on with a night that was killed")
     confirm = "run the trials before and after each new change in pairs, as detect --confirm"

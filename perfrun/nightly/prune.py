@@ -34,7 +34,7 @@ _EPILOG = """\
 A trial is removed when every policy that is given lets it go. Trials next to a change of level, and
 trials of what is running, always stay. What was interrupted stays for --resume, unless
 --unfinished_older_than lets it go. Pairs of ab, detect --confirm and bisect are removed as a whole.
-All of it is in docs/nightly.md.
+All of it is in docs/guides/nightly.md.
 """
 
 

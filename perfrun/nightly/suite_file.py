@@ -65,7 +65,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 class _Table(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """One table of a suite file; docs/nightly.md explains the keys."""
+    """One table of a suite file; docs/guides/nightly.md explains the keys."""
 
 
 class _Rules(_Table, frozen=True, kw_only=True):

@@ -113,7 +113,7 @@ List what can be run:
   perfrun list --git_repos='https://host/repo.git;main' --python_path=repo
 
 Exit status: 0 all methods ran, 1 a method did not pass, 2 wrong usage, 3 internal error,
-130 interrupted. All flags are explained in docs/cli.md.
+130 interrupted. All flags are explained in docs/reference/cli.md.
 """
 COMMANDS = {  # name: (arguments, description)
     "run": (

@@ -44,7 +44,7 @@ reference values. The flags are those of a run that say where it runs:
 {", ".join(f"--{name}" for name in FLAGS)}.
 Results are deleted unless --workspace is given.
 
-Exit status: 0 no row is off, 1 a row is off, 2 wrong usage. See docs/measurement.md.
+Exit status: 0 no row is off, 1 a row is off, 2 wrong usage. See docs/research/measurement.md.
 """
 
 

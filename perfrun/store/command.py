@@ -22,7 +22,8 @@ _EPILOG = """\
 DIR is a workspace, an output folder, a result folder or a summary; PerfZero's are read as they are.
 Summaries that cannot be read are named and left out.
 
-Exit status: 0, or 1 when there is no summary that can be read. All of it is in docs/store.md.
+Exit status: 0, or 1 when there is no summary that can be read. All of it is in
+docs/reference/store.md.
 """
 
 

@@ -8,7 +8,7 @@ History:
 
 A change of the tables, or of the subject or metrics that a summary's record has, needs a new
 version: a test compares both with the number. An index holds nothing that is not in the summaries;
-docs/store.md says what each column means.
+docs/reference/store.md says what each column means.
 
 A migration is frozen as it was written: it uses the tables of its time by their names.
 """

@@ -1,7 +1,7 @@
 """Build `perfzero_summary.json`: PerfZero's keys, order and types, then the key `perfrun`.
 
-It takes values and returns a document. docs/results.md explains every field; the reference is
-PerfZero's code at its last commit.
+It takes values and returns a document. docs/reference/results.md explains every field; the
+reference is PerfZero's code at its last commit.
 """
 
 from __future__ import annotations

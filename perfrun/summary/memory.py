@@ -1,6 +1,6 @@
 """Build the section `memory` of a summary: peaks, each with its source and exactness.
 
-docs/memory.md explains each figure and its use.
+docs/reference/memory.md explains each figure and its use.
 """
 
 from __future__ import annotations

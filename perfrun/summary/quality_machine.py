@@ -23,7 +23,7 @@ STEAL_SLACK_S = 0.02  # two steps of the counter: one is 4 % of a trial of 0.12 
 THROTTLED = Thresholds(disturbed=0.01)  # of the quota's periods, usually 0.1 s long
 JUMP = Thresholds(disturbed=0.01)  # s; a slow correction moves both clocks and is no jump
 SWAPPED = Thresholds(disturbed=1 << 20)  # bytes; less is a few pages of a program that woke up
-# Of a core: four times the cost that watching may have (docs/performance.md).
+# Of a core: four times the cost that watching may have (docs/research/performance.md).
 HARNESS = Thresholds(warning=0.02)
 HARNESS_SLACK_S = 0.1  # the cost of starting and ending any trial
 # Share of the trial in which some task of the machine waited (PSI "some"). A benchmark with more

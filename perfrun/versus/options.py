@@ -26,7 +26,7 @@ from perfrun.options.parsers import (
 from perfrun.options.plan import RunPlan
 from perfrun.text import redact_words
 
-# The class of each framework; docs/versus.md lists what such a class needs.
+# The class of each framework; docs/guides/versus.md lists what such a class needs.
 CLASSES = {
     "torch": "benchmarks.torch.model.Model",
     "tensorflow": "benchmarks.tensorflow.model.Model",
@@ -64,7 +64,7 @@ all frameworks; flags of the benchmarks follow --:
       -- --dtype=bfloat16
 
 Exit status: 0 everything ran, 1 something failed, 2 wrong usage, 130 interrupted. A slower
-framework is no failure. docs/versus.md explains everything.
+framework is no failure. docs/guides/versus.md explains everything.
 """
 
 

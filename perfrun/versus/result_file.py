@@ -1,6 +1,6 @@
 """A comparison as JSON: written, read back, and combined with others (`--combine`).
 
-docs/versus.md describes the document.
+docs/guides/versus.md describes the document.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The allocator of a process: the library that provides `malloc`, and the variables that set it up.
 
-The allocator decides how often a step faults its memory in again (docs/measurement.md). What was
-asked for is not trusted: the library is that in which the functions lie that a program calls.
+The allocator decides how often a step faults its memory in again (docs/research/measurement.md).
+What was asked for is not trusted: the library is that in which the functions lie that a program
+calls.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Benchmark:
     def measure(self, step: Callable[[], Any], **options: Any) -> "Measurement":
         """Time a callable to its steady state, report it, and return what was found.
 
-        All options are given by keyword; docs/benchmarks.md explains them:
+        All options are given by keyword; docs/guides/benchmarks.md explains them:
 
         * `items_per_step`, `item`: throughput is items over the median; `item` names them.
         * `name`: of the series and its report; the method's by default.

@@ -1,4 +1,4 @@
-"""Git checkouts at pinned commits (docs/workspace.md).
+"""Git checkouts at pinned commits (docs/reference/workspace.md).
 
     <workspace>/site-packages/<directory>/   a checkout
     <workspace>/git-cache/<name>-<key>.git   its objects (`perfrun.workspace.cache`)

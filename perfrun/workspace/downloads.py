@@ -1,4 +1,4 @@
-"""Data for benchmarks: the items of `--data_downloads` under `--root_data_dir` (docs/workspace.md).
+"""Data for benchmarks: `--data_downloads` in `--root_data_dir` (docs/reference/workspace.md).
 
     <root>/<path>                    a file or folder; used as it is if it is there already
     <root>/<name>.partial            an unfinished transfer

@@ -1,8 +1,8 @@
 """Memory, parameters and FLOPs of shipped models are those of a loop written by hand.
 
 `python -m overhead.beside_loops` does the same for every shipped model, with latencies in pairs;
-docs/figures.md has its table. test_peak_memory.py has TensorFlow's memory. Latencies are not
-asserted: this machine may be busy.
+docs/research/figures.md has its table. test_peak_memory.py has TensorFlow's memory. Latencies are
+not asserted: this machine may be busy.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def row(knob: Knob) -> str:
 
 
 def test_the_table_in_the_documentation_is_that_of_the_declarations() -> None:
-    text = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/guides/benchmarks.md").read_text(encoding="utf-8")
     section = text.partition("\n## Knobs\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     assert rows == [row(knob) for knob in KNOBS.values()]

@@ -34,7 +34,7 @@ def test_every_check_says_what_it_found_and_why_it_matters(world: World) -> None
         assert check["status"] in ("found", "missing", "unknown")
         assert check["why"]
         assert check["mend"] is None or check["status"] == "missing"
-        page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+        page = (ROOT / "docs" / "guides" / "doctor.md").read_text(encoding="utf-8")
         assert f"| `{check['name']}` |" in page
     assert found["git"]["status"] == found["python"]["status"] == "found"
     assert {name for name, check in found.items() if check["needed"]} == {"python", "workspace"}

@@ -39,7 +39,7 @@ class Task:
     batch_size: int | None  # None: the whole training set is one batch
     epochs: int
     # Below the worst of the seeds tried, above a network that confuses two classes
-    # (docs/ingestion.md).
+    # (docs/research/ingestion.md).
     min_accuracy: float
     min_train_accuracy: float
     any_split: bool = True  # false: only the default seed's test set says enough for `min_accuracy`

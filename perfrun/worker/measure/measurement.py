@@ -116,7 +116,8 @@ def _rounded(times: Sequence[float]) -> List[float]:
 class Measurement:
     """The result of one call of `measure`. Times are in seconds per step; None is unknown.
 
-    `facts` has all figures, as they stand in the summary's `perfrun.series` (docs/results.md).
+    `facts` has all figures, as they stand in the summary's `perfrun.series`
+    (docs/reference/results.md).
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:

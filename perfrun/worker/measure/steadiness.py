@@ -15,7 +15,7 @@ a plain least-squares segmentation find changes that are not there:
   long-run variance, which counts autocorrelation;
 * up to a tenth of the values between two equal levels is a disturbance, not a change of level.
 
-The constants are chosen by `simulations/steadiness.py`; docs/measurement.md has its table.
+The constants are chosen by `simulations/steadiness.py`; docs/research/measurement.md has its table.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def test_what_is_no_report_is_refused_in_one_line(
 
 
 def test_every_check_and_option_is_explained() -> None:
-    text = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "contributing" / "gpu.md").read_text(encoding="utf-8")
     for one in CHECKS:
         assert f"| `{one.name}` |" in text, one.name
     for action in command._parser()._actions:

@@ -1,4 +1,4 @@
-"""The figures of docs/measurement.md about the classifier, in small: fixed seeds, so no chance."""
+"""The classifier's figures of docs/research/measurement.md, in small: fixed seeds, so no chance."""
 
 from __future__ import annotations
 
