@@ -16,6 +16,7 @@ from typing import Any
 from perfrun.dataclass import dataclass
 from perfrun.errors import UsageError
 from perfrun.launchers.launcher import Launcher
+from perfrun.options.parsers import shown
 from perfrun.options.plan import MethodSelector
 from perfrun.run.digest import sha256_of
 from perfrun.run.worker_words import description, discovered, flags_error, text_values, uploads
@@ -209,32 +210,51 @@ def expand(
     filters = [s for s in selectors if s.pattern is not None]
     found = {}
     if filters:
-        targets = [
-            {"module": s.module, "class_name": s.class_name, "pattern": s.pattern} for s in filters
-        ]
+        targets = [_target(s) for s in filters]
         answers = discover(launcher, targets, paths)
         found = {s.text: answer for s, answer in zip(filters, answers, strict=True)}
     methods: list[Method] = []
+    searched: dict[str, int] = {}  # the methods found for each file or folder of the user's
     for selector in selectors:
         if selector.pattern is None:
             assert selector.method is not None
-            methods.append(_method(selector, selector.method, selector.text))
+            methods.append(
+                Method(
+                    text=selector.text,
+                    module=selector.module,
+                    class_name=selector.class_name,
+                    name=selector.method,
+                )
+            )
             continue
         answer = found[selector.text]
         if answer.get("error"):
-            raise UsageError(f"--benchmark_methods: {selector.text!r}: {answer['error']}")
-        if not answer["methods"] and not allow_empty:
-            raise UsageError(f"--benchmark_methods: {selector.text!r} matches no method")
+            raise UsageError(f"{selector.given}: {answer['error']}")
+        if selector.source:
+            known = searched.get(selector.source, 0)
+            searched[selector.source] = known + len(answer["methods"])
+        elif not answer["methods"] and not allow_empty:
+            raise UsageError(f"{selector.given} matches no method")
         for item in answer["methods"]:
-            name = item["method"]
+            name, of = item["method"], selector.class_name or item["class"]
             # A name that contains a dot can only be written after a colon.
-            text = f"{selector.module}.{selector.class_name}{':' if '.' in name else '.'}{name}"
-            methods.append(_method(selector, name, text))
+            text = f"{selector.module}.{of}{':' if '.' in name else '.'}{name}"
+            methods.append(Method(text=text, module=selector.module, class_name=of, name=name))
+    for source, count in searched.items():
+        if not count and not allow_empty:
+            raise UsageError(
+                f"{shown(source)}: has no benchmark; write a class derived from "
+                "perfrun.Benchmark, with methods whose names do not begin with _"
+            )
     return tuple(methods)
 
 
-def _method(selector: MethodSelector, name: str, text: str) -> Method:
-    return Method(text=text, module=selector.module, class_name=selector.class_name, name=name)
+def _target(selector: MethodSelector) -> dict[str, Any]:
+    """Return the question about a filter, or about all of a module."""
+    if not selector.class_name:
+        return {"module": selector.module}
+    whole = {"class_name": selector.class_name, "pattern": selector.pattern}
+    return {"module": selector.module, **whole}
 
 
 def discover(

@@ -140,9 +140,10 @@ def import_paths(plan: RunPlan) -> Paths:
         path = plan.site_packages / item  # an absolute item stays itself, as in PerfZero
         if not path.is_dir():
             folders = sorted(p.name for p in plan.site_packages.glob("*") if p.is_dir())
+            here = f"; for the folder here write ./{item}" if Path(item).is_dir() else ""
             raise UsageError(
                 f"--python_path: {path} is not a folder; site-packages has: "
-                f"{', '.join(folders) or 'nothing'}"
+                f"{', '.join(folders) or 'nothing'}{here}"
             )
         first.append(str(path))
     last = (str(SHIPPED),) if (SHIPPED / "benchmarks").is_dir() else ()
