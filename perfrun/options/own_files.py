@@ -5,7 +5,8 @@ A file becomes what the same user could have typed with PerfZero's flags: a fold
 folder that holds the package, as Python's own rules want, but never one above the checkout.
 """
 
-# ruff: noqa: PTH - pathlib raises for a name that is too long, and resolves what is typed
+# ruff: noqa: PTH100, PTH111, PTH112, PTH113, PTH118, PTH206, PTH208
+# pathlib raises for a name that is too long.
 
 from __future__ import annotations
 
