@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from perfrun.dataclass import dataclass
+from perfrun.dataclass import dataclass, replace
 from perfrun.errors import UsageError
 from perfrun.options.parsers import nearest, shown
 from perfrun.options.plan import MethodSelector, RepoSpec, parse_selector
@@ -47,7 +47,7 @@ class OwnFile:
 
     def _selector(self, module: str) -> MethodSelector:
         if "." in self.inside or ":" in self.inside:
-            return parse_selector(f"{module}.{self.inside}")
+            return replace(parse_selector(f"{module}.{self.inside}"), source=self.word)
         text = f"{module}.{self.inside}.filter:.*" if self.inside else module
         return MethodSelector(
             text=text, module=module, class_name=self.inside, pattern=".*", source=self.word
