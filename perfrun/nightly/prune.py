@@ -209,6 +209,9 @@ def _trials_below(output: Path) -> Iterator[SummaryRecord]:
 def parser() -> CommandParser:
     """Return the parser of the flags of `perfrun prune`."""
     made = CommandParser("perfrun prune", "Remove the folders of old trials.", _EPILOG)
+    made.never_suggested = (
+        *("--keep_nights", "--keep_per_series", "--older_than", "--unfinished_older_than"),
+    )
     made.add_workspace()
     made.flag("--keep_nights", "N", "keep the last N nights that had any", parse_whole)
     made.flag("--keep_per_series", "N", "keep the newest N of each series", parse_whole)

@@ -49,21 +49,46 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
     if given["flagfile"]:  # only a prefix of it is left: absl has replaced the whole flag
         raise UsageError("--flagfile: this flag must be written in full")
     selectors = plan.parse_selectors(given["benchmark_methods"])
+    repos = plan.parse_repos(given["git_repos"])
+    python_path = plan.parse_python_path(given["python_path"])
+    workspace = parse_workspace(given["workspace"])
+    container = parse_containment(given)
+    names = tuple(given.pop("names", None) or ())
+    if names or any(item.startswith(".") for item in python_path):
+        from perfrun.options import own_files  # most runs name methods and checkouts
+
+        site_packages = str(workspace / "site-packages")
+        python_path = tuple(own_files.from_here(python_path, site_packages, repos))
+        files: Sequence[own_files.OwnFile] = ()
+        if command == "run" and names:
+            files, methods = own_files.split_words(names)
+            selectors += (*(one for file in files for one in file.selectors), *methods)
+            given["benchmark_methods"] = [selector.text for selector in selectors]
+            names = ()
+        elif command == "list":
+            files = [own_files.own_file(name) for name in names if own_files.is_path(name)]
+            own_files.check_together(files)
+            others = (name for name in names if not own_files.is_path(name))
+            names = (*(name for file in files for name in file.names), *others)
+        if container:
+            own_files.check_shown(files)
+        python_path = tuple(dict.fromkeys((*(file.root for file in files), *python_path)))
+        given["python_path"] = ",".join(python_path) or given["python_path"]
     if command == "run" and not selectors and not given["allow_empty"]:
         raise UsageError(
-            "nothing to run: name methods with --benchmark_methods=module.Class.method "
-            "(`perfrun list` shows them), or say --allow_empty"
+            "nothing to run: name a file (`perfrun run FILE.py`), or methods with "
+            "--benchmark_methods=module.Class.method (`perfrun list` shows them), or say "
+            "--allow_empty"
         )
     num_trials = _count(given["benchmark_num_trials"], given["allow_empty"])
-    container = parse_containment(given)
     return RunPlan(
         selectors=selectors,
         num_trials=num_trials,
         repetition=parse_repetition(given, num_trials),
-        repos=plan.parse_repos(given["git_repos"]),
-        python_path=plan.parse_python_path(given["python_path"]),
+        repos=repos,
+        python_path=python_path,
         use_cached_site_packages=given["use_cached_site_packages"],
-        workspace=parse_workspace(given["workspace"]),
+        workspace=workspace,
         root_data_dir=given["root_data_dir"] or "/data",
         data=(
             *plan.parse_data(given["gcs_downloads"], "--gcs_downloads"),
@@ -92,9 +117,9 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         fail_on_bounds=given["fail_on_bounds"],
         allow_empty=given["allow_empty"],
         resume=given["resume"],
-        store=_store(given["store"], parse_workspace(given["workspace"])),
+        store=_store(given["store"], workspace),
         benchmark_flags=tuple(benchmark_flags),
-        names=tuple(given.pop("names", None) or ()),
+        names=names,
         flags=_recorded_flags(given),
         argv=tuple(redact_words(argv)),
     )

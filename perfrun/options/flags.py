@@ -107,6 +107,9 @@ _CONTAINER = (
 )
 
 _EXAMPLES = """\
+Run the methods of your own file, or one of them:
+  perfrun run sorting.py
+  perfrun run sorting.py::Sorting.million_numbers --benchmark_num_trials=5
 Flags of the benchmark itself follow `--`:
   perfrun --benchmark_methods=pkg.mod.Class.method -- --batch_size=8
 List what can be run:
@@ -117,11 +120,11 @@ Exit status: 0 all methods ran, 1 a method did not pass, 2 wrong usage, 3 intern
 """
 COMMANDS = {  # name: (arguments, description)
     "run": (
-        "--benchmark_methods=module.Class.method [flags] [-- benchmark flags]",
+        "[FILE.py | FILE.py::Class.method | FOLDER/ ...] [flags] [-- benchmark flags]",
         "Run benchmark methods, each trial in a fresh process, and record the results.",
     ),
     "list": (
-        "[package | module | module.Class ...] [flags]",
+        "[package | module | module.Class | FILE.py | FOLDER/ ...] [flags]",
         "Print the benchmark methods of packages, modules or classes.",
     ),
     "doctor": (
@@ -141,14 +144,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 def help_command(_argv: Sequence[str]) -> int:
-    """Print the flags of a run and return the exit status."""
-    parser().print_help()
+    """Print all commands and the flags of a run, and return the exit status."""
+    from perfrun.options.commands import overview
+
+    made = parser()
+    made.usage = f"{made.usage}\n       perfrun COMMAND ..."
+    made.description = overview()
+    made.print_help()
     return 0
 
 
 def parser(command: str = "run") -> argparse.ArgumentParser:
     """Return the parser of a command that takes the flags of a run."""
-    prog = "perfrun" if command == "run" else f"perfrun {command}"
+    prog = f"perfrun {command}"
     usage, description = COMMANDS[command]
     made = _Parser(
         prog=prog,
@@ -158,7 +166,7 @@ def parser(command: str = "run") -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     made.add_argument("--version", action="version", version=f"perfrun {__version__}")
-    if command == "list":
+    if command in ("run", "list"):
         made.add_argument("names", nargs="*", help=argparse.SUPPRESS)
     if command == "doctor":
         made.add_argument(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json")
 _MOST_DIGITS = 18  # of a number that fits into 64 bits
 _MOST_SHOWN = 80  # characters of a value
+_SHORTEST_PART = 3  # letters of a word that stands for a longer one which has it as a part
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FULL_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -44,13 +45,28 @@ _SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 class CommandParser(argparse.ArgumentParser):
     """argparse whose errors are UsageErrors that begin with the command's name (`prog`)."""
 
+    never_suggested: Sequence[str] = ()  # flags by which something is removed
+
     def __init__(self, prog: str, text: str | None, epilog: str, usage: str | None = None) -> None:
         super().__init__(
             prog, usage, text, epilog, formatter_class=HelpFormatter, allow_abbrev=False
         )
 
     def error(self, message: str) -> NoReturn:
+        unknown = re.match(r"unrecognized arguments: (\S+)", message)
+        if unknown:
+            message = self._unknown(unknown[1])
         raise UsageError(f"{self.prog}: {message}")
+
+    def _unknown(self, word: str) -> str:
+        """Return the message about a word that is no flag; it does not repeat a value."""
+        name = word.partition("=")[0]
+        if not name.startswith("-"):
+            return f"{shown(word)!r} is one word too many; flags begin with --"
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        safe = [flag.lstrip("-") for flag in flags if flag not in self.never_suggested]
+        near = nearest(name.lstrip("-"), safe)
+        return f"unknown flag {shown(name)}" + (f"; did you mean --{near}?" if near else "")
 
     def flag(
         self,
@@ -209,10 +225,24 @@ def parse_duration(text: str | None, flag: str) -> float | None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most like this one; None when none is."""
+    """Return the known word that is most like this one; None when none is.
+
+    One that has all parts of this one comes first: `num_trials` means `benchmark_num_trials`.
+    """
     from difflib import get_close_matches  # only for a mistake
 
-    return next(iter(get_close_matches(word, list(known), n=1)), None)
+    words = list(known)
+    parts = re.findall(r"[^_\W]+", word)
+    longer = [
+        one
+        for one in words
+        if all(get_close_matches(part, re.findall(r"[^_\W]+", one), 1, 0.8) for part in parts)
+    ]
+    if len(parts) > 1 or max(map(len, parts), default=0) > _SHORTEST_PART:
+        for candidates, least in ((longer, 0.0), (words, 0.6)):
+            if near := get_close_matches(word, candidates, 1, least):
+                return near[0]
+    return next(iter(get_close_matches(word, words, 1)), None)
 
 
 def parse_regex(pattern: str, what: str) -> re.Pattern[str]:

@@ -53,13 +53,19 @@ class DataSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSelector:
-    """One item of `--benchmark_methods`: one method, or all methods of a class that match."""
+    """One item of `--benchmark_methods`: one method, or all of a class or module that match."""
 
     text: str  # as given; the `name` in the summary
     module: str
-    class_name: str
+    class_name: str  # empty: all classes of the module
     method: str | None = None
     pattern: str | None = None  # regular expression of `Class.filter:REGEX`
+    source: str = ""  # the word of the command line that named a file or folder
+
+    @property
+    def given(self) -> str:
+        """What the user wrote, for messages."""
+        return shown(self.source) if self.source else f"--benchmark_methods: {self.text!r}"
 
 
 @dataclass(frozen=True, kw_only=True)

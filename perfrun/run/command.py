@@ -36,7 +36,7 @@ def run_and_show(
     as_json = plan.output_format == "json"
     stream = sys.stderr if as_json else sys.stdout
     terminal = Terminal(stream, sys.stderr, quiet=plan.quiet)
-    result = run(plan, terminal)
+    result = run(plan, terminal, check_names=True)
     terminal.results(result.trials)
     terminal.methods(result.methods)
     for trial in result.trials:

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 _STDLIB: FrozenSet[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python >= 3.10
 _ARGUMENTS = "; --perfzero_constructor_args adds to what PerfZero gives a class"
 _SIGQUIT, _SIGTERM = 3, 15  # the same everywhere; `signal` makes four enums of its numbers
+_NO_MODULE = (
+    "%s: it is in no checkout, no --python_path and not in the environment under test; "
+    "`perfrun list PACKAGE` prints what there is"
+)
 LOG_FORMAT = "%(asctime)s %(levelname)s: %(message)s"
 
 
@@ -65,9 +69,14 @@ def find_method(instance: Any, name: str, module: str) -> Any:
         its_class = type(instance)
         if name in dir(its_class):
             raise
-        known = [n for n in dir(its_class) if callable(getattr(its_class, n, None))]
-        text = _no_such("method", name, "%s.%s" % (module, its_class.__name__), known)
+        text = no_method(its_class, name, module)
         raise WrongNameError(text + getattr_hint(dir(its_class), error)) from error
+
+
+def no_method(its_class: Any, name: str, module: str) -> str:
+    """Return the message about a method that a class has not, with the nearest one."""
+    known = [n for n in dir(its_class) if callable(getattr(its_class, n, None))]
+    return _no_such("method", name, "%s.%s" % (module, its_class.__name__), known)
 
 
 def getattr_hint(names: Container[str], error: AttributeError) -> str:
@@ -301,20 +310,19 @@ def _run_and_record(trial: TrialReport) -> int:
         if isinstance(error, (SetupError, UnavailableError, WrongNameError)):  # the user's mistake
             logging.getLogger().error("%s", error)
         elif is_wrong_module(error, trial.order["method"]["module"]):
-            logging.getLogger().error(
-                "%s: it is in no checkout, no --python_path and not in the environment under test; "
-                "`perfrun list PACKAGE` prints what there is",
-                error,
-            )
+            logging.getLogger().error("%s", no_module(error))
         elif trial.outcome["phase"] == "import" and is_not_installed(error):
             logging.getLogger().error(
-                "%s: install it in the environment under test, or name another (--python)", error
+                "%s: install it in the environment under test, or name another (--python)%s",
+                error,
+                active_environment(),
             )
         elif trial.outcome["phase"] == "construct" and is_refused_call(error):
             hint = "" if "abstract" in str(error) else _ARGUMENTS
             logging.getLogger().error("%s: %s%s", type(error).__name__, error, hint)
         else:
-            logging.getLogger().error("the benchmark failed\n%s", text)
+            hint = active_environment() if is_not_installed(error) else ""
+            logging.getLogger().error("the benchmark failed\n%s%s", text, hint.lstrip("; "))
         trial.outcome["error"] = {
             "kind": "exception",
             "type": type(error).__name__,
@@ -340,6 +348,24 @@ def is_not_installed(error: BaseException) -> bool:
     from importlib.util import find_spec  # for an error only
 
     return find_spec(error.name) is None
+
+
+def no_module(error: BaseException) -> str:
+    """Return the message about a module of a benchmark that is nowhere."""
+    return _NO_MODULE % error + active_environment()
+
+
+def active_environment() -> str:
+    """Return the end of a message: how to run in the environment in which the user is."""
+    for variable, kind in (("VIRTUAL_ENV", "virtual"), ("CONDA_PREFIX", "conda")):
+        prefix = os.environ.get(variable)
+        if not prefix or os.path.realpath(prefix) == os.path.realpath(sys.prefix):
+            continue
+        if os.access(os.path.join(prefix, "bin", "python"), os.X_OK):
+            return "; you are in the %s environment %s: add --python=$%s/bin/python" % (
+                *(kind, prefix, variable),
+            )
+    return ""
 
 
 def _text(error: BaseException) -> str:

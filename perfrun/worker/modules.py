@@ -1,11 +1,11 @@
-"""Search for the modules of a folder that could hold benchmarks, without importing them."""
+"""Search for modules that could hold benchmarks, and for a method, without importing them."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from typing import Dict, Iterator, List, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Pattern, Sequence, Set, Tuple
 
 # A module is not imported when neither it nor a module that it derives a class from has this.
 _MENTIONS = re.compile(rb"\b\w*Benchmark\b|report_benchmark")
@@ -39,6 +39,22 @@ def modules_in(folder: str, package: Sequence[str]) -> List[str]:
             if is_module and sources.could_hold(os.path.normpath(os.path.join(place, name))):
                 found.append(".".join(names))
     return sorted(found)
+
+
+def could_define(root: str, module: str, class_name: str, method: str) -> bool:
+    """Return True when the text of a module below `root` seems to define a method of a class.
+
+    So do the files that its classes derive from. False says nothing: classes can be made otherwise.
+    """
+    sources = _Sources(os.path.normpath(root))
+    path = sources.file(module.split("."))
+    name = re.escape(method.encode())
+    defines = re.compile(rb"\bdef[ \t]{1,9}%s\b|\b%s[ \t]{0,9}=|['\"]%s['\"]" % (name, name, name))
+    try:
+        has_class = re.search(rb"\b%s\b" % re.escape(class_name.encode()), _content(path))
+    except (OSError, ValueError):
+        return False
+    return bool(has_class) and sources.define(path, defines)
 
 
 def _places(folder: str) -> Iterator[Tuple[str, List[str]]]:
@@ -97,15 +113,31 @@ class _Sources:
             self.could_hold(origin, left) for origin in self._origins(path, text, bases)
         )
 
+    def define(self, path: str, pattern: Pattern[bytes], left: int = _MOST_FILES) -> bool:
+        """Return True when a file has the pattern, or one that its classes derive from."""
+        if path in self._known or not left:
+            return self._known.get(path, False)
+        self._known[path] = False
+        try:
+            text = _content(path)
+        except (OSError, ValueError):
+            return False
+        if not pattern.search(text):
+            bases = {word for found in _CLASS.findall(text) for word in _words(found)}
+            if not any(self.define(p, pattern, left - 1) for p in self._origins(path, text, bases)):
+                return False
+        self._known[path] = True
+        return True
+
     def _origins(self, path: str, text: bytes, bases: Set[str]) -> Iterator[str]:
         """Yield the files that the bases of a file's classes are imported from."""
         for module, names in _imports(text):
             parts = self._absolute(path, module)
             for name, known_as in names:
                 if known_as in bases or name == "*":
-                    yield self._file(parts)
+                    yield self.file(parts)
                     if name:
-                        yield self._file([*parts, name])  # a module of a package
+                        yield self.file([*parts, name])  # a module of a package
 
     def _absolute(self, path: str, module: str) -> List[str]:
         dots = len(module) - len(module.lstrip("."))
@@ -115,7 +147,8 @@ class _Sources:
         above = os.path.relpath(path, self._root).split(os.sep)[:-dots]
         return [*above, *parts]
 
-    def _file(self, parts: Sequence[str]) -> str:
+    def file(self, parts: Sequence[str]) -> str:
+        """Return the path that a module has below the root."""
         place = os.path.join(self._root, *parts)
         package = os.path.join(place, "__init__.py")
         return package if os.path.isdir(place) else place + ".py"
