@@ -177,7 +177,7 @@ def test_labels_are_looked_up_in_the_index_where_there_is_one(nights: Path) -> N
 @pytest.mark.parametrize(
     "command",
     [
-        "ab", "bisect", "compare", "detect", "dlbs", "doctor", "export", "history", "import",
+        "ab", "baseline", "bisect", "compare", "detect", "dlbs", "doctor", "export", "history", "import",
         "index", "list", "nightly", "prune", "selftest", "versus",
     ],
 )  # fmt: skip
