@@ -27,6 +27,7 @@ _COMMANDS = {
     "selftest": ("perfrun.selftest.command", "selftest_command"),
     "compare": ("perfrun.compare.command", "compare_command"),
     "ab": ("perfrun.compare.ab", "ab_command"),
+    "show": ("perfrun.show.command", "show_command"),
     "baseline": ("perfrun.compare.baseline_command", "baseline_command"),
     "versus": ("perfrun.versus.command", "versus_command"),
     "nightly": ("perfrun.nightly.command", "nightly_command"),
