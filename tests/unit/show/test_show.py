@@ -74,7 +74,7 @@ def test_a_screen_has_figures_steps_memory_phases_grade_versions_and_commits(
     write(tmp_path / "output", document)
     text = "\n".join(lines := shown(capsys, "last", f"--workspace={tmp_path}"))
     median = sorted(times)[30]
-    assert f"{1000 * median:.2f} ms (28.9..38.3)" in text
+    assert f"{1000 * median:.4g} ms (28.9..38.3)" in text
     assert "label mine" in text
     assert "peak 50 MiB" in text
     assert "import 6.4 s, setup 100 ms, method 3 s" in text
