@@ -19,7 +19,7 @@ LEVELS = (  # lowest first; a module at the top of the package counts as a folde
     {"store", "reports"},
     {"run"},
     {"compare", "doctor", "selftest"},
-    {"changes", "versus", "dlbs", "exchange"},
+    {"changes", "versus", "dlbs", "exchange", "show"},
     {"nightly"},
     {"benchmark"},
     {"__main__"},

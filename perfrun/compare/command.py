@@ -29,8 +29,9 @@ from perfrun.summary.record import SummaryRecord
 
 _EPILOG = """\
 BASE and NEW are each a folder (a workspace, an output folder, a result folder), a summary, or a
-choice of the results in --workspace: a run, label, execution id, commit, date or FROM..TO. The
-prefixes run:, label:, id:, hash: and date: say which of these a word is.
+choice of the results in --workspace: a run, label, execution id, commit, date, FROM..TO, baseline,
+or `last` for the latest run. The prefixes run:, label:, id:, hash:, date: and baseline: say which
+of these a word is.
 
 Exit status: 0 nothing is slower, 1 something is, 2 sets that cannot be had or not be compared.
 All of it is in docs/guides/comparing.md.

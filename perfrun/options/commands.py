@@ -13,18 +13,19 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
     "run": {
         "run": ("perfrun.run.command", "run_command", "run benchmark methods, or your own file"),
         "list": ("perfrun.run.listing", "list_command", "print the methods that can be run"),
+        "show": ("perfrun.show.command", "show_command", "show one trial on one screen"),
     },
     "judge": {
         "compare": ("perfrun.compare.command", "compare_command", "compare two sets of results"),
         "ab": ("perfrun.compare.ab", "ab_command", "run two variants in pairs until it is decided"),
+        "baseline": (
+            *("perfrun.compare.baseline_command", "baseline_command"),
+            "name a set of results to compare with",
+        ),
         "versus": ("perfrun.versus.command", "versus_command", "one model in several frameworks"),
     },
     "history": {
-        "index": (
-            "perfrun.store.command",
-            "index_command",
-            "bring the index up to date",
-        ),
+        "index": ("perfrun.store.command", "index_command", "bring the index up to date"),
         "history": ("perfrun.changes.history", "history_command", "print the series of a method"),
         "detect": ("perfrun.changes.detect", "detect_command", "find when a figure changed"),
         "bisect": ("perfrun.changes.bisect", "bisect_command", "find which commit changed it"),
