@@ -13,6 +13,7 @@ sys.path.append(str(TESTS))
 
 import databases  # noqa: E402
 import kills  # noqa: E402
+import servers  # noqa: E402
 import states  # noqa: E402
 import syscalls  # noqa: E402
 from subject import Subject  # noqa: E402
@@ -113,6 +114,7 @@ class Service(Protocol):
 
 SERVICES: dict[str, tuple[Callable[[Path], Service], Callable[[], str | None]]] = {
     "database": (databases.Databases, databases.missing),
+    **dict.fromkeys(servers.SERVED, (servers.Servers, servers.missing)),
 }
 
 
