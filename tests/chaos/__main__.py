@@ -1,8 +1,9 @@
 """`python tests/chaos FAMILY`: make faults in runs of perfrun, and check that nothing is lost.
 
 Families: `syscalls` (each system call of a run fails), `states` (what a disk may hold after a power
-loss), `kills` (random kills, full disks, clocks that jump, locks that are held). A fault has a
-name; `--only=NAME` makes it again.
+loss), `kills` (random kills, full disks, clocks that jump, locks that are held), `services`
+(containers, an engine, PostgreSQL, servers), `accidents` (the last two). A fault has a name;
+`--only=NAME` makes it again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import multiprocessing
+import os
 import random
 import shutil
 import signal
@@ -21,7 +23,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from families import FAMILIES, Maker
+from families import FAMILIES, kinds_of, left_out, make_family
 from subject import preload
 
 
@@ -39,18 +41,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     place = Path(tempfile.mkdtemp(prefix="perfrun-chaos-"))
     try:
+        if not _tools_are_there(flags):
+            return 2
         preload()
         names = [flags.only] if flags.only else _names(flags, place)
         _say(f"{flags.family}: {len(names)} faults, seed {flags.seed}, {flags.jobs} jobs")
-        group_of = FAMILIES[flags.family](place / "report").group_of
+        group_of = make_family(flags.family, place / "report").group_of
         return _report(_results(flags, names, place), group_of)
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def _tools_are_there(flags: argparse.Namespace) -> bool:
+    """Name the kinds that cannot be made here; False when one of them has to be."""
+    reasons = {kind: why for kind in kinds_of(flags.family) if (why := left_out(kind))}
+    for kind, why in reasons.items():
+        _say(f"{kind}: left out, there is no {why}")
+    required = {"engine": "PERFRUN_REQUIRE_DOCKER", "database": "PERFRUN_REQUIRE_POSTGRES"}
+    return not [k for k in reasons if os.environ.get(required.get(k, "")) == "1"]
+
+
 def _names(flags: argparse.Namespace, place: Path) -> list[str]:
     """Return the faults to make. A sample has as many kinds as there is room for."""
-    maker = FAMILIES[flags.family](place / "count")
+    maker = make_family(flags.family, place / "count")
     names = [
         name
         for name in maker.names(flags.seed, flags.sample)
@@ -76,7 +89,7 @@ def _results(flags: argparse.Namespace, names: list[str], place: Path) -> Any:
         context.Process(
             target=_work,
             daemon=True,  # it ends with this process
-            args=(FAMILIES[flags.family](place / str(job)), names[job :: flags.jobs], end, results),
+            args=(flags.family, place / str(job), names[job :: flags.jobs], end, results),
         )
         for job in range(flags.jobs)
     ]
@@ -93,8 +106,9 @@ def _results(flags: argparse.Namespace, names: list[str], place: Path) -> Any:
         job.join()
 
 
-def _work(maker: Maker, names: list[str], end: float | None, results: Any) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def _work(family: str, place: Path, names: list[str], end: float | None, results: Any) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what it has started ends with it
+    maker = make_family(family, place)
     try:
         for name in names:
             if end is not None and time.monotonic() > end:
@@ -105,7 +119,10 @@ def _work(maker: Maker, names: list[str], end: float | None, results: Any) -> No
                 met, problems = True, [f"the test failed: {type(error).__name__}: {error}"]
             results.put((name, met, problems))
     finally:
-        results.put(None)
+        try:
+            maker.close()
+        finally:
+            results.put(None)
 
 
 def _report(results: Any, group_of: Callable[[str], str]) -> int:
