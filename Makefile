@@ -71,6 +71,10 @@ faults: $(VENV)/test-ready ## Fail each system call of a run, lose power at each
 chaos: $(VENV)/test-ready ## Random kills, full disks, clocks that jump: 300 of them (FAULTS=5000)
 	$(VENV)/bin/python tests/chaos kills --jobs=$(JOBS) --sample=$(or $(FAULTS),300) $(FAULT_ARGS)
 
+.PHONY: nights
+nights: $(VENV)/test-ready ## A thousand simulated nights of `perfrun nightly`, kills and full disks among them (NIGHTS=1000)
+	$(VENV)/bin/python tests/chaos/nights.py --nights=$(or $(NIGHTS),1000) $(NIGHT_ARGS)
+
 .PHONY: bench
 bench: $(VENV)/ready .envs/tensorflow/ready ## Measure perfrun itself: overhead, checkout, memory, as ratios
 	$(VENV)/bin/python -m overhead --tensorflow-python=.envs/tensorflow/bin/python $(BENCH_ARGS)

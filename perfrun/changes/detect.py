@@ -420,6 +420,7 @@ def find_changes(
                 evidence=frozenset(
                     observations[place].point.label for place in range(change.alarm + 1)
                 ),
+                alarm_label=observations[change.alarm].point.label,
             )
         )
     if derived is not None and rows:

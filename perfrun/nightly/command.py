@@ -155,25 +155,27 @@ def _finish(
     """Judge the night and deliver its reports. Signals wait only while a report is written."""
     with interruption.allowed():
         report = gather(suite, night, time.time(), (), notes)
-        earlier = nights.reports_before(night)
+        earlier, untold = nights.reports_before(night), nights.untold_before(night)
         report = _with_gaps(report, night, earlier)
-    report = with_changes(suite, report, earlier, screen, interruption)
+    report, told = with_changes(suite, report, earlier, untold, screen, interruption)
     ended = time.time()  # after confirming, which takes time
     report = replace(report, ended=ended)
     folder = nights.folder_of(night)
     troubles = list(write_reports(report, folder, suite.outputs))
     interruption.check()
-    if suite.webhook:
+    if suite.webhook and not night.delivered:
         with interruption.allowed():
             failure = post(suite.webhook, report)
         troubles += [failure] if failure else []
+        night = replace(night, delivered=failure is None)
+        nights.save(night)  # a kill from here on does not tell it twice
     for text in troubles:
         screen.note(text)
     if troubles:  # the reports say so too, where they can be written
         report = replace(report, notes=(*report.notes, *troubles))
         write_reports(report, folder, suite.outputs)
     interruption.check()
-    nights.save(replace(night, ended=ended))
+    nights.save(replace(night, ended=ended, told=told))
     return report
 
 

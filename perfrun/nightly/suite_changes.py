@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -82,8 +82,12 @@ def change_reports(
     methods: Sequence[MethodReport],
     night: str,
     known: Mapping[ChangeKey, Mapping[str, Any]],
+    untold: Collection[str] = (),
 ) -> tuple[ChangeReport, ...]:
-    """Return the changes for the report. `known` holds those of earlier nights' reports."""
+    """Return the changes for the report. `known` holds those of earlier nights' reports.
+
+    `untold` are earlier nights that told nobody of their changes: these are new tonight.
+    """
     owners = {method.method: method.owner for method in methods}
     found = []
     for row in rows:
@@ -102,7 +106,7 @@ def change_reports(
                 confirmation=earlier.get("confirmation", row.confirmation),
                 night=row.night,
                 alarm_night=row.alarm_night,
-                is_new=_is_new(row, night, known),
+                is_new=_is_new(row, night, known, untold),
                 machine_suspect=row.machine_suspect,
                 commits_before=row.commits_before,
                 commits_after=row.commits_after,
@@ -113,9 +117,18 @@ def change_reports(
     return tuple(found)
 
 
-def _is_new(row: ChangeRow, night: str, known: Mapping[ChangeKey, Mapping[str, Any]]) -> bool:
-    """Return True for a change that this night has made sure and no earlier report had."""
-    return night in row.evidence and _key_of(row) not in known
+def _is_new(
+    row: ChangeRow,
+    night: str,
+    known: Mapping[ChangeKey, Mapping[str, Any]],
+    untold: Collection[str],
+) -> bool:
+    """Return True for a change that this night has made sure and no earlier report had.
+
+    The same holds for one that an earlier night has made sure, and could not tell.
+    """
+    is_of_night = night in row.evidence or row.alarm_label in untold
+    return is_of_night and _key_of(row) not in known
 
 
 def _key_of(row: ChangeRow) -> ChangeKey:
@@ -126,12 +139,14 @@ def with_changes(
     suite: Suite,
     report: NightReport,
     earlier: Earlier,
+    untold: Collection[str],
     screen: Screen,
     interruption: Interruption,
-) -> NightReport:
+) -> tuple[NightReport, bool]:
     """Bring the index up to date, find changes, and run the pairs of the new ones.
 
-    A failure becomes an error of the night. Raises Interrupted.
+    `untold` are earlier nights that told nobody of their changes. A failure becomes an error of the
+    night; the second value is False when changes could not be searched for. Raises Interrupted.
     """
     try:
         with interruption.allowed():
@@ -140,21 +155,22 @@ def with_changes(
         raise
     except (PerfrunError, ImportError) as error:
         text = f"the index could not be brought up to date or searched: {error}"
-        return replace(report, errors=(*report.errors, text))
+        return replace(report, errors=(*report.errors, text)), False
     rows, errors, known = recent.rows, report.errors, _known(earlier)
     if suite.confirm is not None:
         try:
-            rows = _confirmed(suite, report, rows, known, screen, interruption)
+            new = [row for row in rows if _is_new(row, report.night, known, untold)]
+            rows = _confirmed(suite, report, rows, new, screen, interruption)
         except Interrupted:
             raise
         except PerfrunError as error:
             errors = (*errors, f"changes could not be confirmed: {error}")
-    changes = change_reports(rows, report.methods, report.night, known)
+    changes = change_reports(rows, report.methods, report.night, known, untold)
     notes = report.notes
     if recent.short:
         text = f"{recent.short} of {recent.series} series have too few nights to show a change yet."
         notes = (*notes, text)
-    return replace(report, changes=changes, errors=errors, notes=notes)
+    return replace(report, changes=changes, errors=errors, notes=notes), True
 
 
 def _recent(suite: Suite, report: NightReport) -> Recent:
@@ -171,7 +187,7 @@ def _confirmed(
     suite: Suite,
     report: NightReport,
     rows: Sequence[ChangeRow],
-    known: Mapping[ChangeKey, Mapping[str, Any]],
+    new: Sequence[ChangeRow],
     screen: Screen,
     interruption: Interruption,
 ) -> tuple[ChangeRow, ...]:
@@ -179,7 +195,6 @@ def _confirmed(
     from perfrun.changes.confirm import TOO_LATE, confirm_rows
 
     assert suite.confirm is not None
-    new = [row for row in rows if _is_new(row, report.night, known)]
     with interruption.until(report.deadline):
         confirmed = confirm_rows(
             new,
@@ -203,7 +218,9 @@ def _confirmed(
 def _known(earlier: Earlier) -> dict[ChangeKey, Mapping[str, Any]]:
     """Return the changes of earlier reports, each with its last confirmation."""
     found: dict[ChangeKey, Mapping[str, Any]] = {}
-    for _, document in reversed(earlier):
+    for night, document in reversed(earlier):
+        if not night.told:  # killed after its reports were written, and not continued
+            continue
         for change in document.get("changes") or ():
             names = ("method", "metric", "environment", "direction", "alarm_night")
             method, metric, environment, direction, alarm_night = (change.get(n) for n in names)

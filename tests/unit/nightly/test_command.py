@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from perfrun.nightly.command import post, write_reports
+from perfrun.nightly.command import post, run_night, write_reports
+from perfrun.nightly.night_state import Nights
 from perfrun.nightly.report import NightReport
-from perfrun.nightly.suite import Outputs
+from perfrun.nightly.suite import Outputs, Suite
+from perfrun.reports.terminal import Terminal
 
 REPORT = NightReport(
     night="n-2026-11-21",
@@ -73,6 +78,30 @@ def test_a_refusal_is_final_and_secrets_are_not_told() -> None:
     assert why is not None
     assert why.endswith("did not take the report: HTTP 404")
     assert "s3cret" not in why
+
+
+def test_a_report_that_was_taken_is_not_sent_again_after_a_kill(tmp_path: Path) -> None:
+    # Killed between the server's answer and the end of the night: all its runs are done.
+    own = Suite(
+        path=tmp_path / "s.toml",
+        name="n",
+        digest="d",
+        workspace=tmp_path,
+        methods=(),
+        environments=(),
+    )
+    with server(204) as (url, got):
+        suite = replace(own, webhook=url)
+        nights = Nights(tmp_path)
+        nights.save(replace(nights.begin(suite, time.time()), delivered=True))
+        screen = Terminal(io.StringIO(), io.StringIO(), quiet=True)
+        again = run_night(suite, screen)
+        assert got == []
+        first = run_night(suite, screen)
+    assert [told["night"] for _, told in got] == [first.night]
+    assert again.notes == ("The night was interrupted, and went on after 0 of 0 runs.",)
+    taken = [json.loads(path.read_text()) for path in tmp_path.glob("nights/*/night.json")]
+    assert all(night["delivered"] and night["ended"] for night in taken)
 
 
 def test_nobody_there_is_a_note() -> None:

@@ -99,6 +99,18 @@ def test_a_change_for_the_worse_is_new_in_the_night_that_made_it_sure(tmp_path: 
     assert found(tmp_path, alarm + 14, method(METHOD)) == ()
 
 
+def test_a_change_of_a_night_that_told_nobody_is_new_in_the_next_one(tmp_path: Path) -> None:
+    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
+    (first,) = found(tmp_path, 44, method(METHOD))
+    alarm = (date.fromisoformat(first.alarm_night) - date(2026, 6, 1)).days
+    assert not first.is_new
+    with open_store(parse_address(None, tmp_path)) as store:
+        recent = recent_changes(store, [method(METHOD)], "n-44", BEGIN + 44 * 86400)
+    for untold, is_new in (({f"n-{alarm}"}, True), ({f"n-{alarm - 1}", f"n-{alarm + 1}"}, False)):
+        made = change_reports(recent.rows, [method(METHOD)], "n-44", {}, untold)
+        assert [one.is_new for one in made if one.metric == "wall_time"] == [is_new]
+
+
 def test_nothing_is_said_of_methods_of_other_suites_or_of_steady_ones(tmp_path: Path) -> None:
     history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
     history(tmp_path, "other.mod.Class.one", [1.0] * 32, seed=2)
