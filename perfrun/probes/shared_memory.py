@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from perfrun.trial_user import eyes_of_trials
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Share of a core that reading PSS may take in the long run, and seconds that may be spent at once:
 # about thirty readings of a tree that maps a gigabyte. Only trees that share memory spend them.
@@ -188,7 +190,7 @@ class _Faults:
 def proportional_bytes(pid: int) -> int | None:
     """Return a process's PSS; 0 when it has ended, None when it may not be read."""
     try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
+        with eyes_of_trials(), open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
             for line in file.read().splitlines():
                 if line.startswith(b"Pss:"):
                     return int(line.split()[1]) * 1024
