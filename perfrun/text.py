@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 # Each part of a pattern has a limit, or ends where no other match can begin: a text of megabytes
 # takes a time in proportion to its length (tests/attack/test_regular_expressions.py).
-_USERINFO = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
-    r"(?P<user>[^/\s:,;\"'<>]*)(?P<rest>:[^/\s\"'<>]*)?@"
-)
 # The name of a value and what stands between: `token=`, `"token": "`, also in JSON within JSON.
 _NAME = re.compile(
     r"(?<![\w%.\[-])-{0,2}(?P<name>[A-Za-z_%][\w.%\[\]-]{0,63})"
     r"(?:=|\\{0,3}[\"']\s{0,3}(?::|(?P<word>,))\s{0,3}(?=\\{0,3}[\"']))"
 )
 # The patterns that follow are rarely needed, and compiled then: that takes milliseconds.
+_USERINFO = (
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
+    r"(?P<user>[^/\s:,;\"'<>]*)(?P<rest>:[^/\s\"'<>]*)?@"
+)
 # A password with a slash in it: what follows the colon is no port.
 _SLASHED = (
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/\s:@,;\"'<>\[]{0,300}"
@@ -130,7 +130,7 @@ def _without_passwords(text: str) -> str:
     if "postgres" in text:
         text = re.sub(_DATABASE, r"\g<scheme>***@", text)
     if "@" in text:
-        text = re.sub(_SLASHED, r"\g<scheme>***@", _USERINFO.sub(_without_userinfo, text))
+        text = re.sub(_SLASHED, r"\g<scheme>***@", re.sub(_USERINFO, _without_userinfo, text))
     return re.sub(_WEB, _without_hook, text) if "http" in text or "HTTP" in text else text
 
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+from perfrun.dataclass import dataclass, replace
 
 from perfrun.trial_user import eyes_of_trials
 
@@ -142,7 +143,7 @@ class SharedMemory:
             self._last = None
             return
         # PSS may or may not include what was added during the reading: it is no later growth.
-        self._last = last._replace(anonymous_bytes=_anonymous(after))
+        self._last = replace(last, anonymous_bytes=_anonymous(after))
         self.current_bytes = last.pss_bytes
         self._largest_read_bytes = max(self._largest_read_bytes, last.pss_bytes)
         self.peak_bytes = max(self.peak_bytes, last.pss_bytes)
@@ -152,7 +153,8 @@ def _anonymous(sizes: Sizes) -> int:
     return sum(resident - other for resident, other in sizes.values())
 
 
-class _PssReading(NamedTuple):
+@dataclass(frozen=True)
+class _PssReading:
     """One reading of PSS, and the cheap figures at that time."""
 
     pss_bytes: int

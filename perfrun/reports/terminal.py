@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 #   2026-11-21 20:32:01.123456: I tensorflow/core/util/port.cc:153] ...
 # Warnings, errors and the log of Python code are shown. A line that is read in pieces is shown,
 # too, because no text is held back; in those five trials there was none.
-_FRAMEWORK_LOG = re.compile(
-    r"^(?:WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
+_FRAMEWORK_LOG = (
+    r"(?m)^(?:WARNING: All log messages before absl::InitializeLog\(\) is called are written to"
+    r" STDERR"
     r"|(?:I\d{4} [\d:.]+ +\d+|\d{4}-\d\d-\d\d [\d:.]+: I) \S+\.(?:cc|cpp|cu|h):\d+\] .*"
-    r"(?:\nTo enable the following instructions: .*)?)\n",
-    re.MULTILINE,
+    r"(?:\nTo enable the following instructions: .*)?)\n"
 )
 _LOG = "in stderr.log beside the summary, as always"
 
@@ -97,7 +97,7 @@ class Terminal:
 
     def stderr(self, text: str) -> None:
         """Show text that the benchmark prints to standard error, without its framework's log."""
-        shown = _FRAMEWORK_LOG.sub("", text)
+        shown = re.sub(_FRAMEWORK_LOG, "", text)
         self._hidden += text.count("\n") - shown.count("\n")
         if shown:
             self._pass_on(shown, self._error_stream)
