@@ -13,6 +13,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
     "run": {
         "run": ("perfrun.run.command", "run_command", "run benchmark methods, or your own file"),
         "list": ("perfrun.run.listing", "list_command", "print the methods that can be run"),
+        "init": ("perfrun.nightly.init", "init_command", "write a first class, suite and schedule"),
     },
     "judge": {
         "compare": ("perfrun.compare.command", "compare_command", "compare two sets of results"),

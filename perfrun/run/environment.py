@@ -252,25 +252,32 @@ def expand(
 
 
 def check_names(launcher: Launcher, selectors: Sequence[MethodSelector], paths: Paths) -> None:
-    """Find wrong names of methods before any trial. Raises UsageError, after a line for each.
+    """Find wrong names of methods before any trial. Raises UsageError, after a line for each."""
+    *others, last = wrong_names(launcher, selectors, paths) or ("",)
+    for text in others:
+        say(text)
+    if last:
+        raise UsageError(last)
+
+
+def wrong_names(
+    launcher: Launcher, selectors: Sequence[MethodSelector], paths: Paths
+) -> tuple[str, ...]:
+    """Return a line for each method that is named and certainly absent.
 
     The source of most says that they are there. The rest is imported once, which may take as long
-    as a trial; only what is certainly absent is refused. An import that fails is the trial's.
+    as a trial. An import that fails is the trial's own matter.
     """
     named = [s for s in dict.fromkeys(selectors) if s.method is not None]
     unsure = [s for s in named if not _is_written(s, (*paths.first, *paths.last))]
     if not unsure:
-        return
+        return ()
     answers = discover(launcher, [{**_target(s), "method": s.method} for s in unsure], paths)
-    wrong = [
+    return tuple(
         f"{s.given}: {answer['error']}"
         for s, answer in zip(unsure, answers, strict=True)
         if answer.get("is_missing") and answer.get("error")
-    ]
-    for text in wrong[:-1]:
-        say(text)
-    if wrong:
-        raise UsageError(wrong[-1])
+    )
 
 
 def _is_written(selector: MethodSelector, roots: Sequence[str]) -> bool:
