@@ -38,6 +38,10 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
             *("perfrun.selftest.command", "selftest_command"),
             "hold measurements against reference values",
         ),
+        "completion": (
+            *("perfrun.options.completion", "completion_command"),
+            "print what completes words in bash, zsh, fish",
+        ),
     },
     "other tools": {
         "import": ("perfrun.exchange.command", "import_command", "read results of another tool"),
