@@ -6,7 +6,7 @@ imported. It takes the words after the command's name and returns the exit statu
 
 from __future__ import annotations
 
-from perfrun.options.parsers import nearest
+from perfrun.options.parsers import ALIKE, nearest
 
 # group: {command: (module, function, its line in the help)}
 GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
@@ -66,4 +66,4 @@ def overview() -> str:
 
 def nearest_command(word: str) -> str | None:
     """Return the command that was probably meant, never one that removes something."""
-    return nearest(word, [name for name in COMMANDS if name not in _NEVER_SUGGESTED])
+    return nearest(word, [name for name in COMMANDS if name not in _NEVER_SUGGESTED], ALIKE)

@@ -284,10 +284,19 @@ def wrong_names(
     targets = [{**_target(s), "method": s.method} for s in unsure]
     answers = discover(launcher, targets, paths, min(timeout_s or TIMEOUT_S, TIMEOUT_S))
     return tuple(
-        f"{s.given}: {answer['error']}"
+        f"{s.given}: {answer['error']}{_file_here(s)}"
         for s, answer in zip(unsure, answers, strict=True)
         if answer.get("is_missing") and answer.get("error")
     )
+
+
+def _file_here(selector: MethodSelector) -> str:
+    """Return the end of a message: how to run the file here that has the module's name."""
+    path = Path(*selector.module.split(".")).with_suffix(".py")
+    if selector.source or not path.is_file():
+        return ""
+    inside = f"{selector.class_name}.{selector.method}"
+    return f"; for the file here: `perfrun run {path}::{inside}`"
 
 
 def _is_written(selector: MethodSelector, roots: Sequence[str]) -> bool:
