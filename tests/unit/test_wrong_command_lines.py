@@ -387,8 +387,8 @@ TABLE = {
     "index": (
         2,
         (
-            "perfrun: --workspace={here}/workspace: is not there; name the workspace, or an index with "
-            "--store"
+            "perfrun: --workspace={here}/workspace: is not there; name the workspace, or an "
+            "index with --store"
         ),
     ),
     "ab --b=--env=X=1 sorting.py::Sorting.nmbers": (
