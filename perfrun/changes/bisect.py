@@ -74,7 +74,7 @@ def parse_plan(words: Sequence[str], ends: Ends) -> RunPlan:
                 "`git rev-parse` says what a branch or tag stands for"
             )
     first = [flag for _, flag in _listed(ends)[:1]]
-    plan = parse([*first, *words])
+    plan = parse([*first, *words], also=parser())
     if plan.repetition.precision is not None or plan.num_trials != 1:
         raise UsageError(
             "perfrun bisect: pairs run until the search is decided; limit them by --max_pairs and "

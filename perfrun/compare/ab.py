@@ -117,7 +117,7 @@ def parse_ab(argv: Sequence[str]) -> AbPlan:
         own, own_after = split_at_dashes(parse_shell_words(text, f"--{name}"))
         last = [*after, *own_after]
         try:
-            plan = parse([*common, *own, *(["--", *last] if last else [])])
+            plan = parse([*common, *own, *(["--", *last] if last else [])], also=parser())
         except UsageError as error:
             raise UsageError(f"arm {name}: {error}") from None
         _refuse_repetition(plan)
@@ -144,6 +144,7 @@ def compare_arms(asked: AbPlan, screen: Terminal) -> AbAnswer:
         asked.limits,
         metric=asked.metric,
         seed=asked.seed,
+        check_names=True,
     )
     every = [pair for pairs in result.pairs.values() for pair in pairs]
     judged = comparisons(result, asked.rule, asked.metric)

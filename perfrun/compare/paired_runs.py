@@ -225,12 +225,14 @@ def run_pairs(
     metric: str = WALL_TIME,
     seed: int | None = None,
     interruption: Interruption | None = None,
+    check_names: bool = False,
 ) -> PairResult:
     """Run pairs of both plans until each method is decided, or the limits are reached.
 
     The rule that `decider` makes decides by `metric`. Both arms are prepared before the first
     trial; raises PerfrunError when one cannot be. An interruption leaves the complete pairs.
-    `interruption` belongs to a caller that handles the signals for more than these pairs.
+    `interruption` belongs to a caller that handles the signals for more than these pairs, and
+    `check_names` is that of a run.
     """
     adopt_orphans()
     proposed = new_seed() if seed is None else seed
@@ -240,7 +242,8 @@ def run_pairs(
             for name in ARMS:
                 shown = ArmScreen(name, screen)
                 # A resumed run has a seed already, which the other arm then takes, too.
-                arms[name] = prepare(plans[name], shown, ours, stack, proposed)
+                plan = plans[name]
+                arms[name] = prepare(plan, shown, ours, stack, proposed, check_names=check_names)
                 proposed = arms[name].seed
         if arms["a"].seed != arms["b"].seed:
             raise NotTogether("--resume: a and b were not run together; start anew without it")

@@ -139,7 +139,7 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
             del flags["forward_only"]  # their default, and as it was
     words = [f"--{name}={value}" for name, value in flags.items() if value]
     method = SEVERAL_DEVICES if several else METHOD
-    plan = parse([*rest, f"--benchmark_methods={method}", "--", *words, *after])
+    plan = parse([*rest, f"--benchmark_methods={method}", "--", *words, *after], also=parser())
     return Experiment(
         plan=plan,
         model=given.model,

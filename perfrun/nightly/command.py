@@ -12,6 +12,7 @@ from pathlib import Path
 from perfrun.changes.budget import DEFAULT_CHANGES, Budget
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.locks import FileLock
+from perfrun.nightly.check import check
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.night_state import REPORT, Earlier, Nights, why_not_continued
@@ -25,7 +26,7 @@ from perfrun.nightly.webhook import post
 from perfrun.options.parsers import CommandParser
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
-from perfrun.shown import write_json, write_lines
+from perfrun.shown import say, write_json, write_lines
 from perfrun.summary.result_folder import write_whole
 from perfrun.text import redacted
 
@@ -65,7 +66,8 @@ def parser() -> CommandParser:
     made.add_argument(
         "suite", metavar="SUITE.toml", help="the suite to run: docs/guides/nightly.md"
     )
-    made.switch("--check", "only check the suite and show its runs")
+    about_check = "only show the runs, and look up repositories, environments and methods"
+    made.switch("--check", about_check)
     made.switch("--new_night", "do not go on with a night that was killed")
     confirm = "run the trials before and after each new change in pairs, as detect --confirm"
     made.switch("--confirm", confirm)
@@ -215,16 +217,24 @@ def _with_gaps(report: NightReport, night: Night, earlier: Earlier) -> NightRepo
 
 
 def _show(suite: Suite, *, as_json: bool) -> int:
+    """Print the runs of a suite, and look up what they name; 2 when something is not there."""
     runs = units(suite)
     night = Night(night=suite.name)
+    if not as_json:
+        for unit in runs:
+            trials = unit.rules.trials
+            often = f"{trials} trials" if trials else "trials to a precision"
+            write_lines([f"{unit.name}: {often} of"])
+            for method in unit.methods:
+                write_lines([f"  {method.selector.text}"])
+        sys.stdout.flush()  # what follows may wait for a server
+    found = check(suite, say)
     if as_json:
         rows = [{"name": unit.name, "flags": list(words(suite, unit, night))} for unit in runs]
-        write_json({"suite": suite.name, "runs": rows})
-        return 0
-    for unit in runs:
-        trials = unit.rules.trials
-        often = f"{trials} trials" if trials else "trials to a precision"
-        write_lines([f"{unit.name}: {often} of"])
-        for method in unit.methods:
-            write_lines([f"  {method.selector.text}"])
-    return 0
+        more = {"problems": found.problems, "not_checked": found.not_checked}
+        write_json({"suite": suite.name, "runs": rows, **more})
+    else:
+        write_lines(f"not looked up: {text}" for text in found.not_checked)
+        for text in found.problems:
+            say(f"{suite.path}: {text}")
+    return UsageError.exit_code if found.problems else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,13 +38,19 @@ from perfrun.text import redact_words, redacted
 DEFAULT_TIMEOUT_S = 24 * 3600.0
 
 
-def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
-    """Turn the command line into a plan. Raises UsageError; touches nothing."""
+def parse(
+    argv: Sequence[str], *, command: str = "run", also: ArgumentParser | None = None
+) -> RunPlan:
+    """Turn the command line into a plan. Raises UsageError; touches nothing.
+
+    `also` is the parser of a command whose own flags are not among these words: one of them that is
+    misspelt is.
+    """
     own, benchmark_flags = split_at_dashes(_with_flagfiles(argv))
     made = parser(command)
     arguments, unknown = made.parse_known_intermixed_args([complete_prefix(word) for word in own])
     if unknown:
-        raise UsageError(unknown_flag(unknown[0], made))
+        raise UsageError(unknown_flag(unknown[0], made, also))
     given = vars(arguments)
     _refuse_gcp(given)
     if given["flagfile"]:  # only a prefix of it is left: absl has replaced the whole flag

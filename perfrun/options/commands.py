@@ -6,7 +6,7 @@ imported. It takes the words after the command's name and returns the exit statu
 
 from __future__ import annotations
 
-from perfrun.options.parsers import nearest
+from perfrun.options.parsers import ALIKE, nearest
 
 # group: {command: (module, function, its line in the help)}
 GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
@@ -14,6 +14,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "run": ("perfrun.run.command", "run_command", "run benchmark methods, or your own file"),
         "list": ("perfrun.run.listing", "list_command", "print the methods that can be run"),
         "show": ("perfrun.show.command", "show_command", "show one trial on one screen"),
+        "init": ("perfrun.nightly.init", "init_command", "write a first class, suite and schedule"),
     },
     "judge": {
         "compare": ("perfrun.compare.command", "compare_command", "compare two sets of results"),
@@ -37,6 +38,10 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "selftest": (
             *("perfrun.selftest.command", "selftest_command"),
             "hold measurements against reference values",
+        ),
+        "completion": (
+            *("perfrun.options.completion", "completion_command"),
+            "print what completes words in bash, zsh, fish",
         ),
     },
     "other tools": {
@@ -62,4 +67,4 @@ def overview() -> str:
 
 def nearest_command(word: str) -> str | None:
     """Return the command that was probably meant, never one that removes something."""
-    return nearest(word, [name for name in COMMANDS if name not in _NEVER_SUGGESTED])
+    return nearest(word, [name for name in COMMANDS if name not in _NEVER_SUGGESTED], ALIKE)

@@ -12,7 +12,14 @@ from typing import Any, NoReturn
 
 from perfrun import __version__
 from perfrun.errors import UsageError
-from perfrun.options.parsers import ALLOCATORS, KINDS, HelpFormatter, nearest
+from perfrun.options.parsers import (
+    ALIKE,
+    ALLOCATORS,
+    KINDS,
+    HelpFormatter,
+    nearest,
+    value_missing,
+)
 
 PYTHON_VARIABLE = "PERFRUN_PYTHON"
 
@@ -132,6 +139,15 @@ COMMANDS = {  # name: (arguments, description)
         "Print what this machine offers and lacks for benchmarking.",
     ),
 }
+# Words of other tools for the same thing, which are not like it.
+_MEANT = {
+    **dict.fromkeys(("n", "trials", "runs", "repeat", "repeats"), "benchmark_num_trials"),
+    **dict.fromkeys(("o", "out", "output_dir"), "workspace"),
+    **dict.fromkeys(("q", "silent"), "quiet"),
+    **dict.fromkeys(("k", "filter", "benchmark"), "benchmark_methods"),
+    "json": "format=json",
+    "docker": "image",
+}
 # perfrun's own flags that are also the beginning of one of PerfZero's.
 _LIKE_A_PREFIX = ("--python", "--profile")
 
@@ -140,7 +156,7 @@ class _Parser(argparse.ArgumentParser):
     """argparse whose errors are UsageErrors of one line."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
+        raise UsageError(value_missing(message, self))
 
 
 def help_command(_argv: Sequence[str]) -> int:
@@ -211,12 +227,19 @@ def complete_prefix(word: str) -> str:
     return f"{fits[0]}{equals}{value}" if len(fits) == 1 and len(name) > 2 else word
 
 
-def unknown_flag(word: str, made: argparse.ArgumentParser) -> str:
-    """Return the message about a word that is no flag, with the nearest flag."""
+def unknown_flag(
+    word: str, made: argparse.ArgumentParser, also: argparse.ArgumentParser | None = None
+) -> str:
+    """Return the message about a word that is no flag, with the nearest flag.
+
+    `also` reads the flags that a command has besides those of a run.
+    """
     name = word.partition("=")[0]
     if not name.startswith("-"):
         return f"{word!r} is not a flag; flags begin with -- and flags of the benchmark follow --"
-    known = [option.lstrip("-") for action in made._actions for option in action.option_strings]
-    near = nearest(name.lstrip("-"), known)  # dashes would count as alike
+    actions = [*made._actions, *(also._actions if also else ())]
+    known = [option.lstrip("-") for action in actions for option in action.option_strings]
+    bare = name.lstrip("-")  # dashes would count as alike
+    near = _MEANT.get(bare) or nearest(bare, known, ALIKE)
     hint = f"; did you mean --{near}?" if near else ""
     return f"unknown flag {name}{hint} (flags of the benchmark itself follow --)"

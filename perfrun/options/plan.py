@@ -258,9 +258,11 @@ def parse_selector(text: str) -> MethodSelector:
     module, _, class_name = class_path.rpartition(".")
     names = [*module.split("."), class_name]
     if not all(name.isidentifier() for name in names) or method == "":
+        is_file = "/" in text or ".py" in text
+        hint = "; a file is named as in `perfrun run FILE.py::Class.method`" if is_file else ""
         raise UsageError(
             f"--benchmark_methods: {text!r} is not module.Class.method, module.Class:method or "
-            "module.Class.filter:REGEX"
+            f"module.Class.filter:REGEX{hint}"
         )
     return MethodSelector(
         text=text, module=module, class_name=class_name, method=method, pattern=pattern

@@ -251,26 +251,52 @@ def expand(
     return tuple(methods)
 
 
-def check_names(launcher: Launcher, selectors: Sequence[MethodSelector], paths: Paths) -> None:
-    """Find wrong names of methods before any trial. Raises UsageError, after a line for each.
+def check_names(
+    launcher: Launcher,
+    selectors: Sequence[MethodSelector],
+    paths: Paths,
+    timeout_s: float | None = None,
+) -> None:
+    """Find wrong names of methods before any trial. Raises UsageError, after a line for each."""
+    *others, last = wrong_names(launcher, selectors, paths, timeout_s) or ("",)
+    for text in others:
+        say(text)
+    if last:
+        raise UsageError(last)
+
+
+def wrong_names(
+    launcher: Launcher,
+    selectors: Sequence[MethodSelector],
+    paths: Paths,
+    timeout_s: float | None = None,
+) -> tuple[str, ...]:
+    """Return a line for each method that is named and certainly absent.
 
     The source of most says that they are there. The rest is imported once, which may take as long
-    as a trial; only what is certainly absent is refused. An import that fails is the trial's.
+    as a trial, and no longer than that (`timeout_s`). An import that fails, or does not come to its
+    end, is the trial's own matter.
     """
     named = [s for s in dict.fromkeys(selectors) if s.method is not None]
     unsure = [s for s in named if not _is_written(s, (*paths.first, *paths.last))]
     if not unsure:
-        return
-    answers = discover(launcher, [{**_target(s), "method": s.method} for s in unsure], paths)
-    wrong = [
-        f"{s.given}: {answer['error']}"
+        return ()
+    targets = [{**_target(s), "method": s.method} for s in unsure]
+    answers = discover(launcher, targets, paths, min(timeout_s or TIMEOUT_S, TIMEOUT_S))
+    return tuple(
+        f"{s.given}: {answer['error']}{_file_here(s)}"
         for s, answer in zip(unsure, answers, strict=True)
         if answer.get("is_missing") and answer.get("error")
-    ]
-    for text in wrong[:-1]:
-        say(text)
-    if wrong:
-        raise UsageError(wrong[-1])
+    )
+
+
+def _file_here(selector: MethodSelector) -> str:
+    """Return the end of a message: how to run the file here that has the module's name."""
+    path = Path(*selector.module.split(".")).with_suffix(".py")
+    if selector.source or not path.is_file():
+        return ""
+    inside = f"{selector.class_name}.{selector.method}"
+    return f"; for the file here: `perfrun run {path}::{inside}`"
 
 
 def _is_written(selector: MethodSelector, roots: Sequence[str]) -> bool:
@@ -303,7 +329,10 @@ def _target(selector: MethodSelector) -> dict[str, Any]:
 
 
 def discover(
-    launcher: Launcher, targets: Sequence[Mapping[str, Any]], paths: Paths
+    launcher: Launcher,
+    targets: Sequence[Mapping[str, Any]],
+    paths: Paths,
+    timeout_s: float | None = None,
 ) -> list[dict[str, Any]]:
     """Return an answer for each target (class or module): its methods, or an error.
 
@@ -312,7 +341,7 @@ def discover(
     answers: list[dict[str, Any]] = []
     while len(answers) < len(targets):
         order = {"action": "discover", "targets": list(targets[len(answers) :])}
-        with Service(launcher, order, paths) as service:
+        with Service(launcher, order, paths, timeout_s=timeout_s) as service:
             lines = [line for line in service.answer().splitlines() if line]
             # No more lines than questions: what else stands there is not the worker's.
             answers += map(discovered, lines, targets[len(answers) :])

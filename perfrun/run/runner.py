@@ -120,7 +120,7 @@ def prepare(
     paths = import_paths(plan)
     methods = environment.expand(launcher, plan.selectors, paths, plan.allow_empty)
     if check_names:
-        environment.check_names(launcher, plan.selectors, paths)
+        environment.check_names(launcher, plan.selectors, paths, plan.timeout_s)
     if plan.benchmark_flags and like is None:  # checking imports the framework
         modules = [method.module for method in methods]
         environment.check_flags(launcher, modules, plan.benchmark_flags, paths)

@@ -410,7 +410,7 @@ def _plans(
             model = [f"--model={given.model}"] if given.model else []
             flags = [*model, f"--batch_size={size}", *after, *own_after]
             try:
-                plan = parse([*words, *own_words, "--", *flags])
+                plan = parse([*words, *own_words, "--", *flags], also=parser())
                 if plan.profiles:
                     raise UsageError("--profile: perfrun versus does not profile; use a run")
                 _refuse(plan, phases)

@@ -23,18 +23,18 @@ def is_written(target: Dict[str, Any]) -> bool:
     Nothing is imported: a framework takes seconds, and the trial imports it again.
     """
     path: Optional[Sequence[str]] = None
+    root: Optional[str] = None
     names = target["module"].split(".")
     try:
         for name in names:
             spec = PathFinder.find_spec(name, path)
             if spec is None:
                 return False
-            path = spec.submodule_search_locations
+            path, root = spec.submodule_search_locations, spec.origin
     except Exception:  # noqa: BLE001 - what lies on the path may be broken in any way
         return False
-    if not spec.origin or not spec.origin.endswith(".py"):
+    if not root or not root.endswith(".py"):
         return False
-    root = spec.origin
     for _ in range(len(names) + (os.path.basename(root) == "__init__.py")):
         root = os.path.dirname(root)
     return could_define(root, target["module"], target["class_name"], target["method"])

@@ -448,7 +448,8 @@ def test_a_constructor_that_crashes_is_said_to_do_so(world: World) -> None:
     fault = run_fault(
         world,
         method="pkg.cases.Crash.method",
-        more="class Crash:\n    def __init__(self, **kw): os.kill(os.getpid(), signal.SIGKILL)",
+        more="class Crash:\n    def __init__(self, **kw): os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    def method(self): pass",
     )
     assert fault.outcome["reason"] == "SIGKILL during construct"
 

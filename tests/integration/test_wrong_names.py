@@ -101,7 +101,9 @@ def test_a_right_name_costs_no_process(world: World, monkeypatch: pytest.MonkeyP
     paths = Paths(first=(str(world.folder / "code"),))
     asked: list[str] = []
 
-    def discover(_: object, targets: list[dict[str, str]], __: Paths) -> list[dict[str, object]]:
+    def discover(
+        _: object, targets: list[dict[str, str]], __: Paths, ___: float
+    ) -> list[dict[str, object]]:
         asked.extend(target["method"] for target in targets)
         return [{"methods": []} for _ in targets]
 
