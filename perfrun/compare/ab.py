@@ -212,7 +212,7 @@ def _write(asked: AbPlan, answer: AbAnswer, screen: Terminal) -> str | None:
     try:
         write_whole(path, to_json({**_document(answer), "trials": pairs}))
     except OSError as error:
-        screen.note(f"{path} could not be written: {error.strerror}")
+        screen.problem(f"{path} could not be written: {error.strerror}")
         return None
     return str(path)
 
@@ -241,5 +241,7 @@ def _refuse_repetition(plan: RunPlan) -> None:
             "perfrun ab: pairs run until the methods are decided; limit them by --max_pairs and "
             "--time_budget, not by --benchmark_num_trials or --precision"
         )
+    if plan.metrics is not None:
+        raise UsageError("perfrun ab: judges every metric; --metric=NAME says which one decides")
     if plan.repetition.max_reruns or plan.execution_id:
         raise UsageError("perfrun ab: takes neither --max_reruns nor --execution_id")

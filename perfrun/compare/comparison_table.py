@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfrun.analysis.directions import unit_of
 from perfrun.compare.differences import Difference
-from perfrun.reports.run_table import percent
+from perfrun.reports.figures import percent
 from perfrun.reports.table import Column, Table, coloured
 from perfrun.summary.derived_metrics import DerivedRatio, derived_text
 from perfrun.summary.metrics import THROUGHPUT, WALL_TIME

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perfrun.analysis.costs import Figure
 from perfrun.compare.comparison_table import shown_value
-from perfrun.reports.run_table import percent
+from perfrun.reports.figures import percent
 from perfrun.reports.table import Column, Table, coloured, markdown_text
 from perfrun.shown import markdown
 from perfrun.versus.answer import DECIDING, DEVICE_MEMORY, Cell, Ratio

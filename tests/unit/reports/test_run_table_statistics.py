@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from perfrun.reports.run_table import percent, statistics_lines
+from perfrun.reports.figures import percent
+from perfrun.reports.run_table import statistics_lines
 from perfrun.summary.estimates import MethodEstimate
 
 ONE = MethodEstimate(
@@ -48,20 +49,20 @@ def test_a_run_without_any_figure_says_nothing() -> None:
 
 
 def test_a_method_has_its_median_interval_noise_and_smallest_change() -> None:
-    _, line = statistics_lines([MANY])
+    [line] = statistics_lines([MANY])
     assert line == (
-        "m.C.a: 8 trials, median 1.5 s, 95 % in 1.488..1.512 s (±0.82 %); "
-        "noise 1 %, shows changes from 1.5 %; precision reached"
+        "m.C.a: 8 trials, wall time ±0.82 %; "
+        "noise 1 % per trial; changes below 1.5 % would be missed; precision reached"
     )
 
 
 def test_a_method_of_one_trial_among_others_says_so() -> None:
     lines = statistics_lines([MANY, ONE])
-    assert lines[-1] == "m.C.a: 1 trial, median 1.5 s, no interval; changes it would show: unknown"
+    assert lines[-1] == "m.C.a: 1 trial, no interval; changes it would miss: unknown"
 
 
 def test_trials_that_are_not_used_are_counted() -> None:
-    _, line = statistics_lines([replace(MANY, trials=11, disturbed=2, failed=1)])
+    [line] = statistics_lines([replace(MANY, trials=11, disturbed=2, failed=1)])
     assert "8 of 11 trials" in line
     assert "1 failed; 2 disturbed" in line
 
@@ -78,7 +79,7 @@ def test_trials_that_are_not_used_are_counted() -> None:
     ],
 )
 def test_the_reason_to_stop_is_said(reason: str, said: str) -> None:
-    assert said in statistics_lines([replace(MANY, stopped_by=reason)])[1]
+    assert said in statistics_lines([replace(MANY, stopped_by=reason)])[0]
 
 
 @pytest.mark.parametrize(
