@@ -36,6 +36,8 @@ def drawn(table: Table, width: int) -> list[RenderableType]:
     if parts and all(_width(part) <= width for part in parts):
         first, *others = map(_grid, parts)
         return [first, *(each for other in others for each in ("", other))]
+    if parts and all(_stands_below(part, width) for part in parts):
+        return [line for part in parts for line in (*_blocks(part, width), Text())][:-1]
     return list(_blocks(table, width))
 
 
@@ -67,14 +69,21 @@ def _grid(table: Table) -> DrawnTable:
     return made
 
 
+def _stands_below(table: Table, width: int) -> bool:
+    """Return True when all columns but the first have room side by side."""
+    rest = table.part(table.headings[1:])
+    return len(rest.columns) > 1 and len(_INDENT) + _width(rest, wraps=False) <= width
+
+
 def _blocks(table: Table, width: int) -> list[Text]:
     rest = table.part(table.headings[1:])
     heads = [as_cell(row[0]) for row in table.rows]
-    if len(rest.columns) > 1 and len(_INDENT) + _width(rest, wraps=False) <= width:
+    if _stands_below(table, width):
         return _in_columns(table.headings[0], heads, rest, width)
     lines: list[Text] = []
     for head, row in zip(heads, rest.rows, strict=True):
-        lines += [*([Text()] if lines else []), *_folded(_texts(head), width, bold=True)]
+        lines += [Text()] if lines else []
+        lines += _folded(_texts(head), width, bold=True) if "".join(head.lines) else []
         lines += _labelled(rest.headings, tuple(map(as_cell, row)), width)
     return lines
 
@@ -85,7 +94,8 @@ def _in_columns(heading: str, heads: Sequence[TableCell], rest: Table, width: in
     title = _side_by_side([Text(text, style="bold") for text in rest.headings], widths, rest)
     lines = [Text(heading, style="bold"), title, Text("\u2500" * width)]
     for head, row in zip(heads, rest.rows, strict=True):
-        lines += _folded(_texts(head), width)
+        if "".join(head.lines):  # a row may belong to the name above
+            lines += _folded(_texts(head), width)
         cells = [_texts(as_cell(cell)) for cell in row]
         lines += [
             _side_by_side(texts, widths, rest) for texts in zip_longest(*cells, fillvalue=Text())

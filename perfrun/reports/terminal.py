@@ -53,6 +53,7 @@ _LOG = "in stderr.log beside the summary, as always"
 
 _SHADES = {"red": "31", "green": "32", "yellow": "33"}  # as terminals know them
 _LAST_PHASE = "method"
+_SHORTEST_NAME = 12  # characters of a name that tell anything
 
 
 class Terminal:
@@ -77,6 +78,7 @@ class Terminal:
         self._passes_on = benchmark_output and not quiet
         can_draw = (stream.encoding or "").lower() in ("utf-8", "utf8")
         self._live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb" and can_draw
+        self.is_live = self._live and not quiet  # a line shows what goes on
         self._coloured = self._live and not os.environ.get("NO_COLOR")
         self._line_shown: LiveLine | None = None
         self._console: Console | None = None
@@ -93,11 +95,6 @@ class Terminal:
         self._phase = ""
         self._hidden = 0  # lines of the trial that runs
         self._hidden_told = False  # the user knows where the hidden lines are
-
-    @property
-    def is_live(self) -> bool:
-        """True on a terminal, where a line shows what goes on."""
-        return self._live and not self._quiet
 
     def prepare(self) -> None:
         """Import what will draw before a benchmark runs."""
@@ -260,11 +257,13 @@ class Terminal:
             facts.append(f"{time_left(left_s - spent)} left")
         if half_width is not None:
             facts.append(f"\u00b1{percent(half_width)}")
-        begin, end = f"{begin.rstrip()} ", f"  {', '.join(facts)}"
-        from perfrun.reports.layout import cut_at_start
+        from perfrun.reports.layout import cut_at_start, fold
 
-        room = self.console().width - 1 - len(begin) - len(end)
-        return f"{begin}{cut_at_start(line(name), max(room, 8))}{end}"
+        width = self.console().width - 1
+        begin, end = f"{begin.rstrip()} ", f"  {', '.join(facts)}"
+        room = width - len(begin) - len(end)
+        shown = cut_at_start(line(name), room) if room > _SHORTEST_NAME else ""
+        return fold(f"{begin}{shown}{end}", width)[0]
 
     def _end_line(self) -> None:
         with self._lock:

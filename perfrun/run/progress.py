@@ -40,9 +40,7 @@ class Screen(Protocol):
     def problem(self, text: str) -> None:
         """Show one line about something that went wrong; a quiet screen shows it, too."""
 
-    @property
-    def is_live(self) -> bool:
-        """True where somebody watches what goes on."""
+    is_live: bool  # somebody watches what goes on
 
     def outlook(
         self,

@@ -230,7 +230,8 @@ class Rounds:
 
     def _half_width(self, name: str) -> float | None:
         """Return half the width of the interval so far, relative, for somebody who watches."""
-        values = self._schedule.values(name) if self._screen.is_live else ()
+        is_shown = self._screen.is_live and self._is_own_schedule
+        values = self._schedule.values(name) if is_shown else ()
         if len(values) < 2:
             return None
         try:

@@ -193,9 +193,10 @@ def test_a_person_reads_what_the_trials_say(world: World) -> None:
     done = world.run("--benchmark_num_trials=6", methods=methods("quiet", "noisy"))
     [line] = [line for line in done.stdout.splitlines() if "Noisy.noisy: " in line]
     assert "6 trials" in line  # of which some were disturbed, on a busy machine
-    assert "median" in line
-    assert "95 % in" in line
-    assert "shows changes from" in line
+    assert "wall time \u00b1" in line
+    assert " per trial; changes below " in line
+    assert "would be missed" in line
+    assert "wall time (95 % interval)" in done.stdout
     single = world.run(methods=methods("quiet"))
     assert "One trial a method: no interval" in single.stdout
 
