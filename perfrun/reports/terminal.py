@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from perfrun.reports.advice import advice
 from perfrun.reports.figures import percent, time_left
 from perfrun.reports.quality_words import common_causes, quality_line, quality_word
 from perfrun.reports.run_table import (
@@ -205,16 +206,23 @@ class Terminal:
                 self._line(text, self._stream)
 
     def results(
-        self, results: Sequence[TrialResult], methods: Sequence[MethodEstimate] = ()
+        self,
+        results: Sequence[TrialResult],
+        methods: Sequence[MethodEstimate] = (),
+        precision: float | None = None,
     ) -> None:
-        """Print the results of a run: a table, then what the trials say together."""
+        """Print the results of a run: a table, then what the trials say together.
+
+        `precision` is the one that was asked for.
+        """
         if not results or self._quiet:
             return
         self.table(run_table(results, methods, self._metrics))
         statistics = statistics_lines(methods)
         hint = None if self._metrics else more_metrics(results)
         self.lines(["", *([hint] if hint else []), *statistics])
-        self.lines(common_causes(results))
+        advised = advice(methods, results, precision)
+        self.lines([*common_causes(results), *([advised] if advised else [])])
         self.lines(["", *folder_lines(results, every=self._verbose)])
 
     def lines(self, texts: Sequence[str]) -> None:

@@ -39,7 +39,7 @@ def run_and_show(
         stream, sys.stderr, quiet=plan.quiet, verbose=plan.verbose, metrics=plan.metrics
     )
     result = run(plan, terminal)
-    terminal.results(result.trials, result.methods)
+    terminal.results(result.trials, result.methods, plan.repetition.precision)
     for trial in result.trials:
         stream.write("".join(f"{line}\n" for line in extra_lines(trial)))
     if plan.print_perfzero_summary:

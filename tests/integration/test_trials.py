@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -366,3 +367,30 @@ def test_a_harness_that_is_killed_leaves_no_throw_away_worker_of_a_wrapped_inter
     process.kill()
     finish(process)
     assert world.left_running() == []
+
+
+def test_a_quiet_run_prints_errors_only_and_a_log_has_one_line_a_trial(world: World) -> None:
+    world.write(
+        """
+        class Told(Benchmark):
+            def passes(self):
+                print("printed")
+                self.report_benchmark(wall_time=1.0)
+            def fails(self):
+                raise ValueError("no labels")
+        """,
+        "told",
+    )
+    names = "pkg.told.Told.passes,pkg.told.Told.fails"
+    quiet = world.run("--quiet", methods=names)
+    assert (quiet.code, quiet.stdout) == (1, "")
+    assert re.fullmatch(
+        r"perfrun: pkg\.told\.Told\.fails, trial 1: failed \(ValueError: no labels\); "
+        r"\S+/perfzero_summary\.json\n",
+        quiet.stderr,
+    )
+    assert len(world.summary_files()) == 2
+    log = world.run("--benchmark_num_trials=2", methods="pkg.told.Told.passes")
+    told = [line for line in log.stdout.splitlines() if ", trial " in line]
+    assert [line.partition("]")[0] for line in told] == ["[1/2", "[2/2"]
+    assert log.stdout.count("printed\n") == 2
