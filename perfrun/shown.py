@@ -53,8 +53,9 @@ _INVISIBLE = (
 )
 _OURS = (
     rf"(?i){_INVISIBLE}{{0,50}}"
-    r"(?:perfrun[ :]|(?:\[\d{1,9}(?:/\d{1,9})?\] )?\S{1,300}, trial \d{1,9})"
+    r"(?:perfrun[ :]|(?:\[\d{1,9}(?:/\d{1,9})?\] )?\S{1,300}(?:, trial \d{1,9}|: b/a ))"
 )
+_IN_OURS = ("perfrun", ", trial ", ": b/a ")
 _LONGEST_START = 1000  # characters of a line in which its look is recognised
 
 
@@ -86,6 +87,18 @@ def _redacted(text: str, most: int = LONGEST_LINE) -> str:
 def cell(text: str) -> str:
     """Return the text for a cell of a table."""
     return line(text, LONGEST_CELL)
+
+
+def width(text: str) -> int:
+    """Return how many columns of a terminal a text takes: a Chinese character takes two."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width  # names are nearly always ASCII
+
+    return sum(
+        0 if category(c) in ("Mn", "Me", "Cf") else 2 if east_asian_width(c) in "WF" else 1
+        for c in text
+    )
 
 
 def page(lines: Iterable[str]) -> str:
@@ -176,11 +189,16 @@ class LiveText:
         if text:
             self._ended = text[-1] == "\n"
         lower = text.lower()
-        if not self._line and "perfrun" not in lower and ", trial " not in lower:
+        if not self._line and not any(each in lower for each in _IN_OURS):
             after = max(text.rfind("\n"), text.rfind("\r")) + 1
             self._line, self._is_marked = text[after : after + _LONGEST_START], False
             return text
         return "".join(map(self._marked, re.findall(_LINES, text)))
+
+    @property
+    def is_closed(self) -> bool:
+        """True when the last line is over, and the colours are the usual ones."""
+        return self._ended and not self._is_coloured
 
     def closing(self) -> str:
         """Return what must be written before a line of perfrun: a line end, the usual colours."""

@@ -206,7 +206,7 @@ def bisect_command(argv: Sequence[str]) -> int:
     try:
         write_whole(record, to_json(answer))
     except OSError as error:
-        screen.note(f"{record} could not be written: {error.strerror}")
+        screen.problem(f"{record} could not be written: {error.strerror}")
     if as_json:
         write_json(answer)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perfrun.reports.run_table import percent
+from perfrun.reports.figures import percent
 from perfrun.reports.table import Column, Table, aligned
 from perfrun.shown import page
 from perfrun.summary.derived_metrics import DerivedRatio, derived_rows, derived_text

@@ -389,7 +389,7 @@ class _Confirmations:
         try:
             write_whole(self._path, json.dumps(document) + "\n")
         except OSError as error:
-            self._screen.note(f"{self._path} could not be written: {error.strerror}")
+            self._screen.problem(f"{self._path} could not be written: {error.strerror}")
 
 
 def _key(row: ChangeRow, budget: Budget, *, trusts_imported: bool) -> str:

@@ -10,13 +10,18 @@ from typing import Any
 
 from perfrun.analysis import two_sets as rule
 from perfrun.analysis.two_sets import Comparison
-from perfrun.compare.comparison_table import comparison_table, derived_lines, environment_line
+from perfrun.compare.comparison_table import (
+    comparison_table,
+    derived_lines,
+    environment_lines,
+    reason_lines,
+)
 from perfrun.compare.differences import GUARDED, Difference, differences, forbids, mixtures
 from perfrun.compare.selection import Results
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_regex, parse_share, parse_workspace
 from perfrun.reports.terminal import Terminal
-from perfrun.shown import say, write_json, write_lines
+from perfrun.shown import say, write_json
 from perfrun.summary.counted_trials import counted
 from perfrun.summary.derived_metrics import (
     DerivedRatio,
@@ -257,12 +262,16 @@ def _show(compared: CompareResult) -> None:
     found = compared.comparisons
     screen = Terminal(sys.stdout, sys.stderr, quiet=True)
     screen.table(comparison_table(found))
-    lines = [*derived_lines(found, compared.derived), environment_line(compared.differences)]
+    lines = [
+        *reason_lines(found),
+        *derived_lines(found, compared.derived),
+        *environment_lines(compared.differences),
+    ]
     for names, where in ((compared.only_base, "BASE"), (compared.only_new, "NEW")):
         if names:
             lines.append(f"Only in {where}: {_listed(names)}.")
     lines += _trial_lines(compared.trials)
-    write_lines(["", *lines])
+    screen.lines(["", *lines])
 
 
 def _trial_lines(counts: Mapping[str, int]) -> list[str]:

@@ -22,6 +22,7 @@ from perfrun.options.flags import (
 from perfrun.options.parsers import (
     ALLOCATORS,
     FORMATS,
+    parse_metrics,
     parse_profile_scope,
     parse_profiler_windows,
     parse_profiles,
@@ -120,6 +121,8 @@ def parse(
         timeout_s=_timeout(given["timeout"]),
         output_format=parse_word(given["format"], "--format", FORMATS),
         quiet=given["quiet"],
+        verbose=given["verbose"],
+        metrics=parse_metrics(given["metrics"]),
         print_perfzero_summary=given["print_perfzero_summary"],
         fail_on_bounds=given["fail_on_bounds"],
         allow_empty=given["allow_empty"],

@@ -255,6 +255,13 @@ def nearest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
     return next(iter(near or get_close_matches(word, words, 1, least)), None)
 
 
+def parse_metrics(text: str | None) -> re.Pattern[str] | None:
+    """Parse `--metrics` of a run: `all`, or a regular expression. Raises UsageError."""
+    if not text:
+        return None
+    return re.compile("(?s:.*)") if text == "all" else parse_regex(text, "--metrics")
+
+
 def parse_regex(pattern: str, what: str) -> re.Pattern[str]:
     """Compile a regular expression; `what` begins the message. Raises UsageError."""
     try:

@@ -100,6 +100,8 @@ class RunPlan:
     timeout_s: float | None = None
     output_format: str = "table"
     quiet: bool = False
+    verbose: bool = False
+    metrics: re.Pattern[str] | None = None  # of the table; None for the most important ones
     print_perfzero_summary: bool = False  # the three documents at the end of a run
     fail_on_bounds: bool = False
     allow_empty: bool = False

@@ -35,10 +35,11 @@ def run_and_show(
     """Carry out the plan and print its results: tables, `extra_lines` of each trial, JSON."""
     as_json = plan.output_format == "json"
     stream = sys.stderr if as_json else sys.stdout
-    terminal = Terminal(stream, sys.stderr, quiet=plan.quiet)
+    terminal = Terminal(
+        stream, sys.stderr, quiet=plan.quiet, verbose=plan.verbose, metrics=plan.metrics
+    )
     result = run(plan, terminal, check_names=True)
-    terminal.results(result.trials)
-    terminal.methods(result.methods)
+    terminal.results(result.trials, result.methods, plan.repetition.precision)
     for trial in result.trials:
         stream.write("".join(f"{line}\n" for line in extra_lines(trial)))
     if plan.print_perfzero_summary:

@@ -72,7 +72,7 @@ def prepare(
     """
     resumed = _resumed(plan, screen)
     run_id = resumed.run_id if resumed else _new_run_id()
-    storage = Storage(plan.output, run_id, screen.note)
+    storage = Storage(plan.output, run_id, screen.problem)
     _open(storage, plan, stack)
     launcher = make_launcher(plan, run_id, screen.note)
     with Service(launcher, {"action": "describe"}, Paths()) as service:
@@ -125,7 +125,7 @@ def prepare(
         modules = [method.module for method in methods]
         environment.check_flags(launcher, modules, plan.benchmark_flags, paths)
     path = resumed.path if resumed else plan.workspace / "runs" / f"{run_id}.jsonl"
-    journal = Journal(path, screen.note)
+    journal = Journal(path, screen.problem)
     seed = _seed(plan, resumed, seed)
     if not resumed:
         image_id = (facts.container or {}).get("image_id")
@@ -134,7 +134,7 @@ def prepare(
         raise UsageError(f"--resume: another perfrun has just gone on with run {run_id}")
     if resumed:
         journal.remove_unfinished()
-    recorder = make_recorder(plan, screen.note)
+    recorder = make_recorder(plan, screen.problem)
     around = Surroundings(
         launcher=launcher,
         paths=paths,

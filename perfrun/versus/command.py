@@ -60,7 +60,7 @@ def _write(
     try:
         write_whole(path, to_json(whole))
     except OSError as error:
-        screen.note(f"{path} could not be written: {error.strerror}")
+        screen.problem(f"{path} could not be written: {error.strerror}")
         return None
     return str(path)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfrun.analysis.costs import Figure
-from perfrun.compare.comparison_table import shown_value
-from perfrun.reports.run_table import percent
+from perfrun.reports.figures import percent, value_text
 from perfrun.reports.table import Column, Table, coloured, markdown_text
 from perfrun.shown import markdown
 from perfrun.versus.answer import DECIDING, DEVICE_MEMORY, Cell, Ratio
@@ -139,7 +138,7 @@ def software_lines(cells: Sequence[Cell]) -> list[str]:
 
 
 def _median(figure: Figure | None, name: str) -> str:
-    return shown_value(figure.median if figure else None, name)
+    return value_text(figure.median if figure else None, name)
 
 
 def _scaled(value: float | None) -> str:

@@ -29,6 +29,8 @@ OWN = (
     "timeout",
     "format",
     "quiet",
+    "verbose",
+    "metrics",
     "print_perfzero_summary",
     "fail_on_bounds",
     "allow_empty",

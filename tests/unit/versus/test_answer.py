@@ -15,8 +15,8 @@ from perfrun.analysis.pairs import PairRule
 from perfrun.compare.differences import Difference
 from perfrun.compare.paired_runs import Block
 from perfrun.errors import UsageError
+from perfrun.reports.layout import drawn
 from perfrun.reports.table import as_cell, plain_text
-from perfrun.reports.terminal import drawn
 from perfrun.summary.document import to_json
 from perfrun.summary.record import SummaryRecord, record_of
 from perfrun.versus.answer import answer_of, difference_texts, machine_text
