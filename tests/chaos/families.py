@@ -11,6 +11,7 @@ from typing import Protocol
 TESTS = Path(__file__).resolve().parent.parent
 sys.path.append(str(TESTS))
 
+import containers  # noqa: E402
 import databases  # noqa: E402
 import kills  # noqa: E402
 import servers  # noqa: E402
@@ -113,6 +114,7 @@ class Service(Protocol):
 
 
 SERVICES: dict[str, tuple[Callable[[Path], Service], Callable[[], str | None]]] = {
+    **dict.fromkeys(containers.KINDS, (containers.Engines, containers.missing)),
     "database": (databases.Databases, databases.missing),
     **dict.fromkeys(servers.SERVED, (servers.Servers, servers.missing)),
 }
