@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -92,8 +94,9 @@ def _engine(address: Address) -> sqlalchemy.Engine:
         try:
             import psycopg  # noqa: F401
         except ImportError:
+            python = shlex.quote(sys.executable)
             raise StoreError(
-                f"{address.shown}: needs psycopg: python -m pip install 'perfrun[postgresql]'"
+                f"{address.shown}: needs psycopg: {python} -m pip install 'psycopg[binary]'"
             ) from None
     arguments: dict[str, Any] = (
         {"timeout": WAIT_S}
