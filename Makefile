@@ -46,8 +46,13 @@ lint: $(VENV)/test-ready ## ruff and mypy
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+.PHONY: site
+site: $(VENV)/site-ready ## Build the site of docs/ into ./site; a link that leads nowhere fails
+	$(VENV)/bin/zensical build --clean --strict
+	$(VENV)/bin/python scripts/check_site.py site
+
 .PHONY: check
-check: lint test ## What CI runs: lint, then all tests
+check: lint site test ## What CI runs: lint, the site, then all tests
 
 .PHONY: attack
 attack: $(VENV)/test-ready ## What a benchmark, a summary, a server could try against perfrun (containers where an engine is)
@@ -93,7 +98,7 @@ image: ## Build the container image (PyTorch; FRAMEWORK=tensorflow or jax for an
 
 .PHONY: clean
 clean: ## Remove the environments; results in ./workspace stay
-	rm -rf $(VENV) .envs .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .envs site .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -105,6 +110,10 @@ $(VENV)/ready: pyproject.toml | $(VENV)/bin/python
 $(VENV)/test-ready: pyproject.toml | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --quiet --editable '.[test,lint]'
 	@touch $@ $(VENV)/ready
+
+$(VENV)/site-ready: pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --editable '.[site]'
+	@touch $@
 
 .envs/%/ready: scripts/install_framework.py
 	test -x .envs/$*/bin/python || $(PYTHON) -m venv .envs/$*

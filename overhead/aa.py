@@ -1,6 +1,6 @@
 """Count how often nights of identical code on this machine are called different.
 
-    python -m overhead.aa                  # docs/guides/comparing.md: 50 comparisons a row
+    python -m overhead.aa                  # docs/research/comparison.md: 50 comparisons a row
     python -m overhead.aa --nights=3 --trials=3
 
 The program runs nights of five methods with `perfrun nightly`, compares each with the next one by

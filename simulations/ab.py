@@ -1,6 +1,6 @@
 """A simulation of `perfrun ab` and of tests without pairs: false alarms and power.
 
-    python -m simulations.ab              # the tables of docs/guides/comparing.md, a minute or two
+    python -m simulations.ab              # tables of docs/research/comparison.md, a minute
     python -m simulations.ab --runs=500
 
 The usual way runs all trials of A, then all of B, and tests them with Student's t or Mann and

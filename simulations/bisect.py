@@ -1,6 +1,6 @@
 """A simulation of `perfrun bisect`: how often it names the right revision, at which cost.
 
-    python -m simulations.bisect               # the table of docs/guides/bisecting.md
+    python -m simulations.bisect               # the table of docs/research/bisection.md
     python -m simulations.bisect --searches=20
     python -m simulations.bisect --effects 0.05 --spreads 0.05 --seeds 7 8 9 --processes=2
 

@@ -1,6 +1,6 @@
 """A simulation of `perfrun compare`: false alarms and power, printed as Markdown.
 
-    python -m simulations.compare              # the table of docs/guides/comparing.md, some minutes
+    python -m simulations.compare              # table of docs/research/comparison.md, minutes
     python -m simulations.compare --suites=20
 
 A suite is 50 methods with trials of both sets drawn from the same noise; in one of them the last

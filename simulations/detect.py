@@ -1,6 +1,6 @@
 """A simulation of `perfrun detect` and other detectors: false alarms and missed changes.
 
-    python -m simulations.detect                         # the tables of docs/guides/detecting.md
+    python -m simulations.detect                         # the tables of docs/research/detection.md
     python -m simulations.detect --series=200 --seed=2
     python -m simulations.detect --otava=/envs/otava/bin/python
 

@@ -1,6 +1,6 @@
 """A simulation of a year of a whole suite: recall and precision of `perfrun detect`.
 
-    python -m simulations.year                       # the table of docs/guides/detecting.md
+    python -m simulations.year                       # the table of docs/research/detection.md
     python -m simulations.year --on_disk=DIR         # as files, through the commands
     python -m simulations.year --series=50 --nights=120 --changes=5 --years=2
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import error_messages
 import pytest
 
 from perfrun.analysis.costs import Figure
@@ -117,3 +118,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_every_message_of_an_error_is_explained() -> None:
+    explained = error_messages.rows(error_messages.PAGE.read_text(encoding="utf-8"))
+    known = {message.key for message in error_messages.messages()}
+    assert len(known) > 300
+    again = "`python tests/error_messages.py` writes the page anew; then write the advice"
+    assert sorted(known - set(explained)) == [], f"docs/reference/messages.md lacks these: {again}"
+    assert sorted(set(explained) - known) == [], f"nothing says these any more: {again}"

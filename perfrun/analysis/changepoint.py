@@ -8,7 +8,7 @@ the change is still there once more observations are known, PELT is asked (Killi
 Eckley, JASA 107, 2012; the implementation is that of ruptures): it divides all observations around
 the change into levels, without being told where the change is.
 
-The constants are chosen by `simulations/detect.py`; docs/guides/detecting.md has its table.
+The constants are chosen by `simulations/detect.py`; docs/research/detection.md has its table.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 * Observations are taken as AR(1) with the autocorrelation `memory`. It is estimated larger than
   the data show, because short series show too little.
 
-The constants are chosen by `simulations/detect.py`; docs/guides/detecting.md has its table.
+The constants are chosen by `simulations/detect.py`; docs/research/detection.md has its table.
 """
 
 from __future__ import annotations

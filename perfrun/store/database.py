@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import socket
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,8 +125,9 @@ def _engine(address: Address) -> sqlalchemy.Engine:
         try:
             import psycopg  # noqa: F401
         except ImportError:
+            python = shlex.quote(sys.executable)
             raise StoreError(
-                f"{address.shown}: needs psycopg: python -m pip install 'perfrun[postgresql]'"
+                f"{address.shown}: needs psycopg: {python} -m pip install 'psycopg[binary]'"
             ) from None
     arguments: dict[str, Any] = (
         {"timeout": WAIT_S}

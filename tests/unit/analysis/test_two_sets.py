@@ -131,7 +131,7 @@ def test_whatever_the_figures_the_ratio_lies_in_the_interval(
 def test_of_identical_methods_at_most_five_in_a_hundred_are_called_different(
     noise: str, size: int
 ) -> None:
-    # 12 suites of 50; in the long run less than 1 % is called different (docs/guides/comparing.md).
+    # 12 suites of 50; less than 1 % is called different at length (docs/research/comparison.md).
     assert simulate(NOISES[noise], size, suites=12).share_different <= 0.05
 
 

@@ -734,6 +734,15 @@ def test_the_usual_names_of_postgresql_mean_the_same(scheme: str, tmp_path: Path
     assert "word" not in address.shown
 
 
+def test_a_missing_driver_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    address = parse_address("postgresql://me:word@host/db", tmp_path)
+    with pytest.raises(StoreError, match=r"needs psycopg: .*/python\S* -m pip install 'psycopg\["):
+        connections._engine(address)
+
+
 # Several writers, and killed ones.
 
 WRITER = """
