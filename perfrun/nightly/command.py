@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfrun.changes.budget import DEFAULT_CHANGES, Budget
-from perfrun.errors import Interrupted, PerfrunError, UsageError
+from perfrun.errors import Interrupted, PerfrunError, UsageError, WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.nightly.check import check
 from perfrun.nightly.junit import junit
@@ -87,7 +87,13 @@ def nightly_command(argv: Sequence[str]) -> int:
         return _show(suite, as_json=as_json)
     # Progress goes to the other stream, because programs read the report.
     screen = Terminal(sys.stderr, sys.stderr, quiet=given.quiet)
-    report = run_night(suite, screen, new=given.new_night)
+    try:
+        report = run_night(suite, screen, new=given.new_night)
+    except OSError as error:  # of the disk of the workspace
+        if error.filename is None:
+            raise
+        text = f"{error.filename}: {error.strerror}; the night cannot go on"
+        raise WorkspaceError(text) from None
     if as_json:
         write_json(report_document(report))
     else:
@@ -197,6 +203,9 @@ def _prune(suite: Suite, screen: Terminal, interruption: Interruption) -> None:
         raise
     except PerfrunError as error:
         screen.note(f"nothing was pruned: {error}")
+        return
+    except OSError as error:
+        screen.note(f"not all was pruned: {error}; the next night removes the rest")
         return
     if done.removed:
         screen.note(f"retention: {removed_text(done)} removed ({done.bytes / 2**20:.1f} MiB)")

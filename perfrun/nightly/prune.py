@@ -19,7 +19,7 @@ from perfrun.changes.detect import find_changes, watch_series
 from perfrun.changes.search_log import LOCK_NAME, LOG_NAME, has_ended
 from perfrun.compare import baselines
 from perfrun.compare.baselines import NamedTrial
-from perfrun.errors import UsageError
+from perfrun.errors import UsageError, WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.nightly.night_state import Nights
 from perfrun.nightly.retention import PairSet, Policy, pairs_to_be_removed, parse_age, to_be_removed
@@ -256,7 +256,12 @@ def prune_command(argv: Sequence[str]) -> int:
     workspace = parse_workspace(given.workspace)
     if not workspace.is_dir():
         raise UsageError(f"--workspace={workspace}: there is no such folder")
-    done = prune(workspace, policy, dry_run=given.dry_run)
+    try:
+        done = prune(workspace, policy, dry_run=given.dry_run)
+    except OSError as error:  # of a folder; those that it concerns alone are failures
+        if error.filename is None:
+            raise
+        raise WorkspaceError(f"{error.filename}: {error.strerror}; not all was removed") from None
     if given.format == "json":
         write_json(_document(done, dry_run=given.dry_run))
     else:

@@ -153,7 +153,7 @@ def with_changes(
             recent = _recent(suite, report)
     except Interrupted:
         raise
-    except (PerfrunError, ImportError) as error:
+    except (PerfrunError, ImportError, OSError) as error:
         text = f"the index could not be brought up to date or searched: {error}"
         return replace(report, errors=(*report.errors, text)), False
     rows, errors, known = recent.rows, report.errors, _known(earlier)
@@ -163,7 +163,7 @@ def with_changes(
             rows = _confirmed(suite, report, rows, new, screen, interruption)
         except Interrupted:
             raise
-        except PerfrunError as error:
+        except (PerfrunError, OSError) as error:
             errors = (*errors, f"changes could not be confirmed: {error}")
     changes = change_reports(rows, report.methods, report.night, known, untold)
     notes = report.notes

@@ -27,7 +27,15 @@ from typing import Any
 
 import nights_checks as checks
 from nights_plan import TRIALS, Attempt, NightPlan, plans
-from nights_site import KEPT_NIGHTS, PATIENCE_S, PRELOADED, Ended, Site, read_facts
+from nights_site import (
+    KEPT_NIGHTS,
+    PATIENCE_S,
+    PRELOADED,
+    Ended,
+    Site,
+    read_facts,
+    share_compiled_statements,
+)
 
 
 class Simulation:
@@ -243,6 +251,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _say(f"{flags.nights} nights, seed {flags.seed}")
     for name in PRELOADED:
         importlib.import_module(name)
+    share_compiled_statements()
     base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     folder = Path(flags.keep or tempfile.mkdtemp(prefix="perfrun-nights-", dir=base))
     folder.mkdir(parents=True, exist_ok=True)
