@@ -158,7 +158,9 @@ def draw(
     taken: set[int] | None = None,
     uid_map: str = ROOTFUL_MAP,
 ) -> int | None:
-    found: int | None = entrypoint.choose_trial_user(asked, taken or {0, 1000}, uid_map, uid_map, 7)
+    found: int | None = entrypoint.choose_trial_user(
+        *(asked, (1000, 1001), taken or {0, 1000}, uid_map, uid_map, 7)
+    )
     return found
 
 
@@ -179,5 +181,7 @@ def test_the_user_of_the_trials_can_be_named(entrypoint: ModuleType) -> None:
     for wrong in ("0", "-1", "me", "\u0662"):
         with pytest.raises(entrypoint.RefusalError, match="PERFRUN_TRIAL_UID must be a number"):
             draw(entrypoint, wrong)
+    with pytest.raises(entrypoint.RefusalError, match="is the group of the results"):
+        draw(entrypoint, "1001")
     with pytest.raises(entrypoint.RefusalError, match="this engine has no such user"):
         draw(entrypoint, "2000", uid_map=NARROW_MAP)
