@@ -135,7 +135,7 @@ class LocalService:
         self._parent.end_orphans()
         self._lifeline.close()
         if self._user is not None:
-            take_from(self._folder, self._user.uid)
+            take_from(self._folder, self._user)
 
     def _reap(self) -> None:
         ended = self._parent.reap(self.pid)

@@ -29,14 +29,6 @@ Entries = dict[tuple[int, int], int]
 
 def why_not(user: TrialUser, enters: Path, reads: Iterable[Path]) -> str | None:
     """Let the user pass to a folder; return why it cannot, or cannot read what it needs."""
-    for path in reads:
-        try:
-            with user.eyes():
-                os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
-        except FileNotFoundError:
-            continue  # whoever needs it says so
-        except OSError as error:
-            return f"{path}: {error.strerror}"
     try:
         for folder in (*reversed(enters.parents), enters):
             if folder.is_dir() and not _can_pass(user, folder):
@@ -45,6 +37,14 @@ def why_not(user: TrialUser, enters: Path, reads: Iterable[Path]) -> str | None:
                     return f"{folder}: Permission denied"
     except OSError as error:
         return f"{error.filename or enters}: {error.strerror}"
+    for path in reads:
+        try:
+            with user.eyes():
+                os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+        except FileNotFoundError:
+            continue  # whoever needs it says so
+        except OSError as error:
+            return f"{path}: {error.strerror}"
     return None
 
 

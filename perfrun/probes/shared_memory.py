@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from perfrun.dataclass import dataclass, replace
-
 from perfrun.trial_user import eyes_of_trials
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -42,8 +42,9 @@ class _Taking:
         self._group = folder.path.parent.stat().st_gid if self._group_handed_on else os.getegid()
         # A folder of perfrun's was lent to the group of the trial's user, who has the same number;
         # where perfrun was killed, that is another than the user of the trials of today.
-        lent = trial_user() is not None and top.st_gid != self._group
-        self._lent_to = top.st_gid if lent and top.st_uid == os.geteuid() else None
+        user, gid = trial_user(), top.st_gid
+        is_lent = gid != self._group and top.st_uid == os.geteuid()
+        self._lent_to = user._replace(uid=gid, gid=gid) if user and is_lent else None
         self._found: dict[str, list[str]] = {}
 
     def all_of(self, folder: Folder) -> tuple[str, ...]:
@@ -64,7 +65,7 @@ class _Taking:
         return tuple(map(_text, self._found.items()))
 
     def _is_lent(self, entry: Entry) -> bool:
-        return self._lent_to is not None and entry.status.st_gid == self._lent_to
+        return self._lent_to is not None and entry.status.st_gid == self._lent_to.gid
 
     def _note(self, what: str, entry: Entry) -> None:
         self._found.setdefault(what, []).append(entry.name)

@@ -26,6 +26,7 @@ import stat
 import struct
 import sys
 from collections.abc import Container, Mapping, MutableMapping
+from itertools import chain
 from pathlib import Path
 
 WORKSPACE = Path("/workspace")
@@ -148,24 +149,26 @@ def find_identity() -> Identity:
 
 
 def choose_trial_user(
-    asked: str, taken: Container[int], uid_map: str, gid_map: str, start: int
+    asked: str, own: Identity, taken: Container[int], uid_map: str, gid_map: str, start: int
 ) -> int | None:
     """Return the number of the trials' user and group; None when they are to have perfrun's.
 
     `start` is where to begin among the numbers that nobody has.
     """
-    if asked == SAME:
+    if asked in (SAME, str(own[0])):
         return None
     if asked:
         if not (asked.isascii() and asked.isdecimal()) or int(asked) == ROOT:
             raise RefusalError(f"PERFRUN_TRIAL_UID must be a number above 0, or `{SAME}`")
         if not is_mapped(int(asked), uid_map) or not is_mapped(int(asked), gid_map):
             raise RefusalError(f"PERFRUN_TRIAL_UID={asked}: this engine has no such user")
-        return None if int(asked) in taken else int(asked)
+        if int(asked) == own[1]:
+            raise RefusalError(f"PERFRUN_TRIAL_UID={asked} is the group of the results")
+        return int(asked)
     count = len(PASSING_USERS)
     drawn = (PASSING_USERS[(start + step) % count] for step in range(count))
     # An engine may have few users; those of the system come first there.
-    for number in (*drawn, *range(PASSING_USERS.start - 1, 999, -1)):
+    for number in chain(drawn, range(PASSING_USERS.start - 1, 999, -1)):
         if number not in taken and is_mapped(number, uid_map) and is_mapped(number, gid_map):
             return number
     return None
@@ -176,9 +179,9 @@ def find_trial_user(identity: Identity) -> int | None:
     known = (*(user.pw_uid for user in pwd.getpwall()), *(group.gr_gid for group in grp.getgrall()))
     owners = (find_owner(path) or identity for path in (WORKSPACE, CHECKOUT))
     taken = {ROOT, *identity, *os.getgroups(), *known, *(n for owner in owners for n in owner)}
-    asked = os.environ.pop("PERFRUN_TRIAL_UID", "")
     found = choose_trial_user(
-        asked,
+        os.environ.pop("PERFRUN_TRIAL_UID", ""),
+        identity,
         taken,
         Path("/proc/self/uid_map").read_text(encoding="ascii"),
         Path("/proc/self/gid_map").read_text(encoding="ascii"),
