@@ -25,6 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from nested import nest
 
 from perfrun.errors import WorkspaceError
 from perfrun.image import saved
@@ -329,7 +330,9 @@ def test_links_of_two_archives_do_not_lead_out_together(place: Path) -> None:
     assert not (place / "new").exists()
 
 
-@pytest.mark.parametrize("plant", ["a link to a folder", "a file", "a folder with a link"])
+@pytest.mark.parametrize(
+    "plant", ["a link to a folder", "a file", "a folder with a link", "deep folders"]
+)
 def test_what_lies_where_an_archive_is_unpacked_aside_is_not_used(
     place: Path, tmp_path: Path, plant: str
 ) -> None:
@@ -338,6 +341,9 @@ def test_what_lies_where_an_archive_is_unpacked_aside_is_not_used(
         aside.symlink_to(tmp_path / "outside")
     elif plant == "a file":
         aside.write_text("x")
+    elif plant == "deep folders":
+        aside.mkdir()
+        nest(aside, 1100)
     else:
         aside.mkdir()
         (aside / "a").symlink_to(tmp_path / "outside" / "key")
