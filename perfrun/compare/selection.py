@@ -16,6 +16,7 @@ from perfrun.compare.differences import damage
 from perfrun.errors import StoreError, UsageError
 from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
 from perfrun.text import redact
+from perfrun.worker.folders import places
 
 if TYPE_CHECKING:
     from perfrun.options.store_address import Address
@@ -213,11 +214,11 @@ def _summaries(folder: Path) -> list[Path]:
         return [folder.resolve()]  # what the user names may be a link; what is found may not
     if (folder / SUMMARY).is_file():
         return [folder / SUMMARY]
-    for pattern in (f"output/*/{SUMMARY}", f"*/{SUMMARY}", f"**/{SUMMARY}"):
+    for pattern in (f"output/*/{SUMMARY}", f"*/{SUMMARY}"):
         found = sorted(folder.glob(pattern))
         if found:
             return found
-    return []
+    return sorted(Path(place, SUMMARY) for place, names in places(str(folder)) if SUMMARY in names)
 
 
 def _read(paths: Iterable[Path], notify: Notify) -> tuple[SummaryRecord, ...]:

@@ -29,7 +29,7 @@ from perfrun.worker.profilers.profile_windows import ProfileWindows
 
 TYPE_CHECKING = False  # `typing` takes 4 ms to import, a tenth of a no-op trial
 if TYPE_CHECKING:
-    from typing import Any, Container, Dict, FrozenSet, Iterator, List, Optional, Sequence
+    from typing import Any, Container, Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
     from perfrun.worker.profilers.profile_trial import ProfileTrial
 
@@ -296,14 +296,25 @@ def run_trial(order: Dict[str, Any]) -> int:
     return status
 
 
+def exit_of(code: Any) -> Tuple[str, int]:
+    """Return what `sys.exit` was called with as a text, and the status that Python makes of it."""
+    try:
+        text = str(code)
+    except Exception:  # noqa: BLE001 - thousands of digits, or an object of the benchmark's
+        text = "a value of type %s" % type(code).__name__
+    if not isinstance(code, int):
+        return text, int(code is not None)
+    return text, code if -(2**63) <= code < 2**63 else -1
+
+
 def _run_and_record(trial: TrialReport) -> int:
     """Run the trial, put its error into the outcome, and return the exit status."""
     try:
         trial.run()
         return 0
     except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        trial.outcome["error"] = {"kind": "exit", "message": str(error.code), "exit_code": code}
+        message, code = exit_of(error.code)
+        trial.outcome["error"] = {"kind": "exit", "message": message, "exit_code": code}
         return code & 0xFF
     except BaseException as error:  # noqa: BLE001 - a benchmark may raise anything
         text = traceback.format_exc()

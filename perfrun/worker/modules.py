@@ -7,6 +7,8 @@ import re
 import stat
 from typing import Dict, Iterator, List, Pattern, Sequence, Set, Tuple
 
+from perfrun.worker.folders import places
+
 # A module is not imported when neither it nor a module that it derives a class from has this.
 _MENTIONS = re.compile(rb"\b\w*Benchmark\b|report_benchmark")
 # Each part has a limit: a file of a repository may be written to keep a search busy.
@@ -29,7 +31,7 @@ def modules_in(folder: str, package: Sequence[str]) -> List[str]:
     found = []
     root = os.path.normpath(os.path.join(folder, *[os.pardir] * len(package)))
     sources = _Sources(root)
-    for place, files in _places(folder):
+    for place, files in places(folder):
         inside = os.path.relpath(place, folder)
         parts = [*package, *([] if inside == "." else inside.split(os.sep))]
         for name in files:
@@ -55,27 +57,6 @@ def could_define(root: str, module: str, class_name: str, method: str) -> bool:
     except (OSError, ValueError):
         return False
     return bool(has_class) and sources.define(path, defines)
-
-
-def _places(folder: str) -> Iterator[Tuple[str, List[str]]]:
-    """Yield each folder below, in order, with its files.
-
-    `os.walk` of Python 3.11 calls itself for each level, and a thousand levels end it.
-    """
-    left = [folder]
-    while left:
-        place = left.pop()
-        folders: List[str] = []
-        files: List[str] = []
-        try:
-            with os.scandir(place) as entries:
-                for entry in entries:
-                    is_folder = entry.is_dir(follow_symlinks=False)
-                    (folders if is_folder else files).append(entry.name)
-        except OSError:
-            continue
-        yield place, files
-        left += [os.path.join(place, name) for name in sorted(folders, reverse=True)]
 
 
 def _content(path: str) -> bytes:

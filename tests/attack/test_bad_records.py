@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nested import nest
 
 from perfrun.benchmark import main
 from perfrun.compare.differences import damage, differences, mixtures
@@ -188,26 +189,13 @@ def test_the_report_of_a_night_goes_on_over_bad_records(results: Path) -> None:
     json.dumps(report_document(report))
 
 
-def _nested(folder: Path, levels: int) -> None:
-    """Make folders in each other, deeper than a path can name."""
-    here = os.open(folder, os.O_RDONLY)
-    for _ in range(levels):
-        os.mkdir("ddd", dir_fd=here)
-        (below := os.open("ddd", os.O_RDONLY, dir_fd=here))
-        os.close(here)
-        here = below
-    os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=here))
-    os.fchmod(here, 0o500)
-    os.close(here)
-
-
 @pytest.mark.parametrize("levels", [900, 1500, 5000])
 def test_prune_removes_folders_however_deep_they_are(levels: int, tmp_path: Path) -> None:
     folder = tmp_path / "output" / "deep"
     (folder / "beside").mkdir(parents=True)
     (folder / "link").symlink_to(tmp_path)
     (folder / "beside" / "big").write_bytes(b"x" * 100_000)
-    _nested(folder, levels)
+    nest(folder, levels, "ddd")
     assert bytes_in(folder) >= 100_000
     removed, failures = remove(tmp_path, [folder])
     assert (removed, failures) == ([folder], [])
@@ -217,7 +205,8 @@ def test_prune_removes_folders_however_deep_they_are(levels: int, tmp_path: Path
 
 def test_prune_goes_on_where_another_was_killed(tmp_path: Path) -> None:
     for name in (".pruned", ".pruned-1234"):
-        _nested((tmp_path / name) if (tmp_path / name).mkdir() is None else tmp_path, 20)
+        (tmp_path / name).mkdir()
+        nest(tmp_path / name, 20)
     assert remove(tmp_path, []) == ([], [])
     assert list(tmp_path.iterdir()) == []
 
@@ -235,7 +224,7 @@ def test_a_repository_cannot_hold_up_the_list_of_its_benchmarks(tmp_path: Path) 
         )
         (tmp_path / f"chain{number}.py").write_text(text)
     (tmp_path / "spaces.py").write_text("class x(" * 50_000 + "from . import " * 50_000)
-    _nested(tmp_path, 1200)
+    nest(tmp_path, 1200, "ddd")
     (tmp_path / "good.py").write_text("class GoodBenchmark:\n    def report_benchmark(self): ...\n")
     (tmp_path / "linked.py").symlink_to("good.py")  # as repositories do
     assert modules_in(str(tmp_path), []) == ["good", "linked"]
