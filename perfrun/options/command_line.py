@@ -92,6 +92,7 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         fail_on_bounds=given["fail_on_bounds"],
         allow_empty=given["allow_empty"],
         resume=given["resume"],
+        baseline=given["baseline"] or None,
         store=_store(given["store"], parse_workspace(given["workspace"])),
         benchmark_flags=tuple(benchmark_flags),
         names=tuple(given.pop("names", None) or ()),

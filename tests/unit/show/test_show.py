@@ -50,8 +50,9 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
 
 
 def widest(lines: list[str]) -> int:
-    """The longest line but the path of the summary, which is whole."""
-    return max(len(line) for line in lines if not line.startswith("summary"))
+    """The longest line but what is never cut: the path of the summary, words of the command."""
+    ours = "summary", "    --", "    '--"
+    return max(len(line) for line in lines if not line.startswith(ours))
 
 
 def test_a_screen_has_figures_steps_memory_phases_grade_versions_and_commits(
