@@ -200,8 +200,8 @@ def compare_command(argv: Sequence[str]) -> int:
     wanted = Wanted(given.methods, given.metrics)
     results = Results(parse_workspace(given.workspace), _warn, given.store)
     base, new = results.select(given.base), results.select(given.new)
-    _warn_of_common(base, new)
     compared = compare_sets(base, new, wanted=wanted, allowed=allowed, min_effect=given.min_effect)
+    _warn_of_common(base, new)
     if given.format == "json":
         write_json(document_of(compared))
     else:
