@@ -128,11 +128,11 @@ def hostile() -> dict[str, Any]:
     own = document["perfrun"]
     document["benchmark_result"]["name"] = f"pkg.{evil}"
     document["benchmark_result"]["metrics"] = [
-        {"name": f"m{n}{evil}", "value": 10.0**n} for n in range(300)
+        {"name": f"m{n}{evil}", "value": 10.0**n} for n in range(100)
     ]
-    own["series"] += [{"name": evil, "statistics": 3, "times_s": [None]}, {"name": {}}] * 400
+    own["series"] += [{"name": evil, "statistics": 3, "times_s": [None]}, {"name": {}}] * 50
     own["quality"]["findings"] = [
-        {"code": str(n), "severity": "warning", "text": evil} for n in range(500)
+        {"code": str(n), "severity": "warning", "text": evil} for n in range(150)
     ]
     own["quality"]["grade"] = evil
     own["git"] = [{"directory": evil, "git_hash": evil, "branch": evil, "dirty": True}] * 50
