@@ -18,6 +18,11 @@ from perfrun import __version__
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.reports.output import OutputError, give_up_stdout, named_failures
 
+TYPE_CHECKING = False  # as type checkers read it: `typing` is no part of every start
+if TYPE_CHECKING:
+    from perfrun.options.plan import RunPlan
+    from perfrun.run.command import Judge
+
 _RUN = ("perfrun.run.command", "run_command")
 _HELP = ("perfrun.options.flags", "help_command")
 
@@ -125,8 +130,16 @@ def _help(words: list[str]) -> int:
 
 def _carry_out(command: tuple[str, str], words: list[str]) -> int:
     module, function = command
-    status: int = getattr(importlib.import_module(module), function)(words)
+    carry_out = getattr(importlib.import_module(module), function)
+    status: int = carry_out(words, _judge) if command == _RUN else carry_out(words)
     return status
+
+
+def _judge(plan: RunPlan) -> Judge:
+    """Return what compares a run with its baseline: comparisons lie above a run."""
+    from perfrun.compare.after_run import make_judge
+
+    return make_judge(plan)
 
 
 def _no_command(word: str) -> str:

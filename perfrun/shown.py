@@ -10,6 +10,7 @@ they could mention people and load pictures. What a medium cannot show as text i
     what a benchmark prints         `LiveText`
     Markdown, JUnit, OpenMetrics    `markdown`, `markdown_code`, `xml`, `label`
     JSON                            `write_json`; json.dumps itself escapes all but ASCII
+    CSV                             `csv_text`
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _MARKDOWN_LINK = r"(?i)\b((?:https?|ftp|mailto|xmpp|ssh|git|file)(?=:)|www(?=\.)
 _MARKDOWN_NAME = r"(@|\\#|GH-)(?=[A-Za-z0-9])"
 _MARKDOWN_BLOCK = r"(\d{1,9})([.)])(?=\s|$)|[-+=]"
 _HEXADECIMAL = r"[0-9A-Fa-f.]{1,64}"
+# What begins a formula, also in the wide characters that some spreadsheets take for these.
+_FORMULA = ("=", "+", "-", "@", "|", "%", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 # A mention or the number of an issue is none with this between; it takes no room.
 _JOINER = "\u2060"
 # Sequences that a terminal acts upon: CSI, then those with a text of their own, then short ones.
@@ -166,6 +169,16 @@ def label(text: str) -> str:
     """Return the text as the value of a label in OpenMetrics, without its quotes."""
     plain = visible(_redacted(text)[:LONGEST_LINE], "\n")
     return plain.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def csv_text(text: str) -> str:
+    """Return the text for a cell of a CSV file, without the quotes: no spreadsheet computes it.
+
+    A program that opens such files takes a text that begins like a formula for one, which may run
+    commands or send the sheet elsewhere. An apostrophe before it says that it is text.
+    """
+    plain = visible(_redacted(text)[:LONGEST_LINE])
+    return f"'{plain}" if plain.lstrip().startswith(_FORMULA) else plain
 
 
 class LiveText:

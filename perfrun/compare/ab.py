@@ -35,7 +35,7 @@ from perfrun.compare.paired_runs import (
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
 from perfrun.options.parsers import CommandParser, parse_shell_words, parse_whole, split_at_dashes
-from perfrun.options.plan import RunPlan
+from perfrun.options.plan import RunPlan, refuse_baseline
 from perfrun.reports.terminal import Terminal
 from perfrun.shown import say, write_json, write_lines
 from perfrun.summary.derived_metrics import DerivedRatio, derived_ratios, derived_rows
@@ -274,6 +274,7 @@ def _undecided(asked: AbPlan, answer: AbAnswer) -> list[Undecided]:
 
 def _refuse_repetition(plan: RunPlan) -> None:
     """Raise UsageError for flags that say how often a method runs: the pairs decide that."""
+    refuse_baseline(plan, "perfrun ab")
     if plan.repetition.precision is not None or plan.num_trials != 1:
         raise UsageError(
             "perfrun ab: pairs run until the methods are decided; limit them by --max_pairs and "

@@ -206,14 +206,20 @@ def compare_command(argv: Sequence[str]) -> int:
     results = Results(parse_workspace(given.workspace), _warn, given.store)
     base, new = results.select(given.base), results.select(given.new)
     compared = compare_sets(base, new, wanted=wanted, allowed=allowed, min_effect=given.min_effect)
+    _warn_of_common(base, new)
     if given.format == "json":
-        write_json(_document(compared))
+        write_json(document_of(compared))
     else:
-        _show(compared)
-    return 1 if any(c.verdict == "slower" for c in compared.comparisons) else 0
+        show_compared(compared)
+    return status_of(compared)
 
 
-def _document(compared: CompareResult) -> dict[str, Any]:
+def status_of(compared: CompareResult) -> int:
+    """Return the exit status: 1 when something is slower."""
+    return 1 if any(one.verdict == "slower" for one in compared.comparisons) else 0
+
+
+def document_of(compared: CompareResult) -> dict[str, Any]:
     """Return the document that `--format=json` prints."""
     return {
         "comparisons": [
@@ -257,7 +263,7 @@ def difference_row(found: Difference) -> dict[str, Any]:
     return {**asdict(found), "text": found.text}
 
 
-def _show(compared: CompareResult) -> None:
+def show_compared(compared: CompareResult) -> None:
     """Print the table, then derived metrics, differences and the trials that do not count."""
     found = compared.comparisons
     screen = Terminal(sys.stdout, sys.stderr, quiet=True)
@@ -283,6 +289,12 @@ def _trial_lines(counts: Mapping[str, int]) -> list[str]:
         why = f"; {counted} count, since most trials of their method were" if counted else ""
         lines.append(f"Disturbed trials: {counts['left_out']} left out{why}.")
     return lines
+
+
+def _warn_of_common(base: Sequence[SummaryRecord], new: Sequence[SummaryRecord]) -> None:
+    common = len({record.uid for record in base} & {record.uid for record in new})
+    if common:
+        _warn(f"{common} trial{'s are' if common > 1 else ' is'} in both BASE and NEW")
 
 
 def _allowed(text: str | None) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -219,6 +219,12 @@ def _summaries(folder: Path) -> list[Path]:
         if found:
             return found
     return sorted(Path(place, SUMMARY) for place, names in places(str(folder)) if SUMMARY in names)
+
+
+def each_of_folder(folder: Path, notify: Notify) -> Iterator[SummaryRecord]:
+    """Read the summaries of a folder one by one, so that not all of them are in memory."""
+    for path in _summaries(folder):
+        yield from _read([path], notify)
 
 
 def _read(paths: Iterable[Path], notify: Notify) -> tuple[SummaryRecord, ...]:

@@ -127,6 +127,7 @@ def parse(
         fail_on_bounds=given["fail_on_bounds"],
         allow_empty=given["allow_empty"],
         resume=given["resume"],
+        baseline=given["baseline"] or None,
         store=_store(given["store"], workspace),
         benchmark_flags=tuple(benchmark_flags),
         names=names,

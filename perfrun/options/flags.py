@@ -95,6 +95,7 @@ _OWN = (
     ("fail_on_bounds", "", "a metric out of bounds counts as a failure"),
     ("allow_empty", "", "a run without methods is a success"),
     ("resume", "", "go on with the last unfinished run of the same flags in this workspace"),
+    ("baseline", "NAME", "compare with this baseline when the run has ended (perfrun baseline)"),
     (
         "store",
         "URL|FILE",

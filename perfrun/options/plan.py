@@ -106,6 +106,7 @@ class RunPlan:
     fail_on_bounds: bool = False
     allow_empty: bool = False
     resume: bool = False
+    baseline: str | None = None  # that the results are compared with when the run has ended
     store: str | None = None  # index to which results are added, with its password
     benchmark_flags: tuple[str, ...] = ()  # what follows `--`
     names: tuple[str, ...] = ()  # what `perfrun list` lists; kinds of run for `perfrun doctor`
@@ -121,6 +122,12 @@ class RunPlan:
     def output(self) -> Path:
         """The folder that holds a folder for each trial."""
         return self.workspace / "output"
+
+
+def refuse_baseline(plan: RunPlan, command: str) -> None:
+    """Raise UsageError for a command that compares by itself, or not at all."""
+    if plan.baseline:
+        raise UsageError(f"{command}: takes no --baseline, which is a flag of a run")
 
 
 def split_items(text: str | None) -> list[str]:

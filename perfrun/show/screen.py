@@ -50,7 +50,7 @@ def screen(shown: TrialView, again: RunAgain, *, blocks: bool) -> list[str]:
     last = list(_again(again))
     sections = {
         "heading": list(_heading(shown)),
-        "outcome": list(_outcome(shown)),
+        "outcome": _outcome(shown),
         "figures": _labelled("figures", _figures(shown), most=_MOST_FIGURES + 1),
         "steps": _labelled("steps", _steps(shown.steps, blocks=blocks), most=10),
         "memory": _labelled("memory", [_sizes(shown.memory)], most=2),
@@ -64,7 +64,7 @@ def screen(shown: TrialView, again: RunAgain, *, blocks: bool) -> list[str]:
         "summary": _labelled("summary", [shown.summary], most=1, whole=True),
     }
     for name in _LEAST_FIRST:
-        if sum(map(len, sections.values())) + len(last) <= LINES:
+        if sum(len(lines) for lines in sections.values()) + len(last) <= LINES:
             break
         del sections[name]
     return [text for lines in sections.values() for text in lines] + last
@@ -85,11 +85,11 @@ def _time(timestamp: float) -> str:
         return "of an unknown time"
 
 
-def _outcome(shown: TrialView) -> Iterator[str]:
+def _outcome(shown: TrialView) -> list[str]:
     if shown.outcome == "passed":
-        return
+        return []
     reason = f": {shown.reason}" if shown.reason else ""
-    yield from _labelled("outcome", [f"{shown.outcome}{reason}", *shown.error], most=6)
+    return _labelled("outcome", [f"{shown.outcome}{reason}", *shown.error], most=6)
 
 
 def _figures(shown: TrialView) -> Iterator[str]:
@@ -189,8 +189,8 @@ def _again(again: RunAgain) -> Iterator[str]:
         yield f"    {others[-1]}"
 
 
-def _labelled(label: str, texts: Iterable[str], *, most: int, whole: bool = False) -> Iterator[str]:
-    """Yield a section: its label before the first line, the others below; empty texts are none."""
+def _labelled(label: str, texts: Iterable[str], *, most: int, whole: bool = False) -> list[str]:
+    """Return a section: its label before the first line, the others below; empty texts are none."""
     room = WIDTH - _LABEL
     lines: list[str] = []
     for text in texts:

@@ -5,15 +5,15 @@ A summary may come from anywhere: what is of another type than perfrun writes co
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from perfrun.show.histogram import Bin, histogram
-from perfrun.summary.metrics import MEDIAN, PEAK_RSS, WALL_TIME
+from perfrun.summary.metrics import PEAK_RSS, WALL_TIME
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import is_number, objects, section, text
+from perfrun.summary.series_times import intervals, steady_times
 
 _MOST_TEXT = 600  # characters of a fact
 _MOST_ITEMS = 100  # of a list
@@ -93,7 +93,7 @@ def view(record: SummaryRecord) -> TrialView:
     document = record.document
     own = section(document, "perfrun")
     chosen, others = _chosen_series(record, own)
-    figures = _figures(record, own)
+    figures = _figures(record)
     return TrialView(
         method=record.method,
         execution_id=record.execution_id,
@@ -138,20 +138,16 @@ def _chosen_series(
     return chosen, [_short(one.get("name")) for one in series if one is not chosen]
 
 
-def _figures(record: SummaryRecord, own: Mapping[str, Any]) -> tuple[Figure, ...]:
+def _figures(record: SummaryRecord) -> tuple[Figure, ...]:
     """Return the primary metrics, and of the derived ones those that people compare."""
-    intervals = dict(_intervals(own))
+    within = intervals(record.document, record.metrics)
     found = []
     for name, metric in record.metrics.items():
         last = name.rpartition("/")[2]
         is_rate = metric.direction == "higher" and not last.endswith(("_per_device", "_std"))
         if name == PEAK_RSS or (metric.derived_from and not (last in _DERIVED or is_rate)):
             continue
-        low, high = (
-            intervals.get(metric.value, (None, None))
-            if last in (WALL_TIME, MEDIAN) or is_rate
-            else (None, None)
-        )
+        low, high = within.get(name, (None, None))
         found.append(
             Figure(
                 name=name,
@@ -170,21 +166,6 @@ def _figures(record: SummaryRecord, own: Mapping[str, Any]) -> tuple[Figure, ...
     return tuple(different.values())
 
 
-def _intervals(own: Mapping[str, Any]) -> Iterator[tuple[float, tuple[float, float]]]:
-    """Yield each median, and each rate that follows from one, with its interval."""
-    for one in objects(own.get("series"))[:_MOST_ITEMS]:
-        figures = section(one, "statistics")
-        median, low, high = (
-            figures.get(key) for key in ("median_s", "median_low_s", "median_high_s")
-        )
-        if not (is_number(median) and is_number(low) and is_number(high)):
-            continue
-        yield median, (float(low), float(high))
-        rate = one.get("throughput_per_s")
-        if is_number(rate) and low > 0 and high > 0:
-            yield rate, (rate * median / high, rate * median / low)
-
-
 def _steps(series: Mapping[str, Any], others: Sequence[str]) -> Steps | None:
     times = steady_times(series)
     if not times:
@@ -201,17 +182,6 @@ def _steps(series: Mapping[str, Any], others: Sequence[str]) -> Steps | None:
         few_s=() if bins else times if len(set(times)) > 1 else times[:1],
         others=tuple(others),
     )
-
-
-def steady_times(series: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return the times of the steady part; of all, where none of it is steady."""
-    times, every = series.get("times_s"), series.get("times_every")
-    if not isinstance(times, list) or not all(is_number(one) and one >= 0 for one in times):
-        return ()
-    first = section(series, "steadiness").get("steady_from")
-    if isinstance(first, int) and isinstance(every, int) and first > 0 < every:
-        times = times[math.ceil(first / every) :]
-    return tuple(map(float, times))
 
 
 def _findings(own: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import os
 import socket
@@ -17,6 +18,8 @@ from nested import nest
 
 from perfrun.benchmark import main
 from perfrun.compare.differences import damage, differences, mixtures
+from perfrun.exchange import rows
+from perfrun.exchange.rows import write as write_rows
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.openmetrics import openmetrics
@@ -24,6 +27,10 @@ from perfrun.nightly.prune import bytes_in, remove, remove_tree
 from perfrun.nightly.report import gather, report_document
 from perfrun.nightly.suite import Night, UnitDone, units
 from perfrun.nightly.suite_file import read_suite
+from perfrun.show.run_again import run_again
+from perfrun.show.screen import screen
+from perfrun.show.view import view
+from perfrun.shown import page
 from perfrun.store.writing import rows_of
 from perfrun.summary.record import BadSummary, parse_record
 from perfrun.worker.modules import modules_in
@@ -41,6 +48,9 @@ COMMANDS = {
     "compare folders": ["compare", "{}/base", "{}/new", "--format=json"],
     "prune": ["prune", "--keep_per_series=1", "--dry_run"],
     "export": ["export", "--format=bmf", "run:new"],
+    "export as a table": ["export", "--csv=-"],
+    "show": ["show", "last"],
+    "show everything, as JSON": ["show", "{}", "--format=json"],
 }
 
 
@@ -57,6 +67,10 @@ def test_a_summary_with_any_value_in_any_field_is_a_record_or_says_why_not(field
         row = json.dumps(rows_of(record).trial, allow_nan=False)
         row.encode()
         assert "\\ud800" not in row  # no database would take it
+        shown = screen(view(record), run_again(record, Path("ws").absolute()), blocks=True)
+        assert all(one.isprintable() for one in page(shown).splitlines())
+        for form in ("csv", "json"):
+            write_rows(form, rows.rows_of([record], None), io.BytesIO())
         if damage(record) is None:
             differences([good], [record])
             mixtures([good, record])

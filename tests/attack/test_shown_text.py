@@ -374,6 +374,8 @@ def test_commands_over_hostile_summaries_print_clean_lines(tmp_path: Path) -> No
     for words in (
         ["index"], ["history", "*"], ["history", "*", "--metric=none"], ["detect"],
         ["compare", "id:2026-11-20-10-00-00-000000", "id:2026-11-21-10-00-00-000000"],
+        ["show", next(str(folder) for folder in (tmp_path / "w").iterdir())],
+        ["export", "--csv=-", str(tmp_path / "w")], ["baseline", "set", "b", str(tmp_path / "w")],
         ["compare", "nothing\n\x1b[2J", "x"], ["prune", "--keep_nights=1", "--dry_run"],
     ):  # fmt: skip
         done = subprocess.run(

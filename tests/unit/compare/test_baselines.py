@@ -154,6 +154,8 @@ def test_a_baseline_is_replaced_and_removed_and_its_results_stay(
 ) -> None:
     place = f"--workspace={workspace}"
     assert main(["baseline", "set", "b", "of-old", place]) == 0
+    assert main(["compare", "b", "of-old", place]) == 0
+    assert "6 trials are in both BASE and NEW" in capsys.readouterr().err
     assert main(["baseline", "set", "b", "of-new", "old-0", place]) == 0
     assert "7 trials of 1 method, of 2023-11-1" in (said := capsys.readouterr().out)
     assert "before it was 6 trials" in said
@@ -167,3 +169,20 @@ def test_a_baseline_is_replaced_and_removed_and_its_results_stay(
         capsys.readouterr()
         assert main(["baseline", *wrong, place]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ab", "--benchmark_methods=a.B.c"),
+        ("bisect", "--good=aaaa", "--bad=bbbb", "--benchmark_methods=a.B.c"),
+        ("versus", "--frameworks=torch,jax"),
+        ("dlbs", "--model=alexnet", "--batch_size=1"),
+    ],
+)
+def test_commands_that_compare_by_themselves_take_no_baseline(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, f"--workspace={tmp_path / 'ws'}", "--baseline=v1"]) == 2
+    assert "takes no --baseline" in capsys.readouterr().err
+    assert not (tmp_path / "ws").exists()

@@ -35,6 +35,7 @@ OWN = (
     "fail_on_bounds",
     "allow_empty",
     "resume",
+    "baseline",
     "env",
     "store",
     "flagfile",
