@@ -37,8 +37,12 @@ def drawn(table: Table, width: int) -> list[RenderableType]:
         first, *others = map(_grid, parts)
         return [first, *(each for other in others for each in ("", other))]
     if parts and all(_stands_below(part, width) for part in parts):
-        return [line for part in parts for line in (*_blocks(part, width), Text())][:-1]
-    return list(_blocks(table, width))
+        return [*_blocks(parts[0], width), *_after_a_blank(parts[1:], width)]
+    return [*_blocks(table, width)]
+
+
+def _after_a_blank(parts: Sequence[Table], width: int) -> list[Text]:
+    return [line for part in parts for line in (Text(), *_blocks(part, width))]
 
 
 def _width(table: Table, *, wraps: bool = True) -> int:

@@ -103,7 +103,7 @@ def common_causes(results: Sequence[TrialResult]) -> list[str]:
 def _cause(count: int, of: int, code: str, finding: Mapping[str, Any]) -> str:
     what = f"{WORDS.get(code, code)} in {count} of {of} trials: {finding['text']}"
     mend = finding.get("mend")
-    return f"{what}; to mend it: {mend}" if mend else what
+    return f"{what} ({mend})" if mend else what
 
 
 def _doubts(result: TrialResult) -> Iterator[Mapping[str, Any]]:

@@ -185,6 +185,8 @@ def _place(name: str, missed: Sequence[str]) -> int:
         return 2 + _TIMES.index(name)
     if _OF_SERIES.fullmatch(name) or name.startswith("peak_"):
         return _LAST
+    if name.endswith(("_per_call", "_per_step", "_per_example")):  # amounts of work
+        return _LAST - 1
     if direction_of(name) == "none" or name_and_unit(name)[1] == "s":
         return _LAST - 1
     return 1

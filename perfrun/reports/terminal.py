@@ -218,12 +218,14 @@ class Terminal:
         if not results or self._quiet:
             return
         self.table(run_table(results, methods, self._metrics))
-        statistics = statistics_lines(methods)
         hint = None if self._metrics else more_metrics(results)
-        self.lines(["", *([hint] if hint else []), *statistics])
         advised = advice(methods, results, precision)
-        self.lines([*common_causes(results), *([advised] if advised else [])])
-        self.lines(["", *folder_lines(results, every=self._verbose)])
+        for section in (
+            [*filter(None, [hint]), *statistics_lines(methods)],
+            [*common_causes(results), *filter(None, [advised])],
+            folder_lines(results, every=self._verbose),
+        ):
+            self.lines(["", *section] if section else [])
 
     def lines(self, texts: Sequence[str]) -> None:
         """Print lines of perfrun's own."""

@@ -109,6 +109,9 @@ def test_prose_is_wrapped_where_its_table_fits() -> None:
         columns=(Column(heading="wanted"), Column(heading="why", prose=True)),
         rows=(("governor", prose),),
     )
+    for width in WIDTHS:
+        shown = [line.removeprefix("governor").strip() for line in on_screen(table, width)[2:]]
+        assert " ".join(" ".join(shown).split()) == prose.strip()
     lines = on_screen(table, 60)
     assert lines[2].startswith("governor   a sentence")
     assert lines[3].startswith("           ")

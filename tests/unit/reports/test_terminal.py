@@ -382,7 +382,7 @@ def test_a_common_cause_is_said_once_with_its_remedy() -> None:
     alone, both = judged(PRESSED), judged(PRESSED, LOADED)
     both.document["perfrun"]["quality"]["findings"][1]["mend"] = "end other work"
     assert common_causes([alone, both, both]) == [
-        "busy machine in 2 of 3 trials: others used 1.5 of 2 CPUs; to mend it: end other work"
+        "busy machine in 2 of 3 trials: others used 1.5 of 2 CPUs (end other work)"
     ]
     assert common_causes([alone, alone, result()]) == [
         "waiting for CPUs in 2 of 3 trials: some task waited"

@@ -25,6 +25,7 @@ from perfrun.versus.result_file import combine, find_saved, read_saved, versus_d
 from perfrun.versus.trials import Decision, Trials
 from perfrun.versus.versus_table import failure_lines, markdown_page, undecided_lines, versus_table
 from tests.summaries import summary
+from tests.unit.reports.test_layout import assert_whole
 
 LABELS = ("torch", "tensorflow")
 EMPTY: dict[str, Any] = {"schema": "perfrun.versus", "schema_version": 1, "begun": 1}
@@ -455,6 +456,7 @@ def test_on_a_narrow_terminal_verdicts_are_a_table_of_their_own(
     from rich.console import Console
 
     answer = answer_of(asked(tmp_path), trials(usual(10)))
+    assert_whole(versus_table(answer.cells, answer.ratios))
     console = Console(width=width, color_system=None, file=io.StringIO())
     with console.capture() as captured:
         for part in drawn(versus_table(answer.cells, answer.ratios), width):
