@@ -26,6 +26,8 @@ def summary(
     system: Mapping[str, Any] | None = None,
     flags: Mapping[str, Any] | None = None,
     max_rss: int = 50 * 2**20,
+    module_sha256: str = "a" * 64,
+    version: str | None = None,
 ) -> dict[str, Any]:
     """The document of one trial: what comparing reads of it."""
     ran = status in ("passed", "out_of_bounds")
@@ -69,7 +71,8 @@ def summary(
             "reports": [],
             "series": [],
             "quality": {"disturbed": disturbed, "grade": "C" if disturbed else "A"},
-            "module_sha256": "a" * 64,
+            "module_sha256": module_sha256,
+            "benchmark_version": version,
             "machine": {"memory_bytes": 25276510208, "kernel": "6.18", **(machine or {})},
             "environment": {
                 "python": {"version": "3.11.2", "implementation": "cpython", "build": "x"},

@@ -127,6 +127,33 @@ class SeriesWatch:
     def __len__(self) -> int:
         return len(self._logs)
 
+    @property
+    def logs(self) -> Floats:
+        """The logarithms of the values."""
+        return self._logs
+
+    @property
+    def start(self) -> int:
+        """The first observation at the level of now, as far as changes were accepted."""
+        return self._starts[-1]
+
+    def refined_split(self, alarm: int) -> int:
+        """Return the first observation at the new level, as of this observation."""
+        start, split = self.start, int(self._scanned.splits[alarm])
+        level = float(np.median(self._logs[max(start, split - MOST_BEFORE) : split]))
+        return _refined_split(self._logs[: alarm + 1], split, level, start + 1)
+
+    def continued(self, news: Floats) -> Floats:
+        """Return the p-values of observations that would follow; a row is a continuation."""
+        count, more = len(self), news.shape[1]
+        levels = np.concatenate([self._levels, np.zeros(more)])
+        several = [
+            SeriesToScan(np.concatenate([self._logs, row]), levels, self.start, count)
+            for row in news
+        ]
+        p_values: Floats = scan_series(several).p_values.reshape(len(news), count + more)
+        return p_values[:, count:]
+
     def shift(self, alarm: int) -> float:
         """Return the shift, as a logarithm, between the observations up to the alarm and before."""
         split = int(self._scanned.splits[alarm])

@@ -69,6 +69,20 @@ def detect(
     Changes that began before `begun_since`, or raised their alarm before `alarm_since`, are left
     out. Raises ValueError for values that are not positive and finite.
     """
+    watches = watch_suite(
+        histories, alarm=alarm, false_discoveries=false_discoveries, min_effect=min_effect
+    )
+    return changes_of(histories, watches, begun_since=begun_since, alarm_since=alarm_since)
+
+
+def watch_suite(
+    histories: Sequence[History],
+    *,
+    alarm: float = ALARM,
+    false_discoveries: float = FALSE_DISCOVERIES,
+    min_effect: float = MIN_EFFECT,
+) -> list[SeriesWatch]:
+    """Return the histories with the changes that a nightly job accepts. Raises as `detect`."""
     watches, p_values = SeriesWatch.all_of([history.values for history in histories])
     days = [np.asarray(history.nights, dtype=np.int64) for history in histories]
     calendar = _Calendar(days, p_values)
@@ -78,6 +92,17 @@ def detect(
         if night in with_alarm:
             for number in _accept(watches, calendar.of(night), alarm, false_discoveries, least):
                 with_alarm.update(days[number][watches[number].p_values <= alarm].tolist())
+    return watches
+
+
+def changes_of(
+    histories: Sequence[History],
+    watches: Sequence[SeriesWatch],
+    *,
+    begun_since: int = 0,
+    alarm_since: int = 0,
+) -> tuple[Detected, ...]:
+    """Return the accepted changes in order; those before `begun_since`, `alarm_since` left out."""
     found = [
         _detected(number, change, histories, watches)
         for number, watch in enumerate(watches)

@@ -7,10 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfrun.changes.beginnings import Beginning, beginning_text
+from perfrun.changes.outlook import (
+    SensitivityRow,
+    ShiftRow,
+    changed_by,
+    sensitivity_lines,
+    shift_lines,
+)
 from perfrun.reports.figures import percent
 from perfrun.reports.table import Column, Table, aligned
 from perfrun.shown import page
-from perfrun.summary.derived_metrics import DerivedRatio, derived_rows, derived_text
+from perfrun.summary.derived_metrics import DerivedRatio, derived_rows
+from perfrun.summary.metrics import WALL_TIME
 
 _REASONS = {
     "short": "too few nights",
@@ -53,8 +62,16 @@ class ChangeRow:
     derived: tuple[DerivedRatio, ...] = ()  # metrics computed from the same samples
 
 
-def changes_page(series: int, left_out: Mapping[str, int], rows: Sequence[ChangeRow]) -> str:
-    """Return all changes, grouped by night and commits, and a line of totals."""
+def changes_page(
+    series: int,
+    left_out: Mapping[str, int],
+    rows: Sequence[ChangeRow],
+    *,
+    shifts: Sequence[ShiftRow] = (),
+    young: Sequence[SensitivityRow] = (),
+    begun_anew: Sequence[Beginning] = (),
+) -> str:
+    """Return all changes, grouped by night and commits, what is not sure yet, and the totals."""
     groups: dict[tuple[str, str], list[ChangeRow]] = {}
     for row in rows:
         groups.setdefault((row.night, _commits(row)), []).append(row)
@@ -63,19 +80,24 @@ def changes_page(series: int, left_out: Mapping[str, int], rows: Sequence[Change
         lines += [
             f"{night}  {commits}",
             *_table(own),
-            *_derived(own),
             *_confirmations(own),
             *_environment(own),
             "",
         ]
+    lines += _blocks(
+        shift_lines(shifts),
+        [f"{one.method}: {beginning_text(one)}" for one in begun_anew],
+        sensitivity_lines(young),
+    )
     counts = [f"{left_out[why]} {text}" for why, text in _REASONS.items() if left_out.get(why)]
     more = f"; left out: {', '.join(counts)}" if counts else ""
-    worse = sum(row.direction == "worse" for row in rows)
-    lines.append(
-        f"{series} series, changes: {len(rows)}, for the worse: {worse}{more}. {_confirmed(rows)}"
-        if rows
-        else f"{series} series, no change{more}."
-    )
+    if rows:
+        worse = sum(row.direction == "worse" for row in rows)
+        total = f"{series} series, changes: {len(rows)}, for the worse: {worse}{more}."
+        lines.append(f"{total} {_confirmed(rows)}")
+    else:
+        judged = f"{series} series, no change" if series else "No series could be judged"
+        lines.append(f"{judged}{more}.")
     return page(lines)
 
 
@@ -134,29 +156,37 @@ def _confirmations(rows: Sequence[ChangeRow]) -> list[str]:
     return lines
 
 
+def _blocks(*several: Sequence[str]) -> list[str]:
+    return [line for block in several if block for line in (*block, "")]
+
+
 def _table(rows: Sequence[ChangeRow]) -> list[str]:
+    """Return a line for each method: its first change, and what else of it changed."""
+    of_methods: dict[tuple[str, ...], list[ChangeRow]] = {}
+    for row in sorted(rows, key=lambda row: row.metric != WALL_TIME):
+        of_methods.setdefault((row.method, row.environment, row.hardware), []).append(row)
     cells = [
         (
-            row.direction + (", with the canary" if row.machine_suspect else ""),
-            f"{row.ratio:.3f}",
-            f"{row.low:.3f}..{row.high:.3f}",
-            row.metric,
-            row.method,
-            f"seen {row.alarm_night}",
+            first.direction + (", with the canary" if first.machine_suspect else ""),
+            f"{first.metric} {changed_by(first.ratio)}",
+            f"({changed_by(first.low)} to {changed_by(first.high)})",
+            first.method,
+            f"seen {first.alarm_night}",
+            _others(first, others),
         )
-        for row in rows
+        for first, *others in of_methods.values()
     ]
     columns = (Column(heading=""),) * 6
     _, *lines = aligned(Table(columns=columns, rows=tuple(cells)))
-    return [f"  {line}" for line in lines]
+    return [f"  {line}".rstrip() for line in lines]
 
 
-def _derived(rows: Sequence[ChangeRow]) -> list[str]:
-    return [
-        f"    with {row.metric} of {row.method}: {derived_text(row.derived)}"
-        for row in rows
-        if row.derived
-    ]
+def _others(first: ChangeRow, others: Sequence[ChangeRow]) -> str:
+    """Return the other changes of the method: `(also flops +9 %, and 3 derived metrics)`."""
+    texts = [f"also {row.metric} {changed_by(row.ratio)} {row.direction}" for row in others]
+    count = len({one.metric for row in (first, *others) for one in row.derived})
+    texts += [f"and {count} derived metric{'s' * (count != 1)}"] if count else []
+    return f"({', '.join(texts)})" if texts else ""
 
 
 def _commits(row: ChangeRow) -> str:

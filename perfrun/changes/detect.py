@@ -6,170 +6,57 @@ import argparse
 import re
 import sys
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from fnmatch import fnmatchcase
-from functools import lru_cache, partial
-from itertools import accumulate
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
+from perfrun.changes.beginnings import Beginning, beginning_rows, beginnings
 from perfrun.changes.budget import DEFAULT_CHANGES, INTERRUPTED, Budget, parse_budget
 from perfrun.changes.change_report import ChangeRow, change_row, changes_page
+from perfrun.changes.observations import Observation, observations_of
+from perfrun.changes.outlook import (
+    YOUNG_NIGHTS,
+    SensitivityRow,
+    ShiftRow,
+    sensitivity_rows,
+    shift_rows,
+    shifts_of,
+    young_of,
+)
+from perfrun.changes.watched import (
+    ChosenSeries,
+    NoResultsError,
+    WatchedSeries,
+    choose_series,
+    history_of,
+)
 from perfrun.compare.differences import differences
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.parsers import CommandParser, parse_word, parse_workspace
 from perfrun.shown import say, write_json
 from perfrun.store.command import bring_up_to_date, index_parser, opened
 from perfrun.store.garbage_collection import no_collection
-from perfrun.store.query import Origin, Origins, Point, point_of
 from perfrun.summary.derived_metrics import DerivedRatio
 from perfrun.summary.record import read_record
 
 if TYPE_CHECKING:
+    from perfrun.analysis.changepoint import SeriesWatch
     from perfrun.store.query import Series, SeriesKey
     from perfrun.store.reading import Which
 
 
-_NOON = timedelta(hours=12)
-_QUARTER_S = 900
 _BASELINE_OBSERVATIONS = 10  # before a change, the baseline of a derived metric
+_MOST_NAMES = 8  # of what the index has instead
 _SINCE = re.compile(r"(\d{1,9})d")
-_CALENDARS: WeakKeyDictionary[Origins, _TrialCalendar] = WeakKeyDictionary()
 _EPILOG = """\
 Exit status: 0 nothing got worse, 1 something did (within --since, and not together with a canary),
-2 wrong usage or an index without results. All of it is in docs/guides/detecting.md.
+2 wrong usage, or nothing could be judged. All of it is in docs/guides/detecting.md.
 """
-
-
-class Observation(NamedTuple):
-    """The trials of one run, or, without run ids, of one night from noon to noon."""
-
-    day: int  # ordinal of the date at whose noon the night began, local time
-    value: float  # median of the trials that count
-    disturbed: bool  # True when most of its trials were
-    point: Point  # the trial nearest to the value
-
-
-@dataclass(frozen=True, kw_only=True)
-class _TrialCalendar:
-    """The observations that count, as far as they do not depend on the metric."""
-
-    days: tuple[int, ...]
-    not_falling: tuple[int, ...]
-    disturbed: tuple[bool, ...]
-    counted: tuple[Sequence[int], ...]  # the places of the trials that count, by observation
-    single: Sequence[int]  # the same when each observation has one trial; else empty
-
-
-class Observations:
-    """The observations of a series, in columns: there may be a million, and few are read singly."""
-
-    def __init__(
-        self, origins: Origins, figures: Sequence[float], calendar: _TrialCalendar
-    ) -> None:
-        self._origins, self._figures, self._calendar = origins, figures, calendar
-        if calendar.single == range(len(figures)):
-            self.values = figures
-        elif calendar.single:
-            self.values = [figures[place] for place in calendar.single]
-        else:
-            self.values = [median([figures[at] for at in own]) for own in calendar.counted]
-
-    @property
-    def not_falling(self) -> Sequence[int]:
-        """The days; an observation that stands after a later one has the later one's day."""
-        return self._calendar.not_falling
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, number: int) -> Observation:
-        value, figures = self.values[number], self._figures
-        nearest = min(self._calendar.counted[number], key=lambda at: abs(figures[at] - value))
-        return Observation(
-            day=self._calendar.days[number],
-            value=value,
-            disturbed=self._calendar.disturbed[number],
-            point=point_of(self._origins.rows[nearest], figures[nearest]),
-        )
-
-    def __iter__(self) -> Iterator[Observation]:
-        return (self[number] for number in range(len(self)))
-
-
-def observations_of(origins: Origins, values: Sequence[float]) -> Observations:
-    """Return the observations of a series, in the order of its trials.
-
-    Disturbed trials of an observation and disturbed observations of a series are left out, unless
-    most are disturbed: then that is the normal state of this machine.
-    """
-    calendar = _CALENDARS.get(origins)
-    if calendar is None:
-        calendar = _CALENDARS[origins] = _calendar(origins.rows)
-    return Observations(origins, values, calendar)
-
-
-def _calendar(rows: Sequence[Origin]) -> _TrialCalendar:
-    groups = _groups(rows)
-    if len(groups) == len(rows):  # the fast path for one trial an observation
-        observations = [
-            (night_of(row.timestamp), row.disturbed, own)
-            for row, own in zip(rows, groups, strict=True)
-        ]
-    else:
-        observations = [_observation(rows, group) for group in groups]
-    quiet = [one for one in observations if not one[1]]
-    kept = quiet if 2 * len(quiet) >= len(observations) else observations
-    days = tuple([day for day, _, _ in kept])
-    counted = tuple([places for _, _, places in kept])
-    return _TrialCalendar(
-        days=days,
-        not_falling=tuple(accumulate(days, max)),
-        disturbed=tuple([disturbed for _, disturbed, _ in kept]),
-        counted=counted,
-        single=_single(counted),
-    )
-
-
-def _single(counted: Sequence[Sequence[int]]) -> Sequence[int]:
-    if any(len(own) != 1 for own in counted):
-        return ()
-    places = [own[0] for own in counted]
-    return range(len(places)) if places == list(range(len(places))) else places
-
-
-def _groups(rows: Sequence[Origin]) -> Sequence[Sequence[int]]:
-    """Return the places of the trials of each run or night."""
-    runs = {row.run_id for row in rows}
-    if len(runs) == len(rows) and "" not in runs:  # one trial a run, the usual case
-        return [(place,) for place in range(len(rows))]
-    groups: dict[str | int, list[int]] = {}
-    for place, row in enumerate(rows):
-        groups.setdefault(row.run_id or night_of(row.timestamp), []).append(place)
-    return list(groups.values())
-
-
-def _observation(rows: Sequence[Origin], places: Sequence[int]) -> tuple[int, bool, Sequence[int]]:
-    """Return its day, True when it is disturbed, and the places of the trials that count."""
-    quiet = [place for place in places if not rows[place].disturbed]
-    is_disturbed = 2 * len(quiet) < len(places)
-    return night_of(rows[places[0]].timestamp), is_disturbed, places if is_disturbed else quiet
-
-
-def night_of(timestamp: float) -> int:
-    """Return the ordinal of the day at whose noon, local time, the night of a time began."""
-    return _night_of_quarter(int(timestamp // _QUARTER_S))
-
-
-@lru_cache(4096)
-def _night_of_quarter(number: int) -> int:
-    """Return the same for a quarter of an hour: noon begins one in every time zone."""
-    return (datetime.fromtimestamp(number * _QUARTER_S) - _NOON).toordinal()
 
 
 def parser() -> CommandParser:
@@ -202,26 +89,16 @@ def _parse_trust(text: str, flag: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchedSeries:
-    """A series that is searched for changes."""
-
-    method: str
-    metric: str
-    environment: str
-    hardware: str
-    direction: Literal["lower", "higher"]
-    observations: Observations
-    is_canary: bool
-    subject: SeriesKey  # the key without the metric
-
-
-@dataclass(frozen=True, kw_only=True)
 class DetectResult:
     """The changes that were found, and the number of series that were searched."""
 
     series: int
     left_out: Mapping[str, int]  # by reason: short, no_direction, not_positive
     rows: tuple[ChangeRow, ...]
+    watches: tuple[SeriesWatch, ...] = ()  # of the series, with these changes
+    shifts: tuple[ShiftRow, ...] = ()
+    young: tuple[SensitivityRow, ...] = ()
+    begun_anew: tuple[Beginning, ...] = ()
 
 
 def detect_command(argv: Sequence[str]) -> int:
@@ -233,10 +110,14 @@ def detect_command(argv: Sequence[str]) -> int:
         bring_up_to_date(store, given)
         # A derived metric repeats what its primary one says, so it is judged only when named.
         which: Which = "all" if given.metric else "primary"
-        series = store.series(metric=given.metric or None, clones=clones, which=which)
-        chosen = watch_series(series, given.method, given.canary, store.address.shown)
+        series = tuple(store.series(metric=given.metric or None, clones=clones, which=which))
+        try:
+            chosen = choose_series(series, given.method, given.canary, store.address.shown)
+        except NoResultsError as error:
+            raise UsageError(f"{error}{_instead(store.series(), given)}") from None
         derived = partial(store.series, clones=clones, which="derived")
-        found = find_changes(*chosen, since=since, derived=derived)
+        found = find_changes(chosen.watched, chosen.left_out, since=since, derived=derived)
+    found = _with_outlook(found, chosen, series, since)
     interrupted = False
     if budget is not None:
         workspace = parse_workspace(given.workspace)
@@ -244,11 +125,94 @@ def detect_command(argv: Sequence[str]) -> int:
     if given.format == "json":
         write_json(_document(found))
     else:
-        sys.stdout.write(changes_page(found.series, found.left_out, found.rows))
+        sys.stdout.write(
+            changes_page(
+                found.series,
+                found.left_out,
+                found.rows,
+                shifts=found.shifts,
+                young=found.young,
+                begun_anew=found.begun_anew,
+            )
+        )
     if interrupted:
         say("interrupted; the same command goes on from here")
         return Interrupted.exit_code
-    return 1 if any(_alarms(row) for row in found.rows) else 0
+    if any(_alarms(row) for row in found.rows):
+        return 1
+    if not any(_is_chosen(one, given.method) for one in chosen.watched):
+        say(_nothing_judged(chosen))
+        return UsageError.exit_code
+    return 0
+
+
+def _is_chosen(one: WatchedSeries, method: str | None) -> bool:
+    """Return False for a canary that is watched only for the sake of others."""
+    return not method or fnmatchcase(one.method, method)
+
+
+def _nothing_judged(chosen: ChosenSeries) -> str:
+    """Return why no series was judged, and from when on one will be."""
+    from perfrun.analysis.scan import FEWEST_OBSERVATIONS
+
+    reasons = []
+    if nights := [len(one.observations) for one in chosen.short]:
+        least, most = min(nights), max(nights)
+        has = str(most) if least == most else f"{least} to {most}"
+        reasons.append(
+            f"{_many(len(nights))} too few nights ({has} of {FEWEST_OBSERVATIONS}; "
+            f"the first is judged after {FEWEST_OBSERVATIONS - most} more)"
+        )
+    texts = {
+        "no_direction": "no better direction (lower or higher)",
+        "not_positive": "values that are not positive",
+    }
+    reasons += [
+        f"{_many(chosen.left_out[why])} {text}"
+        for why, text in texts.items()
+        if chosen.left_out[why]
+    ]
+    return f"detect: no series could be judged: {'; '.join(reasons)}"
+
+
+def _many(count: int) -> str:
+    return f"{count} series {'has' if count == 1 else 'have'}"
+
+
+def _instead(there: Iterable[Series], given: argparse.Namespace) -> str:
+    """Return what the index has, where nothing that was asked for is in it."""
+    keys = [one.key for one in there]
+    own = [key for key in keys if not given.method or fnmatchcase(key.method, given.method)]
+    if not keys:
+        return "; a run adds some: perfrun --benchmark_methods=..."
+    if not own:
+        return _listed("methods", {key.method for key in keys})
+    return _listed("metrics of these methods", {key.metric for key in own})
+
+
+def _listed(what: str, names: Iterable[str]) -> str:
+    known = sorted(names)
+    more = f", and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    return f"; {what} in it: {', '.join(known[:_MOST_NAMES])}{more}"
+
+
+def _with_outlook(
+    found: DetectResult, chosen: ChosenSeries, series: Sequence[Series], since: date | None
+) -> DetectResult:
+    """Add what the histories tell beyond the changes that were found."""
+    own = {one.subject for one in (*chosen.watched, *chosen.short)}
+    oldest = since.isoformat() if since else ""
+    anew = [
+        one
+        for key, one in beginnings(series).items()
+        if key in own and (one.date >= oldest if since else one.trials < YOUNG_NIGHTS)
+    ]
+    return replace(
+        found,
+        shifts=shifts_of(chosen, found.watches),
+        young=young_of(chosen, found.watches),
+        begun_anew=tuple(sorted(anew, key=lambda one: (one.date, one.method))),
+    )
 
 
 def _confirmed(
@@ -307,58 +271,6 @@ def parse_since(text: str | None, today: date) -> date | None:
 
 
 @no_collection()
-def watch_series(
-    found: Iterable[Series],
-    method: str | None = None,
-    canaries: Iterable[str] = (),
-    index: str = "the index",
-) -> tuple[list[WatchedSeries], Counter[str]]:
-    """Return the series to search, canaries always among them, and the others by reason."""
-    patterns = tuple(canaries)
-    watched: list[WatchedSeries] = []
-    left_out: Counter[str] = Counter()
-    methods = set()
-    for series in found:
-        is_canary = any(fnmatchcase(series.key.method, pattern) for pattern in patterns)
-        methods.add(series.key.method)
-        if is_canary or not method or fnmatchcase(series.key.method, method):
-            one = _watched(series, is_canary)
-            if isinstance(one, str):
-                left_out[one] += 1
-            else:
-                watched.append(one)
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in methods):
-            raise UsageError(f"--canary={pattern}: no such method in {index}")
-    if not watched and not left_out:
-        raise UsageError(f"{index} holds no results of that kind")
-    return watched, left_out
-
-
-def _watched(series: Series, is_canary: bool) -> WatchedSeries | str:
-    from perfrun.analysis.scan import FEWEST_OBSERVATIONS
-
-    direction = series.direction
-    if direction == "none":
-        return "no_direction"
-    observations = observations_of(series.origins, series.values)
-    if observations.values and min(observations.values) <= 0:
-        return "not_positive"
-    if len(observations) < FEWEST_OBSERVATIONS:
-        return "short"
-    return WatchedSeries(
-        method=series.key.method,
-        metric=series.key.metric,
-        environment=series.key.environment,
-        hardware=series.key.hardware,
-        direction=direction,
-        observations=observations,
-        is_canary=is_canary,
-        subject=replace(series.key, metric=""),
-    )
-
-
-@no_collection()
 def find_changes(
     watched: Sequence[WatchedSeries],
     left_out: Mapping[str, int],
@@ -373,21 +285,15 @@ def find_changes(
     or later. `derived(methods=...)` returns the derived series of methods, which the rows show
     with their primary metric.
     """
-    from perfrun.analysis.detection import History, detect  # numpy and scipy
+    from perfrun.analysis.detection import changes_of, watch_suite  # numpy and scipy
 
-    histories = [
-        History(
-            values=one.observations.values,
-            nights=one.observations.not_falling,
-            direction=one.direction,
-            is_canary=one.is_canary,
-        )
-        for one in watched
-    ]
+    histories = [history_of(one) for one in watched]
+    watches = watch_suite(histories)
     rows: list[ChangeRow] = []
     owners: list[WatchedSeries] = []  # of each row
     first, first_alarm = (day.toordinal() if day else 0 for day in (since, alarm_since))
-    for change in detect(histories, begun_since=first, alarm_since=first_alarm):
+    changes = changes_of(histories, watches, begun_since=first, alarm_since=first_alarm)
+    for change in changes:
         one = watched[change.series]
         observations = one.observations
         before, after = observations[change.first_after - 1], observations[change.first_after]
@@ -426,7 +332,9 @@ def find_changes(
     if derived is not None and rows:
         methods = sorted({row.method for row in rows})
         rows = _with_derived(rows, owners, derived(methods=methods))
-    return DetectResult(series=len(watched), left_out=left_out, rows=tuple(rows))
+    return DetectResult(
+        series=len(watched), left_out=left_out, rows=tuple(rows), watches=tuple(watches)
+    )
 
 
 def _with_derived(
@@ -476,4 +384,7 @@ def _document(found: DetectResult) -> dict[str, Any]:
         "series": found.series,
         "left_out": dict(found.left_out),
         "changes": [change_row(row) for row in found.rows],
+        "not_yet_sure": shift_rows(found.shifts),
+        "young": sensitivity_rows(found.young),
+        "begun_anew": beginning_rows(found.begun_anew),
     }

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perfrun.changes.beginnings import (
+    Beginning,
+    beginning_rows,
+    beginning_text,
+    beginnings,
+    source_text,
+)
 from perfrun.reports.table import Column, Table, aligned
 from perfrun.shown import page, say, write_json
 from perfrun.store.command import bring_up_to_date, index_parser, opened
 from perfrun.text import rounded, scale_of
 
 if TYPE_CHECKING:
-    from perfrun.store.query import Point, Series
+    from perfrun.store.query import Point, Series, SeriesKey
 
 _EPILOG = """\
 Reads new summaries of the workspace first. Names may be patterns: `*` stands for anything.
 
 Exit status: 0, or 1 when there is nothing to show. All of it is in docs/reference/store.md.
 """
-_SHORT_HASH = 10
+_SHORT_HASH = 10  # of a commit
 _FIGURES = 6
 _MOST_NAMES = 8  # of the metrics that are named when one does not exist
 
@@ -37,16 +44,22 @@ def history_command(argv: Sequence[str]) -> int:
     clones = dict(given.clone)
     with opened(given) as store:
         bring_up_to_date(store, given)
-        found = tuple(store.series(given.method, given.metric or "wall_time", clones=clones))
+        series = store.series(given.method, given.metric or "wall_time", clones=clones)
+        found = tuple(sorted(series, key=_order))  # a series that goes on another's comes after it
         others = [] if found else sorted({one.key.metric for one in store.series(given.method)})
+    begun = beginnings(found)
     if given.format == "json":
-        write_json(_document(found))
+        write_json(_document(found, begun))
     else:
-        sys.stdout.write("\n".join(_series_text(one) for one in found))
+        sys.stdout.write("\n".join(_series_text(one, _begun(one, begun)) for one in found))
     if not found:
         wanted = f"no {given.metric or 'wall_time'} of {given.method} in the index"
         say(f"{wanted}{_instead(others)}")
     return 0 if found else 1
+
+
+def _order(series: Series) -> tuple[str, str, float]:
+    return series.key.method, series.key.metric, series.origins.rows[0].timestamp
 
 
 def _instead(others: Sequence[str]) -> str:
@@ -56,7 +69,12 @@ def _instead(others: Sequence[str]) -> str:
     return f"; it has {shown}{more} (--metric=NAME)" if others else ""
 
 
-def _document(series: Sequence[Series]) -> dict[str, Any]:
+def _begun(series: Series, begun: Mapping[SeriesKey, Beginning]) -> tuple[Beginning, ...]:
+    own = begun.get(replace(series.key, metric=""))
+    return (own,) if own else ()
+
+
+def _document(series: Sequence[Series], begun: Mapping[SeriesKey, Beginning]) -> dict[str, Any]:
     """Return the document that `--format=json` prints."""
     return {
         "series": [
@@ -65,6 +83,7 @@ def _document(series: Sequence[Series]) -> dict[str, Any]:
                 "unit": one.unit or None,
                 "derived_from": one.derived_from or None,
                 "direction": one.direction,
+                "begun_anew": beginning_rows(_begun(one, begun)),
                 "points": [_point(point) for point in one.points],
             }
             for one in series
@@ -77,7 +96,7 @@ def _point(point: Point) -> dict[str, Any]:
     return {key: None if value == "" else value for key, value in values.items()}
 
 
-def _series_text(series: Series) -> str:
+def _series_text(series: Series, begun: Sequence[Beginning]) -> str:
     """Return the key of a series and a line for each point."""
     key = series.key
     # The whole column has one unit: that of its median.
@@ -85,7 +104,7 @@ def _series_text(series: Series) -> str:
     scale, unit = scale_of(sizes[len(sizes) // 2], series.unit or "", _FIGURES)
     facts = [key.environment, key.hardware, key.settings]
     facts += [f"driver {key.driver}"] if key.driver else []
-    facts += [f"source {key.source[:_SHORT_HASH]}"] if key.source else []
+    facts += [source_text(key.source, "source ")] if key.source else []
     columns = (
         Column(heading="time"),
         Column(heading=f"{key.metric} ({unit})" if unit else key.metric, right=True),
@@ -93,7 +112,8 @@ def _series_text(series: Series) -> str:
     )
     rows = tuple(_cells(point, scale) for point in series.points)
     lines = aligned(Table(columns=columns, rows=rows))
-    return page([key.method, "; ".join(fact for fact in facts if fact), *lines])
+    about = [key.method, "; ".join(fact for fact in facts if fact)]
+    return page([*about, *map(beginning_text, begun), *lines])
 
 
 def _cells(point: Point, scale: float) -> tuple[str, ...]:

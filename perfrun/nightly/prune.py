@@ -15,8 +15,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfrun.changes.detect import find_changes, watch_series
+from perfrun.changes.detect import find_changes
 from perfrun.changes.search_log import LOCK_NAME, LOG_NAME, has_ended
+from perfrun.changes.watched import watch_series
 from perfrun.compare import baselines
 from perfrun.compare.baselines import NamedTrial
 from perfrun.errors import UsageError, WorkspaceError

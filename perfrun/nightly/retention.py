@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfrun.changes.detect import night_of
+from perfrun.changes.observations import night_of
 from perfrun.errors import UsageError
 from perfrun.summary.record import SummaryRecord
 

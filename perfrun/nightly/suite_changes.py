@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from perfrun.changes.budget import INTERRUPTED
 from perfrun.changes.change_report import ChangeRow
-from perfrun.changes.detect import find_changes, night_of, observations_of, watch_series
+from perfrun.changes.detect import find_changes
+from perfrun.changes.observations import night_of, observations_of
+from perfrun.changes.watched import watch_series
 from perfrun.errors import Interrupted, PerfrunError
 from perfrun.nightly.night_state import RECENT_DAYS, Earlier
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport

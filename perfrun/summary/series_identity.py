@@ -17,6 +17,8 @@ from perfrun.text import redact, redact_words, redacted
 _GIB = 2**30
 _LARGEST = 1e308
 DEFAULT_ALLOCATORS = ("glibc", "musl")  # those of the C libraries
+VERSION = "version "  # a source that is no hash begins with it
+MOST_VERSION = 100  # characters
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -28,7 +30,7 @@ class Subject:
     environment: str  # kind or image, Python's major.minor, framework; no other versions
     hardware: str  # '' when unknown
     driver: str  # of the accelerators; '' without any
-    source: str  # SHA-256 of the benchmark's module; '' when unknown
+    source: str  # SHA-256 of the benchmark's module, or its `version 2`; '' when unknown
     settings: str  # variables, flags of the benchmark, constructor arguments; '' without any
 
 
@@ -41,9 +43,17 @@ def subject(document: Mapping[str, Any], method: str) -> Subject:
         environment=environment(document),
         hardware=hardware(document),
         driver=text(driver),
-        source=text(own.get("module_sha256")),
+        source=source_of(own),
         settings=settings(document),
     )
+
+
+def source_of(own: Mapping[str, Any]) -> str:
+    """Return the version that the author gave the benchmark, or else the hash of its module."""
+    version = own.get("benchmark_version")
+    if isinstance(version, str) and 0 < len(version) <= MOST_VERSION:
+        return f"{VERSION}{text(version)}"
+    return text(own.get("module_sha256"))
 
 
 def environment(document: Mapping[str, Any]) -> str:

@@ -217,7 +217,7 @@ def pruned(
     kept_nights: int,
 ) -> Iterator[str]:
     """Check that what has gone was let go by the retention."""
-    from perfrun.changes.detect import night_of
+    from perfrun.changes.observations import night_of
 
     there = summaries.all()
     nights = sorted({night_of(one.timestamp) for one in (*there, *gone)}, reverse=True)

@@ -99,7 +99,10 @@ def test_the_page_groups_changes_by_night_and_commit(
     assert main(["detect", f"--workspace={workspace}"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "2026-07-01  models aaaaaaaaaa -> bbbbbbbbbb"
-    assert [line.split()[:2] for line in lines[1:3]] == [["worse", "0.909"], ["worse", "1.101"]]
+    # One line a method: the other metric that changed is named in it.
+    assert lines[1].startswith(f"  worse  wall_time +10 %  (+9.2 % to +11 %)  {METHOD}  seen ")
+    assert lines[1].endswith("  (also exp_per_second -9.1 % worse)")
+    assert not lines[2].strip().startswith("worse")
     assert lines[-1].startswith("3 series, changes: 2, for the worse: 2")
 
 
@@ -214,3 +217,96 @@ def test_since_is_a_date_or_so_many_days() -> None:
     assert parse_since("2026-01-02", today) == date(2026, 1, 2)
     with pytest.raises(UsageError):
         parse_since("99999999999d", today)
+
+
+def test_nothing_judged_is_no_green_result(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights([1.0] * 4), *nights([1.0] * 20, method="m.Canary.n"))
+    command = ["detect", f"--workspace={workspace}", f"--method={METHOD}"]
+    assert main(command) == 2
+    said = capsys.readouterr()
+    assert said.err == (
+        "perfrun: detect: no series could be judged: 2 series have too few nights (4 of 12; "
+        "the first is judged after 8 more)\n"
+    )
+    assert "4 nights: after 2 more, changes above 31 % would be seen" in said.out
+    assert said.out.endswith("No series could be judged; left out: 2 too few nights.\n")
+    # A canary that is judged does not stand for the methods that were asked for.
+    assert main([*command, "--canary=*.Canary.*"]) == 2
+    capsys.readouterr()
+    status, found = document(workspace, capsys, f"--method={METHOD}")
+    assert (status, found["series"], found["young"][0]["nights"]) == (2, 0, 4)
+
+
+def test_what_is_not_there_is_answered_with_what_is(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights([1.0] * 20), *nights([1.0], method="m.C.n"))
+    for flags, said in (
+        (["--method=x.*"], f"; methods in it: m.C.n, {METHOD}"),
+        (["--metric=speed"], "; metrics of these methods in it: peak_rss_bytes, wall_time"),
+        (["--method=x.*", "--canary=*.spin"], f"; methods in it: m.C.n, {METHOD}"),
+    ):
+        assert main(["detect", f"--workspace={workspace}", *flags]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+    (workspace / "empty").mkdir()
+    assert main(["detect", f"--workspace={workspace / 'empty'}"]) == 2
+    assert "holds no results of that kind; a run adds some" in capsys.readouterr().err
+
+
+def test_a_step_that_is_not_sure_yet_is_shown_and_then_called_when_it_was_said(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The noise is fixed, so that each night continues the one before."""
+    every = nights([1.0] * 20 + [1.12] * 12, seed=4)
+    shown = []
+    for count in range(21, len(every) + 1):
+        place = workspace / str(count)
+        write(place / "output", *every[:count])
+        status, found = document(place, capsys)
+        if status == 1:
+            break
+        shown += [(count, one) for one in found["not_yet_sure"] if one["metric"] == "wall_time"]
+    called = count
+    assert called < len(every)
+    assert len(shown) >= 2
+    for count, one in shown:
+        assert (one["direction"], one["night"], one["nights"]) == (
+            "worse",
+            "2026-06-21",
+            count - 20,
+        )
+        assert one["ratio"] == pytest.approx(1.12, abs=0.02)
+        assert abs(one["more_nights"] - (called - count)) <= 2
+    assert main(["detect", f"--workspace={workspace / str(shown[-1][0])}"]) == 0
+    text = capsys.readouterr().out.splitlines()[0]
+    assert text.startswith(f"Largest shift not yet sure: wall_time of {METHOD} +")
+    assert " since 2026-06-21 (worse), " in text
+    assert text.endswith(" needed if it goes on")
+
+
+def test_an_edited_module_begins_a_series_anew_and_a_version_does_not(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def edited(number: int) -> dict[str, Any]:
+        return {"module_sha256": ("ab" if number < 20 else "c3") * 32}
+
+    def versions(number: int) -> dict[str, Any]:
+        return {**edited(2 * number), "version": "1" if number < 20 else "2"}
+
+    write(workspace / "edited" / "output", *nights([1.0] * 25, change=edited))
+    assert main(["detect", f"--workspace={workspace / 'edited'}"]) == 0
+    told = "series begins anew on 2026-06-21: module changed (hash ababababab -> c3c3c3c3c3)"
+    assert f"{METHOD}: {told}" in capsys.readouterr().out.splitlines()
+    assert main(["history", METHOD, f"--workspace={workspace / 'edited'}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines.index(told) > lines.index("")  # it is said of the later series
+    write(workspace / "own" / "output", *nights([1.0] * 25, change=versions))
+    status, found = document(workspace / "own", capsys)
+    (begun,) = found["begun_anew"]
+    assert (begun["before"], begun["after"]) == ("version 1", "version 2")
+    assert begun["date"] == "2026-06-21"  # the module changed on 2026-06-11, too
+    assert status == 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from perfrun.changes import detect as module
-from perfrun.changes.detect import Observation
+from perfrun.changes.observations import Observation
 from perfrun.store.query import Origin, Origins, Point
 
 

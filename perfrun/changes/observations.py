@@ -1,0 +1,144 @@
+"""The observations of a history: the median of the trials of each run, or of each night."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import accumulate
+from statistics import median
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from perfrun.store.query import Origin, Origins, Point, point_of
+
+_NOON = timedelta(hours=12)
+_QUARTER_S = 900
+_CALENDARS: WeakKeyDictionary[Origins, _TrialCalendar] = WeakKeyDictionary()
+
+
+class Observation(NamedTuple):
+    """The trials of one run, or, without run ids, of one night from noon to noon."""
+
+    day: int  # ordinal of the date at whose noon the night began, local time
+    value: float  # median of the trials that count
+    disturbed: bool  # True when most of its trials were
+    point: Point  # the trial nearest to the value
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TrialCalendar:
+    """The observations that count, as far as they do not depend on the metric."""
+
+    days: tuple[int, ...]
+    not_falling: tuple[int, ...]
+    disturbed: tuple[bool, ...]
+    counted: tuple[Sequence[int], ...]  # the places of the trials that count, by observation
+    single: Sequence[int]  # the same when each observation has one trial; else empty
+
+
+class Observations:
+    """The observations of a series, in columns: there may be a million, and few are read singly."""
+
+    def __init__(
+        self, origins: Origins, figures: Sequence[float], calendar: _TrialCalendar
+    ) -> None:
+        self._origins, self._figures, self._calendar = origins, figures, calendar
+        if calendar.single == range(len(figures)):
+            self.values = figures
+        elif calendar.single:
+            self.values = [figures[place] for place in calendar.single]
+        else:
+            self.values = [median([figures[at] for at in own]) for own in calendar.counted]
+
+    @property
+    def not_falling(self) -> Sequence[int]:
+        """The days; an observation that stands after a later one has the later one's day."""
+        return self._calendar.not_falling
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, number: int) -> Observation:
+        value, figures = self.values[number], self._figures
+        nearest = min(self._calendar.counted[number], key=lambda at: abs(figures[at] - value))
+        return Observation(
+            day=self._calendar.days[number],
+            value=value,
+            disturbed=self._calendar.disturbed[number],
+            point=point_of(self._origins.rows[nearest], figures[nearest]),
+        )
+
+    def __iter__(self) -> Iterator[Observation]:
+        return (self[number] for number in range(len(self)))
+
+
+def observations_of(origins: Origins, values: Sequence[float]) -> Observations:
+    """Return the observations of a series, in the order of its trials.
+
+    Disturbed trials of an observation and disturbed observations of a series are left out, unless
+    most are disturbed: then that is the normal state of this machine.
+    """
+    calendar = _CALENDARS.get(origins)
+    if calendar is None:
+        calendar = _CALENDARS[origins] = _calendar(origins.rows)
+    return Observations(origins, values, calendar)
+
+
+def _calendar(rows: Sequence[Origin]) -> _TrialCalendar:
+    groups = _groups(rows)
+    if len(groups) == len(rows):  # the fast path for one trial an observation
+        observations = [
+            (night_of(row.timestamp), row.disturbed, own)
+            for row, own in zip(rows, groups, strict=True)
+        ]
+    else:
+        observations = [_observation(rows, group) for group in groups]
+    quiet = [one for one in observations if not one[1]]
+    kept = quiet if 2 * len(quiet) >= len(observations) else observations
+    days = tuple([day for day, _, _ in kept])
+    counted = tuple([places for _, _, places in kept])
+    return _TrialCalendar(
+        days=days,
+        not_falling=tuple(accumulate(days, max)),
+        disturbed=tuple([disturbed for _, disturbed, _ in kept]),
+        counted=counted,
+        single=_single(counted),
+    )
+
+
+def _single(counted: Sequence[Sequence[int]]) -> Sequence[int]:
+    if any(len(own) != 1 for own in counted):
+        return ()
+    places = [own[0] for own in counted]
+    return range(len(places)) if places == list(range(len(places))) else places
+
+
+def _groups(rows: Sequence[Origin]) -> Sequence[Sequence[int]]:
+    """Return the places of the trials of each run or night."""
+    runs = {row.run_id for row in rows}
+    if len(runs) == len(rows) and "" not in runs:  # one trial a run, the usual case
+        return [(place,) for place in range(len(rows))]
+    groups: dict[str | int, list[int]] = {}
+    for place, row in enumerate(rows):
+        groups.setdefault(row.run_id or night_of(row.timestamp), []).append(place)
+    return list(groups.values())
+
+
+def _observation(rows: Sequence[Origin], places: Sequence[int]) -> tuple[int, bool, Sequence[int]]:
+    """Return its day, True when it is disturbed, and the places of the trials that count."""
+    quiet = [place for place in places if not rows[place].disturbed]
+    is_disturbed = 2 * len(quiet) < len(places)
+    return night_of(rows[places[0]].timestamp), is_disturbed, places if is_disturbed else quiet
+
+
+def night_of(timestamp: float) -> int:
+    """Return the ordinal of the day at whose noon, local time, the night of a time began."""
+    return _night_of_quarter(int(timestamp // _QUARTER_S))
+
+
+@lru_cache(4096)
+def _night_of_quarter(number: int) -> int:
+    """Return the same for a quarter of an hour: noon begins one in every time zone."""
+    return (datetime.fromtimestamp(number * _QUARTER_S) - _NOON).toordinal()

@@ -1,0 +1,190 @@
+"""What a history tells before its rules decide: shifts not yet sure, changes that would be seen.
+
+The nightly report uses the same texts as `perfrun detect`. Nights are observations, as in `detect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perfrun.changes.watched import ChosenSeries, history_of
+from perfrun.reports.figures import percent
+from perfrun.summary.metrics import WALL_TIME
+
+if TYPE_CHECKING:
+    from perfrun.analysis.changepoint import SeriesWatch
+
+WANTED = 0.05  # the change that people ask about
+YOUNG_NIGHTS = 30  # a history with fewer tells what it could show
+MOST_SHIFTS = 5  # that are shown, and for which nights are tried
+_MOST_YOUNG = 5
+_Row = TypeVar("_Row", "ShiftRow", "SensitivityRow")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShiftRow:
+    """A shift of level that the rules do not call yet."""
+
+    method: str
+    metric: str
+    environment: str
+    hardware: str
+    ratio: float
+    direction: str  # worse or better
+    night: str  # the evening of the first night at the new level, as a date
+    nights: int  # at the new level
+    more_nights: int | None  # until the rules call it, if it goes on; None: more than 21
+    more_nights_low: int | None  # the same in a tenth of the continuations that were tried
+    more_nights_high: int | None  # and in nine tenths of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensitivityRow:
+    """The changes that a young history of one metric can show. Shares are ratios less one."""
+
+    method: str
+    metric: str
+    environment: str
+    hardware: str
+    nights: int
+    noise: float  # standard deviation between nights
+    noise_low: float  # its 90 % interval
+    noise_high: float
+    wait_nights: int  # until a change can begin that is seen at all
+    seen: float  # lasting change that is seen within 14 nights in nine of ten cases
+    wanted: float  # a smaller one
+    more_nights: int | None  # until that is seen; None: with this noise it never is
+
+
+def shifts_of(chosen: ChosenSeries, watches: Sequence[SeriesWatch]) -> tuple[ShiftRow, ...]:
+    """Return the largest shifts that the rules do not call yet. `watches` are of the watched."""
+    from perfrun.analysis.outlook import unsure_shifts
+
+    several = (*chosen.watched, *chosen.short)
+    histories = [history_of(one) for one in several]
+    found = unsure_shifts(histories, _with_short(chosen, watches), MOST_SHIFTS)
+    return tuple(
+        ShiftRow(
+            method=one.method,
+            metric=one.metric,
+            environment=one.environment,
+            hardware=one.hardware,
+            ratio=shift.ratio,
+            direction="worse" if (shift.ratio > 1) == (one.direction == "lower") else "better",
+            night=date.fromordinal(one.observations[shift.first_after].day).isoformat(),
+            nights=shift.after,
+            more_nights=shift.needed,
+            more_nights_low=shift.needed_low,
+            more_nights_high=shift.needed_high,
+        )
+        for shift, one in ((shift, several[shift.series]) for shift in found)
+    )
+
+
+def _with_short(chosen: ChosenSeries, watches: Sequence[SeriesWatch]) -> Sequence[SeriesWatch]:
+    from perfrun.analysis.changepoint import SeriesWatch
+
+    return (*watches, *SeriesWatch.all_of([one.observations.values for one in chosen.short])[0])
+
+
+def young_of(chosen: ChosenSeries, watches: Sequence[SeriesWatch]) -> tuple[SensitivityRow, ...]:
+    """Return the changes that histories of few nights could show, those of most noise first."""
+    from perfrun.analysis.outlook import sensitivity
+
+    rows = []
+    several = (*chosen.watched, *chosen.short)
+    for one, watch in zip(several, _with_short(chosen, watches), strict=True):
+        if len(watch) >= YOUNG_NIGHTS:
+            continue
+        known = sensitivity(watch, len(several), WANTED)
+        if known is not None:
+            rows.append(
+                SensitivityRow(
+                    method=one.method,
+                    metric=one.metric,
+                    environment=one.environment,
+                    hardware=one.hardware,
+                    nights=known.nights,
+                    noise=known.noise,
+                    noise_low=known.noise_low,
+                    noise_high=known.noise_high,
+                    wait_nights=known.wait,
+                    seen=known.seen,
+                    wanted=known.wanted,
+                    more_nights=known.more,
+                )
+            )
+    return tuple(sorted(rows, key=lambda row: (-row.noise, row.method, row.metric)))
+
+
+def shift_rows(rows: Sequence[ShiftRow]) -> list[dict[str, Any]]:
+    """Return the key `not_yet_sure` of `--format=json`."""
+    return [asdict(row) for row in rows]
+
+
+def sensitivity_rows(rows: Sequence[SensitivityRow]) -> list[dict[str, Any]]:
+    """Return the key `young` of `--format=json`."""
+    return [asdict(row) for row in rows]
+
+
+def changed_by(ratio: float) -> str:
+    """Return a ratio as people say it: `+9.8 %`, `-12 %`."""
+    share = 100 * (ratio - 1)
+    return f"{share:+.2g} %" if abs(share) < 100 else f"{share:+.0f} %"
+
+
+def shift_lines(rows: Sequence[ShiftRow]) -> list[str]:
+    """Return a line for each method with a shift, the largest first."""
+    rows = _one_a_method(rows)
+    heads = ["Largest shift not yet sure", *["Not yet sure"] * len(rows)]
+    return [f"{head}: {_shift(row)}" for head, row in zip(heads, rows, strict=False)]
+
+
+def _shift(row: ShiftRow) -> str:
+    what = f"{row.metric} of {row.method} {changed_by(row.ratio)} since {row.night}"
+    more = f"{_more(row)} needed if it goes on"
+    return f"{what} ({row.direction}), {_nights(row.nights)}, {more}"
+
+
+def _more(row: ShiftRow) -> str:
+    if row.more_nights is None:
+        return "more than 21 more"
+    low, high = row.more_nights_low or row.more_nights, row.more_nights_high
+    likely = f" ({low} to {high})" if high is not None and high > low else ""
+    return f"about {row.more_nights} more{likely}"
+
+
+def sensitivity_lines(rows: Sequence[SensitivityRow]) -> list[str]:
+    """Return a line for each method with few nights; those beyond a few are counted."""
+    rows = _one_a_method(sorted(rows, key=lambda row: row.metric != WALL_TIME))
+    lines = [f"{row.metric} of {row.method}: {_sensitivity(row)}" for row in rows[:_MOST_YOUNG]]
+    more = len(rows) - len(lines)
+    return [*lines, f"and {more} more methods with few nights"] if more else lines
+
+
+def _sensitivity(row: SensitivityRow) -> str:
+    noise = f"noise between nights {percent(row.noise)}, {percent(row.noise_high)} at most"
+    begin = f"after {row.wait_nights} more, " if row.wait_nights else ""
+    seen = f"{_nights(row.nights)}: {begin}changes above {percent(row.seen)} would be seen"
+    if row.more_nights == 0:
+        later = f"about {percent(row.wanted)} for the noise so far"
+    elif row.more_nights is None:
+        later = f"{percent(row.wanted)} is below this noise: run more trials a night"
+    else:
+        later = f"about {_nights(row.more_nights, 'more ')} for {percent(row.wanted)}"
+    return f"{seen} ({noise}); {later}"
+
+
+def _nights(count: int, more: str = "") -> str:
+    return f"{count} {more}night{'s' * (count != 1)}"
+
+
+def _one_a_method(rows: Sequence[_Row]) -> list[_Row]:
+    """Return the first row of each method on each machine."""
+    found: dict[tuple[str, ...], _Row] = {}
+    for row in rows:
+        found.setdefault((row.method, row.environment, row.hardware), row)
+    return list(found.values())
