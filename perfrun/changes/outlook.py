@@ -5,8 +5,8 @@ The nightly report uses the same texts as `perfrun detect`. Nights are observati
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +16,7 @@ from perfrun.summary.metrics import WALL_TIME
 
 if TYPE_CHECKING:
     from perfrun.analysis.changepoint import SeriesWatch
+    from perfrun.store.query import SeriesKey
 
 WANTED = 0.05  # the change that people ask about
 YOUNG_NIGHTS = 30  # a history with fewer tells what it could show
@@ -118,6 +119,25 @@ def young_of(chosen: ChosenSeries, watches: Sequence[SeriesWatch]) -> tuple[Sens
                 )
             )
     return tuple(sorted(rows, key=lambda row: (-row.noise, row.method, row.metric)))
+
+
+def outlook_lines(
+    chosen: ChosenSeries, watches: Sequence[SeriesWatch], current: Iterable[SeriesKey]
+) -> list[str]:
+    """Return all lines about the current series. `watches` are of the watched, with changes."""
+    keys = {replace(key, metric="") for key in current}
+    watched = [
+        (one, watch)
+        for one, watch in zip(chosen.watched, watches, strict=True)
+        if one.subject in keys
+    ]
+    own = replace(
+        chosen,
+        watched=[one for one, _ in watched],
+        short=[one for one in chosen.short if one.subject in keys],
+    )
+    of_own = [watch for _, watch in watched]
+    return [*shift_lines(shifts_of(own, of_own)), *sensitivity_lines(young_of(own, of_own))]
 
 
 def shift_rows(rows: Sequence[ShiftRow]) -> list[dict[str, Any]]:

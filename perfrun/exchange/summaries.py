@@ -21,6 +21,7 @@ from perfrun.errors import WorkspaceError
 from perfrun.exchange.foreign import Commit, Figure, ForeignTrial, Timing
 from perfrun.summary.document import SCHEMA_VERSION, Status, to_json
 from perfrun.summary.result_folder import SUMMARY, write_whole
+from perfrun.summary.series_identity import VERSION
 from perfrun.worker.measure.statistics import Distribution, describe
 
 _MOST_TIMES = 10_000  # in a summary, as in perfrun's own series
@@ -146,7 +147,7 @@ def _document(trial: ForeignTrial, label: str | None) -> dict[str, Any]:
             "outcome": {"status": status.value, "reason": trial.failure},
             "reports": [{"name": "", "throughput": 0.0}],
             "series": _series(trial),
-            "module_sha256": trial.source or None,
+            **_source(trial.source),
             "quality": None,
             "git": _git(trial.commit),
             "container": None,
@@ -157,6 +158,13 @@ def _document(trial: ForeignTrial, label: str | None) -> dict[str, Any]:
             },
         },
     }
+
+
+def _source(source: str) -> dict[str, Any]:
+    """Return the key for a version that an author gave, or for a hash."""
+    if source.startswith(VERSION):
+        return {"module_sha256": None, "benchmark_version": source.removeprefix(VERSION)}
+    return {"module_sha256": source or None}
 
 
 def _facts(**facts: Any) -> dict[str, Any]:

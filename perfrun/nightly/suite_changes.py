@@ -13,7 +13,8 @@ from perfrun.changes.budget import INTERRUPTED
 from perfrun.changes.change_report import ChangeRow
 from perfrun.changes.detect import find_changes
 from perfrun.changes.observations import night_of, observations_of
-from perfrun.changes.watched import watch_series
+from perfrun.changes.outlook import outlook_lines
+from perfrun.changes.watched import choose_series
 from perfrun.errors import Interrupted, PerfrunError
 from perfrun.nightly.night_state import RECENT_DAYS, Earlier
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
@@ -36,6 +37,7 @@ class Recent:
     rows: tuple[ChangeRow, ...] = ()
     short: int = 0  # tonight's series with too few observations
     series: int = 0  # all of tonight's series
+    outlook: tuple[str, ...] = ()  # shifts not sure yet, changes that few nights could show
 
 
 def recent_changes(
@@ -52,10 +54,10 @@ def recent_changes(
     canaries = {method.method for method in methods if method.canary and method.figures}
     found = store.series(clones=clones, which="primary")
     series = [one for one in found if one.key.method in names]
-    watched, left_out = watch_series(series, canaries=sorted(canaries))
+    chosen = choose_series(series, canaries=sorted(canaries))
     oldest = date.fromordinal(night_of(begun) - (RECENT_DAYS - 1))
     derived = partial(store.series, clones=clones, which="derived")
-    rows = find_changes(watched, left_out, alarm_since=oldest, derived=derived).rows
+    result = find_changes(chosen.watched, chosen.left_out, alarm_since=oldest, derived=derived)
     different = {
         id(one.origins): one.origins for one in series
     }  # the metrics of a method share them
@@ -64,9 +66,10 @@ def recent_changes(
     }
     current = [one for one in series if id(one.origins) in of_night]
     return Recent(
-        rows=rows,
+        rows=result.rows,
         short=sum(_is_short(one) for one in current),
         series=len(current),
+        outlook=tuple(outlook_lines(chosen, result.watches, [one.key for one in current])),
     )
 
 
@@ -172,6 +175,7 @@ def with_changes(
     if recent.short:
         text = f"{recent.short} of {recent.series} series have too few nights to show a change yet."
         notes = (*notes, text)
+    notes = (*notes, *recent.outlook)
     return replace(report, changes=changes, errors=errors, notes=notes), True
 
 

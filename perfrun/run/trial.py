@@ -361,6 +361,7 @@ def _facts(
         frameworks=tuple(record.get("frameworks", ())),
         allocator=trial_allocator(record.get("allocator"), plan.allocator),
         module_file=record.get("module_file"),
+        benchmark_version=record.get("benchmark_version"),
         profiles=tuple(record.get("profiles", ())),
         notes=notes,
         order=spec.order,

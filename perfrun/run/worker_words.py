@@ -30,6 +30,7 @@ from perfrun.schema import (
     text,
     whole,
 )
+from perfrun.summary.series_identity import MOST_VERSION
 from perfrun.untrusted import Refused, parse_json
 
 _LATEST_S = 9e10  # from 1e11 on, a time stamp is taken for one in milliseconds
@@ -38,6 +39,7 @@ _MOST_DISTRIBUTIONS = 20_000
 _MOST_METHODS = 100_000
 _NAME = text(200)
 _path = matching(r"[^\0]+", "a path", 4096)
+_version = matching(rf"[^\x00-\x1f\x7f]{{1,{MOST_VERSION}}}", "a version, short and of one line")
 _LONGEST_NS = 10**18  # of a series: thirty years
 _MOST_STEPS = 2**53
 
@@ -144,6 +146,7 @@ _OUTCOME = table(
             )
         ),
         "module_file": maybe(_path),
+        "benchmark_version": maybe(_version),
         "framework": maybe(_FRAMEWORK),
         "frameworks": listed(_FRAMEWORK, 20),
         "unsaved_reports": listed(mapped(anything(), 20), 1000),

@@ -43,6 +43,7 @@ class TrialFacts:
     allocator: Mapping[str, Any] = field(default_factory=dict)  # `trial_allocator`'s
     module_file: str | None = None
     module_sha256: str | None = None
+    benchmark_version: str | None = None  # that the author gave the class
     notes: tuple[str, ...] = ()
     order: Order = field(default_factory=Order)
     profiles: tuple[Mapping[str, Any], ...] = ()  # recorded in this trial
@@ -185,6 +186,7 @@ def _perfrun(run: RunFacts, trial: TrialFacts) -> dict[str, Any]:
         "allocator": dict(trial.allocator),
         "module_file": trial.module_file,
         "module_sha256": trial.module_sha256,
+        "benchmark_version": trial.benchmark_version,
         "frameworks": [dict(framework) for framework in trial.frameworks],
         "profiles": [dict(profile) for profile in trial.profiles],
         "notes": list(trial.notes),

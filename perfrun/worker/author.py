@@ -41,6 +41,9 @@ class Benchmark:
 
     `output_dir` is the trial's own folder, `root_data_dir` holds the data sets, `tpu` is there for
     PerfZero's classes. `constructor_args` has all other keywords (`--perfzero_constructor_args`).
+
+    A history begins anew when the module's file changes. A class with a `version` (text or int)
+    keeps its history as long as that stays the same.
     """
 
     def __init__(

@@ -159,6 +159,7 @@ class TrialReport:
             "allocators": [],
             "allocator": None,
             "module_file": None,
+            "benchmark_version": None,
             "framework": None,
             "frameworks": [],
             "unsaved_reports": [],
@@ -195,6 +196,7 @@ class TrialReport:
             module = importlib.import_module(method["module"])
         self._note_module(module)
         self.benchmark_class = find_class(module, method["class_name"])
+        self._note_version()
         parse_flags(self.order["benchmark_flags"])
         with self.phase("construct"):
             instance = self.benchmark_class(**self.order["constructor"])
@@ -237,6 +239,13 @@ class TrialReport:
         self.outcome["module_file"] = path
         check_module(self.order["method"]["module"], path, self.order["first_paths"])
         check_loaded(self.order["first_paths"])
+
+    def _note_version(self) -> None:
+        """Record the version that the author gave the class; it stands for the module's hash."""
+        with contextlib.suppress(Exception):  # a metaclass may do anything; so may a huge int
+            version = getattr(self.benchmark_class, "version", None)
+            if isinstance(version, (str, int)) and not isinstance(version, bool):
+                self.outcome["benchmark_version"] = str(version)
 
     def _before_method(self) -> None:
         """Record the state in which the method starts."""

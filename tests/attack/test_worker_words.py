@@ -61,9 +61,9 @@ def with_text(document: bytes, field: str, text: str) -> bytes:
 
 
 FIELDS_OF_OUTCOME = (
-    "allocator", "allocators", "complete", "error", "framework", "frameworks", "memory",
-    "module_file", "notes", "phase", "phases", "pid", "profiles", "resources", "timestamp",
-    "unsaved_reports",
+    "allocator", "allocators", "benchmark_version", "complete", "error", "framework", "frameworks",
+    "memory", "module_file", "notes", "phase", "phases", "pid", "profiles", "resources",
+    "timestamp", "unsaved_reports",
 )  # fmt: skip
 FIELDS_OF_SERIES = (
     "block_size", "clock", "complete", "cpu_s", "cudnn_autotune", "device", "device_time_s",

@@ -239,3 +239,33 @@ def test_an_index_in_a_copied_workspace_goes_on(tmp_path: Path) -> None:
     put(tmp_path / "two" / "output", perfrun_summary(9))
     done = perfrun("index", f"--workspace={tmp_path / 'two'}", "--format=json")
     assert strict(done.stdout)["trials"] == 3
+
+
+def test_a_class_with_a_version_keeps_its_series_when_its_file_changes(world: World) -> None:
+    for number, version in enumerate(("2", "'2'", "'3'", "'x' * 101")):
+        world.write(
+            f"""
+class Cases(Benchmark):
+    version = {version}
+
+    def ok(self):
+        self.report_benchmark(wall_time=0.5)  # edit {number}
+"""
+        )
+        done = world.run("--quiet", methods="pkg.cases.Cases.ok")
+        assert done.code == 0, done.stderr
+    paths = sorted((world.workspace / "output").glob("*/perfzero_summary.json"))
+    written = [json.loads(path.read_text())["perfrun"] for path in paths]
+    assert [one["benchmark_version"] for one in written] == ["2", "2", "3", None]
+    assert len({one["module_sha256"] for one in written}) == 4
+    assert any("benchmark_version" in note for note in written[3]["notes"])
+    shown = perfrun("history", "*.ok", f"--workspace={world.workspace}", "--format=json")
+    assert shown.returncode == 0, shown.stderr
+    found = strict(shown.stdout)["series"]
+    points = [(one["source"], len(one["points"])) for one in found]
+    assert points == [("version 2", 2), ("version 3", 1), (written[3]["module_sha256"], 1)]
+    assert [[one["before"] for one in s["begun_anew"]] for s in found] == [
+        [],
+        ["version 2"],
+        ["version 3"],
+    ]

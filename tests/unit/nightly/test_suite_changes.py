@@ -117,6 +117,24 @@ def test_nothing_is_said_of_methods_of_other_suites_or_of_steady_ones(tmp_path: 
     assert found(tmp_path, 31, method("other.mod.Class.one")) == ()
 
 
+def test_the_first_weeks_say_what_is_not_sure_yet_and_what_would_be_seen(tmp_path: Path) -> None:
+    history(tmp_path, METHOD, [1.0] * 4, seed=1)
+    history(tmp_path, "other.mod.Class.one", [1.0] * 20 + [1.2] * 4, seed=2)
+
+    def outlook(night: int, *methods: MethodReport) -> tuple[str, ...]:
+        with open_store(parse_address(None, tmp_path)) as store:
+            store.refresh()
+            begun = BEGIN + night * 86400
+            return recent_changes(store, methods, f"n-{night}", begun).outlook
+
+    (first,) = outlook(3, method(METHOD))
+    assert first.startswith(f"wall_time of {METHOD}: 4 nights: after 2 more, changes above ")
+    shift, young = outlook(23, method("other.mod.Class.one"), method(METHOD))
+    assert shift.startswith("Largest shift not yet sure: wall_time of other.mod.Class.one +20 %")
+    assert shift.endswith(" since 2026-06-21 (worse), 4 nights, about 2 more needed if it goes on")
+    assert young.startswith("wall_time of other.mod.Class.one: 24 nights: changes above ")
+
+
 def test_reports_name_the_regression_and_its_commits(tmp_path: Path) -> None:
     history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
     whole = report(found(tmp_path, 31, method(METHOD)))

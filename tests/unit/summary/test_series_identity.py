@@ -144,3 +144,15 @@ def test_the_order_of_constructor_arguments_does_not_matter_and_secrets_do_not_s
 def test_sections_of_the_wrong_kind_are_taken_for_absent(name: str, wrong: Any) -> None:
     document = {**perfrun_summary(), name: wrong}
     assert subject(document, "m").method == "m"
+
+
+def test_a_version_of_the_author_stands_for_the_hash_of_the_module() -> None:
+    hashed, versioned = key(perfrun_summary()), key(changed("perfrun.benchmark_version", "2"))
+    assert (hashed.source, versioned.source) == ("5" * 64, "version 2")
+    edited = changed("perfrun.module_sha256", "6" * 64)
+    edited["perfrun"]["benchmark_version"] = "2"
+    assert key(edited) == versioned
+    # What a trial or a stranger wrote is no version unless it is a short text.
+    for odd in ("", "2" * 101, 2, 2.0, True, None, ["2"], {"2": 2}):
+        assert key(changed("perfrun.benchmark_version", odd)) == hashed
+    assert key(changed("perfrun.benchmark_version", "a\0\ud800")).source == "version a\ufffd?"
