@@ -109,6 +109,7 @@ WAITS = {
     "doctor/command:examine:git.result": "command_output's limit, in a thread",
     "doctor/command:examine:python.result": "TIMEOUT_S of run.environment, in a thread",
     "doctor/software:command_output:subprocess.run": COMMAND,
+    "image/build:write_sbom:subprocess.run": COMMAND,
     "image/command:harness_arguments.ask:subprocess.run": COMMAND,
     "image/engine:_ask:subprocess.run": COMMAND,
     "image/saved:_copy:answer.read1": "CONNECT_TIMEOUT_S a read, _PART bytes in _SILENCE_S",
