@@ -68,8 +68,8 @@ faults: $(VENV)/test-ready ## Fail each system call of a run, lose power at each
 	$(VENV)/bin/python tests/chaos states --jobs=$(JOBS) $(FAULT_ARGS)
 
 .PHONY: chaos
-chaos: $(VENV)/test-ready ## Random kills, full disks, clocks that jump: 300 of them (FAULTS=5000)
-	$(VENV)/bin/python tests/chaos kills --jobs=$(JOBS) --sample=$(or $(FAULTS),300) $(FAULT_ARGS)
+chaos: $(VENV)/test-ready ## Random kills of all there is, full disks, clocks, servers that lie: 300 (FAULTS=5000)
+	$(VENV)/bin/python tests/chaos accidents --jobs=$(JOBS) --sample=$(or $(FAULTS),300) $(FAULT_ARGS)
 
 .PHONY: bench
 bench: $(VENV)/ready .envs/tensorflow/ready ## Measure perfrun itself: overhead, checkout, memory, as ratios
