@@ -192,7 +192,7 @@ class Terminal:
         """Print how the pairs of a method stand."""
         self._standings[method] = f"[{number}/{most}] {text}"
         if not self._quiet:
-            self._line(f"[{number}/{most}] {method}: {text}", self._stream)
+            self._line(f"[{number}/{most}] {text}; {method}", self._stream)
 
     def profile_started(self, method: str, kind: str) -> None:
         """Show which profile trial begins."""
