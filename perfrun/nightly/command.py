@@ -81,7 +81,7 @@ def nightly_command(argv: Sequence[str]) -> int:
     if given.check:
         return _show(suite, as_json=as_json)
     # Progress goes to the other stream, because programs read the report.
-    screen = Terminal(sys.stderr, sys.stderr, quiet=given.quiet)
+    screen = Terminal(sys.stderr, sys.stderr, quiet=False, benchmark_output=not given.quiet)
     report = run_night(suite, screen, new=given.new_night)
     if as_json:
         write_json(report_document(report))

@@ -177,7 +177,8 @@ class Terminal:
         colours = {result.status.value: STATUS_COLOURS.get(result.status, "red")}
         if word:
             colours[word] = "yellow"
-        self._line("; ".join([text, *filter(None, [word]), *notes]), self._stream, colours)
+        parts = [text, *filter(None, [word, self._left(spent)]), *notes]
+        self._line("; ".join(parts), self._stream, colours)
         if self._verbose:
             doubts = quality_line(result)
             self._line(f"  {where}", self._stream)
@@ -255,6 +256,13 @@ class Terminal:
 
             self._console = Console(file=as_is(self._stream), highlight=False, soft_wrap=False)
         return self._console
+
+    def _left(self, spent_s: float) -> str | None:
+        """Return the time that is left, for a log; on a terminal the line that moves has it."""
+        left_s, _ = self._outlook
+        if left_s is None or self.is_live or left_s <= spent_s:
+            return None
+        return f"{time_left(left_s - spent_s)} left"
 
     def _progress(self, begin: str, name: str) -> str:
         """Return the line that shows the trial: which, its phase, its time, what is left."""
