@@ -54,6 +54,7 @@ _LOG = "in stderr.log beside the summary, as always"
 
 _SHADES = {"red": "31", "green": "32", "yellow": "33"}  # as terminals know them
 _LAST_PHASE = "method"
+_SHORTEST_LEFT_S = 0.5  # a time that is worth a word
 _SHORTEST_NAME = 12  # characters of a name that tell anything
 
 
@@ -260,7 +261,7 @@ class Terminal:
     def _left(self, spent_s: float) -> str | None:
         """Return the time that is left, for a log; on a terminal the line that moves has it."""
         left_s, _ = self._outlook
-        if left_s is None or self.is_live or left_s <= spent_s:
+        if left_s is None or self.is_live or left_s - spent_s < _SHORTEST_LEFT_S:
             return None
         return f"{time_left(left_s - spent_s)} left"
 
