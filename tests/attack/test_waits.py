@@ -162,6 +162,7 @@ WAITS = {
     "probes/process_tree:TreeSampler.finish:self.join": "_FINISH_S",
     "probes/watch:_RaplReader.finish:self.join": "_FINISH_S",
     "probes/watch:_RaplReader.run:self._stop_event.wait": OWN_THREAD,
+    "reports/live_line:LiveLine.run:self._over.wait": OWN_THREAD,
     "run/environment:Service.answer:self._serving.wait": "TIMEOUT_S" + SIGNAL,
     "run/progress:Follower.finish:self.join": "the rest of what the trial has printed",
     "run/progress:Follower.run:self._stop_event.wait": OWN_THREAD,
