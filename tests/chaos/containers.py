@@ -76,6 +76,7 @@ class Engines:
             more=(f"--image={self._image}",),
             settings={"DOCKER_HOST": self._engine.host},
             takes_internal_errors=False,
+            harms_trials=True,
         )
         subject.prepare()
         return subject
