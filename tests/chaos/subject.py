@@ -104,9 +104,7 @@ class Subject:
     settings: Mapping[str, str] = field(default_factory=dict)  # environment variables
     set_up: Callable[[], None] = lambda: None  # within the run's process, before it begins
     takes_internal_errors: bool = True  # False where no fault is the harness's own
-    harms_trials: bool = (
-        False  # one may fail, and the harness be killed before it says so
-    )
+    harms_trials: bool = False  # one may fail, and the harness be killed before it says so
     template: Path = field(init=False)
 
     def __post_init__(self) -> None:
