@@ -58,6 +58,12 @@ RUN --mount=type=bind,source=scripts/site,target=/run/build/site \
     "$(readlink /opt/python/perfrun)" -m venv /opt/perfrun && \
     /opt/perfrun/bin/python -m pip install --editable '/opt/perfrun/src[postgresql]'
 
+# The bill of materials, as CycloneDX.
+RUN --mount=type=bind,source=scripts/container/write_sbom.py,target=/run/build/write_sbom.py \
+    /opt/perfrun/bin/python -I /run/build/write_sbom.py /opt/perfrun/sbom.cdx.json \
+        framework=/opt/framework/bin/python perfrun=/opt/perfrun/bin/python
+LABEL perfrun.sbom="/opt/perfrun/sbom.cdx.json"
+
 # The name `perfrun` on the path is the entry point, which first becomes the owner of the results.
 COPY scripts/container/entrypoint.py /usr/local/bin/perfrun
 COPY benchmarks /opt/perfrun/src/benchmarks

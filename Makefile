@@ -63,9 +63,15 @@ fuzz: $(VENV)/test-ready ## Fuzz every parser that reads a stranger's words (FUZ
 	$(VENV)/bin/python -m tests.fuzz --jobs=$(JOBS) $(FUZZ_ARGS)
 
 .PHONY: audit
-audit: $(VENV)/test-ready ## Known vulnerabilities of what perfrun installs
-	$(VENV)/bin/python -m pip install --quiet pip-audit
-	$(VENV)/bin/pip-audit --skip-editable --strict
+audit: $(VENV)/test-ready ## Known vulnerabilities of what perfrun installs, and of requirements.lock
+	$(VENV)/bin/python scripts/ci/audit.py requirements.lock
+
+.PHONY: lock
+lock: $(VENV)/test-ready ## Write requirements.lock anew: what perfrun and its tests need, with hashes
+	$(VENV)/bin/python -m pip install --quiet uv
+	{ head -n 1 requirements.lock; $(VENV)/bin/uv pip compile pyproject.toml --all-extras --universal \
+	  --python-version 3.10 --generate-hashes --no-header --no-annotate --quiet; } > requirements.lock.next
+	mv requirements.lock.next requirements.lock
 
 .PHONY: faults
 faults: $(VENV)/test-ready ## Fail each system call of a run, lose power at each step: hours (FAULT_ARGS='--sample=500')
@@ -73,8 +79,12 @@ faults: $(VENV)/test-ready ## Fail each system call of a run, lose power at each
 	$(VENV)/bin/python tests/chaos states --jobs=$(JOBS) $(FAULT_ARGS)
 
 .PHONY: chaos
-chaos: $(VENV)/test-ready ## Random kills, full disks, clocks that jump: 300 of them (FAULTS=5000)
-	$(VENV)/bin/python tests/chaos kills --jobs=$(JOBS) --sample=$(or $(FAULTS),300) $(FAULT_ARGS)
+chaos: $(VENV)/test-ready ## Random kills of all there is, full disks, clocks, servers that lie: 300 (FAULTS=5000)
+	$(VENV)/bin/python tests/chaos accidents --jobs=$(JOBS) --sample=$(or $(FAULTS),300) $(FAULT_ARGS)
+
+.PHONY: nights
+nights: $(VENV)/test-ready ## A thousand simulated nights of `perfrun nightly`, kills and full disks among them (NIGHTS=1000)
+	$(VENV)/bin/python tests/chaos/nights.py --nights=$(or $(NIGHTS),1000) $(NIGHT_ARGS)
 
 .PHONY: bench
 bench: $(VENV)/ready .envs/tensorflow/ready ## Measure perfrun itself: overhead, checkout, memory, as ratios

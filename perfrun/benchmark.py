@@ -18,26 +18,13 @@ from perfrun import __version__
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.reports.output import OutputError, give_up_stdout, named_failures
 
-# The function of each command; only its own module is imported.
+TYPE_CHECKING = False  # as type checkers read it: `typing` is no part of every start
+if TYPE_CHECKING:
+    from perfrun.options.plan import RunPlan
+    from perfrun.run.command import Judge
+
 _RUN = ("perfrun.run.command", "run_command")
 _HELP = ("perfrun.options.flags", "help_command")
-_COMMANDS = {
-    "list": ("perfrun.run.listing", "list_command"),
-    "doctor": ("perfrun.doctor.command", "doctor_command"),
-    "selftest": ("perfrun.selftest.command", "selftest_command"),
-    "compare": ("perfrun.compare.command", "compare_command"),
-    "ab": ("perfrun.compare.ab", "ab_command"),
-    "versus": ("perfrun.versus.command", "versus_command"),
-    "nightly": ("perfrun.nightly.command", "nightly_command"),
-    "prune": ("perfrun.nightly.prune", "prune_command"),
-    "index": ("perfrun.store.command", "index_command"),
-    "history": ("perfrun.changes.history", "history_command"),
-    "detect": ("perfrun.changes.detect", "detect_command"),
-    "import": ("perfrun.exchange.command", "import_command"),
-    "export": ("perfrun.exchange.command", "export_command"),
-    "dlbs": ("perfrun.dlbs.command", "dlbs_command"),
-    "bisect": ("perfrun.changes.bisect", "bisect_command"),
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -114,25 +101,56 @@ def _command(words: list[str]) -> int:
         return 0
     if words[:1] in (["--help"], ["-h"]):
         return _carry_out(_HELP, words)
-    if not words or words[0].startswith("-"):
+    if words[:1] == ["help"]:
+        return _help(words[1:])
+    if not words:
+        _carry_out(_HELP, words)
+        return UsageError.exit_code  # a run in which nothing ran is no success
+    if words[0].startswith("-"):
         return _carry_out(_RUN, words)
-    if words[0] not in _COMMANDS:
-        raise UsageError(_no_command(words[0]))
-    return _carry_out(_COMMANDS[words[0]], words[1:])
+    return _carry_out(_named(words[0]), words[1:])
+
+
+def _named(word: str) -> tuple[str, str]:
+    """Return module and function of a command. Raises UsageError."""
+    from perfrun.options.commands import COMMANDS
+
+    if word not in COMMANDS:
+        raise UsageError(_no_command(word))
+    module, function, _ = COMMANDS[word]
+    return module, function
+
+
+def _help(words: list[str]) -> int:
+    """Carry out `perfrun help [COMMAND]`."""
+    if not words or words[0] == "help":
+        return _carry_out(_HELP, words)
+    return _carry_out(_named(words[0]), ["--help"])
 
 
 def _carry_out(command: tuple[str, str], words: list[str]) -> int:
     module, function = command
-    status: int = getattr(importlib.import_module(module), function)(words)
+    carry_out = getattr(importlib.import_module(module), function)
+    status: int = carry_out(words, _judge) if command == _RUN else carry_out(words)
     return status
 
 
-def _no_command(word: str) -> str:
-    from perfrun.options.parsers import nearest
+def _judge(plan: RunPlan) -> Judge:
+    """Return what compares a run with its baseline: comparisons lie above a run."""
+    from perfrun.compare.after_run import make_judge
 
-    near = nearest(word, _COMMANDS)
-    hint = f"did you mean {near}" if near else f"there are {', '.join(_COMMANDS)}"
-    return f"{word!r} is no command; {hint}. A run takes flags only, which begin with --"
+    return make_judge(plan)
+
+
+def _no_command(word: str) -> str:
+    from perfrun.options.commands import nearest_command
+    from perfrun.options.parsers import shown
+
+    if word.partition("::")[0].endswith(".py") or "/" in word or word.count(".") > 1:
+        return f"{shown(word)!r} is no command; to run it: `perfrun run {shown(word)}`"
+    near = nearest_command(word)
+    hint = f"; did you mean {near}?" if near else ""
+    return f"{shown(word)!r} is no command{hint} (`perfrun --help` lists all commands)"
 
 
 def _say(text: str) -> None:

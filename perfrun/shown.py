@@ -10,6 +10,7 @@ they could mention people and load pictures. What a medium cannot show as text i
     what a benchmark prints         `LiveText`
     Markdown, JUnit, OpenMetrics    `markdown`, `markdown_code`, `xml`, `label`
     JSON                            `write_json`; json.dumps itself escapes all but ASCII
+    CSV                             `csv_text`
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _MARKDOWN_LINK = r"(?i)\b((?:https?|ftp|mailto|xmpp|ssh|git|file)(?=:)|www(?=\.)
 _MARKDOWN_NAME = r"(@|\\#|GH-)(?=[A-Za-z0-9])"
 _MARKDOWN_BLOCK = r"(\d{1,9})([.)])(?=\s|$)|[-+=]"
 _HEXADECIMAL = r"[0-9A-Fa-f.]{1,64}"
+# What begins a formula, also in the wide characters that some spreadsheets take for these.
+_FORMULA = ("=", "+", "-", "@", "|", "%", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 # A mention or the number of an issue is none with this between; it takes no room.
 _JOINER = "\u2060"
 # Sequences that a terminal acts upon: CSI, then those with a text of their own, then short ones.
@@ -53,8 +56,10 @@ _INVISIBLE = (
 )
 _OURS = (
     rf"(?i){_INVISIBLE}{{0,50}}"
-    r"(?:perfrun[ :]|(?:\[\d{1,9}(?:/\d{1,9})?\] )?\S{1,300}, trial \d{1,9})"
+    r"(?:perfrun[ :]|(?:\[\d{1,9}(?:/\d{1,9})?\] )?\S{1,300}, trial \d{1,9}"
+    r"|\[\d{1,9}/\d{1,9}\] b/a )"
 )
+_IN_OURS = ("perfrun", ", trial ", "] b/a ")
 _LONGEST_START = 1000  # characters of a line in which its look is recognised
 
 
@@ -86,6 +91,18 @@ def _redacted(text: str, most: int = LONGEST_LINE) -> str:
 def cell(text: str) -> str:
     """Return the text for a cell of a table."""
     return line(text, LONGEST_CELL)
+
+
+def width(text: str) -> int:
+    """Return how many columns of a terminal a text takes: a Chinese character takes two."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width  # names are nearly always ASCII
+
+    return sum(
+        0 if category(c) in ("Mn", "Me", "Cf") else 2 if east_asian_width(c) in "WF" else 1
+        for c in text
+    )
 
 
 def page(lines: Iterable[str]) -> str:
@@ -155,6 +172,16 @@ def label(text: str) -> str:
     return plain.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
+def csv_text(text: str) -> str:
+    """Return the text for a cell of a CSV file, without the quotes: no spreadsheet computes it.
+
+    A program that opens such files takes a text that begins like a formula for one, which may run
+    commands or send the sheet elsewhere. An apostrophe before it says that it is text.
+    """
+    plain = visible(_redacted(text)[:LONGEST_LINE])
+    return f"'{plain}" if plain.lstrip().startswith(_FORMULA) else plain
+
+
 class LiveText:
     """What a benchmark prints, piece by piece, as a stream shows it while the benchmark runs.
 
@@ -176,11 +203,16 @@ class LiveText:
         if text:
             self._ended = text[-1] == "\n"
         lower = text.lower()
-        if not self._line and "perfrun" not in lower and ", trial " not in lower:
+        if not self._line and not any(each in lower for each in _IN_OURS):
             after = max(text.rfind("\n"), text.rfind("\r")) + 1
             self._line, self._is_marked = text[after : after + _LONGEST_START], False
             return text
         return "".join(map(self._marked, re.findall(_LINES, text)))
+
+    @property
+    def is_closed(self) -> bool:
+        """True when the last line is over, and the colours are the usual ones."""
+        return self._ended and not self._is_coloured
 
     def closing(self) -> str:
         """Return what must be written before a line of perfrun: a line end, the usual colours."""

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 # Each part of a pattern has a limit, or ends where no other match can begin: a text of megabytes
 # takes a time in proportion to its length (tests/attack/test_regular_expressions.py).
-_USERINFO = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
-    r"(?P<user>[^/\s:,;\"'<>]*)(?P<rest>:[^/\s\"'<>]*)?@"
-)
 # The name of a value and what stands between: `token=`, `"token": "`, also in JSON within JSON.
 _NAME = re.compile(
     r"(?<![\w%.\[-])-{0,2}(?P<name>[A-Za-z_%][\w.%\[\]-]{0,63})"
     r"(?:=|\\{0,3}[\"']\s{0,3}(?::|(?P<word>,))\s{0,3}(?=\\{0,3}[\"']))"
 )
 # The patterns that follow are rarely needed, and compiled then: that takes milliseconds.
+_USERINFO = (
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
+    r"(?P<user>[^/\s:,;\"'<>]*)(?P<rest>:[^/\s\"'<>]*)?@"
+)
 # A password with a slash in it: what follows the colon is no port.
 _SLASHED = (
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/\s:@,;\"'<>\[]{0,300}"
@@ -100,7 +100,9 @@ _ABOUT = _set(
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "bytes"))
 _FLOPS = ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1.0, "FLOP/s"))
-_SCALES = {"s": _TIMES, "bytes": _BYTES, "FLOP/s": _FLOPS}
+_RATES = tuple((scale, f"{name}/s") for scale, name in _BYTES)
+_SCALES = {"s": _TIMES, "bytes": _BYTES, "bytes/s": _RATES, "FLOP/s": _FLOPS}
+_FEWEST_FIGURES, _MOST_FIGURES = 3, 6  # of a value beside its interval
 
 
 def redact(text: str) -> str:
@@ -130,7 +132,7 @@ def _without_passwords(text: str) -> str:
     if "postgres" in text:
         text = re.sub(_DATABASE, r"\g<scheme>***@", text)
     if "@" in text:
-        text = re.sub(_SLASHED, r"\g<scheme>***@", _USERINFO.sub(_without_userinfo, text))
+        text = re.sub(_SLASHED, r"\g<scheme>***@", re.sub(_USERINFO, _without_userinfo, text))
     return re.sub(_WEB, _without_hook, text) if "http" in text or "HTTP" in text else text
 
 
@@ -277,12 +279,22 @@ def with_unit(value: float, unit: str, figures: int = 4) -> str:
 
 
 def spread(median: float, low: float, high: float, unit: str) -> str:
-    """Return `14.69 ms (13.7..20.6)`; the median decides the unit of all three."""
+    """Return `14.7 ms (13.7..20.6)`; the median decides the unit of all three.
+
+    The interval decides the number of figures: two that it leaves open, and those before them.
+    """
     scale, name = scale_of(median or high, unit)
-    text = f"{rounded(median / scale)} {name}".rstrip()
     if low == high:
-        return text
-    return f"{text} ({rounded(low / scale)}..{rounded(high / scale)})"
+        return f"{rounded(median / scale)} {name}".rstrip()
+    figures = _figures(median or high, high - low)
+    shown = [rounded(value / scale, figures) for value in (median, low, high)]
+    return f"{' '.join(filter(None, (shown[0], name)))} ({shown[1]}..{shown[2]})"
+
+
+def _figures(value: float, width: float) -> int:
+    share = abs(width / value) if value else 1.0
+    known = math.ceil(-math.log10(share)) if 0 < share < math.inf else 0
+    return min(max(known + 2, _FEWEST_FIGURES), _MOST_FIGURES)
 
 
 def scale_of(value: float, unit: str, figures: int = 4) -> tuple[float, str]:

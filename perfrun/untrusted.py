@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 MOST_NAMES = 10_000  # of a folder that are returned
 MOST_ENTRIES = 1_000_000  # of a folder that are looked at: a second
@@ -33,6 +33,15 @@ _LARGEST_INTEGER = 2**64
 
 class Refused(ValueError):  # noqa: N818 - it is an answer, not a mistake of ours
     """A file that is not opened, or a text that is not parsed; the message says why."""
+
+
+class Other(Protocol):
+    """Another user, as whom this process may look at files (`trial_user.TrialUser`)."""
+
+    @property
+    def uid(self) -> int: ...
+
+    def eyes(self) -> contextlib.AbstractContextManager[None]: ...
 
 
 class Folder:
@@ -201,13 +210,15 @@ class Folder:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_single(name), dir_fd=self._descriptor)
 
-    def entries(self, *, opens_up: bool = True) -> Iterator[Entry]:
+    def entries(self, *, opens_up: bool = True, taken_from: Other | None = None) -> Iterator[Entry]:
         """Yield all that lies below, a folder after what is in it; at most a million entries.
 
         Folders of this user's that cannot be entered are opened up, if asked. Neither links nor
-        other file systems are entered, and no depth is too deep.
+        other file systems are entered, and no depth is too deep. What belongs to the user
+        `taken_from` is given to this one, which needs the rights to do so.
         """
-        yield from islice(_below(self._descriptor, opens_up=opens_up), MOST_ENTRIES)
+        below = _below(self._descriptor, opens_up=opens_up, taken_from=taken_from)
+        yield from islice(below, MOST_ENTRIES)
 
     def sync(self) -> None:
         """Sync the names in the folder; a file system that cannot is as safe as it can be."""
@@ -257,6 +268,13 @@ class Entry:
             os.close(file)
 
 
+def take_from(path: Path, owner: Other) -> None:
+    """Give all below a folder that a user has left there to this user. Never raises."""
+    with contextlib.suppress(OSError), Folder(path) as folder:
+        for _ in folder.entries(taken_from=owner):
+            pass
+
+
 def remove_tree(path: Path) -> None:
     """Remove a folder and all that is in it, or a link and not what it leads to. Never raises.
 
@@ -273,7 +291,7 @@ def remove_tree(path: Path) -> None:
             path.unlink()
 
 
-def _below(top: int, *, opens_up: bool = True) -> Iterator[Entry]:
+def _below(top: int, *, opens_up: bool = True, taken_from: Other | None = None) -> Iterator[Entry]:
     """Yield all entries below a folder; one descriptor is open at a time."""
     here = os.dup(top)
     device = os.fstat(top).st_dev
@@ -292,6 +310,8 @@ def _below(top: int, *, opens_up: bool = True) -> Iterator[Entry]:
             name = names.pop()
             try:
                 entry = Entry(here, name, os.stat(name, dir_fd=here, follow_symlinks=False))
+                if taken_from is not None and entry.status.st_uid == taken_from.uid:
+                    _take(entry, taken_from)
                 is_folder = entry.kind == stat.S_IFDIR and entry.status.st_dev == device
                 inner = _entered(entry, opens_up=opens_up) if is_folder else None
             except OSError:
@@ -311,6 +331,19 @@ def _below(top: int, *, opens_up: bool = True) -> Iterator[Entry]:
 def _listed(folder: int) -> list[str]:
     with os.scandir(folder) as entries:
         return [entry.name for entry in islice(entries, MOST_ENTRIES)]
+
+
+def _take(entry: Entry, owner: Other) -> None:
+    """Give an entry to this user: the very one that was met, and a link itself.
+
+    Only its owner may take setuid and setgid bits away, as a change of the owner does.
+    """
+    with entry.named() as path:
+        mode = stat.S_IMODE(entry.status.st_mode)
+        if entry.kind == stat.S_IFREG and mode & (stat.S_ISUID | stat.S_ISGID):
+            with owner.eyes():
+                path.chmod(mode & ~(stat.S_ISUID | stat.S_ISGID))
+        os.chown(path, os.geteuid(), os.getegid())
 
 
 def _entered(entry: Entry, *, opens_up: bool) -> int | None:

@@ -54,7 +54,7 @@ def output_of(command: list[str], columns: int) -> str:
 
 def screen(raw: str) -> str:
     """Return the lines that stay: of a line that is written again, what was written last."""
-    lines = []
+    lines: list[str] = []
     for line in raw.replace("\r\n", "\n").split("\n"):
         kept = _MOVES.sub("", line.split("\r")[-1]).rstrip()
         if kept or (lines and lines[-1]):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from exits import ENDED
 from worlds import World, strict
 
 from perfrun.launchers.launcher import Exit
@@ -20,16 +21,6 @@ from perfrun.summary.document import Environment
 from perfrun.summary.record import SummaryRecord, read_record
 from perfrun.summary.result_folder import Storage
 
-ENDED = Exit(
-    exit_code=0,
-    signal_number=None,
-    stopped_for=None,
-    elapsed_s=2.0,
-    user_cpu_s=1.0,
-    system_cpu_s=0.5,
-    max_rss_bytes=50 * 2**20,
-    strays=(),
-)
 CASES = """
 class Cases(Benchmark):
     def measures(self):

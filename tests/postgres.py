@@ -7,13 +7,15 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 PASSWORD = "s3cret/word"
+_START_S = 60.0  # for a server to start again
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,55 @@ class Server:
     """A server that runs; each test gets a database of its own."""
 
     port: int
+    data: Path
+    control: tuple[str, ...]  # pg_ctl, as the user whom the server needs
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the server that live, the postmaster first if it does."""
+        first = self._postmaster()
+        return sorted(_pids(self.data), key=lambda pid: (pid != first, pid))
+
+    def _postmaster(self) -> int | None:
+        try:
+            return int((self.data / "postmaster.pid").read_text().split()[0])
+        except (OSError, IndexError):
+            return None
+
+    def stop(self, mode: str) -> None:
+        """Stop it, if it runs: `smart`, `fast`, or `immediate` (the next start is a recovery)."""
+        if self._postmaster() in self.pids:
+            self._told("-m", mode, "stop")
+
+    def start(self) -> None:
+        """Start it again on its port, whatever it ended by; nothing if it runs."""
+        end = time.monotonic() + _START_S
+        words = ["-o", _options(self.port), f"--log={self.data / 'server.log'}", "start"]
+        while not self._answers():
+            if not self.pids:  # those of a postmaster that was killed end first
+                (self.data / "postmaster.pid").unlink(missing_ok=True)
+                self._told(*words)
+            assert time.monotonic() < end, (self.data / "server.log").read_text()[-2000:]
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        try:
+            self.connection("postgres").close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _told(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*self.control, *words],
+            env=_environment(),
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
 
     def url(self, database: str, password: str = PASSWORD) -> str:
         """The address as a user writes it; `/` in a password must be written as %2F."""
@@ -72,7 +123,7 @@ def running(bin_folder: Path) -> Iterator[Server]:
     passwords.write_text(PASSWORD, encoding="utf-8")
     passwords.chmod(0o644)
     data = folder / "data"
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    environment = _environment()
     initdb = [str(bin_folder / "initdb"), "--auth=scram-sha-256", "--username=perfrun"]
     initdb += [f"--pgdata={data}", f"--pwfile={passwords}", "--encoding=UTF8", "--no-sync"]
     # Started by pg_ctl the server is nobody's child here: tests of the launcher kill all children
@@ -82,9 +133,10 @@ def running(bin_folder: Path) -> Iterator[Server]:
         subprocess.run(
             [*prefix, *initdb], check=True, stdout=subprocess.PIPE, env=environment, cwd="/"
         )
-        yield Server(port=_start(control, data, environment))
+        server = Server(port=_start(control, data, environment), data=data, control=tuple(control))
+        yield server
     finally:
-        if (data / "postmaster.pid").exists():
+        if (data / "postmaster.pid").exists() and _pids(data):
             stop = [*control, "-m", "immediate", "stop"]
             subprocess.run(stop, check=True, stdout=subprocess.DEVNULL, env=environment, cwd="/")
         shutil.rmtree(folder, ignore_errors=True)
@@ -95,14 +147,31 @@ def _start(control: list[str], data: Path, environment: dict[str, str]) -> int:
     log = data / "server.log"
     for _ in range(5):
         port = _free_port()
-        words = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
-        start = [*control, "-o", words, f"--log={log}", "start"]
+        start = [*control, "-o", _options(port), f"--log={log}", "start"]
         done = subprocess.run(
             start, stdout=subprocess.DEVNULL, env=environment, cwd="/", check=False
         )
         if done.returncode == 0:
             return port
     raise RuntimeError(f"no PostgreSQL server: {log.read_text(errors='replace')[-2000:]}")
+
+
+def _pids(data: Path) -> list[int]:
+    """The processes of a cluster. A zombie has no working folder; nobody may have reaped it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").readlink() == data:
+                found.append(int(process.name))
+    return found
+
+
+def _options(port: int) -> str:
+    return f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
 
 
 def _free_port() -> int:

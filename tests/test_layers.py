@@ -12,14 +12,24 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "perfrun"
 LEVELS = (  # lowest first; a module at the top of the package counts as a folder
-    {"errors", "text", "untrusted", "durable", "schema", "dataclass", "analysis", "worker"},
+    {
+        "errors",
+        "text",
+        "untrusted",
+        "durable",
+        "schema",
+        "dataclass",
+        "analysis",
+        "worker",
+        "trial_user",
+    },
     {"__init__", "options", "probes", "locks", "image", "adapters", "shown"},
     {"launchers", "workspace"},
     {"summary"},
     {"store", "reports"},
     {"run"},
     {"compare", "doctor", "selftest"},
-    {"changes", "versus", "dlbs", "exchange"},
+    {"changes", "versus", "dlbs", "exchange", "show"},
     {"nightly"},
     {"benchmark"},
     {"__main__"},

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from functools import cache
+from typing import Any, Literal, TypeVar
 
 Direction = Literal["lower", "higher", "none"]
+_Said = TypeVar("_Said")
 
 # The first match counts: `images_per_second` ends in `second` and is a rate nevertheless, and a
 # `cache_miss_rate` is not better when higher.
@@ -26,8 +28,7 @@ _RULES: tuple[tuple[str, Direction], ...] = (
     (r"bytes|memory|_(rss|vms|pss|[kmgt]i?b)\b|\brss\b|\bvms\b", "lower"),
     (r"energy|joules|power|watts|_(j|w)\b", "lower"),
 )
-_COMPILED = tuple((re.compile(pattern), direction) for pattern, direction in _RULES)
-_UNITS = (
+_UNITS: tuple[tuple[str, str], ...] = (
     (r"bytes_per_(s|sec|second)\b", "bytes/s"),
     (r"_per_second|_per_sec\b|_per_s\b|throughput|_fps\b|_qps\b", "1/s"),
     (r"efficiency", ""),
@@ -40,16 +41,24 @@ _UNITS = (
     (r"power|watts|_w\b", "W"),
     (r"percent|_pct\b", "%"),
 )
-_COMPILED_UNITS = tuple((re.compile(pattern), unit) for pattern, unit in _UNITS)
 
 
 def direction_of(metric: str) -> Direction:
     """Return which way is better; `none` where the name does not tell."""
-    name = metric.lower()
-    return next((d for pattern, d in _COMPILED if pattern.search(name)), "none")
+    return _first(_RULES, metric) or "none"
 
 
 def unit_of(metric: str) -> str:
     """Return the unit; empty where the name does not tell."""
+    return _first(_UNITS, metric) or ""
+
+
+def _first(rules: tuple[tuple[str, _Said], ...], metric: str) -> _Said | None:
     name = metric.lower()
-    return next((unit for pattern, unit in _COMPILED_UNITS if pattern.search(name)), "")
+    return next((said for search, said in _compiled(rules) if search(name)), None)
+
+
+@cache
+def _compiled(rules: tuple[tuple[str, Any], ...]) -> tuple[tuple[Any, Any], ...]:
+    """Return the rules with what looks for their patterns: a run of a no-op needs none of them."""
+    return tuple((re.compile(pattern).search, said) for pattern, said in rules)

@@ -25,7 +25,7 @@ FALSE_ALARMS = 0.05  # over all interim analyses
 FEWEST_PAIRS = 6  # with fewer, no arrangement of ranks is rarer than 5 %
 MIN_EFFECT = 0.02  # a change that is surely smaller is not relevant
 MAX_PAIRS = 30
-_FIRST_ANALYSIS = 8  # pairs; with fewer no arrangement of ranks passes Pocock's level
+FIRST_ANALYSIS = 8  # pairs; with fewer no arrangement of ranks passes Pocock's level
 _GROWTH = 1.25
 # Two-sided nominal levels for 1, 2, ... equally spaced analyses: Jennison and Turnbull, Group
 # Sequential Methods, 2000, table 2.1.
@@ -61,7 +61,7 @@ class Judgement:
 def interim_analyses(max_pairs: int) -> tuple[int, ...]:
     """Return the numbers of pairs after which to judge: 8, 10, 13, ... and the last one."""
     found = []
-    at = _FIRST_ANALYSIS
+    at = FIRST_ANALYSIS
     while at < max_pairs:
         found.append(at)
         at = math.ceil(at * _GROWTH)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from scipy import special
+
 from perfrun.analysis.stats import ConfidenceInterval, median, median_interval
 
 Verdict = Literal["precision", "noise", "max_trials"]
@@ -92,6 +94,16 @@ def _is_hopeless(values: Sequence[float], target: PrecisionTarget) -> bool:
     spread = math.sqrt(sum((noise - mean) ** 2 for noise in noises) / len(noises))
     needed = (noises[-1] / target.precision) ** 2
     return spread <= SETTLED_WITHIN * mean and needed > HOPELESS * target.max_trials
+
+
+def trials_for(noise: float, precision: float) -> int:
+    """Return how many trials probably give this precision, by the noise of one trial, relative.
+
+    Half the width of the interval falls with the root of their number; for a median it is 1.25
+    times that of a mean of Gaussian values (David and Nagaraja, Order Statistics, 3rd ed., 2.5).
+    """
+    reach = math.sqrt(math.pi / 2) * float(special.ndtri(0.5 + SEQUENTIAL_CONFIDENCE / 2))
+    return max(PILOT, math.ceil((reach * noise / precision) ** 2))
 
 
 def next_round(

@@ -24,7 +24,7 @@ from perfrun.compare.paired_runs import new_seed
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
 from perfrun.options.parsers import CommandParser, may_be_hash, parse_whole, split_at_dashes
-from perfrun.options.plan import RepoSpec, RunPlan, split_items
+from perfrun.options.plan import RepoSpec, RunPlan, refuse_baseline, split_items
 from perfrun.reports.terminal import Terminal
 from perfrun.run.journal import fingerprint
 from perfrun.shown import say, write_json, write_lines
@@ -74,7 +74,8 @@ def parse_plan(words: Sequence[str], ends: Ends) -> RunPlan:
                 "`git rev-parse` says what a branch or tag stands for"
             )
     first = [flag for _, flag in _listed(ends)[:1]]
-    plan = parse([*first, *words])
+    plan = parse([*first, *words], also=parser())
+    refuse_baseline(plan, "perfrun bisect")
     if plan.repetition.precision is not None or plan.num_trials != 1:
         raise UsageError(
             "perfrun bisect: pairs run until the search is decided; limit them by --max_pairs and "
@@ -206,7 +207,7 @@ def bisect_command(argv: Sequence[str]) -> int:
     try:
         write_whole(record, to_json(answer))
     except OSError as error:
-        screen.note(f"{record} could not be written: {error.strerror}")
+        screen.problem(f"{record} could not be written: {error.strerror}")
     if as_json:
         write_json(answer)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perfrun.reports.run_table import percent
+from perfrun.reports.figures import percent
 from perfrun.reports.table import Column, Table, aligned
 from perfrun.shown import page
 from perfrun.summary.derived_metrics import DerivedRatio, derived_rows, derived_text
@@ -47,6 +47,7 @@ class ChangeRow:
     before_summary: str = ""  # path
     after_summary: str = ""
     evidence: frozenset[str] = frozenset()  # labels of the observations up to the alarm
+    alarm_label: str = ""  # of the observation that made the evidence sufficient
     status: str = "candidate"
     confirmation: Mapping[str, Any] | None = None  # the result of the pairs; None: none were run
     derived: tuple[DerivedRatio, ...] = ()  # metrics computed from the same samples

@@ -259,7 +259,8 @@ def _confirmed(
     from perfrun.changes.confirm import IMPORTED, LEFT_OUT, confirm_rows
     from perfrun.reports.terminal import Terminal
 
-    screen = Terminal(sys.stderr, sys.stderr, quiet=True)  # standard output is for the result
+    # Standard output is for the result.
+    screen = Terminal(sys.stderr, sys.stderr, quiet=False, benchmark_output=False)
     rows = confirm_rows(found.rows, workspace, budget, screen, trusts_imported=trusts_imported)
     reasons = [str((row.confirmation or {}).get("reason")) for row in rows]
     left_out = sum(reason.startswith(LEFT_OUT) for reason in reasons)
@@ -420,6 +421,7 @@ def find_changes(
                 evidence=frozenset(
                     observations[place].point.label for place in range(change.alarm + 1)
                 ),
+                alarm_label=observations[change.alarm].point.label,
             )
         )
     if derived is not None and rows:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
-import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -73,8 +71,6 @@ class RevisionArm:
     def _enter(self, plan: RunPlan) -> Rounds:
         self._link()
         own = replace(plan, workspace=self._workspace, num_trials=_MANY, resume=False)
-        for repo in own.repos:
-            _without_bytecode(own.site_packages / repo.directory)
         with self._interruption.allowed(), ExitStack() as stack:
             rounds = prepare(own, self._screen, self._interruption, stack, self._seed)
             if len(rounds.methods) != 1:
@@ -94,17 +90,6 @@ class RevisionArm:
             link.parent.mkdir(parents=True, exist_ok=True)
             if not link.is_symlink() and not link.exists():
                 link.symlink_to(target)
-
-
-def _without_bytecode(checkout: Path) -> None:
-    """Remove compiled modules.
-
-    Python takes a compiled module for current when its source has the same size and was written
-    in the same second, which another commit's source may.
-    """
-    for folder in checkout.rglob("__pycache__"):
-        with contextlib.suppress(OSError):
-            shutil.rmtree(folder)
 
 
 @dataclass(frozen=True, kw_only=True)

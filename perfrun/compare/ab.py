@@ -13,8 +13,14 @@ from perfrun.analysis import pairs as rules
 from perfrun.analysis.pairs import PairRule
 from perfrun.analysis.two_sets import Comparison
 from perfrun.compare.command import comparison_row, difference_row
-from perfrun.compare.comparison_table import comparison_table, derived_lines, environment_line
+from perfrun.compare.comparison_table import (
+    comparison_table,
+    derived_lines,
+    environment_lines,
+    reason_lines,
+)
 from perfrun.compare.differences import Difference, differences
+from perfrun.compare.pair_progress import Undecided, command_lines, pairs_needed, undecided_lines
 from perfrun.compare.paired_runs import (
     ArmName,
     PairLimits,
@@ -22,12 +28,14 @@ from perfrun.compare.paired_runs import (
     arm_plan,
     comparisons,
     decider,
+    log_ratios,
     run_pairs,
+    shared_rule,
 )
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
 from perfrun.options.parsers import CommandParser, parse_shell_words, parse_whole, split_at_dashes
-from perfrun.options.plan import RunPlan
+from perfrun.options.plan import RunPlan, refuse_baseline
 from perfrun.reports.terminal import Terminal
 from perfrun.shown import say, write_json, write_lines
 from perfrun.summary.derived_metrics import DerivedRatio, derived_ratios, derived_rows
@@ -91,13 +99,15 @@ def ab_command(argv: Sequence[str]) -> int:
     asked = parse_ab(argv)
     plan = asked.plans["a"]
     as_json = plan.output_format == "json"
-    screen = Terminal(sys.stderr if as_json else sys.stdout, sys.stderr, quiet=plan.quiet)
+    screen = Terminal(
+        sys.stderr if as_json else sys.stdout, sys.stderr, quiet=plan.quiet, verbose=plan.verbose
+    )
     answer = compare_arms(asked, screen)
     record = _write(asked, answer, screen)
     if as_json:
         write_json({**_document(answer), "record": record})
     else:
-        _show(answer, record, screen)
+        _show(asked, answer, record, screen, argv)
     if answer.result.interrupted:
         say("interrupted; `--resume` with the same flags goes on from here")
         return Interrupted.exit_code
@@ -117,7 +127,7 @@ def parse_ab(argv: Sequence[str]) -> AbPlan:
         own, own_after = split_at_dashes(parse_shell_words(text, f"--{name}"))
         last = [*after, *own_after]
         try:
-            plan = parse([*common, *own, *(["--", *last] if last else [])])
+            plan = parse([*common, *own, *(["--", *last] if last else [])], also=parser())
         except UsageError as error:
             raise UsageError(f"arm {name}: {error}") from None
         _refuse_repetition(plan)
@@ -144,6 +154,8 @@ def compare_arms(asked: AbPlan, screen: Terminal) -> AbAnswer:
         asked.limits,
         metric=asked.metric,
         seed=asked.seed,
+        check_names=True,
+        shown_by=asked.rule,
     )
     every = [pair for pairs in result.pairs.values() for pair in pairs]
     judged = comparisons(result, asked.rule, asked.metric)
@@ -212,34 +224,64 @@ def _write(asked: AbPlan, answer: AbAnswer, screen: Terminal) -> str | None:
     try:
         write_whole(path, to_json({**_document(answer), "trials": pairs}))
     except OSError as error:
-        screen.note(f"{path} could not be written: {error.strerror}")
+        screen.problem(f"{path} could not be written: {error.strerror}")
         return None
     return str(path)
 
 
-def _show(answer: AbAnswer, record: str | None, screen: Terminal) -> None:
+def _show(
+    asked: AbPlan, answer: AbAnswer, record: str | None, screen: Terminal, argv: Sequence[str]
+) -> None:
     """Print the table, then the reasons for stopping, derived metrics and differences."""
     screen.table(comparison_table(answer.comparisons))
     reasons = ", ".join(
         f"{method}: {len(answer.result.pairs[method])} pairs, {reason}"
         for method, reason in answer.result.stopped_by.items()
     )
-    lines = [
-        "",
-        f"base is a, new is b. {reasons}. Seed {answer.result.seed}.",
-        *derived_lines(answer.comparisons, answer.derived),
-        environment_line(answer.differences),
-        f"Pairs and trials: {record}" if record else "",
-    ]
-    write_lines(lines)
+    screen.lines(
+        [
+            "",
+            f"base is a, new is b. {reasons}. Seed {answer.result.seed}.",
+            *reason_lines(answer.comparisons),
+            *derived_lines(answer.comparisons, answer.derived),
+            *environment_lines(answer.differences),
+            *([f"Pairs and trials: {record}"] if record else []),
+        ]
+    )
+    undecided = [] if answer.result.interrupted else _undecided(asked, answer)
+    screen.lines(["", *undecided_lines(undecided)] if undecided else [])
+    # As it is: a command that is cut at blanks cannot be copied.
+    write_lines(command_lines(undecided, argv))
+
+
+def _undecided(asked: AbPlan, answer: AbAnswer) -> list[Undecided]:
+    """Return the methods whose pairs or time were spent before they decided."""
+    result = answer.result
+    rule = shared_rule(asked.rule, len(result.pairs))
+    found = []
+    for method, reason in result.stopped_by.items():
+        ratios = log_ratios(result.pairs[method], asked.metric)
+        if reason in ("max_pairs", "time_budget") and ratios:
+            found.append(
+                Undecided(
+                    method=method,
+                    log_ratios=ratios,
+                    needed=pairs_needed(ratios, rule),
+                    pair_s=result.pair_s[method],
+                )
+            )
+    return found
 
 
 def _refuse_repetition(plan: RunPlan) -> None:
     """Raise UsageError for flags that say how often a method runs: the pairs decide that."""
+    refuse_baseline(plan, "perfrun ab")
     if plan.repetition.precision is not None or plan.num_trials != 1:
         raise UsageError(
             "perfrun ab: pairs run until the methods are decided; limit them by --max_pairs and "
             "--time_budget, not by --benchmark_num_trials or --precision"
         )
+    if plan.metrics is not None:
+        raise UsageError("perfrun ab: judges every metric; --metric=NAME says which one decides")
     if plan.repetition.max_reruns or plan.execution_id:
         raise UsageError("perfrun ab: takes neither --max_reruns nor --execution_id")

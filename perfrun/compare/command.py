@@ -10,13 +10,18 @@ from typing import Any
 
 from perfrun.analysis import two_sets as rule
 from perfrun.analysis.two_sets import Comparison
-from perfrun.compare.comparison_table import comparison_table, derived_lines, environment_line
+from perfrun.compare.comparison_table import (
+    comparison_table,
+    derived_lines,
+    environment_lines,
+    reason_lines,
+)
 from perfrun.compare.differences import GUARDED, Difference, differences, forbids, mixtures
 from perfrun.compare.selection import Results
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_regex, parse_share, parse_workspace
 from perfrun.reports.terminal import Terminal
-from perfrun.shown import say, write_json, write_lines
+from perfrun.shown import say, write_json
 from perfrun.summary.counted_trials import counted
 from perfrun.summary.derived_metrics import (
     DerivedRatio,
@@ -29,8 +34,9 @@ from perfrun.summary.record import SummaryRecord
 
 _EPILOG = """\
 BASE and NEW are each a folder (a workspace, an output folder, a result folder), a summary, or a
-choice of the results in --workspace: a run, label, execution id, commit, date or FROM..TO. The
-prefixes run:, label:, id:, hash: and date: say which of these a word is.
+choice of the results in --workspace: a run, label, execution id, commit, date, FROM..TO, baseline,
+or `last` for the latest run. The prefixes run:, label:, id:, hash:, date: and baseline: say which
+of these a word is.
 
 Exit status: 0 nothing is slower, 1 something is, 2 sets that cannot be had or not be compared.
 All of it is in docs/guides/comparing.md.
@@ -200,14 +206,20 @@ def compare_command(argv: Sequence[str]) -> int:
     results = Results(parse_workspace(given.workspace), _warn, given.store)
     base, new = results.select(given.base), results.select(given.new)
     compared = compare_sets(base, new, wanted=wanted, allowed=allowed, min_effect=given.min_effect)
+    _warn_of_common(base, new)
     if given.format == "json":
-        write_json(_document(compared))
+        write_json(document_of(compared))
     else:
-        _show(compared)
-    return 1 if any(c.verdict == "slower" for c in compared.comparisons) else 0
+        show_compared(compared)
+    return status_of(compared)
 
 
-def _document(compared: CompareResult) -> dict[str, Any]:
+def status_of(compared: CompareResult) -> int:
+    """Return the exit status: 1 when something is slower."""
+    return 1 if any(one.verdict == "slower" for one in compared.comparisons) else 0
+
+
+def document_of(compared: CompareResult) -> dict[str, Any]:
     """Return the document that `--format=json` prints."""
     return {
         "comparisons": [
@@ -251,17 +263,21 @@ def difference_row(found: Difference) -> dict[str, Any]:
     return {**asdict(found), "text": found.text}
 
 
-def _show(compared: CompareResult) -> None:
+def show_compared(compared: CompareResult) -> None:
     """Print the table, then derived metrics, differences and the trials that do not count."""
     found = compared.comparisons
     screen = Terminal(sys.stdout, sys.stderr, quiet=True)
     screen.table(comparison_table(found))
-    lines = [*derived_lines(found, compared.derived), environment_line(compared.differences)]
+    lines = [
+        *reason_lines(found),
+        *derived_lines(found, compared.derived),
+        *environment_lines(compared.differences),
+    ]
     for names, where in ((compared.only_base, "BASE"), (compared.only_new, "NEW")):
         if names:
             lines.append(f"Only in {where}: {_listed(names)}.")
     lines += _trial_lines(compared.trials)
-    write_lines(["", *lines])
+    screen.lines(["", *lines])
 
 
 def _trial_lines(counts: Mapping[str, int]) -> list[str]:
@@ -273,6 +289,12 @@ def _trial_lines(counts: Mapping[str, int]) -> list[str]:
         why = f"; {counted} count, since most trials of their method were" if counted else ""
         lines.append(f"Disturbed trials: {counts['left_out']} left out{why}.")
     return lines
+
+
+def _warn_of_common(base: Sequence[SummaryRecord], new: Sequence[SummaryRecord]) -> None:
+    common = len({record.uid for record in base} & {record.uid for record in new})
+    if common:
+        _warn(f"{common} trial{'s are' if common > 1 else ' is'} in both BASE and NEW")
 
 
 def _allowed(text: str | None) -> tuple[str, ...]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from perfrun.analysis.directions import unit_of
 from perfrun.compare.differences import Difference
-from perfrun.reports.run_table import percent
+from perfrun.reports.figures import percent, ratio_text, value_text
 from perfrun.reports.table import Column, Table, coloured
 from perfrun.summary.derived_metrics import DerivedRatio, derived_text
 from perfrun.summary.metrics import THROUGHPUT, WALL_TIME
-from perfrun.text import with_unit
 
 if TYPE_CHECKING:
     from perfrun.analysis.two_sets import Comparison
@@ -21,10 +19,13 @@ _COLUMNS = (
     Column(heading="metric"),
     Column(heading="base", right=True),
     Column(heading="new", right=True),
-    Column(heading="new / base", right=True),
-    Column(heading="95 % interval"),
+    Column(heading="new / base (95 %)"),
     Column(heading="trials", right=True),
     Column(heading="verdict"),
+)
+_NARROW = (
+    ("method", "metric", "new / base (95 %)", "verdict"),
+    ("method", "metric", "base", "new", "trials"),
 )
 _COLOURS = {"slower": "red", "faster": "green", "equivalent": "", "undecided": "yellow"}
 
@@ -34,39 +35,49 @@ def comparison_table(found: Sequence[Comparison]) -> Table:
     rows = []
     before = None
     for one in found:
-        low_high = f"{one.interval.low:.3f}..{one.interval.high:.3f}" if one.interval else "-"
         rows.append(
             (
                 one.method if one.method != before else "",
                 one.metric,
-                shown_value(one.base_median, one.metric),
-                shown_value(one.new_median, one.metric),
-                "-" if one.ratio is None else f"{one.ratio:.3f}",
-                low_high,
+                value_text(one.base_median, one.metric),
+                value_text(one.new_median, one.metric),
+                _ratio(one),
                 f"{one.n_base} / {one.n_new}",
                 coloured(verdict_text(one), _COLOURS[one.verdict]),
             )
         )
         before = one.method
-    return Table(columns=_COLUMNS, rows=tuple(rows))
+    return Table(columns=_COLUMNS, rows=tuple(rows), narrow=_NARROW)
+
+
+def _ratio(one: Comparison) -> str:
+    if one.ratio is None:
+        return "-"
+    low, high = (one.interval.low, one.interval.high) if one.interval else (None, None)
+    return ratio_text(one.ratio, low, high)
 
 
 def verdict_text(one: Comparison) -> str:
     """Return the verdict; of a metric that is no time, `better` or `worse`."""
     if one.verdict == "equivalent":
-        return f"equivalent (within {percent(one.margin)})"
+        return f"equivalent \u00b1{percent(one.margin)}"
     if one.verdict == "undecided":
-        return f"undecided: {one.reason}"
+        return one.verdict
     if one.metric.rpartition("/")[2] in (WALL_TIME, THROUGHPUT):
         return one.verdict
     return "worse" if one.verdict == "slower" else "better"
 
 
-def shown_value(value: float | None, metric: str) -> str:
-    """Return a value with four digits, in a suitable unit."""
-    if value is None:
-        return "-"
-    return with_unit(value, unit_of(metric.rpartition("/")[2]))
+def reason_lines(found: Sequence[Comparison]) -> list[str]:
+    """Return the reasons why figures are undecided, each once, with the figures."""
+    reasons: dict[str, list[str]] = {}
+    for one in found:
+        if one.verdict == "undecided" and one.reason:
+            reasons.setdefault(one.reason, []).append(one.metric)
+    return [
+        f"Undecided: {reason} ({metrics[0] if len(metrics) == 1 else f'{len(metrics)} figures'})."
+        for reason, metrics in reasons.items()
+    ]
 
 
 def derived_lines(
@@ -81,11 +92,11 @@ def derived_lines(
     return lines
 
 
-def environment_line(differing: Sequence[Difference]) -> str:
+def environment_lines(differing: Sequence[Difference]) -> list[str]:
     """Return the differences of the environment: `torch 2.12 -> 2.13; nothing else.`"""
     if not differing:
-        return "Environment: no difference found."
+        return ["Environment: no difference found."]
     texts = [difference.text for difference in differing]
     if len(texts) <= 3:
-        return f"Environment: {'; '.join(texts)}; nothing else."
-    return "\n".join([f"Environment: {len(texts)} differences:", *(f"  {text}" for text in texts)])
+        return [f"Environment: {'; '.join(texts)}; nothing else."]
+    return [f"Environment: {len(texts)} differences:", *(f"  {text}" for text in texts)]

@@ -20,10 +20,11 @@ _MIB = 2**20
 # measured. Code, image and interpreter are compared by what the trials had, not by these flags.
 _PLACES = """
     benchmark_methods benchmark_num_trials execution_id execution_label workspace format quiet
+    verbose metrics
     resume seed precision max_trials time_budget max_reruns fail_on_bounds allow_empty git_repos
     python image image_python python_path ml_framework_build_label platform_name system_name debug
     env allocator result_upload_methods use_cached_site_packages root_data_dir timeout profile
-    print_perfzero_summary
+    print_perfzero_summary baseline
 """
 _NOT_COMPARED = frozenset(_PLACES.split())
 Fact = tuple[str, str]  # kind, name

@@ -23,6 +23,7 @@ from perfrun.analysis.pairs import PairRule, can_decide, interim_analyses, judge
 from perfrun.analysis.stats import median
 from perfrun.analysis.two_samples import cliffs_delta
 from perfrun.analysis.two_sets import Comparison
+from perfrun.compare.pair_progress import PairClock, standing
 from perfrun.errors import UsageError
 from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
@@ -56,6 +57,8 @@ class Block:
     readings: Mapping[str, SummaryRecord]  # by arm
 
 
+# Is told of each pair of a method, with why the method is over, if it is.
+Show = Callable[[str, Sequence[Block], Reason | None], None]
 # Returns why a case is over, or None when it goes on; called after each of its blocks.
 StopRule = Callable[[str, Sequence[Block]], Reason | None]
 
@@ -67,6 +70,7 @@ class BlocksResult:
     blocks: Mapping[str, tuple[Block, ...]]
     stopped_by: Mapping[str, Reason]
     interrupted: bool
+    cost_s: Mapping[str, float]  # of the last block
 
 
 @dataclass
@@ -111,6 +115,7 @@ class Blocks:
             blocks={name: tuple(case.blocks) for name, case in self._cases.items()},
             stopped_by={name: case.stopped_by or left for name, case in self._cases.items()},
             interrupted=interrupted,
+            cost_s={name: case.cost_s for name, case in self._cases.items()},
         )
 
     def _round(self, number: int) -> bool:
@@ -195,6 +200,7 @@ class PairResult:
     seed: int
     run_ids: Mapping[ArmName, str]
     interrupted: bool
+    pair_s: Mapping[str, float]  # duration of the last pair
 
 
 def new_seed() -> int:
@@ -225,12 +231,17 @@ def run_pairs(
     metric: str = WALL_TIME,
     seed: int | None = None,
     interruption: Interruption | None = None,
+    shown_by: PairRule | None = None,
+    check_names: bool = False,
 ) -> PairResult:
     """Run pairs of both plans until each method is decided, or the limits are reached.
 
-    The rule that `decider` makes decides by `metric`. Both arms are prepared before the first
-    trial; raises PerfrunError when one cannot be. An interruption leaves the complete pairs.
-    `interruption` belongs to a caller that handles the signals for more than these pairs.
+    The rule that `decider` makes decides by `metric`. With `shown_by`, a line about each pair takes
+    the place of those about its trials; the interval in it is that rule's.
+
+    Both arms are prepared before the first trial; raises PerfrunError when one cannot be. An
+    interruption leaves the complete pairs. `interruption` belongs to a caller that handles the
+    signals for more than these pairs, and `check_names` is that of a run.
     """
     adopt_orphans()
     proposed = new_seed() if seed is None else seed
@@ -238,9 +249,10 @@ def run_pairs(
         with ours.allowed():
             arms: dict[ArmName, Rounds] = {}
             for name in ARMS:
-                shown = ArmScreen(name, screen)
+                shown = ArmScreen(name, screen, in_pairs=shown_by is not None)
                 # A resumed run has a seed already, which the other arm then takes, too.
-                arms[name] = prepare(plans[name], shown, ours, stack, proposed)
+                plan = plans[name]
+                arms[name] = prepare(plan, shown, ours, stack, proposed, check_names=check_names)
                 proposed = arms[name].seed
         if arms["a"].seed != arms["b"].seed:
             raise NotTogether("--resume: a and b were not run together; start anew without it")
@@ -249,12 +261,36 @@ def run_pairs(
                 f"a and b have different methods: {', '.join(arms['a'].methods) or 'none'} and "
                 f"{', '.join(arms['b'].methods) or 'none'}"
             )
-        decided = decider(len(arms["a"].methods))
-        return _run(arms, decided, limits, metric)
+        methods = arms["a"].methods
+        decided = decider(len(methods))
+        show = None
+        if shown_by is not None:
+            show = _shower(screen, methods, shared_rule(shown_by, len(methods)), limits, metric)
+        return _run(arms, decided, limits, metric, show)
+
+
+def _shower(
+    screen: Screen, methods: Sequence[str], rule: PairRule, limits: PairLimits, metric: str
+) -> Show:
+    """Return a function that shows how the pairs of a method stand."""
+    clock = PairClock(methods, limits.max_pairs)
+
+    def show(method: str, blocks: Sequence[Block], reason: Reason | None) -> None:
+        clock.ended(method, is_over=reason is not None)
+        left_s = clock.left_s if limits.time_s is None else min(clock.left_s, limits.time_s)
+        found = log_ratios([_pair(block) for block in blocks], metric)
+        text = standing(found, rule, left_s)
+        screen.pair_finished(len(blocks), limits.max_pairs, method, text)
+
+    return show
 
 
 def _run(
-    arms: Mapping[ArmName, Rounds], decided: Decided, limits: PairLimits, metric: str
+    arms: Mapping[ArmName, Rounds],
+    decided: Decided,
+    limits: PairLimits,
+    metric: str,
+    show: Show | None,
 ) -> PairResult:
     seed = arms["a"].seed
     cases: dict[str, dict[str, Trial]] = {
@@ -262,8 +298,11 @@ def _run(
         for method in arms["a"].methods
     }
 
-    def asked(_: str, blocks: Sequence[Block]) -> Reason | None:
-        return _verdict([_pair(block) for block in blocks], metric, decided)
+    def asked(method: str, blocks: Sequence[Block]) -> Reason | None:
+        reason = _verdict([_pair(block) for block in blocks], metric, decided)
+        if show:
+            show(method, blocks, reason)
+        return reason
 
     done = Blocks(
         cases,
@@ -283,6 +322,7 @@ def _run(
         seed=seed,
         run_ids={name: arm.run_id for name, arm in arms.items()},
         interrupted=done.interrupted,
+        pair_s=done.cost_s,
     )
 
 
@@ -308,11 +348,16 @@ def log_ratios(pairs: Sequence[Pair], metric: str) -> tuple[float, ...]:
 
 
 class ArmScreen:
-    """A screen that shows the arm with each trial."""
+    """A screen that shows the arm with each trial.
 
-    def __init__(self, name: str, screen: Screen) -> None:
-        self._name, self._screen = name, screen
-        self.prepare, self.note = screen.prepare, screen.note
+    `in_pairs` a trial that ran has no line of its own: there is one about the pair.
+    """
+
+    def __init__(self, name: str, screen: Screen, *, in_pairs: bool = False) -> None:
+        self._name, self._screen, self._in_pairs = name, screen, in_pairs
+        self.prepare, self.note, self.problem = screen.prepare, screen.note, screen.problem
+        self.is_live, self.outlook = screen.is_live, screen.outlook
+        self.trial_ended, self.pair_finished = screen.trial_ended, screen.pair_finished
         self.stdout, self.stderr = screen.stdout, screen.stderr
         self.profile_started = screen.profile_started
         self.profile_finished = screen.profile_finished
@@ -322,7 +367,11 @@ class ArmScreen:
         self._screen.trial_started(number, None, f"{self._name}: {method}", trial_id)
 
     def trial_finished(self, result: TrialResult) -> None:
-        self._screen.trial_finished(replace(result, name=f"{self._name}: {result.name}"))
+        named = replace(result, name=f"{self._name}: {result.name}")
+        if self._in_pairs and result.status.ran:
+            self._screen.trial_ended(named)
+        else:
+            self._screen.trial_finished(named)
 
 
 def decider(rule: PairRule) -> Decider:

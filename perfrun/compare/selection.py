@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfrun.compare import baselines
+from perfrun.compare.baselines import LAST, NamedTrial
 from perfrun.compare.differences import damage
 from perfrun.errors import StoreError, UsageError
 from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
 from perfrun.text import redact
+from perfrun.worker.folders import places
 
 if TYPE_CHECKING:
     from perfrun.options.store_address import Address
@@ -21,7 +25,10 @@ if TYPE_CHECKING:
 _DATE = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?"
 _DATES = re.compile(rf"({_DATE})(?:\.\.({_DATE}))?")
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")
-KINDS = ("run", "label", "id", "hash", "date")
+KINDS = ("run", "label", "id", "hash", "date", "baseline")
+# A clock may be a little ahead; what says that it is of next year is not the latest run for a year.
+_AHEAD_S = 24 * 3600.0
+_IDS_AT_ONCE = 500  # in a query; older SQLites take a thousand values
 Notify = Callable[[str], None]
 
 
@@ -44,10 +51,12 @@ class Results:
             return read_folder(Path(word), self._notify)
         found = {kind: self._chosen(kind, word) for kind in KINDS if word}
         kinds = [kind for kind, records in found.items() if records]
+        if not kinds and word == LAST:
+            raise UsageError(f"{self._place} holds no results, so there is no last run")
         if not kinds:
             raise UsageError(
-                f"{word!r} is neither a folder nor a run, label, execution id, commit or date of "
-                f"the results in {self._place}"
+                f"{word!r} is neither a folder nor a run, label, execution id, commit, date or "
+                f"baseline of the results in {self._place}"
             )
         if len(kinds) > 1:
             choices = " or ".join(f"{kind}:{word}" for kind in kinds)
@@ -59,12 +68,85 @@ class Results:
         return redact(self._store) if self._store else str(self._workspace)
 
     def _chosen(self, kind: str, word: str) -> tuple[SummaryRecord, ...]:
+        if kind == "baseline":
+            return self._of_baseline(word)
+        if kind == "run" and word == LAST:
+            return self._of_last_run()
         meets = _condition(kind, word)
         if meets is None:
             return ()
         if self._index is not None:
             return _from_index(self._index, _selector(kind, word), self._notify)
         return tuple(record for record in self._all if meets(record))
+
+    def _of_last_run(self) -> tuple[SummaryRecord, ...]:
+        """Return the trials of the run that has the newest one; without a run, that trial alone."""
+        until = time.time() + _AHEAD_S
+        if self._index is not None:
+            from perfrun.store.index import open_store
+            from perfrun.store.query import Selector
+
+            with open_store(self._index) as store:
+                newest = store.newest(until)
+            if newest is None:
+                return ()
+            run_id, execution_id = newest
+            chosen = (
+                Selector(run_ids=(run_id,)) if run_id else Selector(execution_ids=(execution_id,))
+            )
+            return _from_index(self._index, chosen, self._notify)
+        past = [record for record in self._all if record.timestamp < until]
+        if not past:
+            return ()
+        last = max(past, key=lambda record: (record.timestamp, record.execution_id))
+        if not last.run_id:
+            return (last,)
+        return tuple(record for record in self._all if record.run_id == last.run_id)
+
+    def _of_baseline(self, word: str) -> tuple[SummaryRecord, ...]:
+        """Return the trials of a baseline, wherever they are now; none without such a baseline."""
+        found = baselines.read(self._workspace, word) if baselines.is_name(word) else None
+        if found is None:
+            return ()
+        for note in found.notes:
+            self._notify(note)
+        at_hand = {trial.uid: self._read_named(trial) for trial in found.trials}
+        lacking = [trial for trial in found.trials if at_hand[trial.uid] is None]
+        if lacking:
+            at_hand.update(self._of_index(lacking))
+        records = [record for record in at_hand.values() if record is not None]
+        gone = len(at_hand) - len(records)
+        if gone:
+            self._notify(f"baseline {word}: {gone} of its {len(at_hand)} trials are gone")
+        if not records:
+            raise UsageError(
+                f"baseline {word}: all of its {len(at_hand)} trials are gone from {self._place}; "
+                f"set it again, or remove it with `perfrun baseline rm {word}`"
+            )
+        return _usable(records, self._notify)
+
+    def _read_named(self, trial: NamedTrial) -> SummaryRecord | None:
+        path = baselines.place_of(trial, self._workspace)
+        try:
+            found = read_record(path) if path else None
+        except (OSError, ValueError):
+            return None
+        return found if found is not None and found.uid == trial.uid else None
+
+    def _of_index(self, trials: Iterable[NamedTrial]) -> dict[str, SummaryRecord]:
+        """Look up trials whose summaries are not where they were."""
+        uids = {trial.uid for trial in trials}
+        if self._index is None:
+            return {record.uid: record for record in self._all if record.uid in uids}
+        from perfrun.store.query import Selector
+
+        found: dict[str, SummaryRecord] = {}
+        ids = sorted({trial.execution_id for trial in trials})
+        for at in range(0, len(ids), _IDS_AT_ONCE):
+            selector = Selector(execution_ids=tuple(ids[at : at + _IDS_AT_ONCE]))
+            records = _from_index(self._index, selector, self._notify)
+            found |= {record.uid: record for record in records if record.uid in uids}
+        return found
 
     @cached_property
     def _index(self) -> Address | None:
@@ -132,11 +214,17 @@ def _summaries(folder: Path) -> list[Path]:
         return [folder.resolve()]  # what the user names may be a link; what is found may not
     if (folder / SUMMARY).is_file():
         return [folder / SUMMARY]
-    for pattern in (f"output/*/{SUMMARY}", f"*/{SUMMARY}", f"**/{SUMMARY}"):
+    for pattern in (f"output/*/{SUMMARY}", f"*/{SUMMARY}"):
         found = sorted(folder.glob(pattern))
         if found:
             return found
-    return []
+    return sorted(Path(place, SUMMARY) for place, names in places(str(folder)) if SUMMARY in names)
+
+
+def each_of_folder(folder: Path, notify: Notify) -> Iterator[SummaryRecord]:
+    """Read the summaries of a folder one by one, so that not all of them are in memory."""
+    for path in _summaries(folder):
+        yield from _read([path], notify)
 
 
 def _read(paths: Iterable[Path], notify: Notify) -> tuple[SummaryRecord, ...]:

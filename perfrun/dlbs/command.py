@@ -19,7 +19,7 @@ from perfrun.dlbs.trial_files import DeviceTimes, device_times, step_times, use_
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
 from perfrun.options.parsers import CommandParser, parse_whole, split_at_dashes
-from perfrun.options.plan import RunPlan
+from perfrun.options.plan import RunPlan, refuse_baseline
 from perfrun.run.command import run_and_show
 from perfrun.summary.document import TrialResult
 
@@ -139,7 +139,8 @@ def parse_experiment(argv: Sequence[str]) -> Experiment:
             del flags["forward_only"]  # their default, and as it was
     words = [f"--{name}={value}" for name, value in flags.items() if value]
     method = SEVERAL_DEVICES if several else METHOD
-    plan = parse([*rest, f"--benchmark_methods={method}", "--", *words, *after])
+    plan = parse([*rest, f"--benchmark_methods={method}", "--", *words, *after], also=parser())
+    refuse_baseline(plan, "perfrun.dlbs")
     return Experiment(
         plan=plan,
         model=given.model,

@@ -20,10 +20,10 @@ _INSTALL = {
     "alpine": "sudo apk add",
 }
 _COLUMNS = (
-    Column(heading="wanted", share=2),
-    Column(heading="state", share=1),
-    Column(heading="what there is", share=3),
-    Column(heading="why it matters", share=4),
+    Column(heading="wanted"),
+    Column(heading="state"),
+    Column(heading="what there is", prose=True),
+    Column(heading="why it matters", prose=True),
 )
 
 

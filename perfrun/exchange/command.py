@@ -1,26 +1,30 @@
-"""`perfrun import` and `perfrun export`: results of other tools, and results for other tools."""
+"""`perfrun import` and `perfrun export`: results of other tools, for other tools, as tables."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_word, parse_workspace
-from perfrun.shown import say
+from perfrun.reports.output import OutputError
+from perfrun.shown import as_is, say
 from perfrun.text import redacted
 
 if TYPE_CHECKING:
     from perfrun.exchange.foreign import ForeignTrial, Source
     from perfrun.exchange.summaries import Written
+    from perfrun.summary.record import SummaryRecord
 
 FORMATS = ("asv", "bmf", "google-benchmark", "pyperf", "pytest-benchmark")
+TABLES = ("csv", "json", "parquet")  # one row a metric of a trial
 _MOST_TRIALS = 100_000  # of one import
 
 IMPORT = """Read results of other tools into a workspace, where every command reads them."""
@@ -30,10 +34,15 @@ checked before anything is written. A trial that was imported before is not writ
 
 Exit status: 0, or 2 for a file that cannot be used. All of it is in docs/guides/suites.md.
 """
-EXPORT = """Write results in the format of another tool."""
+EXPORT = """Write results as a table, or in the format of another tool."""
 _EXPORT_EPILOG = """\
-WORD is a folder of results, or a run, label, execution id, commit or date of the workspace's
-results; without one, all of them are written.
+  perfrun export --csv=results.csv last
+  perfrun export --parquet=all.parquet
+  perfrun export --format=bmf label:after
+
+A table (csv, json, parquet) has one row a metric of a trial. WORD is a folder of results, or a run,
+label, execution id, commit, date or baseline of the workspace's results, or `last`; without one,
+all of them are written.
 
 Exit status: 0, or 2 when there is nothing to write. All of it is in docs/guides/suites.md.
 """
@@ -42,7 +51,7 @@ Exit status: 0, or 2 when there is nothing to write. All of it is in docs/guides
 def import_parser() -> CommandParser:
     """Return the parser of `perfrun import`."""
     parser = CommandParser("perfrun import", IMPORT, _IMPORT_EPILOG)
-    _add_format(parser, "that the files have")
+    _add_format(parser, "that the files have", FORMATS)
     parser.flag("--workspace", "DIR", "that receives the results (default ./workspace)")
     parser.flag("--label", "TEXT", "execution label of the results")
     parser.flag("--time", "TIME", "of results that state none, as 2026-11-22T10:00:00+00:00")
@@ -65,9 +74,9 @@ def import_command(argv: Sequence[str]) -> int:
     return 0
 
 
-def _add_format(parser: CommandParser, text: str) -> None:
-    parse = partial(parse_word, words=FORMATS)
-    parser.flag("--format", "FORMAT", f"{text}: {', '.join(FORMATS)}", parse)
+def _add_format(parser: CommandParser, text: str, words: Sequence[str]) -> None:
+    parse = partial(parse_word, words=words)
+    parser.flag("--format", "FORMAT", f"{text}: {', '.join(words)}", parse)
 
 
 def _module(name: str) -> Any:
@@ -146,7 +155,9 @@ def _many(count: int, what: str) -> str:
 def export_parser() -> CommandParser:
     """Return the parser of `perfrun export`."""
     parser = CommandParser("perfrun export", EXPORT, _EXPORT_EPILOG)
-    _add_format(parser, "to write")
+    for name in TABLES:
+        parser.flag(f"--{name}", "FILE|-", f"write a table as {name}; - is stdout")
+    _add_format(parser, "to write", (*TABLES, *FORMATS))
     parser.add_workspace()
     parser.add_store()
     parser.flag("--output", "PATH", "file to write instead of stdout; for asv a folder")
@@ -158,9 +169,10 @@ def export_parser() -> CommandParser:
 
 def export_command(argv: Sequence[str]) -> int:
     """Run `perfrun export`; return its exit status."""
-    given = export_parser().parse_args(list(argv))
-    if not given.format:
-        raise UsageError(f"perfrun export: --format is missing: one of {', '.join(FORMATS)}")
+    given = export_parser().parse_intermixed_args(list(argv))
+    _settle_format(given)
+    if given.format in TABLES:
+        return _export_table(given)
     if given.format == "asv" and not given.output:
         raise UsageError("perfrun export: asv has several files; name a folder with --output=DIR")
     from perfrun.exchange.exported import exported
@@ -178,7 +190,95 @@ def export_command(argv: Sequence[str]) -> int:
     return 0
 
 
-def _chosen(given: Any) -> list[Any]:
+def _settle_format(given: Any) -> None:
+    """Take `--csv=FILE` for `--format=csv --output=FILE`. Raises UsageError for two of them."""
+    asked = [name for name in TABLES if getattr(given, name)]
+    if len(asked) + bool(given.format) > 1:
+        flags = [*(f"--{name}" for name in asked), *(["--format"] if given.format else [])]
+        raise UsageError(f"perfrun export: {' and '.join(flags)}: one format at a time")
+    if asked and given.output:
+        raise UsageError(f"perfrun export: --{asked[0]} names the file; leave out --output")
+    if asked:
+        given.format, given.output = asked[0], getattr(given, asked[0])
+    if given.output == "-":
+        given.output = None
+    if not given.format:
+        raise UsageError(
+            "perfrun export: --format is missing: say --csv=FILE, --json=FILE, --parquet=FILE, or "
+            f"--format with one of {', '.join((*TABLES, *FORMATS))}"
+        )
+
+
+def _export_table(given: Any) -> int:
+    """Write one row a metric of a trial. Summaries are read one by one where all are asked for."""
+    from perfrun.exchange import rows
+
+    rows.check(given.format)
+    if given.format == "parquet" and not given.output and sys.stdout.isatty():
+        raise UsageError("perfrun export: Parquet is no text: name a file with --parquet=FILE")
+    found = iter(_matching(_each(given), given.methods))
+    first = next(found, None)
+    if first is None:
+        raise UsageError("perfrun export: there is no trial of these methods")
+    table = rows.rows_of(chain([first], found), given.checkout)
+    if not given.output:
+        _write_to_stdout(partial(rows.write, given.format, table))
+        return 0
+    path = Path(given.output)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            try:
+                count = rows.write(given.format, table, file)
+            except BaseException:
+                path.unlink(missing_ok=True)  # half a table looks like a whole one
+                raise
+    except FileExistsError:
+        raise UsageError(f"--{given.format}={path}: is there already; name another file") from None
+    except OSError as error:
+        raise UsageError(f"--{given.format}={path}: {error.strerror or error}") from None
+    say(f"{path}: {_many(count, 'row')}")
+    return 0
+
+
+def _write_to_stdout(write: Callable[[BinaryIO], int]) -> None:
+    """Write bytes past what cleans text on its way. Raises OutputError for a disk that is full."""
+    stream: BinaryIO = as_is(sys.stdout).buffer
+    try:
+        write(stream)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error.errno, error.strerror) from None
+
+
+def _each(given: Any) -> Iterator[SummaryRecord]:
+    """Yield the chosen results, each once."""
+    from perfrun.compare.selection import each_of_folder
+
+    if given.words or given.store:
+        yield from _selected(given)
+        return
+    seen = set()
+    for record in each_of_folder(parse_workspace(given.workspace), say):
+        if record.uid not in seen:
+            seen.add(record.uid)
+            yield record
+
+
+def _matching(records: Iterable[SummaryRecord], pattern: str | None) -> Iterator[SummaryRecord]:
+    pattern = pattern or "*"
+    for one in records:
+        if fnmatchcase(one.method, pattern) or one.method == pattern:
+            yield one
+
+
+def _chosen(given: Any) -> list[SummaryRecord]:
+    return list(_matching(_selected(given), given.methods))
+
+
+def _selected(given: Any) -> Iterable[SummaryRecord]:
     from perfrun.compare.selection import Results, read_folder
 
     workspace = parse_workspace(given.workspace)
@@ -189,11 +289,7 @@ def _chosen(given: Any) -> list[Any]:
         raise UsageError("perfrun export: with --store, say which results: a run, label or date")
     else:
         records = list(read_folder(workspace, _say))
-    unique = {record.uid: record for record in records}
-    pattern = given.methods or "*"
-    return [
-        one for one in unique.values() if fnmatchcase(one.method, pattern) or one.method == pattern
-    ]
+    return {record.uid: record for record in records}.values()
 
 
 def _write(path: Path, texts: dict[str, str]) -> None:

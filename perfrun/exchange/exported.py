@@ -7,7 +7,6 @@ different processes are no sample of one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +16,7 @@ from perfrun.exchange.foreign import Commit, Figure, Machine, short_text, whole
 from perfrun.summary.metrics import PEAK_RSS, WALL_TIME, MetricValue
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import is_number, objects, section
+from perfrun.summary.series_times import median_interval_of, steady_times
 from perfrun.worker.measure.statistics import median, median_interval
 
 
@@ -103,9 +103,9 @@ def _of_trial(record: SummaryRecord, name: str, checkout: str | None) -> Exporte
         name=name,
         timestamp=record.timestamp,
         median_s=wall_time,
-        times_s=_times(series) or (() if wall_time is None else (wall_time,)),
+        times_s=steady_times(series) or (() if wall_time is None else (wall_time,)),
         steps=whole(series.get("block_size")),
-        interval_s=_interval(series),
+        interval_s=median_interval_of(series),
         cpu_s=_cpu_s(series),
         figures=_figures(record.metrics),
         peak_rss_bytes=None if peak is None else int(peak),
@@ -131,23 +131,6 @@ def _series(record: SummaryRecord, wall_time: float | None) -> Mapping[str, Any]
         if wall_time is not None and section(one, "statistics").get("median_s") == wall_time:
             return one
     return {}
-
-
-def _times(series: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return the samples of the steady part, of which the median was taken."""
-    times, every = series.get("times_s"), series.get("times_every")
-    if not isinstance(times, list) or not all(is_number(one) and one >= 0 for one in times):
-        return ()
-    first = section(series, "steadiness").get("steady_from")
-    if isinstance(first, int) and isinstance(every, int) and first > 0 < every:
-        times = times[math.ceil(first / every) :]
-    return tuple(map(float, times))
-
-
-def _interval(series: Mapping[str, Any]) -> tuple[float, float] | None:
-    figures = section(series, "statistics")
-    low, high = figures.get("median_low_s"), figures.get("median_high_s")
-    return (float(low), float(high)) if is_number(low) and is_number(high) else None
 
 
 def _cpu_s(series: Mapping[str, Any]) -> float | None:

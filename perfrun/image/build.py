@@ -15,7 +15,7 @@ import tempfile
 from collections import deque
 from pathlib import Path
 from shlex import quote
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 from perfrun.errors import PerfrunError
 from perfrun.image.context import context_commands
@@ -24,8 +24,10 @@ from perfrun.image.lock import is_image_info
 from perfrun.image.spec import ImageSpec, build_args
 
 IMAGE_INFO = "/opt/perfrun/image.json"
+SBOM = "/opt/perfrun/sbom.cdx.json"
 LOCK_LABEL = "perfrun.lock"
 LOG_LINES = 200
+SHOW_LIMIT_S = 300  # for a container that prints one file
 # Beginnings of the last line of a script of the Dockerfile that has failed.
 SCRIPTS = ("perfrun: ", "install_framework: ")
 # BuildKit's words for an image that it could not fetch.
@@ -59,9 +61,21 @@ def build_command(
 
 def label_command(tag: str, builder: Sequence[str]) -> str:
     """Return the command that adds `image.json` of an image, if it has one, as a label."""
-    show = ("docker", "run", "--rm", "--network", "none", "--entrypoint", "cat", tag, IMAGE_INFO)
     label = f'{_join(builder, ("--tag", tag))} --label {LOCK_LABEL}="$lock" -'
-    return f'if lock="$({_join(show)})"; then\n  echo FROM {quote(tag)} | {label}\nfi'
+    return f'if lock="$({_show(tag, IMAGE_INFO)})"; then\n  echo FROM {quote(tag)} | {label}\nfi'
+
+
+def sbom_command(tag: str, target: Path) -> str:
+    """Return the command that copies an image's bill of materials to a file of this machine.
+
+    What the file was before stays, unless there is a whole new one.
+    """
+    return f'sbom="$({_show(tag, SBOM)})" && printf \'%s\\n\' "$sbom" > {quote(str(target))}'
+
+
+def _show(tag: str, path: str) -> str:
+    """Return the command that prints a file of an image."""
+    return _join(("docker", "run", "--rm", "--network", "none", "--entrypoint", "cat", tag, path))
 
 
 def _join(*words: Sequence[str]) -> str:
@@ -69,13 +83,18 @@ def _join(*words: Sequence[str]) -> str:
 
 
 def render_script(
-    spec: ImageSpec, checkout: Path, builder: Sequence[str], harness: Mapping[str, str]
+    spec: ImageSpec,
+    checkout: Path,
+    builder: Sequence[str],
+    harness: Mapping[str, str],
+    sbom: Optional[Path] = None,
 ) -> str:
     """Return all commands of a build as lines to paste into a shell."""
     lines = [
         *context_commands(checkout, spec.site),
         build_command(spec, checkout, builder, harness),
         label_command(spec.docker_tag, builder),
+        *([sbom_command(spec.docker_tag, sbom)] if sbom else []),
     ]
     if not spec.site:
         return " && \\\n".join(lines)
@@ -99,6 +118,27 @@ def run_build(
     if info is None:
         sys.stderr.write(f"no {IMAGE_INFO} in the image, so it has no label {LOCK_LABEL}\n")
     return info
+
+
+def write_sbom(spec: ImageSpec, target: Path) -> None:
+    """Copy the image's bill of materials to a file. Raises BuildError."""
+    try:
+        done = subprocess.run(
+            ("sh", "-c", sbom_command(spec.docker_tag, target)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=SHOW_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        why = f"the engine has not shown it in {SHOW_LIMIT_S} s"
+    else:
+        if not done.returncode:
+            return
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = said[-1] if said else f"docker ended with {done.returncode}"
+    raise BuildError(f"image {spec.docker_tag} was built, but --sbom={target} not written: {why}")
 
 
 def _inspect(image: str, template: str) -> str:

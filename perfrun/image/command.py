@@ -7,10 +7,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Sequence
+from typing import Optional, Sequence
 
 from perfrun.errors import PerfrunError
-from perfrun.image.build import BuildError, build_command, render_script, run_build
+from perfrun.image.build import BuildError, build_command, render_script, run_build, write_sbom
 from perfrun.image.engine import Engine, EngineError, describe_image, find_builder, find_engine
 from perfrun.image.env_file import write_settings
 from perfrun.image.gpus import GpuSupport, Vendor, read_gpu_support
@@ -83,7 +83,7 @@ def notes(spec: ImageSpec, gpus: GpuSupport) -> list[str]:
     return lines
 
 
-def build(spec: ImageSpec, checkout: Path, engine: Engine) -> str:
+def build(spec: ImageSpec, checkout: Path, engine: Engine, sbom: Optional[Path] = None) -> str:
     """Build the image and show the engine's output as it comes; return the result line."""
     builder = find_builder()
     gpus = read_gpu_support(engine.info)
@@ -101,6 +101,8 @@ def build(spec: ImageSpec, checkout: Path, engine: Engine) -> str:
             raise BuildError(
                 f"image {spec.docker_tag} was built, but not as locked: {'; '.join(others)}"
             )
+    if sbom is not None:
+        write_sbom(spec, sbom)
     for line in write_settings(checkout, spec, gpus):
         say(line)
     return f"built {spec.docker_tag} ({describe_image(spec.docker_tag)}) in {took_s:.0f} s"
@@ -119,7 +121,8 @@ def preview(request: Request, checkout: Path) -> str:
             builder = find_builder()
         except EngineError:  # the commands are for another machine
             builder = ("DOCKER_BUILDKIT=1", "docker", "build")
-        lines.append(render_script(request.spec, checkout, builder, harness_arguments(checkout)))
+        harness = harness_arguments(checkout)
+        lines.append(render_script(request.spec, checkout, builder, harness, request.sbom))
     return "\n".join(lines)
 
 
@@ -137,7 +140,7 @@ def carry_out(request: Request, checkout: Path) -> str:
             )
         )
     if request.spec is not None:
-        results.append(build(request.spec, checkout, find_engine()))
+        results.append(build(request.spec, checkout, find_engine(), request.sbom))
     return "\n".join(results) or "nothing to do: --dockerfile_path is empty"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, Sequence
+from typing import NoReturn, Optional, Sequence
 
 from perfrun.errors import UsageError
 from perfrun.image.context import Site
@@ -59,6 +59,7 @@ TEXT_FLAGS = (
     ("--extra_index_url", "'URL URL'", "further package indexes"),
     ("--ca_certificate", "FILE", "PEM file of the site's own certificate authorities"),
     ("--lock", "FILE", "build with the versions in an image.json or in a perfzero_summary.json"),
+    ("--sbom", "FILE", "copy the image's bill of materials (CycloneDX, JSON) to this file"),
     ("--docker_tag", "NAME", "name of the image (default: perfrun/<framework>)"),
     ("--workspace", "DIR", "folder of the workspace, from the checkout (default: workspace)"),
     ("--site_package_downloads", "SRC:NAME,..", "copy folders to WORKSPACE/site-packages/NAME"),
@@ -86,6 +87,8 @@ class Request:
     """(folder, new name) in the order given."""
     workspace: Path
     is_dry_run: bool
+    sbom: Optional[Path] = None
+    """File for the image's bill of materials."""
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -145,7 +148,20 @@ def parse_arguments(argv: Sequence[str], checkout: Path) -> Request:
         site_packages=parse_site_packages(flags.site_package_downloads),
         workspace=checkout / (flags.workspace or "workspace"),
         is_dry_run=flags.dry_run,
+        sbom=parse_sbom(flags.sbom, wants_build),
     )
+
+
+def parse_sbom(text: str, wants_build: bool) -> Optional[Path]:
+    """Return the file for the bill of materials; its folder has to be there before the build."""
+    if not text:
+        return None
+    if not wants_build:
+        raise UsageError("--sbom: only an image that is built here has a bill of materials")
+    path = Path(text)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise UsageError(f"--sbom={text}: name a file in a folder that is there")
+    return path
 
 
 def refuse_setuptools_command(argv: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+from perfrun.trial_user import TrialUser, identity
 from perfrun.worker.procfs import (
     adopt_orphans,
     children,
@@ -46,7 +47,14 @@ class Parent(Protocol):
     @property
     def pid(self) -> int: ...
 
-    def start(self, argv: Sequence[str], out: int, err: int, env: Mapping[str, str]) -> int:
+    def start(
+        self,
+        argv: Sequence[str],
+        out: int,
+        err: int,
+        env: Mapping[str, str],
+        user: TrialUser | None = None,
+    ) -> int:
         """Start a program in a session of its own; return its pid. Raises OSError."""
 
     def has_ended(self, pid: int) -> bool:
@@ -70,7 +78,14 @@ class OwnChildren:
         """The pid of this process."""
         return os.getpid()
 
-    def start(self, argv: Sequence[str], out: int, err: int, env: Mapping[str, str]) -> int:
+    def start(
+        self,
+        argv: Sequence[str],
+        out: int,
+        err: int,
+        env: Mapping[str, str],
+        user: TrialUser | None = None,
+    ) -> int:
         """Start a program in a session of its own; return its pid. Raises OSError."""
         process = subprocess.Popen(
             argv,
@@ -79,6 +94,7 @@ class OwnChildren:
             stderr=err,
             env=dict(env),
             start_new_session=True,
+            **identity(user),
         )
         process.returncode = 0  # Popen must not wait for it
         return process.pid
@@ -148,12 +164,20 @@ class Guard:
                 self._is_gone = True
         return not self._is_gone
 
-    def start(self, argv: Sequence[str], out: int, err: int, env: Mapping[str, str]) -> int:
+    def start(
+        self,
+        argv: Sequence[str],
+        out: int,
+        err: int,
+        env: Mapping[str, str],
+        user: TrialUser | None = None,
+    ) -> int:
         """Start a program in a session of its own; return its pid. Raises OSError."""
+        folder, whose = str(Path.cwd()), None if user is None else user._asdict()
         try:
-            pid = int(self._ask("start", list(argv), str(Path.cwd()), out, err, dict(env)))
+            pid = int(self._ask("start", list(argv), folder, out, err, dict(env), whose))
         except _GoneError:
-            pid = OwnChildren().start(argv, out, err, env)
+            pid = OwnChildren().start(argv, out, err, env, user)
         self._ended.pop(pid, None)
         return pid
 
@@ -291,14 +315,21 @@ class _Served:
         self._workers: set[int] = set()
 
     def start(
-        self, argv: Sequence[str], folder: str, out: int, err: int, env: Mapping[str, str]
+        self,
+        argv: Sequence[str],
+        folder: str,
+        out: int,
+        err: int,
+        env: Mapping[str, str],
+        whose: Mapping[str, Any] | None,
     ) -> int:
         os.chdir(folder)
+        user = None if whose is None else TrialUser(**whose)
         # The harness has opened the files; the kernel hands them over by these names.
         output = os.open(f"/proc/{self._harness}/fd/{out}", os.O_WRONLY)
         errors = os.open(f"/proc/{self._harness}/fd/{err}", os.O_WRONLY) if err != out else output
         try:
-            pid = self._own.start(argv, output, errors, env)
+            pid = self._own.start(argv, output, errors, env, user)
         finally:
             for each in {output, errors}:
                 os.close(each)

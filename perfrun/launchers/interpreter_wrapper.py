@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 from perfrun.dataclass import replace
 from perfrun.launchers.launcher import Exit
+from perfrun.trial_user import TrialUser, eyes_of_trials
 from perfrun.untrusted import Folder
 from perfrun.worker.lifeline import PID, PIPE
 from perfrun.worker.procfs import counts_of, io_counts
@@ -31,7 +33,7 @@ _DEEPEST = 50  # processes between a worker and the harness
 class Lifeline:
     """The pipe whose writing end this process holds open, in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, user: TrialUser | None = None) -> None:
         self._folder = folder
         self._pipe: int | None = None
         self._was_used = False
@@ -39,6 +41,8 @@ class Lifeline:
         with contextlib.suppress(OSError):  # the worker reports a missing pipe
             os.mkfifo(folder / PIPE, 0o600)
             self._pipe = os.open(folder / PIPE, _PIPE)
+            if user is not None:
+                user.lend(self._pipe, stat.S_IRGRP | stat.S_IWGRP)
 
     @property
     def order(self) -> Mapping[str, Any]:
@@ -91,7 +95,9 @@ class Wrapped:
     def __init__(self, pid: int, wrapper: int) -> None:
         self.pid = pid
         # Counts of the wrapper before the worker began are subtracted; afterwards it does little.
-        self._before: Mapping[str, Any] = {**counts_of(wrapper), **io_counts(str(wrapper))}
+        with eyes_of_trials():
+            moved = io_counts(str(wrapper))
+        self._before: Mapping[str, Any] = {**counts_of(wrapper), **moved}
         self._handle: int | None = None
         with contextlib.suppress(AttributeError, OSError):
             self._handle = os.pidfd_open(pid)

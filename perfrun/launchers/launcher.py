@@ -11,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from perfrun.dataclass import dataclass
+from perfrun.trial_user import TrialUser
 from perfrun.untrusted import Folder
 from perfrun.worker.outcome_file import OUTCOME, STACK
 
@@ -201,11 +203,16 @@ def write_order_file(path: Path, order: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def stream_file(path: Path) -> Iterator[int]:
-    """Make the empty file into which a worker prints; yield its descriptor. Raises OSError."""
+def stream_file(path: Path, user: TrialUser | None = None) -> Iterator[int]:
+    """Make the empty file into which a worker prints; yield its descriptor. Raises OSError.
+
+    `user`: who the worker is, when that is not the user of this process.
+    """
     with Folder(path.parent) as folder:
         file = folder.replaced(path.name)
     try:
+        if user is not None:  # a program may open its standard output by a name, as a shell does
+            user.lend(file, stat.S_IRGRP | stat.S_IWGRP)
         yield file
     finally:
         os.close(file)

@@ -25,6 +25,8 @@ from perfrun.launchers.launcher import (
     wait_until_due,
     write_order_file,
 )
+from perfrun.trial_user import TrialUser, eyes_of_trials
+from perfrun.untrusted import Folder, take_from
 from perfrun.worker.procfs import (
     CHILD_GRACE_S,
     HELPER_GRACE_S,
@@ -44,10 +46,17 @@ TRACED_GRACE_S = 1.0  # for a tracer to let go of what has ended
 class LocalLauncher:
     """Starts workers as processes of this host, with one interpreter."""
 
-    def __init__(self, python: str, env: Mapping[str, str] | None = None) -> None:
-        """`env`: variables that its workers get besides those of this process."""
+    def __init__(
+        self, python: str, env: Mapping[str, str] | None = None, user: TrialUser | None = None
+    ) -> None:
+        """`env`: variables that its workers get besides those of this process.
+
+        `user`: who they are, when that is not the user of this process.
+        """
         self.python = python
-        self._env = {**os.environ, **env} if env else None
+        self._user = user
+        own = {} if user is None else user.variables
+        self._env = {**os.environ, **own, **(env or {})} if env or own else None
         self._is_wrapped: bool | None = None  # None until a throw-away worker has run
         self.name = f"--python={python}"
 
@@ -56,12 +65,14 @@ class LocalLauncher:
         return LocalProcess(
             *(self.python, order, folder, private, self._env, parent_of_workers()),
             is_wrapped=self._is_wrapped,
+            user=self._user,
         )
 
     def serve(self, order: Mapping[str, Any], folder: Path, log: Path) -> LocalService:
         """Start a throw-away worker, which answers into `folder`. Raises OSError, too."""
         return LocalService(
-            *(self.python, order, folder, log, self._env, self._learn, parent_of_workers())
+            *(self.python, order, folder, log, self._env, self._learn, parent_of_workers()),
+            user=self._user,
         )
 
     def set_variables(self, variables: Mapping[str, str]) -> None:
@@ -87,17 +98,21 @@ class LocalService:
         env: Mapping[str, str] | None = None,
         learn: Callable[[bool], object] = bool,
         parent: Parent | None = None,
+        *,
+        user: TrialUser | None = None,
     ) -> None:
         """Start the worker; `learn` gets True when the interpreter turns out to be a wrapper."""
-        self._lifeline = Lifeline(folder)
+        self._folder, self._user = folder, user
+        self._lifeline = Lifeline(folder, user)
         self._learn = learn
         self._parent = parent or OwnChildren()
         self._code: int | None = None  # once it has been reaped
         order_path = folder / ORDER
         whole = {**order, "parent_pid": self._parent.pid, **self._lifeline.order}
         write_order_file(order_path, whole)
-        with stream_file(log) as output:
-            self.pid = _start(self._parent, python, order_path, output, output, env)
+        _lend_folders(user, folder)
+        with stream_file(log, user) as output:
+            self.pid = _start(self._parent, python, order_path, output, output, env, user)
 
     def wait(self, timeout_s: float) -> int | None:
         """Wait for its end; return its status, minus its signal, or None if it has not ended."""
@@ -119,6 +134,8 @@ class LocalService:
                     self._reap()
         self._parent.end_orphans()
         self._lifeline.close()
+        if self._user is not None:
+            take_from(self._folder, self._user)
 
     def _reap(self) -> None:
         ended = self._parent.reap(self.pid)
@@ -144,6 +161,7 @@ class LocalProcess:
         parent: Parent | None = None,
         *,
         is_wrapped: bool | None = None,
+        user: TrialUser | None = None,
     ) -> None:
         """Start the worker. Raises OSError when the interpreter cannot be started.
 
@@ -152,7 +170,7 @@ class LocalProcess:
         """
         self._private = private
         self._parent = parent or OwnChildren()
-        self._lifeline = Lifeline(private) if is_wrapped is not False else None
+        self._lifeline = Lifeline(private, user) if is_wrapped is not False else None
         order_path = private / ORDER
         whole = {**order, "parent_pid": self._parent.pid}
         whole.update(self._lifeline.order if self._lifeline else {})
@@ -163,15 +181,17 @@ class LocalProcess:
             # Files, not pipes: a benchmark that prints never waits for us, and its output is there
             # whichever process dies.
             with (
-                stream_file(folder / "stdout.log") as out,
-                stream_file(folder / "stderr.log") as err,
+                stream_file(folder / "stdout.log", user) as out,
+                stream_file(folder / "stderr.log", user) as err,
             ):
-                self.pid = _start(self._parent, python, order_path, out, err, env)
+                _lend_folders(user, folder, private)
+                self.pid = _start(self._parent, python, order_path, out, err, env, user)
         except OSError:
             self._let_go()
             raise
         self._leader = self.pid
-        self._last_io_counts = last_io_counts(str(self._leader))
+        with eyes_of_trials():
+            self._last_io_counts = last_io_counts(str(self._leader))
         self._stopped_for: str | None = None
         self._end: Exit | None = None  # once it is reaped or left: its pid may be reused then
         self._strays: dict[int, str] = {}
@@ -269,7 +289,7 @@ class LocalProcess:
             self._lifeline.close()
 
     def _reaped(self) -> Exit:
-        moved = self._last_io_counts()  # a zombie still has them; once it is reaped they are gone
+        moved = self._moved()  # a zombie still has them; once it is reaped they are gone
         reaped = self._parent.reap(self._leader)
         assert reaped is not None
         status, usage = reaped
@@ -287,6 +307,10 @@ class LocalProcess:
         )
         return self._wrapped.without_wrapper(end) if self._wrapped else end
 
+    def _moved(self) -> Mapping[str, int]:
+        with eyes_of_trials():
+            return self._last_io_counts()
+
     def _left_running(self) -> Exit:
         """Return the exit of a worker that still runs, with the kernel's counts until now."""
         with contextlib.suppress(ChildProcessError):
@@ -301,7 +325,7 @@ class LocalProcess:
             system_cpu_s=counts.get("system_s", 0.0),
             max_rss_bytes=memory_marks(str(self.pid))["peak_rss_bytes"] or 0,
             strays=(),
-            resources={**counts, **self._last_io_counts()},
+            resources={**counts, **self._moved()},
             unended=f"process {self.pid} could not be ended: {_state_text(self.pid)} "
             f"{launcher.KILL_GRACE_S:g} s after SIGKILL",
         )
@@ -326,9 +350,18 @@ def _start(
     out: int,
     err: int,
     env: Mapping[str, str] | None,
+    user: TrialUser | None,
 ) -> int:
     argv = (python, str(ENTRY), str(order))
-    return parent.start(argv, out, err, os.environ if env is None else env)
+    return parent.start(argv, out, err, os.environ if env is None else env, user)
+
+
+def _lend_folders(user: TrialUser | None, *paths: Path) -> None:
+    """Let the user of the trial write in folders of perfrun's. Raises OSError."""
+    if user is not None:
+        for path in paths:
+            with Folder(path) as folder:
+                user.lend(folder.descriptor)
 
 
 @contextlib.contextmanager

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfrun.changes.budget import DEFAULT_CHANGES, Budget
-from perfrun.errors import Interrupted, PerfrunError, UsageError
+from perfrun.errors import Interrupted, PerfrunError, UsageError, WorkspaceError
 from perfrun.locks import FileLock
+from perfrun.nightly.check import check
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.night_state import REPORT, Earlier, Nights, why_not_continued
@@ -25,7 +26,7 @@ from perfrun.nightly.webhook import post
 from perfrun.options.parsers import CommandParser
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
-from perfrun.shown import write_json, write_lines
+from perfrun.shown import say, write_json, write_lines
 from perfrun.summary.result_folder import write_whole
 from perfrun.text import redacted
 
@@ -65,7 +66,8 @@ def parser() -> CommandParser:
     made.add_argument(
         "suite", metavar="SUITE.toml", help="the suite to run: docs/guides/nightly.md"
     )
-    made.switch("--check", "only check the suite and show its runs")
+    about_check = "only show the runs, and look up repositories, environments and methods"
+    made.switch("--check", about_check)
     made.switch("--new_night", "do not go on with a night that was killed")
     confirm = "run the trials before and after each new change in pairs, as detect --confirm"
     made.switch("--confirm", confirm)
@@ -84,8 +86,14 @@ def nightly_command(argv: Sequence[str]) -> int:
     if given.check:
         return _show(suite, as_json=as_json)
     # Progress goes to the other stream, because programs read the report.
-    screen = Terminal(sys.stderr, sys.stderr, quiet=given.quiet)
-    report = run_night(suite, screen, new=given.new_night)
+    screen = Terminal(sys.stderr, sys.stderr, quiet=False, benchmark_output=not given.quiet)
+    try:
+        report = run_night(suite, screen, new=given.new_night)
+    except OSError as error:  # of the disk of the workspace
+        if error.filename is None:
+            raise
+        text = f"{error.filename}: {error.strerror}; the night cannot go on"
+        raise WorkspaceError(text) from None
     if as_json:
         write_json(report_document(report))
     else:
@@ -155,25 +163,27 @@ def _finish(
     """Judge the night and deliver its reports. Signals wait only while a report is written."""
     with interruption.allowed():
         report = gather(suite, night, time.time(), (), notes)
-        earlier = nights.reports_before(night)
+        earlier, untold = nights.reports_before(night), nights.untold_before(night)
         report = _with_gaps(report, night, earlier)
-    report = with_changes(suite, report, earlier, screen, interruption)
+    report, told = with_changes(suite, report, earlier, untold, screen, interruption)
     ended = time.time()  # after confirming, which takes time
     report = replace(report, ended=ended)
     folder = nights.folder_of(night)
     troubles = list(write_reports(report, folder, suite.outputs))
     interruption.check()
-    if suite.webhook:
+    if suite.webhook and not night.delivered:
         with interruption.allowed():
             failure = post(suite.webhook, report)
         troubles += [failure] if failure else []
+        night = replace(night, delivered=failure is None)
+        nights.save(night)  # a kill from here on does not tell it twice
     for text in troubles:
         screen.note(text)
     if troubles:  # the reports say so too, where they can be written
         report = replace(report, notes=(*report.notes, *troubles))
         write_reports(report, folder, suite.outputs)
     interruption.check()
-    nights.save(replace(night, ended=ended))
+    nights.save(replace(night, ended=ended, told=told))
     return report
 
 
@@ -194,6 +204,9 @@ def _prune(suite: Suite, screen: Terminal, interruption: Interruption) -> None:
     except PerfrunError as error:
         screen.note(f"nothing was pruned: {error}")
         return
+    except OSError as error:
+        screen.note(f"not all was pruned: {error}; the next night removes the rest")
+        return
     if done.removed:
         screen.note(f"retention: {removed_text(done)} removed ({done.bytes / 2**20:.1f} MiB)")
     for text in done.failures:
@@ -213,16 +226,24 @@ def _with_gaps(report: NightReport, night: Night, earlier: Earlier) -> NightRepo
 
 
 def _show(suite: Suite, *, as_json: bool) -> int:
+    """Print the runs of a suite, and look up what they name; 2 when something is not there."""
     runs = units(suite)
     night = Night(night=suite.name)
+    if not as_json:
+        for unit in runs:
+            trials = unit.rules.trials
+            often = f"{trials} trials" if trials else "trials to a precision"
+            write_lines([f"{unit.name}: {often} of"])
+            for method in unit.methods:
+                write_lines([f"  {method.selector.text}"])
+        sys.stdout.flush()  # what follows may wait for a server
+    found = check(suite, say)
     if as_json:
         rows = [{"name": unit.name, "flags": list(words(suite, unit, night))} for unit in runs]
-        write_json({"suite": suite.name, "runs": rows})
-        return 0
-    for unit in runs:
-        trials = unit.rules.trials
-        often = f"{trials} trials" if trials else "trials to a precision"
-        write_lines([f"{unit.name}: {often} of"])
-        for method in unit.methods:
-            write_lines([f"  {method.selector.text}"])
-    return 0
+        more = {"problems": found.problems, "not_checked": found.not_checked}
+        write_json({"suite": suite.name, "runs": rows, **more})
+    else:
+        write_lines(f"not looked up: {text}" for text in found.not_checked)
+        for text in found.problems:
+            say(f"{suite.path}: {text}")
+    return UsageError.exit_code if found.problems else 0

@@ -56,7 +56,12 @@ class Nights:
             name = f"{day}-{number}"
         deadline = parse_deadline(suite.deadline, now) if suite.deadline else None
         night = Night(
-            night=name, suite=suite.name, digest=suite.digest, begun=now, deadline=deadline
+            night=name,
+            suite=suite.name,
+            digest=suite.digest,
+            begun=now,
+            deadline=deadline,
+            told=False,
         )
         self.save(night)
         return night
@@ -79,20 +84,26 @@ class Nights:
 
     def reports_before(self, night: Night) -> Earlier:
         """Return the suite's nights of the last days with their reports, the newest first."""
-        days = RECENT_DAYS + 1
-        ours = [
-            one
-            for one in self._all()
-            if one.suite == night.suite and night.begun - days * 86400 < one.begun < night.begun
-        ]
         found = []
-        for one in sorted(ours, key=lambda one: one.begun, reverse=True):
+        for one in sorted(self._before(night), key=lambda one: one.begun, reverse=True):
             try:
                 text = (self.folder_of(one) / REPORT).read_text(encoding="utf-8")
                 found.append((one, json.loads(text)))
             except (OSError, ValueError):
                 continue  # it has not ended, or was removed
         return found
+
+    def untold_before(self, night: Night) -> frozenset[str]:
+        """Return the ids of the suite's nights of the last days that told nobody of changes."""
+        return frozenset(one.night for one in self._before(night) if not one.told)
+
+    def _before(self, night: Night) -> list[Night]:
+        days = RECENT_DAYS + 1
+        return [
+            one
+            for one in self._all()
+            if one.suite == night.suite and night.begun - days * 86400 < one.begun < night.begun
+        ]
 
     def _all(self) -> list[Night]:
         loaded = (_load(path) for path in self.folder.glob(f"*/{FILE}"))

@@ -17,7 +17,9 @@ from pathlib import Path
 
 from perfrun.changes.detect import find_changes, watch_series
 from perfrun.changes.search_log import LOCK_NAME, LOG_NAME, has_ended
-from perfrun.errors import UsageError
+from perfrun.compare import baselines
+from perfrun.compare.baselines import NamedTrial
+from perfrun.errors import UsageError, WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.nightly.night_state import Nights
 from perfrun.nightly.retention import PairSet, Policy, pairs_to_be_removed, parse_age, to_be_removed
@@ -31,10 +33,10 @@ from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
 _ASIDE = ".pruned"
 _MOST_LOCKS = 200  # a process may usually have 1,024 files open
 _EPILOG = """\
-A trial is removed when every policy that is given lets it go. Trials next to a change of level, and
-trials of what is running, always stay. What was interrupted stays for --resume, unless
---unfinished_older_than lets it go. Pairs of ab, detect --confirm and bisect are removed as a whole.
-All of it is in docs/guides/nightly.md.
+A trial is removed when every policy that is given lets it go. Trials next to a change of level,
+trials of a baseline, and trials of what is running, always stay. What was interrupted stays for
+--resume, unless --unfinished_older_than lets it go. Pairs of ab, detect --confirm and bisect are
+removed as a whole. All of it is in docs/guides/nightly.md.
 """
 
 
@@ -209,6 +211,9 @@ def _trials_below(output: Path) -> Iterator[SummaryRecord]:
 def parser() -> CommandParser:
     """Return the parser of the flags of `perfrun prune`."""
     made = CommandParser("perfrun prune", "Remove the folders of old trials.", _EPILOG)
+    made.never_suggested = (
+        *("--keep_nights", "--keep_per_series", "--older_than", "--unfinished_older_than"),
+    )
     made.add_workspace()
     made.flag("--keep_nights", "N", "keep the last N nights that had any", parse_whole)
     made.flag("--keep_per_series", "N", "keep the newest N of each series", parse_whole)
@@ -230,6 +235,7 @@ class Pruned:
     bytes: int
     kept: int  # trials of the history
     neighbours: int  # trials that stay because they are next to a change
+    of_baselines: int  # trials that stay because a baseline names them
     failures: tuple[str, ...] = ()
 
 
@@ -250,7 +256,12 @@ def prune_command(argv: Sequence[str]) -> int:
     workspace = parse_workspace(given.workspace)
     if not workspace.is_dir():
         raise UsageError(f"--workspace={workspace}: there is no such folder")
-    done = prune(workspace, policy, dry_run=given.dry_run)
+    try:
+        done = prune(workspace, policy, dry_run=given.dry_run)
+    except OSError as error:  # of a folder; those that it concerns alone are failures
+        if error.filename is None:
+            raise
+        raise WorkspaceError(f"{error.filename}: {error.strerror}; not all was removed") from None
     if given.format == "json":
         write_json(_document(done, dry_run=given.dry_run))
     else:
@@ -265,15 +276,23 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
         store.refresh()
         trials, over = _trials(store, workspace)
         neighbours = _neighbours(store)
+        of_baselines = baselines.named_trials(workspace)
+        named = {trial.uid for trial in of_baselines}
         unfinished = going_on(workspace / "runs") - over
         abandoned = _abandoned(workspace, trials, unfinished, policy, now, locks)
         chosen = to_be_removed(
-            trials, policy, now=now, neighbours=neighbours, unfinished=unfinished - abandoned
+            trials,
+            policy,
+            now=now,
+            neighbours=neighbours,
+            unfinished=unfinished - abandoned,
+            named=named,
         )
         pairs = [
             one
             for one in pairs_to_be_removed(pair_sets(workspace), trials, policy, now=now)
-            if one.unfinished is None or _is_idle(one.unfinished, locks)
+            if not _holds(one, of_baselines, workspace)
+            and (one.unfinished is None or _is_idle(one.unfinished, locks))
         ]
         removed = [trial.path.parent for trial in chosen]
         removed += [folder for one in pairs for folder in one.folders]
@@ -291,8 +310,16 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
         bytes=size,
         kept=sum(trial.path.parent not in gone for trial in trials),
         neighbours=sum(trial.execution_id in neighbours for trial in trials),
+        of_baselines=sum(trial.uid in named for trial in trials),
         failures=tuple(failures),
     )
+
+
+def _holds(one: PairSet, trials: Sequence[NamedTrial], workspace: Path) -> bool:
+    """Return True when a baseline names a trial in the folders of the set."""
+    places = [baselines.place_of(trial, workspace) for trial in trials]
+    above = {parent for place in places if place is not None for parent in place.parents}
+    return not above.isdisjoint(one.folders)
 
 
 def _abandoned(
@@ -389,6 +416,7 @@ def _document(done: Pruned, *, dry_run: bool) -> dict[str, object]:
         "bytes": done.bytes,
         "kept": done.kept,
         "neighbours_of_changes": done.neighbours,
+        "of_baselines": done.of_baselines,
         "failures": list(done.failures),
     }
 
@@ -398,6 +426,8 @@ def _show(done: Pruned, *, dry_run: bool) -> None:
     what = "would be removed" if dry_run else "removed"
     size = f"{done.bytes / 2**20:.1f} MiB"
     near = f"{done.neighbours} of them next to a change of level"
+    if done.of_baselines:
+        near += f", {done.of_baselines} of baselines"
     write_lines([f"{removed_text(done)} {what} ({size}), {done.kept} kept, {near}"])
     for text in done.failures:
         say(text)

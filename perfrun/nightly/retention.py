@@ -69,11 +69,13 @@ def to_be_removed(
     now: float,
     neighbours: Collection[str] = (),
     unfinished: Collection[str] = (),
+    named: Collection[str] = (),
 ) -> tuple[SummaryRecord, ...]:
     """Choose the trials to be removed, oldest first.
 
     `neighbours` are the execution ids on both sides of a change of level: these trials stay, and
     the other trials of the method in their runs. `unfinished` are ids of runs that may continue.
+    `named` are the uids of trials that a baseline names.
     """
     if policy.keeps_all_ended:
         return ()
@@ -84,6 +86,7 @@ def to_be_removed(
         for trial in sorted(trials, key=lambda trial: (trial.timestamp, trial.execution_id))
         if trial.path.parent not in late
         and (policy.older_than_s is None or now - trial.timestamp > policy.older_than_s)
+        and trial.uid not in named
         and trial.execution_id not in neighbours
         and not (trial.run_id and (trial.method, trial.run_id) in near)
         and not (trial.run_id and trial.run_id in unfinished)

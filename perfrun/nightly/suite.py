@@ -140,6 +140,9 @@ class Night:
     deadline: float | None = None
     ended: float | None = None
     given_up: bool = False  # killed, and not continued
+    delivered: bool = False  # the webhook has taken the report
+    # False: it has not searched for changes, or was given up, so the next night tells its changes.
+    told: bool = True
     pinned: Mapping[str, str] = field(default_factory=dict)  # checkout -> tonight's commit
     units: Mapping[str, UnitDone] = field(default_factory=dict)
 

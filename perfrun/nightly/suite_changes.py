@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -51,7 +51,7 @@ def recent_changes(
     found = store.series(clones=clones, which="primary")
     series = [one for one in found if one.key.method in names]
     watched, left_out = watch_series(series, canaries=sorted(canaries))
-    oldest = date.fromordinal(night_of(begun) - (RECENT_DAYS - 1))
+    oldest = _oldest(begun)
     derived = partial(store.series, clones=clones, which="derived")
     rows = find_changes(watched, left_out, alarm_since=oldest, derived=derived).rows
     different = {
@@ -68,6 +68,11 @@ def recent_changes(
     )
 
 
+def _oldest(begun: float) -> date:
+    """Return the first alarm night that the report of a night still lists."""
+    return date.fromordinal(night_of(begun) - (RECENT_DAYS - 1))
+
+
 def _is_short(series: Series) -> bool:
     from perfrun.analysis.scan import FEWEST_OBSERVATIONS  # numpy
 
@@ -82,8 +87,12 @@ def change_reports(
     methods: Sequence[MethodReport],
     night: str,
     known: Mapping[ChangeKey, Mapping[str, Any]],
+    untold: Collection[str] = (),
 ) -> tuple[ChangeReport, ...]:
-    """Return the changes for the report. `known` holds those of earlier nights' reports."""
+    """Return the changes for the report. `known` holds those of earlier nights' reports.
+
+    `untold` are earlier nights that told nobody of their changes: these are new tonight.
+    """
     owners = {method.method: method.owner for method in methods}
     found = []
     for row in rows:
@@ -102,7 +111,7 @@ def change_reports(
                 confirmation=earlier.get("confirmation", row.confirmation),
                 night=row.night,
                 alarm_night=row.alarm_night,
-                is_new=_is_new(row, night, known),
+                is_new=_is_new(row, night, known, untold),
                 machine_suspect=row.machine_suspect,
                 commits_before=row.commits_before,
                 commits_after=row.commits_after,
@@ -113,9 +122,18 @@ def change_reports(
     return tuple(found)
 
 
-def _is_new(row: ChangeRow, night: str, known: Mapping[ChangeKey, Mapping[str, Any]]) -> bool:
-    """Return True for a change that this night has made sure and no earlier report had."""
-    return night in row.evidence and _key_of(row) not in known
+def _is_new(
+    row: ChangeRow,
+    night: str,
+    known: Mapping[ChangeKey, Mapping[str, Any]],
+    untold: Collection[str],
+) -> bool:
+    """Return True for a change that this night has made sure and no earlier report had.
+
+    The same holds for one that an earlier night has made sure, and could not tell.
+    """
+    is_of_night = night in row.evidence or row.alarm_label in untold
+    return is_of_night and _key_of(row) not in known
 
 
 def _key_of(row: ChangeRow) -> ChangeKey:
@@ -126,35 +144,39 @@ def with_changes(
     suite: Suite,
     report: NightReport,
     earlier: Earlier,
+    untold: Collection[str],
     screen: Screen,
     interruption: Interruption,
-) -> NightReport:
+) -> tuple[NightReport, bool]:
     """Bring the index up to date, find changes, and run the pairs of the new ones.
 
-    A failure becomes an error of the night. Raises Interrupted.
+    `untold` are earlier nights that told nobody of their changes. A failure becomes an error of the
+    night; the second value is False when changes could not be searched for. Raises Interrupted.
     """
     try:
         with interruption.allowed():
             recent = _recent(suite, report)
     except Interrupted:
         raise
-    except (PerfrunError, ImportError) as error:
+    except (PerfrunError, ImportError, OSError) as error:
         text = f"the index could not be brought up to date or searched: {error}"
-        return replace(report, errors=(*report.errors, text))
-    rows, errors, known = recent.rows, report.errors, _known(earlier)
+        return replace(report, errors=(*report.errors, text)), False
+    rows, errors = recent.rows, report.errors
+    known = with_moved(rows, _known(earlier), _oldest(report.begun).isoformat())
     if suite.confirm is not None:
         try:
-            rows = _confirmed(suite, report, rows, known, screen, interruption)
+            new = [row for row in rows if _is_new(row, report.night, known, untold)]
+            rows = _confirmed(suite, report, rows, new, screen, interruption)
         except Interrupted:
             raise
-        except PerfrunError as error:
+        except (PerfrunError, OSError) as error:
             errors = (*errors, f"changes could not be confirmed: {error}")
-    changes = change_reports(rows, report.methods, report.night, known)
+    changes = change_reports(rows, report.methods, report.night, known, untold)
     notes = report.notes
     if recent.short:
         text = f"{recent.short} of {recent.series} series have too few nights to show a change yet."
         notes = (*notes, text)
-    return replace(report, changes=changes, errors=errors, notes=notes)
+    return replace(report, changes=changes, errors=errors, notes=notes), True
 
 
 def _recent(suite: Suite, report: NightReport) -> Recent:
@@ -171,7 +193,7 @@ def _confirmed(
     suite: Suite,
     report: NightReport,
     rows: Sequence[ChangeRow],
-    known: Mapping[ChangeKey, Mapping[str, Any]],
+    new: Sequence[ChangeRow],
     screen: Screen,
     interruption: Interruption,
 ) -> tuple[ChangeRow, ...]:
@@ -179,7 +201,6 @@ def _confirmed(
     from perfrun.changes.confirm import TOO_LATE, confirm_rows
 
     assert suite.confirm is not None
-    new = [row for row in rows if _is_new(row, report.night, known)]
     with interruption.until(report.deadline):
         confirmed = confirm_rows(
             new,
@@ -200,10 +221,36 @@ def _confirmed(
     return tuple(found)
 
 
+def with_moved(
+    rows: Sequence[ChangeRow], known: Mapping[ChangeKey, Mapping[str, Any]], oldest: str
+) -> dict[ChangeKey, Mapping[str, Any]]:
+    """Add the known changes whose alarm has moved to another night, under their new keys.
+
+    An alarm moves when results that it rests on are pruned or lost. A change is known when one that
+    is no longer found (though its alarm is not before `oldest`) is of the same series and
+    direction, and spans some of the same nights.
+    """
+    found = {_key_of(row) for row in rows}
+    gone = [
+        (key, str(change.get("night")))
+        for key, change in known.items()
+        if key not in found and str(key[-1]) >= oldest
+    ]
+    moved = dict(known)
+    for row in rows:
+        key = _key_of(row)
+        for lost, first_night in gone if key not in known else ():
+            if lost[:-1] == key[:-1] and first_night <= row.alarm_night and row.night <= lost[-1]:
+                moved[key] = known[lost]
+    return moved
+
+
 def _known(earlier: Earlier) -> dict[ChangeKey, Mapping[str, Any]]:
     """Return the changes of earlier reports, each with its last confirmation."""
     found: dict[ChangeKey, Mapping[str, Any]] = {}
-    for _, document in reversed(earlier):
+    for night, document in reversed(earlier):
+        if not night.told:  # killed after its reports were written, and not continued
+            continue
         for change in document.get("changes") or ():
             names = ("method", "metric", "environment", "direction", "alarm_night")
             method, metric, environment, direction, alarm_night = (change.get(n) for n in names)

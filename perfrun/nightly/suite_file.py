@@ -194,7 +194,7 @@ class _Reader:
             methods=self._methods({environment.name for environment in environments}),
             environments=environments,
             repos=self._repos(),
-            flags=self._with_path((), _flags(top, _EVERY_RUN), "root_data_dir"),
+            flags=self._with_path((), self._every_run(), "root_data_dir"),
             store=self._expanded("store", top.store),
             owner=top.owner,
             deadline=top.deadline,
@@ -204,6 +204,15 @@ class _Reader:
             retention=self._retention(),
             confirm=self._confirm(),
         )
+
+    def _every_run(self) -> dict[str, str]:
+        """Return the flags of every run; `./x` of `python_path` begins at the file, too."""
+        flags = _flags(self.top, _EVERY_RUN)
+        items = [
+            str(self._path(("python_path",), item).absolute()) if item[:1] == "." else item
+            for item in self.top.python_path
+        ]
+        return {**flags, "python_path": ",".join(items)} if items else flags
 
     def _environments(self) -> tuple[EnvironmentSpec, ...]:
         found: dict[str, EnvironmentSpec] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from perfrun.options.flags import (
 from perfrun.options.parsers import (
     ALLOCATORS,
     FORMATS,
+    parse_metrics,
     parse_profile_scope,
     parse_profiler_windows,
     parse_profiles,
@@ -37,33 +39,64 @@ from perfrun.text import redact_words, redacted
 DEFAULT_TIMEOUT_S = 24 * 3600.0
 
 
-def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
-    """Turn the command line into a plan. Raises UsageError; touches nothing."""
+def parse(
+    argv: Sequence[str], *, command: str = "run", also: ArgumentParser | None = None
+) -> RunPlan:
+    """Turn the command line into a plan. Raises UsageError; touches nothing.
+
+    `also` is the parser of a command whose own flags are not among these words: one of them that is
+    misspelt is.
+    """
     own, benchmark_flags = split_at_dashes(_with_flagfiles(argv))
     made = parser(command)
     arguments, unknown = made.parse_known_intermixed_args([complete_prefix(word) for word in own])
     if unknown:
-        raise UsageError(unknown_flag(unknown[0], made))
+        raise UsageError(unknown_flag(unknown[0], made, also))
     given = vars(arguments)
     _refuse_gcp(given)
     if given["flagfile"]:  # only a prefix of it is left: absl has replaced the whole flag
         raise UsageError("--flagfile: this flag must be written in full")
     selectors = plan.parse_selectors(given["benchmark_methods"])
+    repos = plan.parse_repos(given["git_repos"])
+    python_path = plan.parse_python_path(given["python_path"])
+    workspace = parse_workspace(given["workspace"])
+    container = parse_containment(given)
+    names = tuple(given.pop("names", None) or ())
+    if names or any(item.startswith(".") for item in python_path):
+        from perfrun.options import own_files  # most runs name methods and checkouts
+
+        site_packages = str(workspace / "site-packages")
+        python_path = tuple(own_files.from_here(python_path, site_packages, repos))
+        files: Sequence[own_files.OwnFile] = ()
+        if command == "run" and names:
+            files, methods = own_files.split_words(names)
+            selectors += (*(one for file in files for one in file.selectors), *methods)
+            given["benchmark_methods"] = [selector.text for selector in selectors]
+            names = ()
+        elif command == "list":
+            files = [own_files.own_file(name) for name in names if own_files.is_path(name)]
+            own_files.check_together(files)
+            others = (name for name in names if not own_files.is_path(name))
+            names = (*(name for file in files for name in file.names), *others)
+        if container:
+            own_files.check_shown(files)
+        python_path = tuple(dict.fromkeys((*(file.root for file in files), *python_path)))
+        given["python_path"] = ",".join(python_path) or given["python_path"]
     if command == "run" and not selectors and not given["allow_empty"]:
         raise UsageError(
-            "nothing to run: name methods with --benchmark_methods=module.Class.method "
-            "(`perfrun list` shows them), or say --allow_empty"
+            "nothing to run: name a file (`perfrun run FILE.py`), or methods with "
+            "--benchmark_methods=module.Class.method (`perfrun list` shows them), or say "
+            "--allow_empty"
         )
     num_trials = _count(given["benchmark_num_trials"], given["allow_empty"])
-    container = parse_containment(given)
     return RunPlan(
         selectors=selectors,
         num_trials=num_trials,
         repetition=parse_repetition(given, num_trials),
-        repos=plan.parse_repos(given["git_repos"]),
-        python_path=plan.parse_python_path(given["python_path"]),
+        repos=repos,
+        python_path=python_path,
         use_cached_site_packages=given["use_cached_site_packages"],
-        workspace=parse_workspace(given["workspace"]),
+        workspace=workspace,
         root_data_dir=given["root_data_dir"] or "/data",
         data=(
             *plan.parse_data(given["gcs_downloads"], "--gcs_downloads"),
@@ -88,13 +121,16 @@ def parse(argv: Sequence[str], *, command: str = "run") -> RunPlan:
         timeout_s=_timeout(given["timeout"]),
         output_format=parse_word(given["format"], "--format", FORMATS),
         quiet=given["quiet"],
+        verbose=given["verbose"],
+        metrics=parse_metrics(given["metrics"]),
         print_perfzero_summary=given["print_perfzero_summary"],
         fail_on_bounds=given["fail_on_bounds"],
         allow_empty=given["allow_empty"],
         resume=given["resume"],
-        store=_store(given["store"], parse_workspace(given["workspace"])),
+        baseline=given["baseline"] or None,
+        store=_store(given["store"], workspace),
         benchmark_flags=tuple(benchmark_flags),
-        names=tuple(given.pop("names", None) or ()),
+        names=names,
         flags=_recorded_flags(given),
         argv=tuple(redact_words(argv)),
     )

@@ -20,10 +20,10 @@ COMPANIONS = (
     "pids_limit",
 )
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
-_CPUS = re.compile(r"\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*", re.ASCII)
-_NETWORK = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
-_DEVICE = re.compile(r"\d{1,4}|(?!\d+$)[\w./:=-]+", re.ASCII)
+_SIZE = r"(?i)(\d{1,18}(?:\.\d{1,18})?)\s*([bkmgt]?)(?:i?b)?"
+_CPUS = r"(?a)\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*"
+_NETWORK = r"(?a)[A-Za-z0-9][\w.-]*"
+_DEVICE = r"(?a)\d{1,4}|(?!\d+$)[\w./:=-]+"
 _LEAST_MEMORY = 6 * 2**20  # Docker refuses less
 DEFAULT_SHM_BYTES = 2 * 2**30  # the engine's own 64 MiB are too little for data loaders
 DEFAULT_PIDS = 4096
@@ -72,7 +72,7 @@ def parse_size(flag: str, text: str | None) -> int | None:
     """Parse `512m`, `4g`, `1.5GiB` or a number of bytes; all units are powers of 1024."""
     if not text:
         return None
-    found = _SIZE.fullmatch(text.strip())
+    found = re.fullmatch(_SIZE, text.strip())
     size = int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
     if size <= 0:
         raise UsageError(f"{flag}={text}: not a size; write a number and k, m or g, as 512m or 4g")
@@ -107,7 +107,7 @@ def _network(text: str | None) -> str:
             "--trial_network=host would open this host's own network to the trial; "
             "use bridge, or the name of a network"
         )
-    if not _NETWORK.fullmatch(name):
+    if not re.fullmatch(_NETWORK, name):
         raise UsageError(f"--trial_network={name!r}: not the name of a network, like bridge")
     return name
 
@@ -116,7 +116,7 @@ def _cpuset(text: str | None) -> str | None:
     if not text:
         return None
     plain = text.replace(" ", "")
-    if not _CPUS.fullmatch(plain) or any(
+    if not re.fullmatch(_CPUS, plain) or any(
         int(last) < int(first)
         for first, dash, last in (item.partition("-") for item in plain.split(","))
         if dash
@@ -138,7 +138,7 @@ def _gpus(text: str | None) -> str | None:
     if not text:
         return None
     items = [item.strip() for item in text.split(",")]
-    if not all(_DEVICE.fullmatch(item) for item in items) or text.strip() == "0":
+    if not all(re.fullmatch(_DEVICE, item) for item in items) or text.strip() == "0":
         raise UsageError(f"--gpus={text}: must be all, a number of devices, or device=ID,...")
     return ",".join(items)
 

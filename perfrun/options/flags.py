@@ -12,7 +12,14 @@ from typing import Any, NoReturn
 
 from perfrun import __version__
 from perfrun.errors import UsageError
-from perfrun.options.parsers import ALLOCATORS, KINDS, HelpFormatter, nearest
+from perfrun.options.parsers import (
+    ALIKE,
+    ALLOCATORS,
+    KINDS,
+    HelpFormatter,
+    nearest,
+    value_missing,
+)
 
 PYTHON_VARIABLE = "PERFRUN_PYTHON"
 
@@ -81,11 +88,14 @@ _OWN = (
     ),
     ("timeout", "SECONDS", "end a trial after so long (default 86400; 0 = never)"),
     ("format", "table|json", "what to print on stdout"),
-    ("quiet", "", "do not show what benchmarks print"),
+    ("quiet", "", "print nothing but errors; the results are in the workspace"),
+    ("verbose", "", "print all findings about each trial, and its folder"),
+    ("metrics", "all|REGEX", "metrics of the table (default: three a method)"),
     ("print_perfzero_summary", "", "print PerfZero's three JSON documents when the run ends"),
     ("fail_on_bounds", "", "a metric out of bounds counts as a failure"),
     ("allow_empty", "", "a run without methods is a success"),
     ("resume", "", "go on with the last unfinished run of the same flags in this workspace"),
+    ("baseline", "NAME", "compare with this baseline when the run has ended (perfrun baseline)"),
     (
         "store",
         "URL|FILE",
@@ -107,6 +117,9 @@ _CONTAINER = (
 )
 
 _EXAMPLES = """\
+Run the methods of your own file, or one of them:
+  perfrun run sorting.py
+  perfrun run sorting.py::Sorting.million_numbers --benchmark_num_trials=5
 Flags of the benchmark itself follow `--`:
   perfrun --benchmark_methods=pkg.mod.Class.method -- --batch_size=8
 List what can be run:
@@ -117,17 +130,26 @@ Exit status: 0 all methods ran, 1 a method did not pass, 2 wrong usage, 3 intern
 """
 COMMANDS = {  # name: (arguments, description)
     "run": (
-        "--benchmark_methods=module.Class.method [flags] [-- benchmark flags]",
+        "[FILE.py | FILE.py::Class.method | FOLDER/ ...] [flags] [-- benchmark flags]",
         "Run benchmark methods, each trial in a fresh process, and record the results.",
     ),
     "list": (
-        "[package | module | module.Class ...] [flags]",
+        "[package | module | module.Class | FILE.py | FOLDER/ ...] [flags]",
         "Print the benchmark methods of packages, modules or classes.",
     ),
     "doctor": (
         "[--for=KIND,...] [flags of the run]",
         "Print what this machine offers and lacks for benchmarking.",
     ),
+}
+# Words of other tools for the same thing, which are not like it.
+_MEANT = {
+    **dict.fromkeys(("n", "trials", "runs", "repeat", "repeats"), "benchmark_num_trials"),
+    **dict.fromkeys(("o", "out", "output_dir"), "workspace"),
+    **dict.fromkeys(("q", "silent"), "quiet"),
+    **dict.fromkeys(("k", "filter", "benchmark"), "benchmark_methods"),
+    "json": "format=json",
+    "docker": "image",
 }
 # perfrun's own flags that are also the beginning of one of PerfZero's.
 _LIKE_A_PREFIX = ("--python", "--profile")
@@ -137,18 +159,23 @@ class _Parser(argparse.ArgumentParser):
     """argparse whose errors are UsageErrors of one line."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
+        raise UsageError(value_missing(message, self))
 
 
 def help_command(_argv: Sequence[str]) -> int:
-    """Print the flags of a run and return the exit status."""
-    parser().print_help()
+    """Print all commands and the flags of a run, and return the exit status."""
+    from perfrun.options.commands import overview
+
+    made = parser()
+    made.usage = f"{made.usage}\n       perfrun COMMAND ..."
+    made.description = overview()
+    made.print_help()
     return 0
 
 
 def parser(command: str = "run") -> argparse.ArgumentParser:
     """Return the parser of a command that takes the flags of a run."""
-    prog = "perfrun" if command == "run" else f"perfrun {command}"
+    prog = f"perfrun {command}"
     usage, description = COMMANDS[command]
     made = _Parser(
         prog=prog,
@@ -158,7 +185,7 @@ def parser(command: str = "run") -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     made.add_argument("--version", action="version", version=f"perfrun {__version__}")
-    if command == "list":
+    if command in ("run", "list"):
         made.add_argument("names", nargs="*", help=argparse.SUPPRESS)
     if command == "doctor":
         made.add_argument(
@@ -203,12 +230,19 @@ def complete_prefix(word: str) -> str:
     return f"{fits[0]}{equals}{value}" if len(fits) == 1 and len(name) > 2 else word
 
 
-def unknown_flag(word: str, made: argparse.ArgumentParser) -> str:
-    """Return the message about a word that is no flag, with the nearest flag."""
+def unknown_flag(
+    word: str, made: argparse.ArgumentParser, also: argparse.ArgumentParser | None = None
+) -> str:
+    """Return the message about a word that is no flag, with the nearest flag.
+
+    `also` reads the flags that a command has besides those of a run.
+    """
     name = word.partition("=")[0]
     if not name.startswith("-"):
         return f"{word!r} is not a flag; flags begin with -- and flags of the benchmark follow --"
-    known = [option.lstrip("-") for action in made._actions for option in action.option_strings]
-    near = nearest(name.lstrip("-"), known)  # dashes would count as alike
+    actions = [*made._actions, *(also._actions if also else ())]
+    known = [option.lstrip("-") for action in actions for option in action.option_strings]
+    bare = name.lstrip("-")  # dashes would count as alike
+    near = _MEANT.get(bare) or nearest(bare, known, ALIKE)
     hint = f"; did you mean --{near}?" if near else ""
     return f"unknown flag {name}{hint} (flags of the benchmark itself follow --)"

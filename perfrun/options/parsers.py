@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json")
 _MOST_DIGITS = 18  # of a number that fits into 64 bits
 _MOST_SHOWN = 80  # characters of a value
+ALIKE = 0.72  # ratio from which a flag is worth asking for: --shm_size is no --batch_size
+_SHORTEST_PART = 3  # letters of a word that stands for a longer one which has it as a part
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FULL_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -44,13 +46,30 @@ _SECONDS = re.compile(r"\d{1,9}", re.ASCII)
 class CommandParser(argparse.ArgumentParser):
     """argparse whose errors are UsageErrors that begin with the command's name (`prog`)."""
 
+    never_suggested: Sequence[str] = ()  # flags by which something is removed
+
     def __init__(self, prog: str, text: str | None, epilog: str, usage: str | None = None) -> None:
         super().__init__(
             prog, usage, text, epilog, formatter_class=HelpFormatter, allow_abbrev=False
         )
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}")
+        unknown = re.match(r"unrecognized arguments: (\S+)", message)
+        if unknown:
+            message = self._unknown(unknown[1])
+        elif "are required" in message:
+            message += f" (`{self.prog} --help` tells more)"
+        raise UsageError(f"{self.prog}: {value_missing(message, self)}")
+
+    def _unknown(self, word: str) -> str:
+        """Return the message about a word that is no flag; it does not repeat a value."""
+        name = word.partition("=")[0]
+        if not name.startswith("-"):
+            return f"{shown(word)!r} is one word too many; flags begin with --"
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        safe = [flag.lstrip("-") for flag in flags if flag not in self.never_suggested]
+        near = nearest(name.lstrip("-"), safe, ALIKE)
+        return f"unknown flag {shown(name)}" + (f"; did you mean --{near}?" if near else "")
 
     def flag(
         self,
@@ -101,6 +120,15 @@ class CommandParser(argparse.ArgumentParser):
         self.flag("--time_budget", "SECONDS", f"begin no {what} beyond (20m, 1h)", parse_duration)
         seed = partial(parse_whole, least=0)
         self.flag("--seed", "N", "of the order (default: random, recorded)", seed)
+
+
+def value_missing(message: str, parser: argparse.ArgumentParser) -> str:
+    """Return argparse's message; about a flag without its value, one that shows how to write it."""
+    found = re.match(r"argument ([-\w]+).*: expected (?:one|at least one) argument", message)
+    if not found:
+        return message
+    metavar = parser._option_string_actions[found[1]].metavar
+    return f"{found[1]} needs a value, as {found[1]}={metavar}"
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -208,11 +236,30 @@ def parse_duration(text: str | None, flag: str) -> float | None:
     return seconds
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most like this one; None when none is."""
+def nearest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
+    """Return the known word that is most like this one; None when none is, by difflib's ratio.
+
+    One that has all parts of this one comes first: `num_trials` means `benchmark_num_trials`.
+    """
     from difflib import get_close_matches  # only for a mistake
 
-    return next(iter(get_close_matches(word, list(known), n=1)), None)
+    words = list(known)
+    parts = re.findall(r"[^_\W]+", word)
+    longer = [
+        one
+        for one in words
+        if all(get_close_matches(part, re.findall(r"[^_\W]+", one), 1, 0.8) for part in parts)
+    ]
+    is_long = max(map(len, parts), default=0) > _SHORTEST_PART
+    near = get_close_matches(word, longer, 1, 0.0) if is_long else []
+    return next(iter(near or get_close_matches(word, words, 1, least)), None)
+
+
+def parse_metrics(text: str | None) -> re.Pattern[str] | None:
+    """Parse `--metrics` of a run: `all`, or a regular expression. Raises UsageError."""
+    if not text:
+        return None
+    return re.compile("(?s:.*)") if text == "all" else parse_regex(text, "--metrics")
 
 
 def parse_regex(pattern: str, what: str) -> re.Pattern[str]:

@@ -53,13 +53,19 @@ class DataSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSelector:
-    """One item of `--benchmark_methods`: one method, or all methods of a class that match."""
+    """One item of `--benchmark_methods`: one method, or all of a class or module that match."""
 
     text: str  # as given; the `name` in the summary
     module: str
-    class_name: str
+    class_name: str  # empty: all classes of the module
     method: str | None = None
     pattern: str | None = None  # regular expression of `Class.filter:REGEX`
+    source: str = ""  # the word of the command line that named a file or folder
+
+    @property
+    def given(self) -> str:
+        """What the user wrote, for messages."""
+        return shown(self.source) if self.source else f"--benchmark_methods: {self.text!r}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +100,13 @@ class RunPlan:
     timeout_s: float | None = None
     output_format: str = "table"
     quiet: bool = False
+    verbose: bool = False
+    metrics: re.Pattern[str] | None = None  # of the table; None for the most important ones
     print_perfzero_summary: bool = False  # the three documents at the end of a run
     fail_on_bounds: bool = False
     allow_empty: bool = False
     resume: bool = False
+    baseline: str | None = None  # that the results are compared with when the run has ended
     store: str | None = None  # index to which results are added, with its password
     benchmark_flags: tuple[str, ...] = ()  # what follows `--`
     names: tuple[str, ...] = ()  # what `perfrun list` lists; kinds of run for `perfrun doctor`
@@ -113,6 +122,12 @@ class RunPlan:
     def output(self) -> Path:
         """The folder that holds a folder for each trial."""
         return self.workspace / "output"
+
+
+def refuse_baseline(plan: RunPlan, command: str) -> None:
+    """Raise UsageError for a command that compares by itself, or not at all."""
+    if plan.baseline:
+        raise UsageError(f"{command}: takes no --baseline, which is a flag of a run")
 
 
 def split_items(text: str | None) -> list[str]:
@@ -252,9 +267,11 @@ def parse_selector(text: str) -> MethodSelector:
     module, _, class_name = class_path.rpartition(".")
     names = [*module.split("."), class_name]
     if not all(name.isidentifier() for name in names) or method == "":
+        is_file = "/" in text or ".py" in text
+        hint = "; a file is named as in `perfrun run FILE.py::Class.method`" if is_file else ""
         raise UsageError(
             f"--benchmark_methods: {text!r} is not module.Class.method, module.Class:method or "
-            "module.Class.filter:REGEX"
+            f"module.Class.filter:REGEX{hint}"
         )
     return MethodSelector(
         text=text, module=module, class_name=class_name, method=method, pattern=pattern

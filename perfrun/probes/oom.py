@@ -17,7 +17,7 @@ from perfrun.probes.sysfs import Sysfs, in_pid_namespace
 _LOG = "/dev/kmsg"
 _LONGEST_RECORD: Final = 8192
 # A record of the kernel itself (facility 0: a priority of one digit), not one written by a user.
-_VICTIM = re.compile(rb"[0-7],[^;]*;[^\n]*\bKilled process (\d{1,10}) \(")
+_VICTIM = rb"[0-7],[^;]*;[^\n]*\bKilled process (\d{1,10}) \("
 # The kernel counts a victim, kills it and logs it; other tasks may run in between.
 _PATIENCE_S = 2.0
 
@@ -60,7 +60,7 @@ class OomKills:
             return False
         try:
             while True:
-                found = _VICTIM.match(os.read(self._log, _LONGEST_RECORD))
+                found = re.match(_VICTIM, os.read(self._log, _LONGEST_RECORD))
                 if found:
                     self._victims.append(int(found[1]))
         except BlockingIOError:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+from perfrun.dataclass import dataclass, replace
+from perfrun.trial_user import eyes_of_trials
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Share of a core that reading PSS may take in the long run, and seconds that may be spent at once:
@@ -140,7 +142,7 @@ class SharedMemory:
             self._last = None
             return
         # PSS may or may not include what was added during the reading: it is no later growth.
-        self._last = last._replace(anonymous_bytes=_anonymous(after))
+        self._last = replace(last, anonymous_bytes=_anonymous(after))
         self.current_bytes = last.pss_bytes
         self._largest_read_bytes = max(self._largest_read_bytes, last.pss_bytes)
         self.peak_bytes = max(self.peak_bytes, last.pss_bytes)
@@ -150,7 +152,8 @@ def _anonymous(sizes: Sizes) -> int:
     return sum(resident - other for resident, other in sizes.values())
 
 
-class _PssReading(NamedTuple):
+@dataclass(frozen=True)
+class _PssReading:
     """One reading of PSS, and the cheap figures at that time."""
 
     pss_bytes: int
@@ -188,7 +191,7 @@ class _Faults:
 def proportional_bytes(pid: int) -> int | None:
     """Return a process's PSS; 0 when it has ended, None when it may not be read."""
     try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
+        with eyes_of_trials(), open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
             for line in file.read().splitlines():
                 if line.startswith(b"Pss:"):
                     return int(line.split()[1]) * 1024

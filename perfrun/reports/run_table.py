@@ -1,4 +1,4 @@
-"""The results of a run as text: a table by method, statistics over trials, profiles.
+"""The results of a run as text: a table by method, folders, statistics over trials, profiles.
 
 All functions turn values into text and touch nothing else.
 """
@@ -7,31 +7,22 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfrun.analysis.directions import unit_of
+from perfrun.analysis.directions import direction_of
+from perfrun.reports.figures import bound_text, metric_text, name_and_unit, percent
+from perfrun.reports.quality_words import grades
 from perfrun.reports.table import Column, Table, TableCell, aligned
 from perfrun.summary.document import Status, TrialResult
 from perfrun.summary.estimates import MethodEstimate, observe, used_values
-from perfrun.summary.finding import Severity
-from perfrun.summary.metrics import from_series, series_of
-from perfrun.text import duration, rounded, scale_of, spread
+from perfrun.text import duration, spread
 
-_COLUMNS = (
-    Column(heading="method", share=3),
-    Column(heading="trials", right=True, whole=True),
-    Column(heading="outcome", least=len("outcome")),
-    Column(heading="grade", least=len("grade")),
-    Column(heading="wall time", right=True, whole=True),
-    Column(heading="metrics", share=4),
-    Column(heading="peak memory", right=True, whole=True),
-    Column(heading="folder", share=2),
-)
-_COLOURS = {
+STATUS_COLOURS = {
     Status.PASSED: "green",
     Status.OUT_OF_BOUNDS: "yellow",
     Status.INTERRUPTED: "yellow",
@@ -51,6 +42,14 @@ _ONE_TRIAL = (
     "(--benchmark_num_trials or --precision give both)."
 )
 SHOWN_ROWS = 5
+MOST_METRICS = 3  # of a method, without --metrics
+_MOST_FOLDERS = 12  # of a run; of more, only those of trials that did not pass
+# Derived from the samples of the wall time, and no news to people.
+_OF_SERIES = re.compile(
+    r"(?:.*/)?(?:latency|operation|warmup|device_time)_?\w*_s|.*_(?:std|per_device)"
+)
+_TIMES = ("latency_p90_s", "latency_p99_s", "first_call_s", "device_time_median_s")
+_LAST = 9  # place of a metric that says what another one says
 _LONGEST_NAME = 60
 _LACKING = "UnavailableError: "  # the environment under test lacks the profiler
 _HEADINGS = {
@@ -69,24 +68,53 @@ _PARTS = {
 }
 
 
-def run_table(results: Sequence[TrialResult]) -> Table:
-    """Return the table of a run, with one row for each method."""
-    return Table(
-        columns=_COLUMNS,
-        rows=tuple(
+def run_table(
+    results: Sequence[TrialResult],
+    methods: Sequence[MethodEstimate] = (),
+    metrics: re.Pattern[str] | None = None,
+) -> Table:
+    """Return the table of a run, with one row for each method.
+
+    `methods` has the intervals of the wall times; without, the table has the range of the trials.
+    `metrics` are those to be shown; without, they are the three that people look for first.
+    """
+    intervals = {method.name: method for method in methods}
+    rows = []
+    for name, trials in _by_method(results).items():
+        shown = metric_lines(trials, metrics)
+        rows.append(
             (
                 name,
                 str(len(trials)),
                 _outcomes(trials),
                 grades(trials),
-                wall_times(trials),
-                TableCell(tuple(_shortened(metric_lines(trials)))),
+                wall_times(trials, intervals.get(name)),
+                TableCell(tuple(shown if metrics else shown[:MOST_METRICS]) or ("-",)),
                 TableCell(tuple(peak_memory(trials))),
-                TableCell(tuple(folder_lines(trials))),
             )
-            for name, trials in _by_method(results).items()
+        )
+    repeated = len(results) > len(rows)
+    interval = "95 % interval" if any(m.low_s is not None for m in methods) else "lowest..highest"
+    return Table(
+        columns=(
+            Column(heading="method"),
+            Column(heading="trials", right=True),
+            Column(heading="outcome"),
+            Column(heading="grade"),
+            Column(heading=f"wall time ({interval})" if repeated else "wall time", right=True),
+            Column(heading="metrics (lowest..highest)" if repeated else "metrics"),
+            Column(heading="peak memory", right=True),
         ),
+        rows=tuple(rows),
     )
+
+
+def more_metrics(results: Sequence[TrialResult]) -> str | None:
+    """Return the line that says how the metrics are seen that the table leaves out."""
+    most = max((len(metric_lines(own)) for own in _by_method(results).values()), default=0)
+    if most <= MOST_METRICS:
+        return None
+    return f"Up to {most - MOST_METRICS} more metrics a method: --metrics=all, or the summaries."
 
 
 def _by_method(results: Sequence[TrialResult]) -> dict[str, list[TrialResult]]:
@@ -100,39 +128,18 @@ def _outcomes(trials: Sequence[TrialResult]) -> TableCell:
     counts = Counter(trial.status for trial in trials)
     return TableCell(
         tuple(s.value if len(counts) == 1 else f"{n} {s.value}" for s, n in counts.items()),
-        tuple(_COLOURS.get(status, "red") for status in counts),
+        tuple(STATUS_COLOURS.get(status, "red") for status in counts),
     )
 
 
-def grades(trials: Sequence[TrialResult]) -> str:
-    """Return the grade of the trials, or the best and the worst one."""
-    known = sorted({trial.grade for trial in trials if trial.grade})
-    return "-" if not known else known[0] if len(known) == 1 else f"{known[0]}..{known[-1]}"
+def wall_times(trials: Sequence[TrialResult], method: MethodEstimate | None = None) -> str:
+    """Return the wall time of the trials: one figure, or the median with its interval.
 
-
-def quality_line(result: TrialResult) -> str | None:
-    """Return the trial's grade and findings in one line; None without warnings.
-
-    A finding on several series or devices is shown once, for the first; the summary has them all.
+    Without an interval it is the range. The trials are those that the statistics use, if there are
+    any.
     """
-    quality = result.document["perfrun"].get("quality") or {}
-    found: dict[str, list[str]] = {}
-    for finding in quality.get("findings", ()):
-        if finding["severity"] != Severity.INFO:
-            found.setdefault(finding["code"], []).append(finding["text"])
-    doubts = [
-        texts[0] + (f" (and {len(texts) - 1} more like it)" if len(texts) > 1 else "")
-        for texts in found.values()
-    ]
-    word = ", disturbed" if result.disturbed else ""
-    return f"quality {result.grade}{word}: {'; '.join(doubts)}" if doubts else None
-
-
-def wall_times(trials: Sequence[TrialResult]) -> str:
-    """Return the wall time of the trials: one figure, or the median with the range.
-
-    The trials are those that the statistics below the table use, if there are any.
-    """
+    if method and method.median_s is not None and method.low_s is not None:
+        return spread(method.median_s, method.low_s, method.high_s or method.low_s, "s")
     used = used_values([observe(trial.document) for trial in trials])
     if used:
         return _spread(used, "s")
@@ -144,39 +151,50 @@ def wall_times(trials: Sequence[TrialResult]) -> str:
     return "not finite" if reported else "-"
 
 
-def metric_lines(trials: Sequence[TrialResult]) -> list[str]:
-    """Return one line for each metric: median and range over the trials, and its bounds.
+def metric_lines(
+    trials: Sequence[TrialResult], metrics: re.Pattern[str] | None = None
+) -> list[str]:
+    """Return one line for each metric: median and range over the trials, and a bound it missed.
 
-    Of the metrics that `Benchmark.measure` reports, these are the ones that people compare, and
-    those with bounds.
+    Without `metrics`, those come first that people look for: missed bounds, then rates and what
+    the author reports, then times of the series.
     """
     values: dict[str, list[float]] = {}
-    bounds: dict[str, str] = {}
+    missed: dict[str, list[str]] = {}
     for trial in trials:
-        report = trial.document["benchmark_result"]
-        stated = from_series(report, _series(trial.document))
-        for metric, of_series in zip(report["metrics"], stated, strict=True):
-            if of_series is not None and not _is_shown(metric["name"]) and not _bounds(metric):
+        for metric in trial.document["benchmark_result"]["metrics"]:
+            name = metric["name"]
+            if metrics and not metrics.fullmatch(name):
                 continue
-            for value in _finite([metric["value"]]):
-                values.setdefault(metric["name"], []).append(value)
-            bounds[metric["name"]] = _bounds(metric)
+            values.setdefault(name, []).extend(_finite([metric["value"]]))
+            missed.setdefault(name, []).extend(_missed(metric))
+    names = list(values)
+    if not metrics:
+        names.sort(key=lambda name: _place(name, missed[name]))
     return [
-        f"{name} {_spread(values[name], _time_unit(name)) if name in values else 'not finite'}"
-        f"{bounds[name]}"
-        for name in bounds
+        (_metric(name, values[name]) if values[name] else f"{name} not finite")
+        + _bound(missed[name], len(trials))
+        for name in names
     ]
 
 
-def _series(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    reports = document.get("perfrun", {}).get("reports") or ()
-    return series_of(document, reports[0]["name"] if reports else "")
+def _place(name: str, missed: Sequence[str]) -> int:
+    if missed:
+        return 0
+    if name in _TIMES:
+        return 2 + _TIMES.index(name)
+    if _OF_SERIES.fullmatch(name) or name.startswith("peak_"):
+        return _LAST
+    if name.endswith(("_per_call", "_per_step", "_per_example")):  # amounts of work
+        return _LAST - 1
+    if direction_of(name) == "none" or name_and_unit(name)[1] == "s":
+        return _LAST - 1
+    return 1
 
 
-def _is_shown(metric: str) -> bool:
-    """Return True for a metric of a series that is shown; the summary has the others, too."""
-    shown = {"latency_p90_s", "latency_p99_s", "device_time_median_s", "first_call_s"}
-    return metric in shown or metric.endswith("s_per_second")
+def _metric(name: str, values: Sequence[float]) -> str:
+    ordered = sorted(values)
+    return metric_text(name, _middle(ordered), ordered[0], ordered[-1])
 
 
 def _finite(values: Sequence[Any]) -> list[float]:
@@ -184,25 +202,24 @@ def _finite(values: Sequence[Any]) -> list[float]:
     return [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
 
 
-def _shortened(lines: list[str], most: int = 20) -> list[str]:
-    """Return the first lines, and how many more the summary has."""
-    return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more"]
+def _missed(metric: Mapping[str, Any]) -> list[str]:
+    """Return the bound that the value misses, in words, if it does."""
+    value = float(metric["value"])  # in a summary that was read from disk, NaN is a text
+    for what, bound in (("below", metric.get("min_value")), ("above", metric.get("max_value"))):
+        if bound is None:
+            continue
+        limit = float(bound)
+        if math.isnan(value) or (value < limit if what == "below" else value > limit):
+            side = "outside" if math.isnan(value) else what
+            return [f"{side} its bound {bound_text(metric['name'], limit)}"]
+    return []
 
 
-def _bounds(metric: Mapping[str, Any]) -> str:
-    low, high = metric.get("min_value"), metric.get("max_value")
-    if low is None and high is None:
+def _bound(missed: Sequence[str], trials: int) -> str:
+    if not missed:
         return ""
-    write = duration if _time_unit(metric["name"]) else rounded
-    # An infinite bound of a summary that was read from disk is a text.
-    shown = ["" if bound is None else write(float(bound)) for bound in (low, high)]
-    return f" in [{', '.join(shown)}]"
-
-
-def _time_unit(metric: str) -> str:
-    """Return `s` for a metric whose name ends in seconds, else an empty text."""
-    says = metric.lower().endswith(("_s", "_sec", "_secs", "_seconds"))
-    return "s" if says and unit_of(metric) == "s" else ""
+    often = f" in {len(missed)} of {trials} trials" if len(missed) < trials else ""
+    return f", {missed[0]}{often}"
 
 
 def peak_memory(trials: Sequence[TrialResult]) -> list[str]:
@@ -218,19 +235,31 @@ def _largest(trials: Sequence[TrialResult], key: str) -> float:
     return max((trial.document["process_info"].get(key) or 0 for trial in trials), default=0)
 
 
-def folder_lines(trials: Sequence[TrialResult], most: int = 3) -> list[str]:
-    """Return the folders of the trials; of many, the first ones and how many more there are."""
-    folders = [shown_path(str(Path(trial.summary).parent)) for trial in trials]
-    if len(folders) <= most:
-        return folders
-    return [*folders[: most - 1], f"and {len(folders) - most + 1} more"]
+def folder_lines(trials: Sequence[TrialResult], *, every: bool = False) -> list[str]:
+    """Return the folders of the trials, whole and one a line, below the names of their methods.
+
+    Of many trials only those that did not pass have a line, unless `every` one is wanted.
+    """
+    folders = {id(trial): shown_path(str(Path(trial.summary).parent)) for trial in trials}
+    wanted = list(trials)
+    lines = []
+    if len(trials) > _MOST_FOLDERS and not every:
+        wanted = [trial for trial in trials if trial.status is not Status.PASSED]
+        places = dict.fromkeys(str(Path(folder).parent) for folder in folders.values())
+        lines = [f"{len(trials)} folders with a summary each are in {', '.join(places)}."]
+    for name, own in _by_method(wanted).items():
+        lines += [f"{name}:", *(f"  {folders[id(trial)]}" for trial in own)]
+    return lines
 
 
 def _spread(values: Sequence[float], unit: str) -> str:
     ordered = sorted(values)
+    return spread(_middle(ordered), ordered[0], ordered[-1], unit)
+
+
+def _middle(ordered: Sequence[float]) -> float:
     middle = len(ordered) // 2
-    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    return spread(median, ordered[0], ordered[-1], unit)
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def shown_path(path: str) -> str:
@@ -248,12 +277,12 @@ def statistics_lines(methods: Sequence[MethodEstimate]) -> list[str]:
         if not any(method.used for method in methods):
             return []
         return [_ONE_TRIAL]
-    return ["", *(_line(method) for method in methods)]
+    return [_line(method) for method in methods]
 
 
 def _line(method: MethodEstimate) -> str:
     texts = [
-        _median(method),
+        _trials(method),
         _noise(method),
         *_not_used(method),
         _REASONS.get(method.stopped_by or "", ""),
@@ -261,49 +290,32 @@ def _line(method: MethodEstimate) -> str:
     return f"{method.name}: " + "; ".join(text for text in texts if text)
 
 
-def _median(method: MethodEstimate) -> str:
+def _trials(method: MethodEstimate) -> str:
+    """Return the number of trials, and how far the median of the table may be off."""
     trials = f"{method.used} of {method.trials} trials"
     if method.used == method.trials:
         trials = f"{method.trials} trial{'s' * (method.trials != 1)}"
     if method.median_s is None:
         return f"{trials} with a figure"
-    text = f"{trials}, median {duration(method.median_s)}"
-    if method.low_s is None or method.high_s is None:
-        return f"{text}, no interval"
-    scale, unit = scale_of(method.median_s, "s")
-    low, high = method.low_s / scale, method.high_s / scale
-    around = f" (\u00b1{percent(method.relative_half_width)})"
-    return f"{text}, 95 % in {_digits(low, high)} {unit}{around}"
+    if method.relative_half_width is None:
+        return f"{trials}, no interval"
+    return f"{trials}, wall time \u00b1{percent(method.relative_half_width)}"
 
 
 def _noise(method: MethodEstimate) -> str:
     if method.median_s is None:
         return ""
     if method.minimum_detectable_effect is None:
-        return "changes it would show: unknown"
+        return "changes it would miss: unknown"
     return (
-        f"noise {percent(method.relative_noise)}, "
-        f"shows changes from {percent(method.minimum_detectable_effect)}"
+        f"noise {percent(method.relative_noise)} per trial; "
+        f"changes below {percent(method.minimum_detectable_effect)} would be missed"
     )
 
 
 def _not_used(method: MethodEstimate) -> list[str]:
     counts = ((method.failed, "failed"), (method.disturbed, "disturbed"))
     return [f"{count} {what}" for count, what in counts if count]
-
-
-def _digits(low: float, high: float) -> str:
-    """Return the interval, with as many decimals as its ends need to differ."""
-    width = high - low
-    decimals = min(9, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else 3
-    return f"{low:.{decimals}f}..{high:.{decimals}f}"
-
-
-def percent(share: float | None) -> str:
-    """Return a share as a percentage with two significant digits."""
-    if share is None:
-        return "?"
-    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
 
 
 def profile_lines(result: TrialResult) -> list[str]:

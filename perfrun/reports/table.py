@@ -5,27 +5,21 @@ Each command makes a `Table` of its results; `reports.terminal` draws it on a te
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 from perfrun.dataclass import dataclass
 from perfrun.shown import cell as cleaned
-from perfrun.shown import markdown
+from perfrun.shown import markdown, width
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column's heading and alignment, and how it adapts to a narrow terminal.
-
-    `share` is the column's weight when the width is divided. A `whole` column wraps its lines
-    last, and no column becomes narrower than `least`.
-    """
+    """A column: a terminal may wrap one of `prose` rather than divide the table."""
 
     heading: str
     right: bool = False
-    share: int | None = None
-    whole: bool = False
-    least: int | None = None
+    prose: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,21 +32,26 @@ class TableCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Columns and rows. `narrow` has the headings of the tables into which it can be divided."""
+    """Columns and rows.
+
+    `narrow` has the headings of the tables into which it can be divided, `narrower` those for a
+    terminal on which these do not fit.
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str | TableCell, ...], ...]
     narrow: tuple[tuple[str, ...], ...] = ()
+    narrower: tuple[tuple[str, ...], ...] = ()
 
     @property
     def headings(self) -> tuple[str, ...]:
         """Headings of all columns."""
         return tuple(cleaned(column.heading) for column in self.columns)
 
-    def widths(self) -> list[int]:
+    def widths(self, width_of: Callable[[str], int] = width) -> list[int]:
         """Return the width of each column at which nothing is wrapped."""
         lines = [self.headings, *(line for row in self.rows for line in _lines(row))]
-        return [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return [max(map(width_of, column)) for column in zip(*lines, strict=True)]
 
     def part(self, headings: Sequence[str]) -> Table:
         """Return a table of these columns only."""
@@ -89,11 +88,16 @@ def aligned(table: Table) -> list[str]:
     lines = [table.headings, *(line for row in table.rows for line in _lines(row))]
     return [
         "  ".join(
-            text.rjust(width) if column.right else text.ljust(width)
-            for text, width, column in zip(line, widths, table.columns, strict=True)
+            _padded(text, room, right=column.right)
+            for text, room, column in zip(line, widths, table.columns, strict=True)
         ).rstrip()
         for line in lines
     ]
+
+
+def _padded(text: str, room: int, *, right: bool) -> str:
+    blanks = " " * (room - width(text))
+    return blanks + text if right else text + blanks
 
 
 def markdown_text(table: Table) -> str:

@@ -1,7 +1,8 @@
 """The terminal: shows progress while a run goes on, and tables at its end.
 
-rich draws on a terminal. Elsewhere (a pipe, a log) lines are plain and never wrapped, and rich is
-not imported: its import would be a third of the cost of a run beyond its benchmarks.
+rich draws on a terminal. Elsewhere (a pipe, a log) lines are plain and never wrapped, at most one a
+trial, and rich is not imported: its import would be a third of the cost of a run beyond its
+benchmarks.
 """
 
 from __future__ import annotations
@@ -11,26 +12,30 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
 
+from perfrun.reports.advice import advice
+from perfrun.reports.figures import percent, time_left
+from perfrun.reports.quality_words import common_causes, quality_line, quality_word
 from perfrun.reports.run_table import (
+    STATUS_COLOURS,
+    folder_lines,
+    more_metrics,
     profile_lines,
-    quality_line,
     run_table,
     shown_path,
     statistics_lines,
 )
-from perfrun.reports.table import Table, TableCell, as_cell, plain_text
+from perfrun.reports.table import Table, plain_text
 from perfrun.shown import LiveText, as_is, line
 from perfrun.summary.document import TrialResult
 from perfrun.summary.estimates import MethodEstimate
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table as DrawnTable
-    from rich.text import Text
+
+    from perfrun.reports.live_line import LiveLine
 
 # Information that TensorFlow's C++ code logs at each start: 6 lines (1.1 kB) a trial with
 # TensorFlow 2.21, so 30 in a run of five trials, where perfrun itself prints 27.
@@ -38,23 +43,46 @@ if TYPE_CHECKING:
 #   2026-11-21 20:32:01.123456: I tensorflow/core/util/port.cc:153] ...
 # Warnings, errors and the log of Python code are shown. A line that is read in pieces is shown,
 # too, because no text is held back; in those five trials there was none.
-_FRAMEWORK_LOG = re.compile(
-    r"^(?:WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
+_FRAMEWORK_LOG = (
+    r"(?m)^(?:WARNING: All log messages before absl::InitializeLog\(\) is called are written to"
+    r" STDERR"
     r"|(?:I\d{4} [\d:.]+ +\d+|\d{4}-\d\d-\d\d [\d:.]+: I) \S+\.(?:cc|cpp|cu|h):\d+\] .*"
-    r"(?:\nTo enable the following instructions: .*)?)\n",
-    re.MULTILINE,
+    r"(?:\nTo enable the following instructions: .*)?)\n"
 )
 _LOG = "in stderr.log beside the summary, as always"
 
 
-class Terminal:
-    """Shows a run on a stream: with a spinner on a terminal, as plain lines elsewhere."""
+_SHADES = {"red": "31", "green": "32", "yellow": "33"}  # as terminals know them
+_LAST_PHASE = "method"
+_SHORTEST_LEFT_S = 0.5  # a time that is worth a word
+_SHORTEST_NAME = 12  # characters of a name that tell anything
 
-    def __init__(self, stream: TextIO, error_stream: TextIO, *, quiet: bool) -> None:
+
+class Terminal:
+    """Shows a run on a stream: with a line that moves on a terminal, as plain lines elsewhere.
+
+    A `quiet` one shows errors, and the tables that it is told to draw. `verbose` adds all findings
+    about each trial, and its folder. Without `benchmark_output` what benchmarks print is not shown.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        error_stream: TextIO,
+        *,
+        quiet: bool,
+        verbose: bool = False,
+        benchmark_output: bool = True,
+        metrics: re.Pattern[str] | None = None,
+    ) -> None:
         self._stream, self._error_stream, self._quiet = stream, error_stream, quiet
-        can_draw = (stream.encoding or "").lower() in ("utf-8", "utf8")  # the spinner is Braille
+        self._verbose, self._metrics = verbose, metrics
+        self._passes_on = benchmark_output and not quiet
+        can_draw = (stream.encoding or "").lower() in ("utf-8", "utf8")
         self._live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb" and can_draw
-        self._status: Any = None
+        self.is_live = self._live and not quiet  # a line shows what goes on
+        self._coloured = self._live and not os.environ.get("NO_COLOR")
+        self._line_shown: LiveLine | None = None
         self._console: Console | None = None
         self._lock = threading.Lock()
         # What a benchmark prints; both streams may be the same terminal.
@@ -62,34 +90,55 @@ class Terminal:
             id(each): LiveText(on_terminal=each.isatty()) for each in (stream, error_stream)
         }
         self._begun = time.monotonic()
+        self._number = ""  # of the trial
+        self._standings: dict[str, str] = {}  # of the pairs of each method
+        self._outlook: tuple[float | None, float | None] = (None, None)
+        self._read_phase: Callable[[], str | None] | None = None
+        self._phase = ""
         self._hidden = 0  # lines of the trial that runs
         self._hidden_told = False  # the user knows where the hidden lines are
 
     def prepare(self) -> None:
-        """Import rich before a benchmark runs, if it will draw."""
-        if self._live:
-            from rich import box, console, progress, table, text  # noqa: F401
+        """Import what will draw before a benchmark runs."""
+        if self.is_live:
+            from rich import box, console, table, text  # noqa: F401
+
+            from perfrun.reports import layout, live_line  # noqa: F401
 
     def note(self, text: str) -> None:
         """Print one line of information to standard error."""
+        if not self._quiet:
+            self._line(f"perfrun: {text}", self._error_stream)
+
+    def problem(self, text: str) -> None:
+        """Print one line about something that went wrong to standard error."""
         self._line(f"perfrun: {text}", self._error_stream)
+
+    def outlook(
+        self,
+        *,
+        left_s: float | None,
+        half_width: float | None,
+        phase: Callable[[], str | None] | None = None,
+    ) -> None:
+        """Take the time that is left, the width of the interval, and a reader of the phase."""
+        self._outlook, self._read_phase = (left_s, half_width), phase
 
     def trial_started(self, number: int, total: int | None, method: str, trial_id: int) -> None:
         """Show which trial begins."""
-        self._begun, self._hidden = time.monotonic(), 0
-        of = f"/{total}" if total else ""  # unknown where a precision decides
-        text = f"[{number}{of}] {method}, trial {trial_id}"
-        if not self._live:
-            self._line(f"{text} ...", self._stream)
+        self._begun, self._hidden, self._phase = time.monotonic(), 0, ""
+        self._number = f"[{number}{f'/{total}' if total else ''}] "  # unknown with a precision
+        if not self.is_live:
             return
-        from rich.markup import escape
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from perfrun.reports.live_line import LiveLine
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        with self._drawing():
-            self._status = Progress(*columns, console=self.console(), transient=True)
-            self._status.add_task(escape(line(text)), total=None)
-            self._status.start()
+        begin = next((v for k, v in self._standings.items() if method.endswith(k)), self._number)
+        name = f"{method}, trial {trial_id}"
+        live = LiveLine(self._lock, lambda: self._progress(begin, name), self._write_live)
+        with self._lock:
+            self._line_shown = live
+            live.draw()
+        live.start()
 
     def stdout(self, text: str) -> None:
         """Show text that the benchmark prints."""
@@ -97,46 +146,93 @@ class Terminal:
 
     def stderr(self, text: str) -> None:
         """Show text that the benchmark prints to standard error, without its framework's log."""
-        shown = _FRAMEWORK_LOG.sub("", text)
+        shown = re.sub(_FRAMEWORK_LOG, "", text)
         self._hidden += text.count("\n") - shown.count("\n")
         if shown:
             self._pass_on(shown, self._error_stream)
 
+    def trial_ended(self, result: TrialResult) -> None:
+        """Take in that a trial has ended of which no line tells."""
+        if self._verbose:
+            self.trial_finished(result)
+        else:
+            self._end_line()
+
     def trial_finished(self, result: TrialResult) -> None:
-        """Print how the trial ended and where its summary is."""
-        if self._status:
-            with self._drawing():
-                self._status.stop()
-            self._status = None
-        reason = result.document["perfrun"]["outcome"]["reason"]
-        text = f"{result.status.value}{f' ({reason})' if reason else ''}"
-        where = shown_path(result.summary)
+        """Print how the trial ended, in one line."""
+        self._end_line()
         spent = time.monotonic() - self._begun
-        how = f"{text}, {spent:.1f} s, {where}"
-        self._line(f"{result.name}, trial {result.trial_id}: {how}", self._stream)
-        for note in result.document["perfrun"]["notes"]:
-            self._line(f"  note: {note}", self._stream)
-        doubts = quality_line(result)
-        if doubts:
-            self._line(f"  {doubts}", self._stream)
-        if self._hidden and not self._hidden_told and not self._quiet:
+        own = result.document["perfrun"]
+        reason = own["outcome"]["reason"]
+        what = f"{result.status.value}{f' ({reason})' if reason else ''}"
+        name = f"{result.name}, trial {result.trial_id}"
+        where = shown_path(result.summary)
+        if self._quiet:
+            if not result.status.ran:
+                self.problem(f"{name}: {what}; {where}")
+            return
+        words = [what, f"{spent:.1f} s", *(() if result.status.ran else (where,))]
+        word = quality_word(result)
+        notes = [f"note: {note}" for note in own["notes"]]
+        text = f"{self._number}{name}: {', '.join(words)}"
+        colours = {result.status.value: STATUS_COLOURS.get(result.status, "red")}
+        if word:
+            colours[word] = "yellow"
+        parts = [text, *filter(None, [word, self._left(spent)]), *notes]
+        self._line("; ".join(parts), self._stream, colours)
+        if self._verbose:
+            doubts = quality_line(result)
+            self._line(f"  {where}", self._stream)
+            if doubts:
+                self._line(f"  {doubts}", self._stream)
+        if self._hidden and not self._hidden_told:
             self._hidden_told = True
             lines = f"{self._hidden} line{'s' * (self._hidden > 1)}"
             self._line(f"  {lines} of its framework's log: {_LOG}", self._stream)
 
+    def pair_finished(self, number: int, most: int, method: str, text: str) -> None:
+        """Print how the pairs of a method stand."""
+        self._standings[method] = f"[{number}/{most}] {text}"
+        if not self._quiet:
+            self._line(f"[{number}/{most}] {text}; {method}", self._stream)
+
     def profile_started(self, method: str, kind: str) -> None:
         """Show which profile trial begins."""
-        self._line(f"profile {kind} of {method} ...", self._stream)
+        if not self._quiet:
+            self._line(f"profile {kind} of {method} ...", self._stream)
 
     def profile_finished(self, result: TrialResult) -> None:
         """Print the profiles: their files, and what took most of the time."""
-        for text in profile_lines(result):
-            self._line(text, self._stream)
+        if not self._quiet:
+            for text in profile_lines(result):
+                self._line(text, self._stream)
 
-    def results(self, results: Sequence[TrialResult]) -> None:
-        """Print the table of the run."""
-        if results:
-            self.table(run_table(results))
+    def results(
+        self,
+        results: Sequence[TrialResult],
+        methods: Sequence[MethodEstimate] = (),
+        precision: float | None = None,
+    ) -> None:
+        """Print the results of a run: a table, then what the trials say together.
+
+        `precision` is the one that was asked for.
+        """
+        if not results or self._quiet:
+            return
+        self.table(run_table(results, methods, self._metrics))
+        hint = None if self._metrics else more_metrics(results)
+        advised = advice(methods, results, precision)
+        for section in (
+            [*filter(None, [hint]), *statistics_lines(methods)],
+            [*common_causes(results), *filter(None, [advised])],
+            folder_lines(results, every=self._verbose),
+        ):
+            self.lines(["", *section] if section else [])
+
+    def lines(self, texts: Sequence[str]) -> None:
+        """Print lines of perfrun's own."""
+        for text in texts:
+            self._line(text, self._stream)
 
     def table(self, table: Table) -> None:
         """Print a table: drawn on a terminal, as aligned text elsewhere."""
@@ -144,6 +240,8 @@ class Terminal:
             with self._lock:
                 self._write(plain_text(table), self._stream)
             return
+        from perfrun.reports.layout import drawn
+
         # rich ends the process when the reader is gone. So it draws into memory, and we write.
         with contextlib.suppress(OSError, ValueError, SystemExit):
             with self.console().capture() as captured:
@@ -151,19 +249,6 @@ class Terminal:
                     self.console().print(part)
             with self._lock:
                 self._write(captured.get(), self._stream)
-
-    def methods(self, methods: Sequence[MethodEstimate]) -> None:
-        """Print the statistics over the trials of each method."""
-        for text in statistics_lines(methods):
-            self._line(text, self._stream)
-
-    @contextlib.contextmanager
-    def _drawing(self) -> Iterator[None]:
-        """Let rich draw; after the terminal is gone, nothing more is drawn, and the run goes on."""
-        try:
-            yield
-        except (OSError, ValueError, SystemExit):  # rich makes a closed pipe a SystemExit
-            self._live, self._status = False, None
 
     def console(self) -> Console:
         """Return rich's console; rich is imported at the first call."""
@@ -173,19 +258,80 @@ class Terminal:
             self._console = Console(file=as_is(self._stream), highlight=False, soft_wrap=False)
         return self._console
 
+    def _left(self, spent_s: float) -> str | None:
+        """Return the time that is left, for a log; on a terminal the line that moves has it."""
+        left_s, _ = self._outlook
+        if left_s is None or self.is_live or left_s - spent_s < _SHORTEST_LEFT_S:
+            return None
+        return f"{time_left(left_s - spent_s)} left"
+
+    def _progress(self, begin: str, name: str) -> str:
+        """Return the line that shows the trial: which, its phase, its time, what is left."""
+        spent = time.monotonic() - self._begun
+        if self._read_phase and self._phase != _LAST_PHASE:
+            self._phase = self._read_phase() or self._phase
+        left_s, half_width = self._outlook
+        facts = [f"{self._phase} {spent:.0f} s".lstrip()]
+        if left_s is not None:
+            facts.append(f"{time_left(left_s - spent)} left")
+        if half_width is not None:
+            facts.append(f"\u00b1{percent(half_width)}")
+        from perfrun.reports.layout import cut_at_start, fold
+
+        width = self.console().width - 1
+        begin, end = f"{begin.rstrip()} ", f"  {', '.join(facts)}"
+        room = width - len(begin) - len(end)
+        shown = cut_at_start(line(name), room) if room > _SHORTEST_NAME else ""
+        return fold(f"{begin}{shown}{end}", width)[0]
+
+    def _end_line(self) -> None:
+        with self._lock:
+            live, self._line_shown = self._line_shown, None
+            if live:
+                live.end()
+
+    def _write_live(self, text: str) -> bool:
+        """Write the line that moves; False while a line that the benchmark began has no end."""
+        streams = (self._stream, self._error_stream)
+        if not all(self._texts[id(each)].is_closed for each in streams if each.isatty()):
+            return False
+        _write(self._stream, text)
+        return True
+
     def _pass_on(self, text: str, stream: TextIO) -> None:
-        if self._quiet:
+        if not self._passes_on:
             return
         with self._lock:
-            text = self._texts[id(stream)].shown(text)
-            if self._status:
-                self.console().out(text, end="", highlight=False)
-            else:
-                _write(stream, text)
+            if self._line_shown:
+                self._line_shown.clear()
+            _write(stream, self._texts[id(stream)].shown(text))
+            if self._line_shown:
+                self._line_shown.draw()
 
-    def _line(self, text: str, stream: TextIO) -> None:
+    def _line(self, text: str, stream: TextIO, colours: Mapping[str, str] | None = None) -> None:
+        shown = self._wrapped(line(text), stream)
+        if self._coloured and stream is self._stream:
+            for words, colour in (colours or {}).items():
+                shown = shown.replace(words, f"\x1b[{_SHADES[colour]}m{words}\x1b[0m", 1)
         with self._lock:
-            self._write(line(text) + "\n", stream)
+            if self._line_shown:
+                self._line_shown.clear()
+            self._write(shown + "\n", stream)
+            if self._line_shown:
+                self._line_shown.draw()
+
+    def _wrapped(self, text: str, stream: TextIO) -> str:
+        """Return the line cut at blanks for a terminal; a path, which has none, stays whole."""
+        if not self._live or not stream.isatty() or len(text) <= (room := self.console().width):
+            return text
+        from textwrap import wrap
+
+        inner = " " * (2 + len(text) - len(text.lstrip()))
+        return "\n".join(
+            wrap(
+                text, room, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False
+            )
+        )
 
     def _write(self, text: str, stream: TextIO) -> None:
         """Write text of perfrun's own, on a line of its own and in the usual colours."""
@@ -201,38 +347,3 @@ def _write(stream: TextIO, text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         as_is(stream).write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
-
-
-def drawn(table: Table, width: int) -> list[DrawnTable | str]:
-    """Return the table for rich to draw; in parts if the terminal is too narrow for all of it."""
-    if table.narrow and sum(table.widths()) + 3 * len(table.columns) > width:
-        first, *others = (_drawn(table.part(headings)) for headings in table.narrow)
-        return [first, *(each for other in others for each in ("", other))]
-    return [_drawn(table)]
-
-
-def _drawn(table: Table) -> DrawnTable:
-    from rich import box
-    from rich.table import Table as DrawnTable
-    from rich.text import Text
-
-    made = DrawnTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column, heading in zip(table.columns, table.headings, strict=True):
-        made.add_column(
-            Text(heading),
-            justify="right" if column.right else "left",
-            no_wrap=column.whole,
-            overflow="fold",
-            min_width=column.least,
-            ratio=column.share,
-        )
-    for row in table.rows:
-        made.add_row(*(_drawn_cell(as_cell(cell)) for cell in row))
-    return made
-
-
-def _drawn_cell(cell: TableCell) -> Text:
-    from rich.text import Text
-
-    lines = zip_longest(cell.lines, cell.styles, fillvalue="")
-    return Text("\n").join(Text(line, style=style) for line, style in lines)

@@ -16,16 +16,19 @@ from typing import Any
 from perfrun.dataclass import dataclass
 from perfrun.errors import UsageError
 from perfrun.launchers.launcher import Launcher
+from perfrun.options.parsers import shown
 from perfrun.options.plan import MethodSelector
 from perfrun.run.digest import sha256_of
 from perfrun.run.worker_words import description, discovered, flags_error, text_values, uploads
 from perfrun.schema import Wrong
+from perfrun.shown import say
 from perfrun.summary.document import Environment
-from perfrun.untrusted import Folder, Refused, remove_tree
+from perfrun.untrusted import Folder, Refused, read_file, remove_tree
 
 OLDEST_PYTHON = (3, 8)
 MOST_BYTES = 256 * 1024 * 1024  # of an answer: the methods of a large package
 ANSWER, LOG = "answer", "log"  # in the folder of a service
+_SOURCE_BYTES = 8 * 1024 * 1024
 _LOG_BYTES = 64 * 1024  # of a log's end, of which the last line is shown
 TIMEOUT_S = 600.0  # importing a framework for the first time from a slow disk takes minutes
 
@@ -209,36 +212,127 @@ def expand(
     filters = [s for s in selectors if s.pattern is not None]
     found = {}
     if filters:
-        targets = [
-            {"module": s.module, "class_name": s.class_name, "pattern": s.pattern} for s in filters
-        ]
+        targets = [_target(s) for s in filters]
         answers = discover(launcher, targets, paths)
         found = {s.text: answer for s, answer in zip(filters, answers, strict=True)}
     methods: list[Method] = []
+    searched: dict[str, int] = {}  # the methods found for each file or folder of the user's
     for selector in selectors:
         if selector.pattern is None:
             assert selector.method is not None
-            methods.append(_method(selector, selector.method, selector.text))
+            methods.append(
+                Method(
+                    text=selector.text,
+                    module=selector.module,
+                    class_name=selector.class_name,
+                    name=selector.method,
+                )
+            )
             continue
         answer = found[selector.text]
         if answer.get("error"):
-            raise UsageError(f"--benchmark_methods: {selector.text!r}: {answer['error']}")
-        if not answer["methods"] and not allow_empty:
-            raise UsageError(f"--benchmark_methods: {selector.text!r} matches no method")
+            raise UsageError(f"{selector.given}: {answer['error']}")
+        if selector.source:
+            known = searched.get(selector.source, 0)
+            searched[selector.source] = known + len(answer["methods"])
+        elif not answer["methods"] and not allow_empty:
+            raise UsageError(f"{selector.given} matches no method")
         for item in answer["methods"]:
-            name = item["method"]
+            name, of = item["method"], selector.class_name or item["class"]
             # A name that contains a dot can only be written after a colon.
-            text = f"{selector.module}.{selector.class_name}{':' if '.' in name else '.'}{name}"
-            methods.append(_method(selector, name, text))
+            text = f"{selector.module}.{of}{':' if '.' in name else '.'}{name}"
+            methods.append(Method(text=text, module=selector.module, class_name=of, name=name))
+    for source, count in searched.items():
+        if not count and not allow_empty:
+            raise UsageError(
+                f"{shown(source)}: has no benchmark; write a class derived from "
+                "perfrun.Benchmark, with methods whose names do not begin with _"
+            )
     return tuple(methods)
 
 
-def _method(selector: MethodSelector, name: str, text: str) -> Method:
-    return Method(text=text, module=selector.module, class_name=selector.class_name, name=name)
+def check_names(
+    launcher: Launcher,
+    selectors: Sequence[MethodSelector],
+    paths: Paths,
+    timeout_s: float | None = None,
+) -> None:
+    """Find wrong names of methods before any trial. Raises UsageError, after a line for each."""
+    *others, last = wrong_names(launcher, selectors, paths, timeout_s) or ("",)
+    for text in others:
+        say(text)
+    if last:
+        raise UsageError(last)
+
+
+def wrong_names(
+    launcher: Launcher,
+    selectors: Sequence[MethodSelector],
+    paths: Paths,
+    timeout_s: float | None = None,
+) -> tuple[str, ...]:
+    """Return a line for each method that is named and certainly absent.
+
+    The source of most says that they are there. The rest is imported once, which may take as long
+    as a trial, and no longer than that (`timeout_s`). An import that fails, or does not come to its
+    end, is the trial's own matter.
+    """
+    named = [s for s in dict.fromkeys(selectors) if s.method is not None]
+    unsure = [s for s in named if not _is_written(s, (*paths.first, *paths.last))]
+    if not unsure:
+        return ()
+    targets = [{**_target(s), "method": s.method} for s in unsure]
+    answers = discover(launcher, targets, paths, min(timeout_s or TIMEOUT_S, TIMEOUT_S))
+    return tuple(
+        f"{s.given}: {answer['error']}{_file_here(s)}"
+        for s, answer in zip(unsure, answers, strict=True)
+        if answer.get("is_missing") and answer.get("error")
+    )
+
+
+def _file_here(selector: MethodSelector) -> str:
+    """Return the end of a message: how to run the file here that has the module's name."""
+    path = Path(*selector.module.split(".")).with_suffix(".py")
+    if selector.source or not path.is_file():
+        return ""
+    inside = f"{selector.class_name}.{selector.method}"
+    return f"; for the file here: `perfrun run {path}::{inside}`"
+
+
+def _is_written(selector: MethodSelector, roots: Sequence[str]) -> bool:
+    """Return True when the source of a method's class surely defines it."""
+    assert selector.method is not None
+    for root in roots:
+        place = Path(root, *selector.module.split("."))
+        path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        try:
+            text = read_file(path, _SOURCE_BYTES)
+        except OSError:
+            continue
+        except Refused:  # a link
+            return False
+        heads = [f"class {selector.class_name}{sign}".encode() for sign in "(:"]
+        if f"def {selector.method}(".encode() in text and any(head in text for head in heads):
+            return True
+        from perfrun.worker.modules import could_define  # 5 ms that most runs do not pay
+
+        return could_define(root, selector.module, selector.class_name, selector.method)
+    return False
+
+
+def _target(selector: MethodSelector) -> dict[str, Any]:
+    """Return the question about a filter, or about all of a module."""
+    if not selector.class_name:
+        return {"module": selector.module}
+    whole = {"class_name": selector.class_name, "pattern": selector.pattern}
+    return {"module": selector.module, **whole}
 
 
 def discover(
-    launcher: Launcher, targets: Sequence[Mapping[str, Any]], paths: Paths
+    launcher: Launcher,
+    targets: Sequence[Mapping[str, Any]],
+    paths: Paths,
+    timeout_s: float | None = None,
 ) -> list[dict[str, Any]]:
     """Return an answer for each target (class or module): its methods, or an error.
 
@@ -247,7 +341,7 @@ def discover(
     answers: list[dict[str, Any]] = []
     while len(answers) < len(targets):
         order = {"action": "discover", "targets": list(targets[len(answers) :])}
-        with Service(launcher, order, paths) as service:
+        with Service(launcher, order, paths, timeout_s=timeout_s) as service:
             lines = [line for line in service.answer().splitlines() if line]
             # No more lines than questions: what else stands there is not the worker's.
             answers += map(discovered, lines, targets[len(answers) :])

@@ -38,6 +38,7 @@ _LATER = (
 _TAIL_BYTES = 4096
 _STACK_BYTES = 64 * 1024
 _MIB = 2**20
+_PHASE = rb'"phase": "(start|import|construct|method)"'
 _OUTCOME_BYTES = _MIB  # perfrun's own has 128 KiB, more with long notes
 _HEADER_BYTES = _MIB // 2  # of one series; perfrun's own has 30 KB
 _HEADERS_BYTES = 16 * _MIB  # of all series
@@ -200,6 +201,16 @@ def _note_unopened(folder: Path, error: OSError, notes: list[str]) -> None:
     """Note a folder that is there and cannot be read, such as a link that a trial made of it."""
     if not isinstance(error, FileNotFoundError):
         notes.append(f"the folder {folder.name} cannot be read: {error.strerror}")
+
+
+def read_phase(private: Path) -> str | None:
+    """Return the phase that a running trial has reached, as its worker says; None if unknown."""
+    try:
+        with Folder(private) as folder:
+            said = re.search(_PHASE, folder.read(ASIDE, _OUTCOME_BYTES))
+    except (OSError, Refused):
+        return None
+    return said[1].decode() if said else None
 
 
 def _record(private: Folder, notes: list[str]) -> tuple[Mapping[str, Any], str]:

@@ -49,7 +49,9 @@ def run_profiles(
     for name, method in methods.items():
         keys = [key for key, result in results.items() if key[0] == name and result.status.ran]
         if not keys:
-            screen.note(f"--profile: no trial of {method.text} ran to its end; it is not profiled")
+            screen.problem(
+                f"--profile: no trial of {method.text} ran to its end; it is not profiled"
+            )
             continue
         key = max(keys)
         for kind in facts.plan.profiles:
@@ -81,7 +83,7 @@ def _one(
     try:
         folder = _new_folder(place, kind)
     except OSError as error:
-        screen.note(f"--profile={kind}: {place} cannot be written: {error.strerror or error}")
+        screen.problem(f"--profile={kind}: {place} cannot be written: {error.strerror or error}")
         return None
     screen.profile_started(method.text, kind)
     order = Order(position=1, round=1, profile=kind)
@@ -179,7 +181,7 @@ def _linked(
     try:
         ResultFolder(path.parent).write(path.name, text)
     except OSError as error:
-        screen.note(f"{path}: the profile could not be noted: {error.strerror or error}")
+        screen.problem(f"{path}: the profile could not be noted: {error.strerror or error}")
         return counted
     return replace(counted, document=document)
 

@@ -37,6 +37,23 @@ class Screen(Protocol):
     def note(self, text: str) -> None:
         """Show one line of information."""
 
+    def problem(self, text: str) -> None:
+        """Show one line about something that went wrong; a quiet screen shows it, too."""
+
+    is_live: bool  # somebody watches what goes on
+
+    def outlook(
+        self,
+        *,
+        left_s: float | None,
+        half_width: float | None,
+        phase: Callable[[], str | None] | None = None,
+    ) -> None:
+        """Take what is known when a trial begins: the time left, this method's interval, relative.
+
+        `phase` reads the phase that the trial has reached.
+        """
+
     def trial_started(self, number: int, total: int | None, method: str, trial_id: int) -> None:
         """Show that a trial begins."""
 
@@ -48,6 +65,12 @@ class Screen(Protocol):
 
     def trial_finished(self, result: TrialResult) -> None:
         """Show that a trial has ended; its summary is on disk."""
+
+    def trial_ended(self, result: TrialResult) -> None:
+        """Take in that a trial has ended of which a line about its pair tells."""
+
+    def pair_finished(self, number: int, most: int, method: str, text: str) -> None:
+        """Show how the pairs of a method stand after so many, of so many at most."""
 
     def profile_started(self, method: str, kind: str) -> None:
         """Show that an extra trial under a profiler begins."""

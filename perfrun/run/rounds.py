@@ -21,15 +21,25 @@ from perfrun.run import environment
 from perfrun.run.digest import sha256_of
 from perfrun.run.environment import Method
 from perfrun.run.journal import LARGEST_BYTES, Journal, Key, UnfinishedRun
+from perfrun.run.outcome import read_phase
 from perfrun.run.progress import Screen
 from perfrun.run.schedule import Schedule, Step
 from perfrun.run.trial import Surroundings, TrialSpec, recover_trial, run_trial
 from perfrun.store.recorder import IndexRecorder
 from perfrun.summary.assemble import RunFacts
 from perfrun.summary.document import Order, Status, TrialResult, to_json
-from perfrun.summary.estimates import MethodEstimate, RunResult, estimates, observe, run_document
+from perfrun.summary.estimates import (
+    MethodEstimate,
+    RunResult,
+    estimates,
+    observe,
+    relative_half_width,
+    run_document,
+)
 from perfrun.summary.result_folder import SUMMARY, ResultFolder, safe_name, write_whole
 from perfrun.untrusted import Folder, Refused, read_file
+
+_MANY_METHODS = 200  # all of them enter the estimate of the time left, before each trial
 
 
 class Rounds:
@@ -59,6 +69,7 @@ class Rounds:
         )
         self._begun_s = time.monotonic()
         self._spent_s = 0.0  # of the time budget, before this call
+        self._is_own_schedule = True  # a caller that runs one trial after the other has its own
         self.seed = seed
 
     @property
@@ -100,6 +111,7 @@ class Rounds:
 
         A trial that the run had finished before it was resumed is not run again.
         """
+        self._is_own_schedule = False
         step = Step(method=method, trial_id=number, round=number)
         return self._results[method, number] if self._run_step(step) else None
 
@@ -180,7 +192,7 @@ class Rounds:
         try:
             return estimates(trials, reasons, sequential=sequential)
         except ImportError as error:
-            self._screen.note(f"no statistics over the trials: {error}")
+            self._screen.problem(f"no statistics over the trials: {error}")
             return ()
 
     def _write_report(self, result: RunResult) -> None:
@@ -189,7 +201,7 @@ class Rounds:
         try:
             write_whole(path, to_json(document))
         except OSError as error:
-            self._screen.note(f"{path} could not be written: {error.strerror}")
+            self._screen.problem(f"{path} could not be written: {error.strerror}")
 
     def _step(self, key: Key, step: Step) -> TrialResult:
         method = self._methods[key[0]]
@@ -204,14 +216,39 @@ class Rounds:
             self._spent_s += observe(done.document).cost_s
             return done
         total = self._schedule.total
-        self._screen.trial_started(order.position, total, method.text, key[1])
         folder = self._around.storage.new_folder(self._execution_id(key, method, total))
+        self._screen.outlook(
+            left_s=self._left_s(),
+            half_width=self._half_width(key[0]),
+            phase=partial(read_phase, folder.private),
+        )
+        self._screen.trial_started(order.position, total, method.text, key[1])
         self._journal.started(key, folder.path)
         spec = self._spec(key, method, folder, order)
         begun_s = time.monotonic()
         result = self._finish(key, run_trial(self._facts, spec, self._around))
         spent_s = time.monotonic() - begun_s - observe(result.document).cost_s
         return replace(result, closing_s=max(0.0, spent_s))
+
+    def _left_s(self) -> float | None:
+        """Return the time that is probably left; of very many methods only for who watches."""
+        is_cheap = len(self._methods) <= _MANY_METHODS or self._screen.is_live
+        if not self._is_own_schedule or not is_cheap:
+            return None
+        return self._schedule.left_s(self._time_left_s())
+
+    def _half_width(self, name: str) -> float | None:
+        """Return half the width of the interval so far, relative, for somebody who watches."""
+        is_shown = self._screen.is_live and self._is_own_schedule
+        values = self._schedule.values(name) if is_shown else ()
+        if len(values) < 2:
+            return None
+        try:
+            return relative_half_width(
+                values, sequential=self._facts.plan.repetition.precision is not None
+            )
+        except ImportError:  # said when the run ends
+            return None
 
     def _finish(self, key: Key, result: TrialResult) -> TrialResult:
         if self._unsettled:  # its successor did not start
@@ -289,7 +326,7 @@ class Rounds:
         except FileNotFoundError:
             return None  # removed since then: the trial runs again
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            self._screen.note(f"{path} does not count: {error}; the trial runs again")
+            self._screen.problem(f"{path} does not count: {error}; the trial runs again")
             _set_aside(path)
             return None
         return TrialResult(
@@ -311,7 +348,7 @@ class Rounds:
             answers = [{"method": name, "error": str(error)} for name in functions]
         for answer in answers:
             if answer["error"]:
-                self._screen.note(f"upload {answer['method']} failed: {answer['error']}")
+                self._screen.problem(f"upload {answer['method']} failed: {answer['error']}")
         perfrun = {**result.document["perfrun"], "uploads": answers}
         document = {**result.document, "perfrun": perfrun}
         text = to_json(document)
@@ -319,7 +356,7 @@ class Rounds:
         try:
             ResultFolder(path.parent).write(path.name, text)
         except OSError as error:
-            self._screen.note(f"{path}: the uploads could not be noted: {error}")
+            self._screen.problem(f"{path}: the uploads could not be noted: {error}")
         return replace(result, document=document)
 
 

@@ -31,15 +31,23 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
-def run(plan: RunPlan, screen: Screen, interruption: Interruption | None = None) -> RunResult:
+def run(
+    plan: RunPlan,
+    screen: Screen,
+    interruption: Interruption | None = None,
+    *,
+    check_names: bool = False,
+) -> RunResult:
     """Carry out the plan. Raises PerfrunError when something stops it before the first trial.
 
-    `interruption` is that of a caller that handles the signals for more than this run.
+    `interruption` is that of a caller that handles the signals for more than this run. With
+    `check_names` the name of a method that does not exist is such a thing; else its trials fail,
+    and the others run: a night does not end because somebody renamed a method.
     """
     adopt_orphans()
     with taking_signals(interruption) as ours:
         with ours.allowed(), ExitStack() as stack:
-            trials = prepare(plan, screen, ours, stack)
+            trials = prepare(plan, screen, ours, stack, check_names=check_names)
             # From here on nothing is cut short: results are written first.
             stack_of_run = stack.pop_all()
         with stack_of_run:
@@ -53,6 +61,8 @@ def prepare(
     stack: ExitStack,
     seed: int | None = None,
     like: Rounds | None = None,
+    *,
+    check_names: bool = False,
 ) -> Rounds:
     """Put everything in place for the first trial; `stack` releases it.
 
@@ -62,7 +72,7 @@ def prepare(
     """
     resumed = _resumed(plan, screen)
     run_id = resumed.run_id if resumed else _new_run_id()
-    storage = Storage(plan.output, run_id, screen.note)
+    storage = Storage(plan.output, run_id, screen.problem)
     _open(storage, plan, stack)
     launcher = make_launcher(plan, run_id, screen.note)
     with Service(launcher, {"action": "describe"}, Paths()) as service:
@@ -109,11 +119,13 @@ def prepare(
     )
     paths = import_paths(plan)
     methods = environment.expand(launcher, plan.selectors, paths, plan.allow_empty)
+    if check_names:
+        environment.check_names(launcher, plan.selectors, paths, plan.timeout_s)
     if plan.benchmark_flags and like is None:  # checking imports the framework
         modules = [method.module for method in methods]
         environment.check_flags(launcher, modules, plan.benchmark_flags, paths)
     path = resumed.path if resumed else plan.workspace / "runs" / f"{run_id}.jsonl"
-    journal = Journal(path, screen.note)
+    journal = Journal(path, screen.problem)
     seed = _seed(plan, resumed, seed)
     if not resumed:
         image_id = (facts.container or {}).get("image_id")
@@ -122,7 +134,7 @@ def prepare(
         raise UsageError(f"--resume: another perfrun has just gone on with run {run_id}")
     if resumed:
         journal.remove_unfinished()
-    recorder = make_recorder(plan, screen.note)
+    recorder = make_recorder(plan, screen.problem)
     around = Surroundings(
         launcher=launcher,
         paths=paths,
@@ -140,9 +152,10 @@ def import_paths(plan: RunPlan) -> Paths:
         path = plan.site_packages / item  # an absolute item stays itself, as in PerfZero
         if not path.is_dir():
             folders = sorted(p.name for p in plan.site_packages.glob("*") if p.is_dir())
+            here = f"; for the folder here write ./{item}" if Path(item).is_dir() else ""
             raise UsageError(
                 f"--python_path: {path} is not a folder; site-packages has: "
-                f"{', '.join(folders) or 'nothing'}"
+                f"{', '.join(folders) or 'nothing'}{here}"
             )
         first.append(str(path))
     last = (str(SHIPPED),) if (SHIPPED / "benchmarks").is_dir() else ()

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from perfrun.dataclass import dataclass, field
 from perfrun.options.parsers import FEWEST_TRIALS, OVERRUN, Repetition
 from perfrun.summary.estimates import TrialObservation, used_values
+
+if TYPE_CHECKING:
+    from perfrun.analysis.precision import MethodProgress, PrecisionTarget
 
 MOST_FAILURES = 3  # with a precision: a method is not run again after so many
 
@@ -67,6 +71,41 @@ class Schedule:
         if self._rules.precision is not None:
             return None
         return sum(self._num_trials + m.reruns + len(m.owed) for m in self._methods.values())
+
+    def left_s(self, time_left_s: float | None = None) -> float | None:
+        """Return the time that the trials to come will probably take; None before the first one.
+
+        `time_left_s` is the rest of the budget, which they cannot exceed by much.
+        """
+        known = [method.cost_s for method in self._methods.values() if method.seen]
+        if not known:
+            return None
+        usual_s = sum(known) / len(known)
+        left_s = sum(
+            self._to_come(method) * (method.cost_s if method.seen else usual_s)
+            for method in self._methods.values()
+        )
+        return left_s if time_left_s is None else min(left_s, max(0.0, time_left_s))
+
+    def values(self, name: str) -> tuple[float, ...]:
+        """Return the values of a method's trials that count so far."""
+        return used_values(tuple(self._methods[name].seen.values()))
+
+    def _to_come(self, method: _Method) -> int:
+        """Return the number of trials that a method will probably still get."""
+        if method.stopped_by is not None:
+            return 0
+        not_seen = max(0, method.planned - len(method.seen))  # of the round that goes on
+        if self._rules.precision is None:
+            own = max(self._num_trials - method.own_trials, 0)
+            return not_seen + own + len(method.owed)
+        pilot = max(FEWEST_TRIALS, self._num_trials)
+        missing = max(0, pilot - len(method.seen))
+        if missing or len(used_values(tuple(method.seen.values()))) < FEWEST_TRIALS:
+            return max(missing, not_seen)
+        from perfrun.analysis import precision  # loaded already, by the decision that came before
+
+        return max(not_seen, precision.trials_to_come(*self._progress(method)))
 
     def note(self, step: Step, seen: TrialObservation) -> None:
         """Take in the result of a trial."""
@@ -168,23 +207,12 @@ class Schedule:
     def _steered(
         self, open_methods: Mapping[str, _Method], time_left_s: float | None
     ) -> Sequence[str]:
-        from perfrun.analysis import (
-            precision,
-        )  # numpy, scipy: not for the pilot
+        from perfrun.analysis import precision  # numpy, scipy: not for the pilot
 
-        assert self._rules.precision is not None
-        target = precision.PrecisionTarget(
-            precision=self._rules.precision,
-            max_trials=self._rules.max_trials,
-            min_trials=max(FEWEST_TRIALS, self._num_trials),
-        )
         wanting = {}
+        target = self._target()
         for name, method in open_methods.items():
-            progress = precision.MethodProgress(
-                values=used_values(tuple(method.seen.values())),
-                trials=method.own_trials,
-                cost_s=method.cost_s,
-            )
+            progress, _ = self._progress(method)
             method.stopped_by = precision.verdict(progress, target)
             if method.stopped_by is None:
                 wanting[name] = progress
@@ -193,6 +221,26 @@ class Schedule:
             for name in wanting:
                 self._methods[name].stopped_by = "time_budget"
         return chosen
+
+    def _target(self) -> PrecisionTarget:
+        from perfrun.analysis.precision import PrecisionTarget
+
+        assert self._rules.precision is not None
+        return PrecisionTarget(
+            precision=self._rules.precision,
+            max_trials=self._rules.max_trials,
+            min_trials=max(FEWEST_TRIALS, self._num_trials),
+        )
+
+    def _progress(self, method: _Method) -> tuple[MethodProgress, PrecisionTarget]:
+        from perfrun.analysis.precision import MethodProgress
+
+        progress = MethodProgress(
+            values=used_values(tuple(method.seen.values())),
+            trials=method.own_trials,
+            cost_s=method.cost_s,
+        )
+        return progress, self._target()
 
     def _out_of_time(self, method: _Method, time_left_s: float | None) -> bool:
         if time_left_s is None:

@@ -11,6 +11,7 @@ import os
 import stat
 from pathlib import Path
 
+from perfrun.trial_user import trial_user
 from perfrun.untrusted import MOST_ENTRIES, Entry, Folder
 
 _RIGHTS = stat.S_ISUID | stat.S_ISGID
@@ -25,7 +26,7 @@ def take_back(path: Path, *, from_container: bool) -> tuple[str, ...]:
     """Mend owner and mode of all in the folder; return notes on what was found. Never raises."""
     try:
         with Folder(path) as folder:
-            return _Taking(os.fstat(folder.descriptor), from_container).all_of(folder)
+            return _Taking(folder, from_container).all_of(folder)
     except OSError:
         return ()  # removed, or a link: `read_leftovers` says so
 
@@ -33,15 +34,26 @@ def take_back(path: Path, *, from_container: bool) -> tuple[str, ...]:
 class _Taking:
     """The names of what was found, by what was done about it."""
 
-    def __init__(self, top: os.stat_result, from_container: bool) -> None:
+    def __init__(self, folder: Folder, from_container: bool) -> None:
+        top = os.fstat(folder.descriptor)
         self._from_container = from_container
         # Folders may hand their group on where this one does: a team's workspace is made so.
         self._group_handed_on = top.st_mode & stat.S_ISGID
+        self._group = folder.path.parent.stat().st_gid if self._group_handed_on else os.getegid()
+        # A folder of perfrun's was lent to the group of the trial's user, who has the same number;
+        # where perfrun was killed, that is another than the user of the trials of today.
+        user, gid = trial_user(), top.st_gid
+        is_lent = gid != self._group and top.st_uid == os.geteuid()
+        self._lent_to = user._replace(uid=gid, gid=gid) if user and is_lent else None
         self._found: dict[str, list[str]] = {}
 
     def all_of(self, folder: Folder) -> tuple[str, ...]:
         count = 0
-        for entry in folder.entries():
+        if self._lent_to is not None:
+            os.fchown(folder.descriptor, -1, self._group)
+            mode = stat.S_IMODE(os.fstat(folder.descriptor).st_mode)
+            os.fchmod(folder.descriptor, mode & ~stat.S_IWGRP)
+        for entry in folder.entries(taken_from=self._lent_to):
             count += 1
             try:
                 self._mend(entry)
@@ -51,6 +63,9 @@ class _Taking:
             os.fchmod(folder.descriptor, stat.S_IRWXU)
             self._found[f"more than {count} files, so only this user can enter its folder"] = []
         return tuple(map(_text, self._found.items()))
+
+    def _is_lent(self, entry: Entry) -> bool:
+        return self._lent_to is not None and entry.status.st_gid == self._lent_to.gid
 
     def _note(self, what: str, entry: Entry) -> None:
         self._found.setdefault(what, []).append(entry.name)
@@ -81,6 +96,8 @@ class _Taking:
 
     def _wanted(self, entry: Entry, mode: int) -> int:
         """Return the mode that it should have."""
+        if self._is_lent(entry):
+            mode &= ~stat.S_IWGRP
         if entry.kind == stat.S_IFDIR:
             return (
                 (mode & ~(_RIGHTS | stat.S_ISVTX)) | stat.S_IRWXU | (mode & self._group_handed_on)
@@ -89,6 +106,8 @@ class _Taking:
 
     def _give(self, entry: Entry, *, is_link: bool = False) -> None:
         """Give what a container left to this user. Raises OSError where only root may."""
+        if self._is_lent(entry):  # of another user it is taken already
+            os.chown(entry.name, -1, self._group, dir_fd=entry.folder, follow_symlinks=False)
         if self._from_container and entry.status.st_uid != os.geteuid():
             if is_link and os.geteuid() != 0:
                 return  # a link has no rights, and can be removed by its folder's owner

@@ -7,6 +7,7 @@ summaries on disk, which are then read back.
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -17,7 +18,8 @@ from typing import Any
 from perfrun.errors import Interrupted, UsageError
 from perfrun.options.command_line import parse
 from perfrun.options.plan import RunPlan
-from perfrun.reports.table import Column, Table, plain_text
+from perfrun.reports.table import Column, Table, TableCell, coloured
+from perfrun.reports.terminal import Terminal
 from perfrun.run.progress import Screen
 from perfrun.run.runner import run
 from perfrun.selftest.reference import Documents, ReferenceCheck, ReferenceRow, checks, read_peak
@@ -36,6 +38,7 @@ _COLUMNS = (
     *(Column(heading=name, right=True) for name in ("reference", "measured", "error", "allowed")),
     Column(heading="verdict"),
 )
+_COLOURS = {"ok": "green", "off": "red"}
 _HELP = f"""\
 usage: perfrun selftest [--python=FILE | --image=NAME] [--format=table|json] [flags]
 
@@ -65,7 +68,9 @@ def selftest_command(argv: Sequence[str]) -> int:
     if shown.output_format == "json":
         write_json(selftest_document(rows))
     else:
-        write_lines(selftest_table(rows).splitlines())
+        screen_of_results = Terminal(sys.stdout, sys.stderr, quiet=True)
+        screen_of_results.table(selftest_table(rows))
+        screen_of_results.lines([verdicts_line(rows)])
     return 1 if any(row.verdict == "off" for row in rows) else 0
 
 
@@ -81,14 +86,18 @@ def _check(argv: Sequence[str]) -> None:
 class _Notes:
     """A screen that shows only notes; what the workloads print is in their folders."""
 
+    is_live = False
+
     def note(self, text: str) -> None:
         say(text)
+
+    problem = note
 
     def _ignore(self, *_: object, **__: object) -> None:
         pass
 
     prepare = trial_started = trial_finished = profile_started = profile_finished = _ignore
-    stdout = stderr = _ignore
+    stdout = stderr = outlook = trial_ended = pair_finished = _ignore
 
 
 def _run(words: Sequence[str], names: Sequence[str], screen: Screen) -> Documents:
@@ -133,16 +142,18 @@ def selftest_document(rows: Sequence[ReferenceRow]) -> dict[str, Any]:
     return {"rows": [asdict(row) for row in rows], "passed": all(r.verdict != "off" for r in rows)}
 
 
-def selftest_table(rows: Sequence[ReferenceRow]) -> str:
+def selftest_table(rows: Sequence[ReferenceRow]) -> Table:
     """Return a table with reference and measured value, one row a check."""
-    text = plain_text(Table(columns=_COLUMNS, rows=tuple(map(_cells, rows))))
+    return Table(columns=_COLUMNS, rows=tuple(map(_cells, rows)))
+
+
+def verdicts_line(rows: Sequence[ReferenceRow]) -> str:
+    """Return how many rows have each verdict."""
     counts = {v: sum(row.verdict == v for row in rows) for v in ("ok", "off", "skipped")}
-    return (
-        text + ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) + "\n"
-    )
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
 
 
-def _cells(row: ReferenceRow) -> tuple[str, ...]:
+def _cells(row: ReferenceRow) -> tuple[str | TableCell, ...]:
     verdict = f"{row.verdict}: {row.reason}" if row.reason else row.verdict
     return (
         row.what,
@@ -150,7 +161,7 @@ def _cells(row: ReferenceRow) -> tuple[str, ...]:
         _value(row.measured, row.unit),
         "" if row.error is None else _percent(row.error),
         "" if row.allowed is None else f"{_percent(row.allowed[0])} .. {_percent(row.allowed[1])}",
-        verdict,
+        coloured(verdict, _COLOURS.get(row.verdict, "")),
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import socket
 import sqlite3
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +26,8 @@ from perfrun.text import redact
 
 WAIT_S = 30  # for another writer, and for a server to answer
 STATEMENT_S = 600  # for one statement; an index of 100,000 summaries needs seconds
+# For one transaction: the limits above are the server's own, and one that stands still keeps none.
+TRANSACTION_S = STATEMENT_S + WAIT_S
 # Of a server that has gone without a word: noticed after a minute.
 _SILENCE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 _WRITERS_LOCK = 0x7065726672756E  # "perfrun"; the key of PostgreSQL's advisory lock
@@ -58,7 +62,7 @@ class Database:
     def reading(self) -> Iterator[sqlalchemy.Connection]:
         """Open a transaction that sees one state of the index, whatever others write meanwhile."""
         self._connection.info["writes"] = False
-        with one_line_errors(self.address), self._connection.begin():
+        with one_line_errors(self.address), self._limited(), self._connection.begin():
             if not self.address.is_sqlite:
                 self._connection.exec_driver_sql(
                     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -74,12 +78,32 @@ class Database:
         leaves nothing, because the database undoes what was not committed.
         """
         self._connection.info["writes"] = True
-        with one_line_errors(self.address), self._connection.begin():
+        with one_line_errors(self.address), self._limited(), self._connection.begin():
             if not self.address.is_sqlite:
                 self._connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{STATEMENT_S}s'")
                 self._connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
                 self._connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})")
             yield self._connection
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Hang up on a server that does not come to the end of a transaction."""
+        if self.address.is_sqlite:
+            yield
+            return
+        limit_s, is_over = TRANSACTION_S, threading.Event()
+        driver = self._connection.connection.driver_connection
+        watch = threading.Timer(limit_s, _hang_up, (driver, is_over))
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        except SQLAlchemyError:
+            if is_over.is_set():
+                raise StoreError(f"the server has not answered within {limit_s:g} s") from None
+            raise
+        finally:
+            watch.cancel()
 
     def _prepare(self) -> None:
         with self.reading() as connection:
@@ -87,6 +111,13 @@ class Database:
         if version != schema.schema_version():
             with self.writing() as connection:
                 schema.make_current(connection)
+
+
+def _hang_up(driver: Any, is_over: threading.Event) -> None:
+    """End a connection that another thread waits for."""
+    is_over.set()
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(driver.fileno())) as connection:
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _engine(address: Address) -> sqlalchemy.Engine:

@@ -108,6 +108,11 @@ class Store:
         with no_collection(), self._database.reading() as connection:
             return iter(list(reading.read_trials(connection, self._root, selector or Selector())))
 
+    def newest(self, until: float) -> tuple[str, str] | None:
+        """Return the run id and the execution id of the newest trial before a time."""
+        with self._database.reading() as connection:
+            return reading.read_newest(connection, until)
+
     def bad_files(self) -> tuple[BadFile, ...]:
         """Return the summaries that could not be read at the last attempt."""
         with self._database.reading() as connection:

@@ -240,6 +240,18 @@ def read_trials(
         )
 
 
+def read_newest(connection: Connection, until: float) -> tuple[str, str] | None:
+    """Return the run id and the execution id of the newest trial before a time; None without."""
+    query = (
+        select(trials.c.run_id, trials.c.execution_id)
+        .where(trials.c.timestamp < until)
+        .order_by(trials.c.timestamp.desc(), trials.c.execution_id.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).first()
+    return None if row is None else (row.run_id, row.execution_id)
+
+
 def read_bad_files(connection: Connection, root: Path | None) -> tuple[BadFile, ...]:
     """Return the summaries that could not be read at the last attempt."""
     starts = _starts(connection, root)

@@ -62,6 +62,19 @@ def used_values(observations: Sequence[TrialObservation]) -> tuple[float, ...]:
     return tuple(seen.value for seen in counted(known) if seen.value is not None)
 
 
+def relative_half_width(values: Sequence[float], *, sequential: bool) -> float | None:
+    """Return half the width of the interval of the median, over the median, of values so far.
+
+    `sequential` says that the values decide the number of trials.
+    """
+    from perfrun.analysis import precision, stats
+
+    if sequential:
+        return precision.relative_half_width(values)
+    found = stats.median_interval(values)
+    return found.half_width / stats.median(values) if found else None
+
+
 def estimate(
     name: str,
     observations: Sequence[TrialObservation],

@@ -23,7 +23,7 @@ from perfrun.options.parsers import (
     parse_word,
     split_at_dashes,
 )
-from perfrun.options.plan import RunPlan
+from perfrun.options.plan import RunPlan, refuse_baseline
 from perfrun.text import redact_words
 
 # The class of each framework; docs/guides/versus.md lists what such a class needs.
@@ -410,7 +410,7 @@ def _plans(
             model = [f"--model={given.model}"] if given.model else []
             flags = [*model, f"--batch_size={size}", *after, *own_after]
             try:
-                plan = parse([*words, *own_words, "--", *flags])
+                plan = parse([*words, *own_words, "--", *flags], also=parser())
                 if plan.profiles:
                     raise UsageError("--profile: perfrun versus does not profile; use a run")
                 _refuse(plan, phases)
@@ -454,6 +454,7 @@ def _refuse(plan: RunPlan, phases: Sequence[str]) -> None:
         raise UsageError(
             "perfrun versus: the methods come from --frameworks, not --benchmark_methods"
         )
+    refuse_baseline(plan, "perfrun versus")
     if plan.repetition.precision is not None or plan.num_trials != 1:
         raise UsageError(
             "perfrun versus: rounds go on until all is decided; --rounds and --time_budget limit "

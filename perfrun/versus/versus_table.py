@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfrun.analysis.costs import Figure
-from perfrun.compare.comparison_table import shown_value
-from perfrun.reports.run_table import percent
+from perfrun.reports.figures import percent, value_text
 from perfrun.reports.table import Column, Table, coloured, markdown_text
 from perfrun.shown import markdown
 from perfrun.versus.answer import DECIDING, DEVICE_MEMORY, Cell, Ratio
@@ -15,6 +14,7 @@ _COLOURS = {"slower": "red", "faster": "green", "undecided": "yellow", "failed":
 _NAMES = ("phase", "batch", "framework", "platform")
 _LEFT = ("phase", "framework", "platform", "verdict")
 _VERDICTS = ("cost / million", "trials", "ratio", "95 % interval", "verdict")
+_FIRST = ("latency", "per second", "peak memory", "device memory")
 _ALWAYS = ("batch", "framework", "latency", "per second", "peak memory", "params", "FLOPs")
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _FIGURES = {  # of the table
@@ -48,6 +48,11 @@ def versus_table(cells: Sequence[Cell], ratios: Sequence[Ratio]) -> Table:
         ),
         narrow=(
             tuple(name for name in names if name not in _VERDICTS),
+            tuple(name for name in names if name in (*_NAMES, *_VERDICTS)),
+        ),
+        narrower=(
+            tuple(name for name in names if name in (*_NAMES, *_FIRST)),
+            tuple(name for name in names if name not in (*_FIRST, *_VERDICTS)),
             tuple(name for name in names if name in (*_NAMES, *_VERDICTS)),
         ),
     )
@@ -139,7 +144,7 @@ def software_lines(cells: Sequence[Cell]) -> list[str]:
 
 
 def _median(figure: Figure | None, name: str) -> str:
-    return shown_value(figure.median if figure else None, name)
+    return value_text(figure.median if figure else None, name)
 
 
 def _scaled(value: float | None) -> str:

@@ -29,13 +29,17 @@ from perfrun.worker.profilers.profile_windows import ProfileWindows
 
 TYPE_CHECKING = False  # `typing` takes 4 ms to import, a tenth of a no-op trial
 if TYPE_CHECKING:
-    from typing import Any, Container, Dict, FrozenSet, Iterator, List, Optional, Sequence
+    from typing import Any, Container, Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
     from perfrun.worker.profilers.profile_trial import ProfileTrial
 
 _STDLIB: FrozenSet[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python >= 3.10
 _ARGUMENTS = "; --perfzero_constructor_args adds to what PerfZero gives a class"
 _SIGQUIT, _SIGTERM = 3, 15  # the same everywhere; `signal` makes four enums of its numbers
+_NO_MODULE = (
+    "%s: it is in no checkout, no --python_path and not in the environment under test; "
+    "`perfrun list PACKAGE` prints what there is"
+)
 LOG_FORMAT = "%(asctime)s %(levelname)s: %(message)s"
 
 
@@ -65,9 +69,14 @@ def find_method(instance: Any, name: str, module: str) -> Any:
         its_class = type(instance)
         if name in dir(its_class):
             raise
-        known = [n for n in dir(its_class) if callable(getattr(its_class, n, None))]
-        text = _no_such("method", name, "%s.%s" % (module, its_class.__name__), known)
+        text = no_method(its_class, name, module)
         raise WrongNameError(text + getattr_hint(dir(its_class), error)) from error
+
+
+def no_method(its_class: Any, name: str, module: str) -> str:
+    """Return the message about a method that a class has not, with the nearest one."""
+    known = [n for n in dir(its_class) if callable(getattr(its_class, n, None))]
+    return _no_such("method", name, "%s.%s" % (module, its_class.__name__), known)
 
 
 def getattr_hint(names: Container[str], error: AttributeError) -> str:
@@ -287,34 +296,44 @@ def run_trial(order: Dict[str, Any]) -> int:
     return status
 
 
+def exit_of(code: Any) -> Tuple[str, int]:
+    """Return what `sys.exit` was called with as a text, and the status that Python makes of it."""
+    try:
+        text = str(code)
+    except Exception:  # noqa: BLE001 - thousands of digits, or an object of the benchmark's
+        text = "a value of type %s" % type(code).__name__
+    if not isinstance(code, int):
+        return text, int(code is not None)
+    return text, code if -(2**63) <= code < 2**63 else -1
+
+
 def _run_and_record(trial: TrialReport) -> int:
     """Run the trial, put its error into the outcome, and return the exit status."""
     try:
         trial.run()
         return 0
     except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        trial.outcome["error"] = {"kind": "exit", "message": str(error.code), "exit_code": code}
+        message, code = exit_of(error.code)
+        trial.outcome["error"] = {"kind": "exit", "message": message, "exit_code": code}
         return code & 0xFF
     except BaseException as error:  # noqa: BLE001 - a benchmark may raise anything
         text = traceback.format_exc()
         if isinstance(error, (SetupError, UnavailableError, WrongNameError)):  # the user's mistake
             logging.getLogger().error("%s", error)
         elif is_wrong_module(error, trial.order["method"]["module"]):
-            logging.getLogger().error(
-                "%s: it is in no checkout, no --python_path and not in the environment under test; "
-                "`perfrun list PACKAGE` prints what there is",
-                error,
-            )
+            logging.getLogger().error("%s", no_module(error))
         elif trial.outcome["phase"] == "import" and is_not_installed(error):
             logging.getLogger().error(
-                "%s: install it in the environment under test, or name another (--python)", error
+                "%s: install it in the environment under test, or name another (--python)%s",
+                error,
+                active_environment(),
             )
         elif trial.outcome["phase"] == "construct" and is_refused_call(error):
             hint = "" if "abstract" in str(error) else _ARGUMENTS
             logging.getLogger().error("%s: %s%s", type(error).__name__, error, hint)
         else:
-            logging.getLogger().error("the benchmark failed\n%s", text)
+            hint = active_environment() if is_not_installed(error) else ""
+            logging.getLogger().error("the benchmark failed\n%s%s", text, hint.lstrip("; "))
         trial.outcome["error"] = {
             "kind": "exception",
             "type": type(error).__name__,
@@ -340,6 +359,24 @@ def is_not_installed(error: BaseException) -> bool:
     from importlib.util import find_spec  # for an error only
 
     return find_spec(error.name) is None
+
+
+def no_module(error: BaseException) -> str:
+    """Return the message about a module of a benchmark that is nowhere."""
+    return _NO_MODULE % error + active_environment()
+
+
+def active_environment() -> str:
+    """Return the end of a message: how to run in the environment in which the user is."""
+    for variable, kind in (("VIRTUAL_ENV", "virtual"), ("CONDA_PREFIX", "conda")):
+        prefix = os.environ.get(variable)
+        if not prefix or os.path.realpath(prefix) == os.path.realpath(sys.prefix):
+            continue
+        if os.access(os.path.join(prefix, "bin", "python"), os.X_OK):
+            return "; you are in the %s environment %s: add --python=$%s/bin/python" % (
+                *(kind, prefix, variable),
+            )
+    return ""
 
 
 def _text(error: BaseException) -> str:

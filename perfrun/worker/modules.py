@@ -1,11 +1,13 @@
-"""Search for the modules of a folder that could hold benchmarks, without importing them."""
+"""Search for modules that could hold benchmarks, and for a method, without importing them."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from typing import Dict, Iterator, List, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Pattern, Sequence, Set, Tuple
+
+from perfrun.worker.folders import places
 
 # A module is not imported when neither it nor a module that it derives a class from has this.
 _MENTIONS = re.compile(rb"\b\w*Benchmark\b|report_benchmark")
@@ -29,7 +31,7 @@ def modules_in(folder: str, package: Sequence[str]) -> List[str]:
     found = []
     root = os.path.normpath(os.path.join(folder, *[os.pardir] * len(package)))
     sources = _Sources(root)
-    for place, files in _places(folder):
+    for place, files in places(folder):
         inside = os.path.relpath(place, folder)
         parts = [*package, *([] if inside == "." else inside.split(os.sep))]
         for name in files:
@@ -41,25 +43,20 @@ def modules_in(folder: str, package: Sequence[str]) -> List[str]:
     return sorted(found)
 
 
-def _places(folder: str) -> Iterator[Tuple[str, List[str]]]:
-    """Yield each folder below, in order, with its files.
+def could_define(root: str, module: str, class_name: str, method: str) -> bool:
+    """Return True when the text of a module below `root` seems to define a method of a class.
 
-    `os.walk` of Python 3.11 calls itself for each level, and a thousand levels end it.
+    So do the files that its classes derive from. False says nothing: classes can be made otherwise.
     """
-    left = [folder]
-    while left:
-        place = left.pop()
-        folders: List[str] = []
-        files: List[str] = []
-        try:
-            with os.scandir(place) as entries:
-                for entry in entries:
-                    is_folder = entry.is_dir(follow_symlinks=False)
-                    (folders if is_folder else files).append(entry.name)
-        except OSError:
-            continue
-        yield place, files
-        left += [os.path.join(place, name) for name in sorted(folders, reverse=True)]
+    sources = _Sources(os.path.normpath(root))
+    path = sources.file(module.split("."))
+    name = re.escape(method.encode())
+    defines = re.compile(rb"\bdef[ \t]{1,9}%s\b|\b%s[ \t]{0,9}=|['\"]%s['\"]" % (name, name, name))
+    try:
+        has_class = re.search(rb"\b%s\b" % re.escape(class_name.encode()), _content(path))
+    except (OSError, ValueError):
+        return False
+    return bool(has_class) and sources.define(path, defines)
 
 
 def _content(path: str) -> bytes:
@@ -97,15 +94,31 @@ class _Sources:
             self.could_hold(origin, left) for origin in self._origins(path, text, bases)
         )
 
+    def define(self, path: str, pattern: Pattern[bytes], left: int = _MOST_FILES) -> bool:
+        """Return True when a file has the pattern, or one that its classes derive from."""
+        if path in self._known or not left:
+            return self._known.get(path, False)
+        self._known[path] = False
+        try:
+            text = _content(path)
+        except (OSError, ValueError):
+            return False
+        if not pattern.search(text):
+            bases = {word for found in _CLASS.findall(text) for word in _words(found)}
+            if not any(self.define(p, pattern, left - 1) for p in self._origins(path, text, bases)):
+                return False
+        self._known[path] = True
+        return True
+
     def _origins(self, path: str, text: bytes, bases: Set[str]) -> Iterator[str]:
         """Yield the files that the bases of a file's classes are imported from."""
         for module, names in _imports(text):
             parts = self._absolute(path, module)
             for name, known_as in names:
                 if known_as in bases or name == "*":
-                    yield self._file(parts)
+                    yield self.file(parts)
                     if name:
-                        yield self._file([*parts, name])  # a module of a package
+                        yield self.file([*parts, name])  # a module of a package
 
     def _absolute(self, path: str, module: str) -> List[str]:
         dots = len(module) - len(module.lstrip("."))
@@ -115,7 +128,8 @@ class _Sources:
         above = os.path.relpath(path, self._root).split(os.sep)[:-dots]
         return [*above, *parts]
 
-    def _file(self, parts: Sequence[str]) -> str:
+    def file(self, parts: Sequence[str]) -> str:
+        """Return the path that a module has below the root."""
         place = os.path.join(self._root, *parts)
         package = os.path.join(place, "__init__.py")
         return package if os.path.isdir(place) else place + ".py"

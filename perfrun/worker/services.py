@@ -15,8 +15,15 @@ from typing import Any, Callable, Dict, List, Optional
 
 from perfrun.worker import companion
 from perfrun.worker.allocator import answer_about_allocator
-from perfrun.worker.method import getattr_hint, parse_flags
+from perfrun.worker.method import (
+    active_environment,
+    getattr_hint,
+    is_not_installed,
+    no_module,
+    parse_flags,
+)
 from perfrun.worker.modules import modules_in
+from perfrun.worker.named_method import is_absent, is_written, why_missing
 from perfrun.worker.outcome_file import write_json
 
 Answer = Dict[str, Any]
@@ -109,7 +116,8 @@ def _first_line(function: Any) -> str:
 def discover(order: Dict[str, Any]) -> int:
     """Write, for each target, its methods or why they cannot be found.
 
-    A target is a class (with or without a pattern) or a module. The answers are written one by
+    A target is a class (with or without a pattern), a module, or one method, for which the answer
+    is only whether it is there. The answers are written one by
     one, so that a module which kills the process does not lose the answers before it.
     """
     with open(order["answer"], "a", encoding="utf-8") as file:
@@ -120,8 +128,14 @@ def discover(order: Dict[str, Any]) -> int:
 
 
 def _discover_one(target: Dict[str, Any]) -> Answer:
+    if "method" in target and is_written(target):
+        return {"target": target, "methods": []}
     try:
         module = importlib.import_module(target["module"])
+        if "method" in target:
+            text = why_missing(module, target["class_name"], target["method"])
+            answer = {"error": text, "is_missing": True} if text else {"methods": []}
+            return {"target": target, **answer}
         if target.get("class_name"):
             hint = ""
             try:
@@ -139,7 +153,10 @@ def _discover_one(target: Dict[str, Any]) -> Answer:
             answer["inside"] = [name for path in folders for name in modules_in(path, package)]
         return answer
     except BaseException as error:  # noqa: BLE001 - importing code may raise anything
-        return {"target": target, "error": "%s: %s" % (type(error).__name__, error)}
+        if is_absent(error, target):
+            return {"target": target, "error": no_module(error), "is_missing": True}
+        hint = active_environment() if is_not_installed(error) else ""
+        return {"target": target, "error": "%s: %s%s" % (type(error).__name__, error, hint)}
 
 
 def _no_class(module: Any, target: Dict[str, Any]) -> str:

@@ -14,7 +14,6 @@ import gzip
 import lzma
 import os
 import posixpath
-import shutil
 import stat
 import tarfile
 import zlib
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from perfrun.errors import WorkspaceError
-from perfrun.untrusted import opened
+from perfrun.untrusted import opened, remove_tree
 
 if TYPE_CHECKING:
     Parts = tuple[str, ...]  # of a path below the folder of the archive
@@ -77,7 +76,7 @@ def unpack_beside(archive: Path, *, must_be_tar: bool) -> bool:
                     if must_be_tar:
                         raise WorkspaceError(f"{archive} is not a tar archive that Python can read")
                     return False
-                _remove(aside)
+                remove_tree(aside)
                 aside.mkdir(0o700)
                 with _folder(archive.parent) as folder, _folder(aside.name, folder) as inside:
                     _extract(tar, content, inside, MOST_MEMBERS + size // 64)
@@ -87,7 +86,7 @@ def unpack_beside(archive: Path, *, must_be_tar: bool) -> bool:
         except _Refused as error:
             raise WorkspaceError(f"{archive} is not unpacked: {error}") from None
         finally:
-            _remove(aside)
+            remove_tree(aside)
     return True
 
 
@@ -100,14 +99,6 @@ def _folder(path: Path | str, folder: int | None = None) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _remove(path: Path) -> None:
-    """Remove what a killed call, or a stranger, has left under the name."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)  # it follows no link
-    else:
-        path.unlink(missing_ok=True)
 
 
 # Reading

@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -24,6 +24,8 @@ from perfrun.errors import UsageError, WorkspaceError
 from perfrun.locks import FileLock
 from perfrun.options.parsers import is_full, local_branch, looks_hex
 from perfrun.options.plan import RepoSpec, parse_repos
+from perfrun.untrusted import remove_tree
+from perfrun.worker.folders import places
 from perfrun.workspace.git import GitFailed, Repository, ask, command
 
 _TIP = "refs/perfrun/tip"
@@ -166,21 +168,21 @@ class GitCache:
         """Make the bare repository, or remove the files that a killed fetch left in it."""
         git_dir = self.repository.git_dir
         if (git_dir / "HEAD").is_file():
-            for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_*"):
-                for left in git_dir.glob(pattern):
-                    left.unlink(missing_ok=True)
+            halves = (git_dir.glob(f"objects/{pattern}") for pattern in ("pack/tmp_*", "tmp_*"))
+            for left in chain(lock_files(git_dir), *halves):
+                left.unlink(missing_ok=True)
             return
         aside = git_dir.with_suffix(".new")
         wanted = self._repo.git_hash or ""
         try:
-            shutil.rmtree(aside, ignore_errors=True)
+            remove_tree(aside)
             aside.mkdir(parents=True)
             command(
                 Repository(git_dir=aside),
                 *("init", "--quiet", "--bare", "--template=", "--initial-branch=none"),
                 f"--object-format={'sha256' if len(wanted) == 64 else 'sha1'}",
             )
-            shutil.rmtree(git_dir, ignore_errors=True)
+            remove_tree(git_dir)
             aside.rename(git_dir)
         except OSError as error:
             raise WorkspaceError(f"cannot make {git_dir}: {error.strerror}") from None
@@ -362,3 +364,10 @@ class GitCache:
 
     def _error(self, what: str) -> WorkspaceError:
         return WorkspaceError(f"--git_repos: {self._repo.shown_url}: {what}")
+
+
+def lock_files(git_dir: Path) -> list[Path]:
+    """Return the lock files of a repository and of its branches: a killed git leaves them."""
+    refs = places(str(git_dir / "refs"))
+    inner = (Path(place, name) for place, names in refs for name in names)
+    return [*git_dir.glob("*.lock"), *(path for path in inner if path.name.endswith(".lock"))]

@@ -24,7 +24,8 @@ from perfrun.locks import FileLock
 from perfrun.options.plan import RepoSpec
 from perfrun.text import redact
 from perfrun.untrusted import Folder, Refused, read_file, remove_tree
-from perfrun.workspace.cache import CachedCommit, GitCache
+from perfrun.worker.folders import places
+from perfrun.workspace.cache import CachedCommit, GitCache, lock_files
 from perfrun.workspace.git import GitFailed, Repository, ask, checkout_at, command
 from perfrun.workspace.worktree import (
     ALL_FILES,
@@ -149,7 +150,7 @@ def _remove_stale_locks(folder: Path) -> None:
         WorkspaceError: a git process of the user runs there.
     """
     git_dir = folder / ".git"
-    for lock in [*git_dir.glob("*.lock"), *git_dir.glob("refs/**/*.lock")]:
+    for lock in lock_files(git_dir):
         while (age_s := _age_s(lock)) is not None:
             if age_s >= _STALE_AFTER_S:
                 _refuse_if_git_runs_in(folder)
@@ -198,15 +199,11 @@ def _forget_bytecode(folder: Path) -> None:
     """
     answer = ask(checkout_at(folder), "ls-files", "-z", "--", "*.pyc")
     tracked = {folder / os.fsdecode(name) for name in answer.split(b"\0") if name}
-    waiting = [folder]  # not os.walk, which cannot go as deep as folders can be made
-    while waiting:
-        here = waiting.pop()
-        with contextlib.suppress(OSError), os.scandir(here) as entries:
-            for entry in entries:
-                path = here / entry.name
-                if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
-                    waiting.append(path)
-                elif (here.name, path.suffix) == ("__pycache__", ".pyc") and path not in tracked:
+    for place, names in places(str(folder), besides=(".git",)):
+        here = Path(place)
+        for path in (here / name for name in names if here.name == "__pycache__"):
+            if path.suffix == ".pyc" and path not in tracked:
+                with contextlib.suppress(OSError):
                     path.unlink()
 
 

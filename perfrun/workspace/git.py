@@ -74,7 +74,7 @@ _REPOSITORY_VARIABLES = (
     "GIT_PREFIX",
 )
 _NO_GIT = "git is not installed, or not on PATH; --git_repos needs it"
-_NOISE = re.compile(r"^(warning:|hint:|Please make sure|and the repository exists|From |\s*$)")
+_NOISE = r"^(warning:|hint:|Please make sure|and the repository exists|From |\s*$)"
 _ASK_LIMIT_S = 600.0  # for what needs no network
 _LIMIT_S = 6 * 3600.0  # for a fetch of a server that goes on sending
 _END_GRACE_S = 5.0
@@ -294,7 +294,7 @@ def _signals_deferred() -> Iterator[None]:
 
 def cause_line(stderr: str) -> str:
     """Return the line of git's errors that names the cause, redacted, at most 300 characters."""
-    lines = [line.strip() for line in stderr.splitlines() if not _NOISE.match(line)]
+    lines = [line.strip() for line in stderr.splitlines() if not re.match(_NOISE, line)]
     causes = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
     if not causes:
         return ""

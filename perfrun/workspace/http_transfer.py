@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 from perfrun.errors import WorkspaceError
 from perfrun.text import redact
+from perfrun.untrusted import remove_tree
 
 if TYPE_CHECKING:
     from perfrun.workspace.http_client import Client
@@ -250,10 +251,7 @@ def _start_anew(url: str, partial: Path, validator: str | None, records: Transfe
 def forget(partial: Path, records: Transfers) -> None:
     """Remove an unfinished transfer and what is recorded of it."""
     records.forget()
-    if partial.is_dir() and not partial.is_symlink():
-        shutil.rmtree(partial)
-    else:
-        partial.unlink(missing_ok=True)
+    remove_tree(partial)
 
 
 def _size(path: Path) -> int:
@@ -300,20 +298,25 @@ def copy(source: Path, partial: Path) -> str | None:
 
 
 def _copy_folder(source: Path, target: Path, root: Path) -> None:
-    target.mkdir()
-    for entry in sorted(source.iterdir()):
-        place = target / entry.name
-        if entry.is_symlink():
-            meant = entry.resolve()
-            if meant.is_relative_to(root):
-                place.symlink_to(os.path.relpath(meant, entry.parent.resolve()))
-                continue
-            if root.is_relative_to(meant):
-                raise WorkspaceError(f"cannot copy {entry}: the link leads to a folder above it")
-        if entry.is_dir():
-            _copy_folder(entry.resolve(), place, root)
-        else:
-            _copy_file(entry, place)
+    left = [(source, target)]  # no recursion: folders can be deeper in each other than that goes
+    while left:
+        source, target = left.pop()
+        target.mkdir()
+        for entry in sorted(source.iterdir()):
+            place = target / entry.name
+            if entry.is_symlink():
+                meant = entry.resolve()
+                if meant.is_relative_to(root):
+                    place.symlink_to(os.path.relpath(meant, entry.parent.resolve()))
+                    continue
+                if root.is_relative_to(meant):
+                    raise WorkspaceError(
+                        f"cannot copy {entry}: the link leads to a folder above it"
+                    )
+            if entry.is_dir():
+                left.append((entry.resolve() if entry.is_symlink() else entry, place))
+            else:
+                _copy_file(entry, place)
 
 
 def _copy_file(source: Path, target: Path) -> str:

@@ -17,7 +17,7 @@ from perfrun.workspace.git import GitFailed, ask, checkout_at
 _NOTE = "perfrun.json"
 _NOTE_BYTES = 64 * 1024
 # Python writes these beside the code that it runs; they are no edits.
-_BYTECODE = re.compile(r"(^|/)__pycache__(/$|/[^/]*\.pyc(\.\d+)?$)")
+_BYTECODE = r"(^|/)__pycache__(/$|/[^/]*\.pyc(\.\d+)?$)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ def read_state(folder: Path) -> CheckoutState:
             branch = value if key == "branch.head" else branch
             continue
         change = _change(kind, rest)
-        if _BYTECODE.search(change.path) or _is_as_in_head(folder, kind, rest, change):
+        if re.search(_BYTECODE, change.path) or _is_as_in_head(folder, kind, rest, change):
             seeming_changes = True
         else:
             changes.append(change)

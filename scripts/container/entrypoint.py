@@ -5,21 +5,28 @@ A container starts as root. With a rootful engine, files that root writes into a
 belong to the host's root, and not to the user who typed the command. So the entry point becomes
 the owner of the mounted /workspace, or the user who ran setup.py, or the owner of the checkout,
 which Compose mounts. With a rootless engine that owner is root in the container, because root
-*is* the user there, and nothing changes but that the capabilities to become another are given up.
+*is* the user there.
+
+The trials are another user, drawn anew for each container, so that they can write nothing but their
+own folders. perfrun keeps the capabilities that it needs for that; see perfrun/trial_user.py.
 
     PERFRUN_UID, PERFRUN_GID      the user and group to become, if not that owner
     PERFRUN_HOST_UID, .._GID      who ran setup.py, as the host numbers users (.env has it)
-    docker run --user 1234:1234   works, too: then nothing changes
+    PERFRUN_TRIAL_UID             the user of the trials; `same`: perfrun's own
+    docker run --user 1234:1234   works, too: then nothing changes, and there is one user
 """
 
 from __future__ import annotations
 
 import ctypes
+import grp
 import os
 import pwd
+import stat
 import struct
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Container, Mapping, MutableMapping
+from itertools import chain
 from pathlib import Path
 
 WORKSPACE = Path("/workspace")
@@ -28,12 +35,19 @@ CHECKOUT = Path("/run/perfrun/checkout")
 PERFRUN = "/opt/perfrun/bin/perfrun"
 ROOT = 0
 
+# UID:HOME of the trials' user, for perfrun.
+TRIAL_USER = "PERFRUN_TRIAL_USER"
+SAME = "same"
+# Numbers that systemd keeps for users who come and go: no person and no service has them.
+PASSING_USERS = range(61184, 65520)
 # Of linux/capability.h and linux/prctl.h. Words: effective, permitted, inheritable, of the first
 # 32 capabilities; then the same of the others.
-_CAPABILITY_VERSION_3, _PR_SET_NO_NEW_PRIVS = 0x20080522, 38
+_CAPABILITY_VERSION_3 = 0x20080522
+_PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _RAISE = 8, 38, 47, 2
 _CAPABILITIES = struct.Struct("=6I")
-_CHOWN, _KILL, _SETGID, _SETUID = 0, 5, 6, 7
-_GIVEN_UP = (*(1 << _CHOWN | 1 << _KILL | 1 << _SETGID | 1 << _SETUID,) * 3, 0, 0, 0)
+_FOUR = _CHOWN, _KILL, _SETGID, _SETUID = 0, 5, 6, 7
+_NEEDED = sum(1 << number for number in _FOUR)
+_GIVEN_UP = (*(_NEEDED,) * 3, 0, 0, 0)
 
 Identity = tuple[int, int]
 """A user's and a group's number."""
@@ -134,6 +148,67 @@ def find_identity() -> Identity:
     )
 
 
+def choose_trial_user(
+    asked: str, own: Identity, taken: Container[int], uid_map: str, gid_map: str, start: int
+) -> int | None:
+    """Return the number of the trials' user and group; None when they are to have perfrun's.
+
+    `start` is where to begin among the numbers that nobody has.
+    """
+    if asked in (SAME, str(own[0])):
+        return None
+    if asked:
+        if not (asked.isascii() and asked.isdecimal()) or int(asked) == ROOT:
+            raise RefusalError(f"PERFRUN_TRIAL_UID must be a number above 0, or `{SAME}`")
+        if not is_mapped(int(asked), uid_map) or not is_mapped(int(asked), gid_map):
+            raise RefusalError(f"PERFRUN_TRIAL_UID={asked}: this engine has no such user")
+        if int(asked) == own[1]:
+            raise RefusalError(f"PERFRUN_TRIAL_UID={asked} is the group of the results")
+        return int(asked)
+    count = len(PASSING_USERS)
+    drawn = (PASSING_USERS[(start + step) % count] for step in range(count))
+    # An engine may have few users; those of the system come first there.
+    for number in chain(drawn, range(PASSING_USERS.start - 1, 999, -1)):
+        if number not in taken and is_mapped(number, uid_map) and is_mapped(number, gid_map):
+            return number
+    return None
+
+
+def find_trial_user(identity: Identity) -> int | None:
+    """Return the trials' user of this container; None when there can be none."""
+    known = (*(user.pw_uid for user in pwd.getpwall()), *(group.gr_gid for group in grp.getgrall()))
+    owners = (find_owner(path) or identity for path in (WORKSPACE, CHECKOUT))
+    taken = {ROOT, *identity, *os.getgroups(), *known, *(n for owner in owners for n in owner)}
+    found = choose_trial_user(
+        os.environ.pop("PERFRUN_TRIAL_UID", ""),
+        identity,
+        taken,
+        Path("/proc/self/uid_map").read_text(encoding="ascii"),
+        Path("/proc/self/gid_map").read_text(encoding="ascii"),
+        start=int.from_bytes(os.urandom(4), "big"),
+    )
+    if found is not None and not all(word & _NEEDED == _NEEDED for word in capabilities()[:2]):
+        sys.stderr.write(
+            "perfrun: the trials run as perfrun's own user, who can write all results: this "
+            "container has not the capabilities CHOWN, KILL, SETGID and SETUID\n"
+        )
+        return None
+    return found
+
+
+def make_trial_home(uid: int) -> Path:
+    """Make the folder that is the trials' HOME. It may be there: a container can start again."""
+    home = Path(f"/tmp/perfrun-trial-{uid}")  # noqa: S108 - whoever made it must be that user
+    try:
+        home.mkdir(mode=0o700)
+        os.chown(home, uid, uid)
+    except FileExistsError:
+        found = home.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
+            raise RefusalError(f"{home} belongs to somebody else") from None
+    return home
+
+
 def hand_over_fresh_workspace(identity: Identity) -> None:
     """Give the workspace to the user if the engine has just made it: owned by root, and empty.
 
@@ -151,12 +226,21 @@ def hand_over_fresh_workspace(identity: Identity) -> None:
     os.chown(WORKSPACE, *identity)
 
 
-def become(identity: Identity) -> None:
-    """Become the user for good. Groups of the engine (`group_add`) are kept, root's is not."""
+def become(identity: Identity, *, keeps: bool) -> None:
+    """Become the user for good. Groups of the engine (`group_add`) are kept, root's is not.
+
+    `keeps`: with the four capabilities by which perfrun starts processes as another user.
+    """
     uid, gid = identity
+    if keeps:
+        control(_PR_SET_KEEPCAPS, 1)
     os.setgroups([group for group in os.getgroups() if group != ROOT])
     os.setgid(gid)
     os.setuid(uid)
+    if keeps:
+        set_capabilities((*(_NEEDED,) * 3, 0, 0, 0))
+        for number in _FOUR:
+            control(_PR_CAP_AMBIENT, _RAISE, number)
 
 
 def give_up_capabilities() -> None:
@@ -164,18 +248,34 @@ def give_up_capabilities() -> None:
 
     A root process would have all of them again in the next program, but not without new privileges.
     """
+    control(_PR_SET_NO_NEW_PRIVS, 1)
+    set_capabilities(
+        tuple(word & ~mask for word, mask in zip(capabilities(), _GIVEN_UP, strict=True))
+    )
+
+
+def control(option: int, *values: int) -> None:
+    """Call prctl(2). Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, *(*values, 0, 0, 0, 0)[:4]) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option}")
+
+
+def capabilities() -> tuple[int, ...]:
+    """Return the capabilities of this process, as the kernel's words."""
+    held = ctypes.create_string_buffer(_CAPABILITIES.size)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.capget(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), held) != 0:
+        raise OSError(ctypes.get_errno(), "capget")
+    return _CAPABILITIES.unpack(held.raw)
+
+
+def set_capabilities(words: tuple[int, ...]) -> None:
+    """Set the capabilities of this process. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
-    held = ctypes.create_string_buffer(_CAPABILITIES.size)
-    if libc.capget(header, held) != 0:
-        raise OSError(ctypes.get_errno(), "capget")
-    kept = [word & ~mask for word, mask in zip(_CAPABILITIES.unpack(held), _GIVEN_UP, strict=True)]
-    for failed in (
-        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-        libc.capset(header, _CAPABILITIES.pack(*kept)),
-    ):
-        if failed:
-            raise OSError(ctypes.get_errno(), "the capabilities of root cannot be given up")
+    if libc.capset(header, _CAPABILITIES.pack(*words)) != 0:
+        raise OSError(ctypes.get_errno(), "the capabilities of this process cannot be set")
 
 
 def settle_in(environment: MutableMapping[str, str]) -> None:
@@ -194,12 +294,17 @@ def settle_in(environment: MutableMapping[str, str]) -> None:
 
 def main() -> None:
     """Become the user and replace this process by perfrun."""
+    os.environ.pop(TRIAL_USER, None)
     if os.getuid() == ROOT:
+        control(_PR_SET_NO_NEW_PRIVS, 1)
         identity = find_identity()
+        trial_uid = find_trial_user(identity)
+        if trial_uid is not None:
+            os.environ[TRIAL_USER] = f"{trial_uid}:{make_trial_home(trial_uid)}"
         if identity[0] != ROOT:
             hand_over_fresh_workspace(identity)
-            become(identity)
-        else:
+            become(identity, keeps=trial_uid is not None)
+        elif trial_uid is None:
             give_up_capabilities()
     settle_in(os.environ)
     os.execv(PERFRUN, [PERFRUN, *sys.argv[1:]])  # noqa: S606 - no shell is wanted

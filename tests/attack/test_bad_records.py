@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import os
 import socket
@@ -13,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nested import nest
 
 from perfrun.benchmark import main
 from perfrun.compare.differences import damage, differences, mixtures
+from perfrun.exchange import rows
+from perfrun.exchange.rows import write as write_rows
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.openmetrics import openmetrics
@@ -23,6 +27,11 @@ from perfrun.nightly.prune import bytes_in, remove, remove_tree
 from perfrun.nightly.report import gather, report_document
 from perfrun.nightly.suite import Night, UnitDone, units
 from perfrun.nightly.suite_file import read_suite
+from perfrun.nightly.units import _from_report
+from perfrun.show.run_again import run_again
+from perfrun.show.screen import screen
+from perfrun.show.view import view
+from perfrun.shown import page
 from perfrun.store.writing import rows_of
 from perfrun.summary.record import BadSummary, parse_record
 from perfrun.worker.modules import modules_in
@@ -40,6 +49,9 @@ COMMANDS = {
     "compare folders": ["compare", "{}/base", "{}/new", "--format=json"],
     "prune": ["prune", "--keep_per_series=1", "--dry_run"],
     "export": ["export", "--format=bmf", "run:new"],
+    "export as a table": ["export", "--csv=-"],
+    "show": ["show", "last"],
+    "show everything, as JSON": ["show", "{}", "--format=json"],
 }
 
 
@@ -56,6 +68,10 @@ def test_a_summary_with_any_value_in_any_field_is_a_record_or_says_why_not(field
         row = json.dumps(rows_of(record).trial, allow_nan=False)
         row.encode()
         assert "\\ud800" not in row  # no database would take it
+        shown = screen(view(record), run_again(record, Path("ws").absolute()), blocks=True)
+        assert all(one.isprintable() for one in page(shown).splitlines())
+        for form in ("csv", "json"):
+            write_rows(form, rows.rows_of([record], None), io.BytesIO())
         if damage(record) is None:
             differences([good], [record])
             mixtures([good, record])
@@ -188,17 +204,14 @@ def test_the_report_of_a_night_goes_on_over_bad_records(results: Path) -> None:
     json.dumps(report_document(report))
 
 
-def _nested(folder: Path, levels: int) -> None:
-    """Make folders in each other, deeper than a path can name."""
-    here = os.open(folder, os.O_RDONLY)
-    for _ in range(levels):
-        os.mkdir("ddd", dir_fd=here)
-        (below := os.open("ddd", os.O_RDONLY, dir_fd=here))
-        os.close(here)
-        here = below
-    os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=here))
-    os.fchmod(here, 0o500)
-    os.close(here)
+@pytest.mark.parametrize("text", ["", "[]", '{"results": 5}', '{"results": [[]]}', "[" * 100_000])
+def test_the_report_of_a_run_that_makes_no_sense_is_an_error_of_that_run(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "report.json").write_text(text)
+    done = _from_report(tmp_path / "report.json")
+    assert done.error is not None
+    assert "cannot be read" in done.error
 
 
 @pytest.mark.parametrize("levels", [900, 1500, 5000])
@@ -207,7 +220,7 @@ def test_prune_removes_folders_however_deep_they_are(levels: int, tmp_path: Path
     (folder / "beside").mkdir(parents=True)
     (folder / "link").symlink_to(tmp_path)
     (folder / "beside" / "big").write_bytes(b"x" * 100_000)
-    _nested(folder, levels)
+    nest(folder, levels, "ddd")
     assert bytes_in(folder) >= 100_000
     removed, failures = remove(tmp_path, [folder])
     assert (removed, failures) == ([folder], [])
@@ -217,7 +230,8 @@ def test_prune_removes_folders_however_deep_they_are(levels: int, tmp_path: Path
 
 def test_prune_goes_on_where_another_was_killed(tmp_path: Path) -> None:
     for name in (".pruned", ".pruned-1234"):
-        _nested((tmp_path / name) if (tmp_path / name).mkdir() is None else tmp_path, 20)
+        (tmp_path / name).mkdir()
+        nest(tmp_path / name, 20)
     assert remove(tmp_path, []) == ([], [])
     assert list(tmp_path.iterdir()) == []
 
@@ -235,7 +249,7 @@ def test_a_repository_cannot_hold_up_the_list_of_its_benchmarks(tmp_path: Path) 
         )
         (tmp_path / f"chain{number}.py").write_text(text)
     (tmp_path / "spaces.py").write_text("class x(" * 50_000 + "from . import " * 50_000)
-    _nested(tmp_path, 1200)
+    nest(tmp_path, 1200, "ddd")
     (tmp_path / "good.py").write_text("class GoodBenchmark:\n    def report_benchmark(self): ...\n")
     (tmp_path / "linked.py").symlink_to("good.py")  # as repositories do
     assert modules_in(str(tmp_path), []) == ["good", "linked"]

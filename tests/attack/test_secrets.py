@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from perfrun.changes.confirm import reconstruct
 from perfrun.options.command_line import parse
 from perfrun.run.journal import fingerprint
 from perfrun.shown import line
 from perfrun.summary.document import to_json
+from perfrun.summary.reconstruction import reconstruct
 from perfrun.text import redact, redact_words, redacted, without_path
 
 SECRET = "Zq7S3CR3T"  # in every secret below, and nowhere else

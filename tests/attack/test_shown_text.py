@@ -28,9 +28,9 @@ from perfrun.nightly.markdown import markdown as markdown_of
 from perfrun.nightly.openmetrics import openmetrics
 from perfrun.nightly.report import ChangeReport, Failure, MethodReport, NightFigure, NightReport
 from perfrun.nightly.suite import Outputs
+from perfrun.reports.layout import drawn
 from perfrun.reports.output import named_failures
 from perfrun.reports.table import Column, Table, coloured, markdown_text, plain_text
-from perfrun.reports.terminal import drawn
 from perfrun.shown import LONGEST_LINE, LiveText, label, line, markdown, page, xml
 from tests.summaries import summary, write
 
@@ -260,7 +260,8 @@ FORGED = [
     "perfrun nightly: x\n",
     "x\nperfrun: x\n",
     "m.Class.method, trial 1: passed, 0.1 s, w/output/x\n",
-    "[1/1] m.Class.method, trial 1 ...\n",
+    "[1/1] m.Class.method, trial 1: passed, 0.1 s\n",
+    "[3/12] b/a 0.5 (0.4..0.6); m.Class.method\n",
 ]
 
 
@@ -269,7 +270,7 @@ FORGED = [
 def test_a_benchmarks_line_that_looks_like_one_of_perfruns_is_marked(
     text: str, on_terminal: bool
 ) -> None:
-    ours = re.compile(r"(?im)^\s*(perfrun[ :]|(\[1/1\] )?m\.Class\.method, trial 1)")
+    ours = re.compile(r"(?im)^\s*(perfrun[ :]|(\[1/1\] )?m\.Class\.method, trial 1|\[3/12\] b/a )")
     for at in range(len(text)):
         live = LiveText(on_terminal=on_terminal)
         shown = live.shown(text[:at]) + live.shown(text[at:])
@@ -345,7 +346,7 @@ def test_a_benchmark_can_forge_no_line_of_a_run(tmp_path: Path) -> None:
     own = [
         one
         for one in lines
-        if one.startswith("forging.ForgerBenchmark.benchmark_run, trial 1: failed")
+        if one.startswith("[1/1] forging.ForgerBenchmark.benchmark_run, trial 1: failed")
     ]
     assert len(own) == 1  # it stands on a line of its own, although the benchmark ended none
     assert is_clean(own[0])
@@ -373,6 +374,8 @@ def test_commands_over_hostile_summaries_print_clean_lines(tmp_path: Path) -> No
     for words in (
         ["index"], ["history", "*"], ["history", "*", "--metric=none"], ["detect"],
         ["compare", "id:2026-11-20-10-00-00-000000", "id:2026-11-21-10-00-00-000000"],
+        ["show", next(str(folder) for folder in (tmp_path / "w").iterdir())],
+        ["export", "--csv=-", str(tmp_path / "w")], ["baseline", "set", "b", str(tmp_path / "w")],
         ["compare", "nothing\n\x1b[2J", "x"], ["prune", "--keep_nights=1", "--dry_run"],
     ):  # fmt: skip
         done = subprocess.run(

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from gitrepos import make_repository
+from nested import nest
 from worlds import World, finish, wait_held
 
 from perfrun.dataclass import replace
@@ -747,14 +748,7 @@ def test_a_checkout_that_a_benchmark_filled_with_traps_serves_the_next_run(
             folder_at(second)
         return
     if what == "deep":
-        here = os.open(folder, os.O_RDONLY)
-        for _ in range(1100):
-            os.mkdir("d", dir_fd=here)
-            inner = os.open("d", os.O_RDONLY, dir_fd=here)
-            os.close(here)
-            here = inner
-        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
-        os.close(here)
+        nest(folder, 1100, "d")
         assert diff_digest(folder, (EditedPath(path="d/", head_object=""),))
         (folder / ".git" / "info").mkdir(exist_ok=True)
         (folder / ".git" / "info" / "exclude").write_text("d/\n")

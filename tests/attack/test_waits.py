@@ -18,10 +18,15 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import postgres
 import pytest
 
+from perfrun.errors import StoreError
 from perfrun.nightly import webhook
 from perfrun.nightly.report import NightReport
+from perfrun.options.store_address import parse_address
+from perfrun.store import database
+from perfrun.store.index import open_store
 from perfrun.workspace import git
 
 PERFRUN = Path(__file__).parents[2] / "perfrun"
@@ -95,12 +100,16 @@ LOCK = (
 OWN_THREAD = "of a thread of ours, which looks at an event that is set; it is not the main thread"
 HTTP = "the watch of http_client hangs up after the time that each caller gives" + SIGNAL
 COMMAND = "ended by the time-out of subprocess; no handler is installed, so a signal ends it"
-DATABASE = "statement_timeout and keepalives of PostgreSQL, WAIT_S of SQLite" + SIGNAL
+DATABASE = (
+    "statement_timeout and keepalives of PostgreSQL, and TRANSACTION_S of one that stands still; "
+    "WAIT_S of SQLite" + SIGNAL
+)
 WAITS = {
     "doctor/command:examine:docker.result": "command_output's limit, in a thread",
     "doctor/command:examine:git.result": "command_output's limit, in a thread",
     "doctor/command:examine:python.result": "TIMEOUT_S of run.environment, in a thread",
     "doctor/software:command_output:subprocess.run": COMMAND,
+    "image/build:write_sbom:subprocess.run": COMMAND,
     "image/command:harness_arguments.ask:subprocess.run": COMMAND,
     "image/engine:_ask:subprocess.run": COMMAND,
     "image/saved:_copy:answer.read1": "CONNECT_TIMEOUT_S a read, _PART bytes in _SILENCE_S",
@@ -153,6 +162,7 @@ WAITS = {
     "probes/process_tree:TreeSampler.finish:self.join": "_FINISH_S",
     "probes/watch:_RaplReader.finish:self.join": "_FINISH_S",
     "probes/watch:_RaplReader.run:self._stop_event.wait": OWN_THREAD,
+    "reports/live_line:LiveLine.run:self._over.wait": OWN_THREAD,
     "run/environment:Service.answer:self._serving.wait": "TIMEOUT_S" + SIGNAL,
     "run/progress:Follower.finish:self.join": "the rest of what the trial has printed",
     "run/progress:Follower.run:self._stop_event.wait": OWN_THREAD,
@@ -313,6 +323,30 @@ def test_git_that_ignores_its_end_and_leaves_a_child_with_its_pipes_is_not_waite
     finally:
         with contextlib.suppress(OSError, ValueError):
             os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+
+
+# Databases
+
+
+@pytest.mark.postgresql
+def test_a_database_that_stands_still_is_given_up(
+    postgresql: postgres.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "TRANSACTION_S", 0.5)
+    url = postgresql.new_database()
+    query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'perfrun' AND datname = %s"
+    with open_store(parse_address(url, Path("no workspace"))) as store:
+        assert store.counts().trials == 0
+        with postgresql.connection("postgres") as connection:
+            ((pid,),) = connection.execute(query, [url.rpartition("/")[2]]).fetchall()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(
+                StoreError, match=r"\*\*\*@.*: the server has not answered within 0.5"
+            ):
+                store.counts()
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
 
 # Webhooks

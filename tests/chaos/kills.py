@@ -13,24 +13,18 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from accidents import killed, later
 from subject import ROOT, Subject
 
 KINDS = ("harness", "worker", "signal", "two", "locked", "disk", "clock")
 _LATEST_S = 1.6  # of an accident; a run takes about half of that
 _FAKETIME = "/usr/lib/*/faketime/libfaketime.so.1"
 _DAY_S = 86400
-
-
-def names(seed: int, count: int) -> list[str]:
-    """Return so many faults of a seed, the kinds in turn."""
-    return [f"{KINDS[number % len(KINDS)]}/{seed + number}" for number in range(count)]
 
 
 def scenario_of(name: str) -> str:
@@ -53,7 +47,7 @@ def make_fault(subject: Subject, name: str) -> tuple[bool, list[str]]:
 def _kill(subject: Subject, draw: random.Random) -> list[str]:
     """Kill the harness."""
     at_s = draw.uniform(0, _LATEST_S)
-    return subject.problems(subject.run(watched=partial(_later, at_s, _killed)))
+    return subject.problems(subject.run(watched=partial(later, at_s, killed)))
 
 
 def _kill_worker(subject: Subject, draw: random.Random) -> list[str]:
@@ -65,7 +59,7 @@ def _kill_worker(subject: Subject, draw: random.Random) -> list[str]:
         if children:
             os.kill(int(draw.choice(children)), draw.choice((signal.SIGKILL, signal.SIGSEGV)))
 
-    return subject.problems(subject.run(watched=partial(_later, at_s, kill)))
+    return subject.problems(subject.run(watched=partial(later, at_s, kill)))
 
 
 def _signal(subject: Subject, draw: random.Random) -> list[str]:
@@ -78,14 +72,14 @@ def _signal(subject: Subject, draw: random.Random) -> list[str]:
             os.kill(pid, number)
             time.sleep(0.02)
 
-    return subject.problems(subject.run(watched=partial(_later, at_s, send)))
+    return subject.problems(subject.run(watched=partial(later, at_s, send)))
 
 
 def _two(subject: Subject, draw: random.Random) -> list[str]:
     """Two harnesses in one workspace, one of them killed."""
     at_s = draw.uniform(0, 2 * _LATEST_S)
     other = subject.start(tag="-other")
-    ended = subject.run(watched=partial(_later, at_s, _killed))
+    ended = subject.run(watched=partial(later, at_s, killed))
     return subject.problems(ended, other.end())
 
 
@@ -100,7 +94,7 @@ def _locked(subject: Subject, draw: random.Random) -> list[str]:
             database.execute(how)
             time.sleep(held_s)
 
-    return subject.problems(subject.run(watched=partial(_later, at_s, hold)))
+    return subject.problems(subject.run(watched=partial(later, at_s, hold)))
 
 
 def _disk(subject: Subject, draw: random.Random) -> list[str] | None:
@@ -152,7 +146,7 @@ def _clock(subject: Subject, draw: random.Random) -> list[str] | None:
             time.sleep(draw.uniform(0, 0.5))
             os.kill(pid, signal.SIGKILL)
 
-    with _later(at_s, turn, process.pid):
+    with later(at_s, turn, process.pid):
         ended = subject.ended(process)
     return subject.problems(ended)
 
@@ -166,34 +160,3 @@ _MAKERS: dict[str, Callable[[Subject, random.Random], list[str] | None]] = {
     "disk": _disk,
     "clock": _clock,
 }
-
-
-def _killed(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-
-
-@dataclass
-class _Accident:
-    """What is done to a process after a while, unless it has ended by then."""
-
-    at_s: float
-    do: Callable[[int], None]
-    pid: int
-    over: threading.Event = field(default_factory=threading.Event)
-
-    def happen(self) -> None:
-        if not self.over.wait(self.at_s):
-            with contextlib.suppress(OSError):
-                self.do(self.pid)
-
-
-@contextlib.contextmanager
-def _later(at_s: float, do: Callable[[int], None], pid: int) -> Iterator[None]:
-    accident = _Accident(at_s, do, pid)
-    thread = threading.Thread(target=accident.happen)
-    thread.start()
-    try:
-        yield
-    finally:
-        accident.over.set()
-        thread.join()

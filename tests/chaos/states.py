@@ -6,18 +6,17 @@ a power loss could leave is put in place, and the run is resumed from it.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
 
 from disk import VARIANTS, Call, Disk, calls_of
 from subject import Ended, Subject
-from syscalls import CALLS
+from syscalls import CALLS, traced
 
 _TRACED = ",".join(call for call in CALLS if call not in ("read", "pread64", "getdents64"))
 _LONGEST = 1 << 18  # bytes of a write that are recorded; only the reserve is larger, all zeros
@@ -100,17 +99,5 @@ def _prints(call: Call, out: str) -> bool:
     return call.name == "write" and call.descriptor == 1 and call.folder == out
 
 
-@contextlib.contextmanager
-def _recorded(log: Path, pid: int) -> Iterator[None]:
-    words = ["strace", "-p", str(pid), "-o", str(log), "-y", "-xx", "-s", str(_LONGEST)]
-    with subprocess.Popen(
-        [*words, "-e", f"trace={_TRACED}"], stderr=subprocess.PIPE, text=True
-    ) as tracer:
-        assert tracer.stderr is not None
-        line = tracer.stderr.readline()
-        if "attached" not in line:
-            raise RuntimeError(f"strace: {line}")
-        try:
-            yield
-        finally:
-            tracer.wait(60)
+def _recorded(log: Path, pid: int) -> AbstractContextManager[None]:
+    return traced(log, pid, "-y", "-xx", "-s", str(_LONGEST), "-e", f"trace={_TRACED}")

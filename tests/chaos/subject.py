@@ -18,13 +18,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PATIENCE_S = 180.0  # for one run; what takes longer hangs
+_END_S = 30.0  # for the workers of a killed harness to end
 SOURCE = """
 import os, signal, time
 from perfrun import Benchmark
@@ -98,6 +99,11 @@ class Subject:
 
     folder: Path
     name: str  # of the scenario
+    more: tuple[str, ...] = ()  # flags of each run
+    store: str | None = None  # `--store` of each run, and the index that is looked at
+    settings: Mapping[str, str] = field(default_factory=dict)  # environment variables
+    set_up: Callable[[], None] = lambda: None  # within the run's process, before it begins
+    takes_internal_errors: bool = True  # False where no fault is the harness's own
     template: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -119,6 +125,8 @@ class Subject:
             f"--benchmark_methods={','.join(METHODS)}",
             "--format=json",
             *self.flags,
+            *self.more,
+            *([f"--store={self.store}"] if self.store else []),
             *more,
         ]
 
@@ -135,7 +143,7 @@ class Subject:
         (package / "cases.py").write_text(SOURCE.format(armed=str(armed)), encoding="utf-8")
         self.temporary.mkdir(exist_ok=True)
         if self.name == "index":
-            _refresh(self.workspace)
+            self.indexed()
         if self.name == "resume":
             armed.touch()
             assert self.run().code == -signal.SIGKILL
@@ -156,10 +164,14 @@ class Subject:
 
     def start(self, *more: str, stop: bool = False, tag: str = "") -> Started:
         """Start a run; with `stop` it waits for SIGCONT before it does anything."""
+        return self.start_words(self.words(*more), stop=stop, tag=tag)
+
+    def start_words(self, words: Sequence[str], *, stop: bool = False, tag: str = "") -> Started:
+        """Start any command of perfrun."""
         out, err = self.folder / f"stdout{tag}", self.folder / f"stderr{tag}"
         pid = os.fork()
         if pid == 0:
-            _become_perfrun(self, self.words(*more), out, err, stop=stop)
+            _become_perfrun(self, words, out, err, stop=stop)
         return Started(pid, out, err)
 
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
@@ -177,7 +189,7 @@ class Subject:
 
     def problems(self, *ends: Ended) -> list[str]:
         """What is wrong after a fault: nothing is lost, nothing is there twice, all is resumed."""
-        found = [problem for ended in ends for problem in _of_the_end(ended)]
+        found = [problem for ended in ends for problem in self.of_the_end(ended)]
         try:
             reported: dict[Path, str] = {}
             for ended in ends:
@@ -188,6 +200,7 @@ class Subject:
             found += self._of_the_resumed(again, reported)
             found += self._lost(self.reported(again), said + again.err)
             found += self._leftovers()
+            found += [f"runs on: {line}" for line in self.left_running()]
         except Exception as error:  # a check that cannot be made is a fault that was found
             found.append(f"cannot be checked: {type(error).__name__}: {error}")
         return found
@@ -223,7 +236,7 @@ class Subject:
                 )
                 trials[key] += 1
         found += [f"twice: {key}" for key, count in trials.items() if count > 1]
-        in_index = Counter(_refresh(self.workspace)) if self.workspace.exists() else Counter()
+        in_index = Counter(self.indexed()) if self.workspace.exists() else Counter()
         for path, status in reported.items():
             try:
                 if (there := _strict(path)["perfrun"]["outcome"]["status"]) != status and status:
@@ -240,7 +253,7 @@ class Subject:
         return found
 
     def _of_the_resumed(self, again: Ended, reported: dict[Path, str]) -> list[str]:
-        found = _of_the_end(again)
+        found = self.of_the_end(again)
         # A trial that could not be judged for the fault has failed, and need not run again.
         bad = [r for r in again.results if r["status"] != "passed"]
         if len(again.results) != len(METHODS) or any(
@@ -256,6 +269,39 @@ class Subject:
                 found.append(f"finished, and run again: {sorted(map(str, passed - now))}")
         return found
 
+    def of_the_end(self, ended: Ended) -> list[str]:
+        """What is wrong with how a command ended, whatever was done to it."""
+        found = []
+        if ended.hung:
+            found.append(f"hangs: {ended.err[-600:]}")
+        if "Traceback" in ended.err.partition("internal error: ")[0]:
+            found.append(f"a traceback: {ended.err[-600:]}")
+        if ended.code == 3 and not self.takes_internal_errors:
+            found.append(f"an internal error: {ended.err[-900:]}")
+        if ended.code == 0 and len(ended.results) != len(METHODS):
+            found.append(f"status 0 with {len(ended.results)} results")
+        if ended.code not in (0, 1, 2, 3, 130, *_KILLED) and not ended.hung:
+            found.append(f"status {ended.code}: {ended.err[-300:]}")
+        return found
+
+    def indexed(self) -> list[Path]:
+        """Bring the index up to date; the summaries in it, one for each of its trials."""
+        from perfrun.options.store_address import parse_address
+        from perfrun.store.index import open_store
+
+        self.workspace.mkdir(parents=True, exist_ok=True)
+        output = self.workspace / "output"
+        with open_store(parse_address(self.store, self.workspace)) as store:
+            store.refresh([output] if self.store and output.exists() else [])
+            return [record.path for record in store.trials()]
+
+    def left_running(self) -> list[str]:
+        """Processes of this subject that live on, after a while in which they may end."""
+        end = time.monotonic() + _END_S
+        while (found := _processes_of(self.folder)) and time.monotonic() < end:
+            time.sleep(0.05)
+        return found
+
     def _leftovers(self) -> list[str]:
         """What a killed run had begun to write, and the resumed one should have removed.
 
@@ -268,19 +314,6 @@ class Subject:
                 if event.get("event") == "started":
                     left += Path(event["folder"]).glob(".perfzero_summary.json.*")
         return [f"left behind: {path.relative_to(self.workspace)}" for path in left]
-
-
-def _of_the_end(ended: Ended) -> list[str]:
-    found = []
-    if ended.hung:
-        found.append("hangs")
-    if "Traceback" in ended.err.partition("internal error: ")[0]:
-        found.append(f"a traceback: {ended.err[-600:]}")
-    if ended.code == 0 and len(ended.results) != len(METHODS):
-        found.append(f"status 0 with {len(ended.results)} results")
-    if ended.code not in (0, 1, 2, 3, 130, *_KILLED) and not ended.hung:
-        found.append(f"status {ended.code}: {ended.err[-300:]}")
-    return found
 
 
 def _is_accounted_for(path: Path, said: str) -> bool:
@@ -316,15 +349,19 @@ def _events(journal: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _refresh(workspace: Path) -> list[Path]:
-    """Bring the index up to date; the summaries in it, one for each of its trials."""
-    from perfrun.options.store_address import parse_address
-    from perfrun.store.index import open_store
-
-    workspace.mkdir(parents=True, exist_ok=True)
-    with open_store(parse_address(None, workspace)) as store:
-        store.refresh()
-        return [record.path for record in store.trials()]
+def _processes_of(folder: Path) -> list[str]:
+    """The processes that name a folder in their command line, environment or working folder."""
+    wanted, found = os.fsencode(folder), []
+    for process in Path("/proc").glob("[0-9]*"):
+        if process.name == str(os.getpid()):
+            continue
+        with contextlib.suppress(OSError):  # gone since
+            line = (process / "cmdline").read_bytes()
+            folder_of = os.fsencode((process / "cwd").readlink())
+            marks = (line, (process / "environ").read_bytes(), folder_of)
+            if line and any(wanted in mark for mark in marks):
+                found.append(line.replace(b"\0", b" ").decode("utf-8", "replace")[:300])
+    return found
 
 
 def _become_perfrun(
@@ -332,6 +369,7 @@ def _become_perfrun(
 ) -> None:
     """Become the run, in a fork of this process; never return."""
     code = 70
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         for number, path in enumerate((Path(os.devnull), out, err)):
             how = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -339,16 +377,19 @@ def _become_perfrun(
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - they stay open
         sys.stderr = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
         os.chdir(subject.folder)
+        os.environ.update(subject.settings)
         os.environ["TMPDIR"] = str(subject.temporary)
         import tempfile
 
         tempfile.tempdir = None
         from perfrun.benchmark import main
 
+        subject.set_up()
         if stop:
             os.kill(os.getpid(), signal.SIGSTOP)
         code = main(words)
         sys.stdout.flush()
+        sys.stderr.flush()
     except BaseException:
         import traceback
 

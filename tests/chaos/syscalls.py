@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,7 +59,7 @@ def faults_of(subject: Subject) -> list[Fault]:
     """Return all faults of a scenario: of every call, those that it can meet."""
     subject.restore()
     log = subject.folder / "clean"
-    ended = subject.run(watched=partial(_traced, log, None))
+    ended = subject.run(watched=partial(_injected, log, None))
     if ended.code != 0:
         raise RuntimeError(f"the clean run ended with {ended.code}: {ended.err}")
     counts = Counter(re.findall(r"^(\w+)\(", log.read_text("utf-8", "replace"), re.MULTILINE))
@@ -76,16 +77,21 @@ def make_fault(subject: Subject, fault: Fault) -> tuple[bool, list[str]]:
     """Make one fault; True when the run came to it, and what was wrong afterwards."""
     subject.restore()
     log = subject.folder / "faulted"
-    ended = subject.run(watched=partial(_traced, log, fault.injection))
+    ended = subject.run(watched=partial(_injected, log, fault.injection))
     text = log.read_text("utf-8", "replace")
     was_met = "(INJECTED)" in text or "+++ killed by SIGKILL" in text
     return was_met, subject.problems(ended)
 
 
+def _injected(log: Path, injection: str | None, pid: int) -> AbstractContextManager[None]:
+    fault = ["-e", f"inject={injection}"] if injection else []
+    return traced(log, pid, "-e", f"trace={','.join(CALLS)}", *fault)
+
+
 @contextlib.contextmanager
-def _traced(log: Path, injection: str | None, pid: int) -> Iterator[None]:
-    words = ["strace", "-p", str(pid), "-o", str(log), "-e", f"trace={','.join(CALLS)}"]
-    words += ["-e", f"inject={injection}"] if injection else []
+def traced(log: Path, pid: int, *flags: str) -> Iterator[None]:
+    """Trace a process's main thread into the log, with these flags of strace, until it ends."""
+    words = ["strace", "-p", str(pid), "-o", str(log), *flags]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as tracer:
         assert tracer.stderr is not None
         line = tracer.stderr.readline()

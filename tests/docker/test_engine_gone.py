@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from own_engine import OwnEngine, own_engine_with
 from worlds import PATIENCE_S, World, finish, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -27,62 +25,12 @@ class Cases(Benchmark):
 """
 
 
-@dataclass(frozen=True)
-class OwnEngine:
-    """A daemon with folders, containerd, socket and network namespace of its own.
-
-    In the host's network namespace a second daemon would take the first one's bridge away.
-    """
-
-    folder: Path
-
-    @property
-    def host(self) -> str:
-        return f"unix://{self.folder / 'socket'}"
-
-    def start(self) -> subprocess.Popen[bytes]:
-        # A killed daemon's containerd ends with it and leaves its socket, which is waited for.
-        shutil.rmtree(self.folder / "exec" / "containerd", ignore_errors=True)
-        with (self.folder / "log").open("ab") as log:
-            daemon = subprocess.Popen(
-                [
-                    "unshare",
-                    "--net",
-                    "dockerd",
-                    f"--host={self.host}",
-                    f"--data-root={self.folder / 'data'}",
-                    f"--exec-root={self.folder / 'exec'}",
-                    f"--pidfile={self.folder / 'pid'}",
-                    "--iptables=false",
-                ],
-                stdout=log,
-                stderr=log,
-            )
-        wait_until(lambda: self.docker("info").returncode == 0 or daemon.poll() is not None)
-        assert daemon.poll() is None, (self.folder / "log").read_text()[-2000:]
-        return daemon
-
-    def docker(self, *words: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(["docker", "-H", self.host, *words], capture_output=True, check=False)
-
-
 @pytest.fixture(scope="module")
 def own_engine(base_image: str) -> Iterator[OwnEngine]:
     if os.geteuid() != 0 or shutil.which("dockerd") is None:
         pytest.skip("only root can start an engine, where there is a dockerd")
-    folder = Path(tempfile.mkdtemp(prefix="pfd-"))  # sockets below it have short paths only
-    engine = OwnEngine(folder)
-    daemon = engine.start()
-    with subprocess.Popen(["docker", "save", base_image], stdout=subprocess.PIPE) as save:
-        load = ["docker", "-H", engine.host, "load"]
-        subprocess.run(load, stdin=save.stdout, check=True, capture_output=True)
-    daemon.terminate()
-    daemon.wait(PATIENCE_S)
-    yield engine
-    mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    for path in reversed([path for path in mounted if path.startswith(f"{folder}/")]):
-        subprocess.run(["umount", path], check=False)
-    shutil.rmtree(folder)
+    with own_engine_with(base_image) as engine:
+        yield engine
 
 
 @pytest.mark.parametrize(

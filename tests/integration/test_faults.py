@@ -377,13 +377,10 @@ def test_a_message_of_a_megabyte_does_not_break_the_summary(world: World) -> Non
 
 
 IMPORTS = {
-    "a module that is missing": ("pkg.nowhere.Any.method", "ModuleNotFoundError: .*nowhere"),
-    "a class that is missing": (
-        "pkg.cases.Nobody.method",
-        "WrongNameError: pkg.cases has no class 'Nobody'",
-    ),
-    "a method that is missing": (f"{CASES}.nothing", "WrongNameError: .*has no method 'nothing'"),
-    "a method that is misspelt": (f"{CASES}.frist", "WrongNameError: .*; did you mean first[?]"),
+    # Of names that are certainly wrong no trial is made: test_wrong_names.py.
+    "a method that is missing": ("pkg.cases.Maker.none", "WrongNameError: .*has no method 'none'"),
+    "a method that is misspelt": ("pkg.cases.Maker.frist", "WrongNameError: .*; did you mean fir"),
+    "a module that lacks another": ("pkg.lacking.Any.method", "ModuleNotFoundError: .*nowhere"),
     "a constructor that raises": ("pkg.cases.Picky.method", "KeyError: 'not like this'"),
     "a class that takes no arguments": ("pkg.cases.Closed.method", "TypeError: .*output_dir.*"),
     "a module that is not Python": ("pkg.broken.Any.method", "SyntaxError: .*"),
@@ -393,8 +390,21 @@ class Picky:
     def __init__(self, **kwargs):
         raise KeyError("not like this")
 
+    def method(self):
+        pass
+
 class Closed:
     def __init__(self):
+        pass
+
+    def method(self):
+        pass
+
+class Maker:
+    def __init__(self, **kwargs):
+        setattr(self, "first", None)
+
+    def first(self):
         pass
 """
 
@@ -404,6 +414,7 @@ def test_what_cannot_be_imported_or_constructed_fails_alone(
     method: str, reason: str, world: World
 ) -> None:
     world.write("def (:", module="broken")
+    world.write("import nowhere", module="lacking")
     fault = run_fault(world, method=method, more=CLASSES)
     assert fault.outcome["status"] == "failed"
     assert re.match(reason, fault.outcome["reason"])
@@ -437,7 +448,8 @@ def test_a_constructor_that_crashes_is_said_to_do_so(world: World) -> None:
     fault = run_fault(
         world,
         method="pkg.cases.Crash.method",
-        more="class Crash:\n    def __init__(self, **kw): os.kill(os.getpid(), signal.SIGKILL)",
+        more="class Crash:\n    def __init__(self, **kw): os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    def method(self): pass",
     )
     assert fault.outcome["reason"] == "SIGKILL during construct"
 

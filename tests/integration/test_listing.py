@@ -203,7 +203,8 @@ def test_a_filter_runs_the_same_methods_that_are_listed(world: World) -> None:
     [
         (["no.such.thing"], "No module named 'no'"),
         (["pkg.cases.Nobody"], "perfrun: pkg.cases has no class Nobody; it has Base, Good"),
-        (["pkg/cases.py"], "is not a package, module or module.Class"),
+        (["pkg-cases"], "is not a package, module or module.Class"),
+        (["pkg/cases.py"], "perfrun: pkg/cases.py: there is no such file or folder"),
         (["--python_path=nowhere"], "--python_path"),
     ],
 )

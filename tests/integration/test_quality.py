@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -156,7 +157,9 @@ def test_a_trial_that_dies_has_a_grade(world: World) -> None:
 
 def test_the_table_and_the_line_of_the_trial_show_the_grade(world: World) -> None:
     with busy_neighbours() as known:
-        done = world.run(methods="pkg.cases.Cases.beside", **known)
+        done = world.run("--verbose", methods="pkg.cases.Cases.beside", **known)
+    told = next(line for line in done.stdout.splitlines() if line.startswith("[1/1] "))
+    assert re.search(r"; [D-F]: ", told)
     line = next(line for line in done.stdout.splitlines() if line.startswith("  quality "))
     assert "disturbed: others used " in line
     header = next(line for line in done.stdout.splitlines() if line.startswith("method "))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -193,9 +194,10 @@ def test_a_person_reads_what_the_trials_say(world: World) -> None:
     done = world.run("--benchmark_num_trials=6", methods=methods("quiet", "noisy"))
     [line] = [line for line in done.stdout.splitlines() if "Noisy.noisy: " in line]
     assert "6 trials" in line  # of which some were disturbed, on a busy machine
-    assert "median" in line
-    assert "95 % in" in line
-    assert "shows changes from" in line
+    assert "wall time \u00b1" in line
+    assert " per trial; changes below " in line
+    assert "would be missed" in line
+    assert "wall time (95 % interval)" in done.stdout
     single = world.run(methods=methods("quiet"))
     assert "One trial a method: no interval" in single.stdout
 
@@ -365,3 +367,30 @@ def test_a_harness_that_is_killed_leaves_no_throw_away_worker_of_a_wrapped_inter
     process.kill()
     finish(process)
     assert world.left_running() == []
+
+
+def test_a_quiet_run_prints_errors_only_and_a_log_has_one_line_a_trial(world: World) -> None:
+    world.write(
+        """
+        class Told(Benchmark):
+            def passes(self):
+                print("printed")
+                self.report_benchmark(wall_time=1.0)
+            def fails(self):
+                raise ValueError("no labels")
+        """,
+        "told",
+    )
+    names = "pkg.told.Told.passes,pkg.told.Told.fails"
+    quiet = world.run("--quiet", methods=names)
+    assert (quiet.code, quiet.stdout) == (1, "")
+    assert re.fullmatch(
+        r"perfrun: pkg\.told\.Told\.fails, trial 1: failed \(ValueError: no labels\); "
+        r"\S+/perfzero_summary\.json\n",
+        quiet.stderr,
+    )
+    assert len(world.summary_files()) == 2
+    log = world.run("--benchmark_num_trials=2", methods="pkg.told.Told.passes")
+    told = [line for line in log.stdout.splitlines() if ", trial " in line]
+    assert [line.partition("]")[0] for line in told] == ["[1/2", "[2/2"]
+    assert log.stdout.count("printed\n") == 2

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nested import nest
 
 from perfrun.untrusted import Folder, Refused, parse_json, read_file, remove_tree
 
@@ -134,18 +135,6 @@ def test_json_that_no_reader_could_bear_is_refused(text: str | bytes) -> None:
 def test_json_is_text_that_a_file_can_take() -> None:
     found = parse_json('{"a\\ud800": ["\\ud83d\\ude00", 1.5, true, null]}')
     assert found == {"a?": ["\N{GRINNING FACE}", 1.5, True, None]}
-
-
-def nest(folder: Path, depth: int) -> None:
-    """Make folders in each other, deeper than any path is long."""
-    here = os.open(folder, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir("deep", dir_fd=here)
-        inner = os.open("deep", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inner
-    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
-    os.close(here)
 
 
 def test_folders_of_any_depth_are_walked_and_removed(place: Path) -> None:

@@ -111,10 +111,11 @@ def profile_facts(
 
 
 def _files_below(folder: str) -> List[Dict[str, Any]]:
+    from perfrun.worker.folders import places  # in a profile trial only
+
     found = []
-    for place, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(place, name)
+    for place, names in places(folder):
+        for path in filter(os.path.isfile, (os.path.join(place, name) for name in names)):
             relative = os.path.relpath(path, os.path.dirname(folder))
             found.append({"path": relative, "bytes": os.path.getsize(path)})
     return sorted(found, key=lambda one: str(one["path"]))

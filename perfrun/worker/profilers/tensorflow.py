@@ -12,6 +12,7 @@ import json
 import os
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
+from perfrun.worker.folders import places
 from perfrun.worker.profilers.profile_recorder import TOP_ROWS, ProfileRecorder, Row, imported
 
 MOST_EVENTS = 300_000  # in a trace: browsers become slow beyond
@@ -207,6 +208,6 @@ class TensorflowRecorder(ProfileRecorder):
 
 def _recordings(folder: str) -> List[str]:
     found = []
-    for place, _, names in os.walk(folder):
+    for place, names in places(folder):
         found += [os.path.join(place, name) for name in names if name.endswith(".xplane.pb")]
     return sorted(found)

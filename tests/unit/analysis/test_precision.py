@@ -13,6 +13,7 @@ from perfrun.analysis.precision import (
     next_round,
     relative_half_width,
     sequential_interval,
+    trials_for,
     trials_to_come,
     verdict,
     worth,
@@ -160,3 +161,13 @@ def test_choosing_trials_reaches_the_precision_more_often_than_going_round() -> 
     reached = {row[0]: sum(map(float, row[1:5])) for row in rows}
     assert reached["150 s, as shipped"] > reached["150 s, rounds"]
     assert reached["250 s, as shipped"] > reached["250 s, rounds"]
+
+
+def test_the_trials_that_a_precision_is_said_to_need_give_it() -> None:
+    drawn = np.random.default_rng(7)
+    for noise, precision in ((0.03, 0.02), (0.05, 0.02), (0.1, 0.03)):
+        count = trials_for(noise, precision)
+        widths = [relative_half_width(drawn.normal(1, noise, count).tolist()) for _ in range(200)]
+        median = float(np.median([width for width in widths if width is not None]))
+        assert 0.75 * precision < median < 1.25 * precision, (noise, count)
+    assert trials_for(0.001, 0.05) == PILOT

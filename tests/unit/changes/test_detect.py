@@ -181,7 +181,7 @@ def test_series_that_cannot_be_looked_at_are_counted(
         (["--canary=m.C.gone"], "--canary=m.C.gone: no such method in"),
         (["--method=m.C.gone"], "holds no results of that kind"),
         (["--clone=models"], "--clone=models: must be NAME=DIR"),
-        (["--no_such_flag"], "perfrun detect: unrecognized arguments"),
+        (["--no_such_flag"], "perfrun detect: unknown flag --no_such_flag"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_status_two(

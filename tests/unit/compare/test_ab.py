@@ -86,6 +86,7 @@ def pairs_of(*arms: tuple[SummaryRecord, SummaryRecord]) -> PairResult:
         seed=1,
         run_ids={"a": "1", "b": "2"},
         interrupted=False,
+        pair_s={"m": 2.0},
     )
 
 

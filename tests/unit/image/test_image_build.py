@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import stat
@@ -20,6 +21,7 @@ from perfrun.image.build import (
     label_command,
     render_script,
     run_build,
+    write_sbom,
 )
 from perfrun.image.spec import ImageSpec, SiteFile
 
@@ -280,3 +282,23 @@ def test_what_the_engine_itself_says_is_told_as_it_is_or_in_words_that_help(
     line: str, base: str, why: str
 ) -> None:
     assert explain_failure(["#4 [1/12] FROM x:1\n", line], base) == why
+
+
+@pytest.mark.parametrize("is_pasted", [True, False])
+def test_the_bill_of_materials_is_copied_to_a_file(
+    is_pasted: bool, record: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "bill 'of' materials.json"
+    if is_pasted:
+        script = render_script(DEFAULT, Path("/c"), BUILT_IN, {}, target)
+        subprocess.run(["sh", "-c", script], check=True, cwd="/")
+    else:
+        write_sbom(DEFAULT, target)
+
+    assert calls(record)[-1][-3:-1] == [DEFAULT.docker_tag, "/opt/perfrun/sbom.cdx.json"]
+    before = target.read_text()
+    assert json.loads(before)
+    Path(f"{record}.info").unlink()  # an image of another Dockerfile has none
+    with pytest.raises(BuildError, match=r"was built, but --sbom=.* not written: "):
+        write_sbom(DEFAULT, target)
+    assert target.read_text() == before

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from perfrun.nightly.command import post, write_reports
+import pytest
+
+from perfrun.nightly.command import post, run_night, write_reports
+from perfrun.nightly.night_state import Nights
 from perfrun.nightly.report import NightReport
-from perfrun.nightly.suite import Outputs
+from perfrun.nightly.retention import Policy
+from perfrun.nightly.suite import Outputs, Suite
+from perfrun.reports.terminal import Terminal
 
 REPORT = NightReport(
     night="n-2026-11-21",
@@ -73,6 +83,63 @@ def test_a_refusal_is_final_and_secrets_are_not_told() -> None:
     assert why is not None
     assert why.endswith("did not take the report: HTTP 404")
     assert "s3cret" not in why
+
+
+def test_a_report_that_was_taken_is_not_sent_again_after_a_kill(tmp_path: Path) -> None:
+    # Killed between the server's answer and the end of the night: all its runs are done.
+    own = Suite(
+        path=tmp_path / "s.toml",
+        name="n",
+        digest="d",
+        workspace=tmp_path,
+        methods=(),
+        environments=(),
+    )
+    with server(204) as (url, got):
+        suite = replace(own, webhook=url)
+        nights = Nights(tmp_path)
+        nights.save(replace(nights.begin(suite, time.time()), delivered=True))
+        screen = Terminal(io.StringIO(), io.StringIO(), quiet=True)
+        again = run_night(suite, screen)
+        assert got == []
+        first = run_night(suite, screen)
+    assert [told["night"] for _, told in got] == [first.night]
+    assert again.notes == ("The night was interrupted, and went on after 0 of 0 runs.",)
+    taken = [json.loads(path.read_text()) for path in tmp_path.glob("nights/*/night.json")]
+    assert all(night["delivered"] and night["ended"] for night in taken)
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [("output", "the index could not be brought up to date"), ("", "not all was pruned: ")],
+)
+def test_a_disk_that_fails_once_the_trials_are_run_costs_no_report(
+    folder: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retention = Policy(keep_nights=3)
+    own = Suite(
+        path=tmp_path / "s.toml",
+        name="n",
+        digest="d",
+        workspace=tmp_path,
+        methods=(),
+        environments=(),
+        retention=retention,
+    )
+    (tmp_path / "output").mkdir()
+    listed, err = os.scandir, io.StringIO()
+
+    def failing(path: Any = ".") -> Any:
+        if str(path) == str(tmp_path / folder):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    report = run_night(own, Terminal(err, err, quiet=False))
+    assert said in " ".join((*report.errors, err.getvalue()))
+    assert report.is_ok == (folder == "")
+    (written,) = tmp_path.glob("nights/*/night.json")
+    assert json.loads(written.read_text())["told"] == (folder == "")
 
 
 def test_nobody_there_is_a_note() -> None:

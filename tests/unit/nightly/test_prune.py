@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -112,6 +113,23 @@ def test_what_is_not_the_workspaces_own_is_not_touched(
     prune(workspace, capsys, "--keep_nights=1")
     assert (elsewhere / "perfzero_summary.json").exists()
     assert left(workspace) == [0, 2, 999]
+
+
+def test_a_disk_that_fails_while_it_is_listed_is_one_line(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(workspace / "output", *nights(3))
+    listed = os.scandir
+
+    def failing(path: Any = ".") -> Any:
+        if path == workspace:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    assert main(["prune", f"--workspace={workspace}", "--older_than=1d"]) == 2
+    line = f"perfrun: {workspace}: Input/output error; not all was removed\n"
+    assert capsys.readouterr().err == line
 
 
 def test_an_empty_workspace_has_nothing_to_remove(

@@ -29,10 +29,13 @@ OWN = (
     "timeout",
     "format",
     "quiet",
+    "verbose",
+    "metrics",
     "print_perfzero_summary",
     "fail_on_bounds",
     "allow_empty",
     "resume",
+    "baseline",
     "env",
     "store",
     "flagfile",
@@ -157,7 +160,11 @@ def test_two_parses_share_no_list() -> None:
     ("words", "says"),
     [
         (["selftets"], "perfrun: 'selftets' is no command; did you mean selftest"),
-        (["whatever", "--format=json"], "there are list, doctor"),
+        (
+            ["whatever", "--format=json"],
+            "perfrun: 'whatever' is no command (`perfrun --help` lists all commands)",
+        ),
+        (["help", "detct"], "perfrun: 'detct' is no command; did you mean detect?"),
         (["compare"], "perfrun compare: the following arguments are required"),
     ],
 )

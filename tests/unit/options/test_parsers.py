@@ -156,7 +156,7 @@ def test_a_flag_has_a_value_of_its_own_kind(tmp_path: Path) -> None:
         ("--time_budget=0", "--time_budget=0: must be more than 0 seconds"),
         ("--seed=-1", "--seed=-1: must be a whole number, 0 or more"),
         ("--clone=", "--clone=: must be NAME=DIR, the folder of a git repository"),
-        ("--nothing", "perfrun x: unrecognized arguments: --nothing"),
+        ("--nothing", "perfrun x: unknown flag --nothing"),
     ],
 )
 def test_a_wrong_value_is_one_line_without_words_of_argparse(word: str, line: str) -> None:

@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from perfrun.reports.run_table import percent, statistics_lines
+from perfrun.reports.advice import advice
+from perfrun.reports.figures import percent
+from perfrun.reports.run_table import statistics_lines
+from perfrun.summary.document import Status, TrialResult
 from perfrun.summary.estimates import MethodEstimate
 
 ONE = MethodEstimate(
@@ -48,20 +51,20 @@ def test_a_run_without_any_figure_says_nothing() -> None:
 
 
 def test_a_method_has_its_median_interval_noise_and_smallest_change() -> None:
-    _, line = statistics_lines([MANY])
+    [line] = statistics_lines([MANY])
     assert line == (
-        "m.C.a: 8 trials, median 1.5 s, 95 % in 1.488..1.512 s (±0.82 %); "
-        "noise 1 %, shows changes from 1.5 %; precision reached"
+        "m.C.a: 8 trials, wall time ±0.82 %; "
+        "noise 1 % per trial; changes below 1.5 % would be missed; precision reached"
     )
 
 
 def test_a_method_of_one_trial_among_others_says_so() -> None:
     lines = statistics_lines([MANY, ONE])
-    assert lines[-1] == "m.C.a: 1 trial, median 1.5 s, no interval; changes it would show: unknown"
+    assert lines[-1] == "m.C.a: 1 trial, no interval; changes it would miss: unknown"
 
 
 def test_trials_that_are_not_used_are_counted() -> None:
-    _, line = statistics_lines([replace(MANY, trials=11, disturbed=2, failed=1)])
+    [line] = statistics_lines([replace(MANY, trials=11, disturbed=2, failed=1)])
     assert "8 of 11 trials" in line
     assert "1 failed; 2 disturbed" in line
 
@@ -78,7 +81,7 @@ def test_trials_that_are_not_used_are_counted() -> None:
     ],
 )
 def test_the_reason_to_stop_is_said(reason: str, said: str) -> None:
-    assert said in statistics_lines([replace(MANY, stopped_by=reason)])[1]
+    assert said in statistics_lines([replace(MANY, stopped_by=reason)])[0]
 
 
 @pytest.mark.parametrize(
@@ -86,3 +89,32 @@ def test_the_reason_to_stop_is_said(reason: str, said: str) -> None:
 )
 def test_shares_are_percentages(share: float | None, text: str) -> None:
     assert percent(share) == text
+
+
+def trials(name: str, cost_s: float, count: int = 3) -> list[TrialResult]:
+    own = {"outcome": {"status": "passed"}, "usage": {"elapsed_s": cost_s}}
+    document = {"benchmark_result": {"wall_time": 1.5}, "perfrun": own}
+    return [
+        TrialResult(name=name, trial_id=at, status=Status.PASSED, summary="x", document=document)
+        for at in range(count)
+    ]
+
+
+WIDE = replace(MANY, relative_half_width=0.2, relative_noise=0.073)
+
+
+def test_the_trials_and_the_time_of_a_precision_are_told_from_the_noise_seen() -> None:
+    both = [WIDE, replace(WIDE, name="m.C.b", relative_noise=0.05)]
+    results = [*trials("m.C.a", 10.0), *trials("m.C.b", 20.0)]
+    assert advice(both[:1], results) == (
+        "On this machine, as it was, \u00b15 % needs about 15 trials, 2 min in all: --precision=5%"
+    )
+    assert advice([*both, MANY], results) == (
+        "On this machine, as it was, \u00b15 % needs about 7 to 15 trials each for 2 of 3 methods, "
+        "5 min in all: --precision=5%"
+    )
+    told = advice(both[:1], results, 0.02)
+    assert told is not None
+    assert told.endswith("about 89 trials, 15 min in all: --precision=2% --max_trials=89")
+    assert "more than 1,000 trials" in str(advice([replace(WIDE, relative_noise=2.0)], results))
+    assert advice([MANY, ONE, replace(WIDE, used=2)], results) is None

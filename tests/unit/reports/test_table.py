@@ -6,6 +6,7 @@ import io
 
 from rich.console import Console
 
+from perfrun.reports.layout import drawn
 from perfrun.reports.table import (
     Column,
     Table,
@@ -15,7 +16,6 @@ from perfrun.reports.table import (
     markdown_text,
     plain_text,
 )
-from perfrun.reports.terminal import drawn
 
 TABLE = Table(
     columns=(Column(heading="name"), Column(heading="figure", right=True)),

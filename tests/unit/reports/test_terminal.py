@@ -22,15 +22,17 @@ from hypothesis import strategies as st
 from rich.table import Table
 
 from perfrun.reports import terminal as module
+from perfrun.reports.layout import drawn
+from perfrun.reports.quality_words import WORDS, common_causes, grades, quality_word
 from perfrun.reports.run_table import (
     folder_lines,
-    grades,
     metric_lines,
     peak_memory,
     run_table,
     wall_times,
 )
-from perfrun.reports.terminal import Terminal, drawn
+from perfrun.reports.table import as_cell
+from perfrun.reports.terminal import Terminal
 from perfrun.summary.document import Status, TrialResult, to_json
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -64,9 +66,11 @@ def result(
     )
 
 
-def plain(*, quiet: bool = False) -> tuple[Terminal, io.StringIO, io.StringIO]:
+def plain(
+    *, quiet: bool = False, verbose: bool = False
+) -> tuple[Terminal, io.StringIO, io.StringIO]:
     out, err = io.StringIO(), io.StringIO()
-    return Terminal(out, err, quiet=quiet), out, err
+    return Terminal(out, err, quiet=quiet, verbose=verbose), out, err
 
 
 def test_what_the_framework_tells_at_its_start_is_said_once_to_be_in_the_log() -> None:
@@ -166,25 +170,34 @@ def test_wall_times_are_the_median_and_the_range(values: list[Any], shown: str) 
 
 METRICS: list[tuple[dict[str, Any], str]] = [
     ({"name": "acc", "value": 0.9}, "acc 0.9"),
-    ({"name": "acc", "value": 0.9, "min_value": 0.5}, "acc 0.9 in [0.5, ]"),
-    ({"name": "acc", "min_value": 0.0, "value": 0.0}, "acc 0 in [0, ]"),
-    ({"name": "acc", "value": 1e20, "max_value": 2000}, "acc 1e+20 in [, 2,000]"),
+    ({"name": "acc", "value": 0.9, "min_value": 0.5}, "acc 0.9"),
+    ({"name": "acc", "min_value": 0.0, "value": 0.0}, "acc 0"),
+    ({"name": "acc", "min_value": 0.5, "value": 0.25}, "acc 0.25, below its bound 0.5"),
+    ({"name": "acc", "value": 1e20, "max_value": 2000}, "acc 1e+20, above its bound 2,000"),
     (
         {"name": "acc", "value": math.nan, "min_value": 1, "max_value": 2},
-        "acc not finite in [1, 2]",
+        "acc not finite, outside its bound 1",
     ),
-    ({"name": "acc", "value": 1, "max_value": math.inf}, "acc 1 in [, inf]"),
+    ({"name": "acc", "value": 1, "max_value": math.inf}, "acc 1"),
+    ({"name": "start_s", "value": 1.469e-05, "min_value": 0, "max_value": 0.02}, "start 14.69 us"),
     (
-        {"name": "start_s", "value": 1.469e-05, "min_value": 0, "max_value": 0.02},
-        "start_s 14.69 us in [0 s, 20 ms]",
+        {"name": "first_call_s", "value": 0.5469, "max_value": 0.02},
+        "first call 546.9 ms, above its bound 20 ms",
     ),
     ({"name": "latency", "value": 15.6}, "latency 15.6"),  # of what, nobody said
-    ({"name": "images_per_s", "value": 0.5}, "images_per_s 0.5"),
+    ({"name": "images_per_s", "value": 0.5}, "0.5 images/s"),
+    ({"name": "achieved_flops_per_second", "value": 3.59e10}, "achieved 35.9 GFLOP/s"),
+    ({"name": "achieved_bytes_per_second", "value": 2.0**21}, "achieved 2 MiB/s"),
+    ({"name": "images_per_second_per_device", "value": 3}, "images_per_second_per_device 3"),
+    ({"name": "held_bytes", "value": 2.0**20}, "held 1 MiB"),
+    ({"name": "batch_size", "value": 8}, "batch_size 8"),
 ]
 
 
 @pytest.mark.parametrize(("metric", "line"), METRICS)
-def test_a_metric_is_one_line_with_its_bounds(metric: dict[str, Any], line: str) -> None:
+def test_a_metric_is_one_line_as_people_write_it_with_a_bound_only_if_it_was_missed(
+    metric: dict[str, Any], line: str
+) -> None:
     trial = result(metrics=(metric,))
     assert metric_lines([trial]) == [line]
     # A resumed run reads its earlier trials back from disk, where NaN and infinity are texts.
@@ -222,12 +235,16 @@ def test_the_wall_time_is_that_of_the_trials_that_the_statistics_use() -> None:
     assert wall_times(trials) == "2 s (1..3)"
 
 
-def test_of_many_folders_some_are_shown_and_the_rest_counted() -> None:
-    trials = [result(trial_id=number) for number in range(1, 7)]
-    assert [Path(folder).name for folder in folder_lines(trials[:3])] == ["id-1", "id-2", "id-3"]
-    lines = folder_lines(trials)
-    assert len(lines) == 3
-    assert lines[-1] == "and 4 more"
+def test_each_folder_is_whole_on_a_line_and_of_many_those_that_did_not_pass() -> None:
+    trials = [result(trial_id=number) for number in range(1, 14)]
+    trials[4] = result(trial_id=5, status=Status.FAILED)
+    first, *folders = folder_lines(trials[:3])
+    assert first == "m.Class.method:"
+    assert [Path(folder).name for folder in folders] == ["id-1", "id-2", "id-3"]
+    counted, name, failed = folder_lines(trials)
+    assert counted.startswith("13 folders with a summary each are in ")
+    assert (name, Path(failed).name) == ("m.Class.method:", "id-5")
+    assert len(folder_lines(trials, every=True)) == 14
 
 
 # --- plain lines -------------------------------------------------------------------------------
@@ -238,32 +255,39 @@ def test_a_run_that_is_no_terminal_is_told_in_plain_lines(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(times_s)))
     terminal, out, err = plain()
     terminal.note("cloning")
+    terminal.outlook(left_s=14.0, half_width=None)
     terminal.trial_started(1, 2, "m.Class.method", 1)
     terminal.stdout("printed\n")
     terminal.stderr("warned\n")
     terminal.trial_finished(
         result(status=Status.FAILED, reason="ValueError: [red]no[/red]", notes=("left 1 process",))
     )
-    lines = out.getvalue().splitlines()
-    assert lines[:2] == ["[1/2] m.Class.method, trial 1 ...", "printed"]
-    assert lines[2].startswith(
-        "m.Class.method, trial 1: failed (ValueError: [red]no[/red]), 2.5 s, "
+    printed, told = out.getvalue().splitlines()
+    assert printed == "printed"
+    assert told.startswith(
+        "[1/2] m.Class.method, trial 1: failed (ValueError: [red]no[/red]), 2.5 s, "
     )
-    assert lines[2].endswith("perfzero_summary.json")
-    assert lines[3:] == ["  note: left 1 process"]
+    assert told.endswith("perfzero_summary.json; 11 s left; note: left 1 process")
     assert err.getvalue() == "perfrun: cloning\nwarned\n"
     assert "\x1b" not in out.getvalue()
 
 
-def test_quiet_hides_what_benchmarks_print_and_nothing_else() -> None:
+def test_a_quiet_run_tells_of_errors_alone() -> None:
     terminal, out, err = plain(quiet=True)
-    terminal.trial_started(1, 1, "m.C.m", 1)
+    terminal.note("cloning")
+    terminal.trial_started(1, 2, "m.C.m", 1)
     terminal.stdout("printed")
     terminal.stderr("warned")
-    terminal.trial_finished(result())
-    assert "printed" not in out.getvalue()
-    assert err.getvalue() == ""
-    assert len(out.getvalue().splitlines()) == 2
+    terminal.trial_finished(result(quality=of_quality("E", ("disturbed", "busy"))))
+    terminal.results([result()])
+    assert (out.getvalue(), err.getvalue()) == ("", "")
+    terminal.trial_finished(result(status=Status.FAILED, reason="no"))
+    terminal.problem("the disk is full")
+    failed, problem = err.getvalue().splitlines()
+    assert failed.startswith("perfrun: m.Class.method, trial 1: failed (no); ")
+    assert failed.endswith("perfzero_summary.json")
+    assert problem == "perfrun: the disk is full"
+    assert out.getvalue() == ""
 
 
 def test_the_table_has_a_row_for_each_method() -> None:
@@ -277,21 +301,20 @@ def test_the_table_has_a_row_for_each_method() -> None:
     )
     text = out.getvalue()
     assert "\x1b" not in text
-    header, rule, *rows = text.splitlines()
+    header, rule, *rows = text.partition("\n\n")[0].splitlines()
     assert re.split(" {2,}", header.strip()) == [
         "method",
         "trials",
         "outcome",
         "grade",
-        "wall time",
-        "metrics",
+        "wall time (lowest..highest)",
+        "metrics (lowest..highest)",
         "peak memory",
-        "folder",
     ]
     assert set(rule) == {"-"}
     assert rows[0].split()[:4] == ["m.Class.fast", "2", "1", "passed"]
     assert "2 s (1.5..2.5)" in rows[0]
-    assert "acc 0.5 in [0.9, ]" in rows[0]
+    assert "acc 0.5, below its bound 0.9 in 1 of 2 trials" in rows[0]
     assert "1 out_of_bounds" in rows[1]
     last = next(row for row in rows if "slow" in row)
     assert "m.Class[bold].slow" in last
@@ -320,19 +343,70 @@ def test_the_grades_are_shown_from_the_best_to_the_worst(
 
 
 def test_doubts_about_a_trial_are_one_line_and_information_is_none() -> None:
-    terminal, out, _ = plain()
+    terminal, out, _ = plain(verbose=True)
     found = (("warning", "it is so"), ("info", "by the way"), ("disturbed", "and so"))
     terminal.trial_finished(result(quality=of_quality("E", *found)))
-    assert out.getvalue().splitlines()[1:] == ["  quality E, disturbed: it is so; and so"]
+    _, where, doubts = out.getvalue().splitlines()
+    assert where.strip().endswith("perfzero_summary.json")
+    assert doubts == "  quality E, disturbed: it is so; and so"
     terminal.trial_finished(result(quality=of_quality("A", ("info", "by the way"))))
-    assert len(out.getvalue().splitlines()) == 3
+    assert len(out.getvalue().splitlines()) == 5
+
+
+def judged(*findings: tuple[str, str, str], **values: Any) -> TrialResult:
+    """A trial with findings: code, severity and text."""
+    quality = {
+        "grade": "F",
+        "disturbed": True,
+        "findings": [dict(zip(("code", "severity", "text"), one, strict=True)) for one in findings],
+    }
+    return result(quality=quality, **values)
+
+
+LOADED = ("machine_loaded", "disturbed", "others used 1.5 of 2 CPUs")
+PRESSED = ("cpu_pressure", "warning", "some task waited")
+
+
+def test_a_trial_has_a_grade_with_its_worst_cause_and_one_that_never_ran_has_none() -> None:
+    assert quality_word(judged(PRESSED, LOADED)) == "F: busy machine"
+    assert quality_word(judged(PRESSED)) == "F: waiting for CPUs"
+    assert quality_word(judged(("cannot_tell", "info", "x"))) is None
+    assert quality_word(judged(LOADED, status=Status.FAILED)) is None
+    assert grades([judged(LOADED, status=Status.FAILED)]) == "-"
+    terminal, out, _ = plain()
+    terminal.trial_finished(judged(PRESSED, LOADED))
+    [line] = out.getvalue().splitlines()
+    assert line.endswith(" s; F: busy machine")
+
+
+def test_a_common_cause_is_said_once_with_its_remedy() -> None:
+    alone, both = judged(PRESSED), judged(PRESSED, LOADED)
+    both.document["perfrun"]["quality"]["findings"][1]["mend"] = "end other work"
+    assert common_causes([alone, both, both]) == [
+        "busy machine in 2 of 3 trials: others used 1.5 of 2 CPUs (end other work)"
+    ]
+    assert common_causes([alone, alone, result()]) == [
+        "waiting for CPUs in 2 of 3 trials: some task waited"
+    ]
+    assert common_causes([both, result(), result()]) == []
+    assert common_causes([both]) == []  # its line has said it
+
+
+def test_every_finding_that_lowers_a_grade_has_words() -> None:
+    """The codes in the code itself: a new one without words would be shown as it is."""
+    folder = Path(module.__file__).parent.parent / "summary"
+    source = "".join(path.read_text() for path in folder.glob("*.py"))
+    codes = set(re.findall(r'(?:code=|beyond\(\s*)"(\w+)"', source))
+    codes |= {"cpu_pressure", "memory_pressure", "io_pressure"}  # from a table
+    harmless = {"cannot_tell", "few_samples", "frequency_moved", "swap_used"}
+    assert codes - harmless == set(WORDS)
 
 
 def test_what_is_found_of_each_series_is_said_once() -> None:
-    terminal, out, _ = plain()
+    terminal, out, _ = plain(verbose=True)
     found = [("warning", f"part_{n}: not steady (drift)") for n in range(7)]
     terminal.trial_finished(result(quality=of_quality("F", *found, ("warning", "and so on"))))
-    [line] = out.getvalue().splitlines()[1:]
+    [line] = out.getvalue().splitlines()[2:]
     assert line == "  quality F: part_0: not steady (drift) (and 6 more like it); and so on"
 
 
@@ -340,7 +414,7 @@ def test_a_plain_table_is_never_wrapped() -> None:
     terminal, out, _ = plain()
     name = "package.module.Class." + "m" * 300
     terminal.results([result(name, metrics=({"name": "x" * 100, "value": 1},))])
-    *_, row = out.getvalue().splitlines()
+    row = out.getvalue().splitlines()[2]
     assert row.startswith(name)
     assert "x" * 100 in row
 
@@ -371,7 +445,7 @@ def test_a_stream_of_any_encoding_shows_any_text(encoding: str) -> None:
     text = raw.getvalue().decode(encoding)
     escaped = name.encode(encoding, "backslashreplace").decode(encoding)
     assert text.count(escaped) >= 2
-    assert "passed" in text.splitlines()[-1]
+    assert "passed" in text.partition("---\n")[2].splitlines()[0]
     assert "\\udcff" in text
 
 
@@ -414,18 +488,58 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
     os.close(master)
 
 
-def test_on_a_terminal_a_spinner_turns_and_goes(screen: tuple[Any, Any]) -> None:
+def test_on_a_terminal_a_line_moves_and_goes(screen: tuple[Any, Any]) -> None:
     stream, shown = screen
     terminal = Terminal(stream, io.StringIO(), quiet=False)
+    phases = iter(["import", "method"])
+    terminal.outlook(left_s=14.2, half_width=0.08, phase=lambda: next(phases))
     terminal.trial_started(1, 3, "m.Class[bold].method", 1)
     terminal.stdout("printed [red]line[/red]\n")
     terminal.trial_finished(result("m.Class[bold].method"))
     text = shown()
     assert "\x1b[" in text
-    words = ANSI.sub("", text)
-    assert "[1/3] m.Class[bold].method, trial 1" in words
-    assert "printed [red]line[/red]" in words
-    assert words.splitlines()[-1].startswith("m.Class[bold].method, trial 1: passed")
+    first, second, third = text.split("\r\x1b[K")  # taken away for what is printed, and for good
+    begin = "\r[1/3] m.Class[bold].method, trial 1  "
+    assert first == f"{begin}import 0 s, 14 s left, \u00b18 %\x1b[K"
+    # Once the method runs, nothing is read any more: `phases` has ended.
+    assert second == f"printed [red]line[/red]\n{begin}method 0 s, 14 s left, \u00b18 %\x1b[K"
+    assert ANSI.sub("", third).startswith("[1/3] m.Class[bold].method, trial 1: passed, ")
+
+
+def test_the_line_that_moves_stays_away_while_a_benchmark_writes_its_own(
+    screen: tuple[Any, Any],
+) -> None:
+    stream, shown = screen
+    terminal = Terminal(stream, stream, quiet=False)
+    terminal.trial_started(1, 3, "m.C.m", 1)
+    terminal.stdout(" 10%|###")
+    terminal.stdout("#######")
+    terminal.stderr("\n")
+    terminal.trial_finished(result("m.C.m"))
+    _, middle, *_ = shown().split("\r\x1b[K")
+    assert middle.startswith(" 10%|##########\n")
+
+
+def test_no_colour_is_asked_for_by_its_variable(
+    screen: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, shown = screen
+    for value, colours in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", value)
+        terminal = Terminal(stream, io.StringIO(), quiet=False)
+        terminal.trial_finished(result(status=Status.CRASHED, reason="SIGSEGV"))
+        terminal.results([result(status=Status.CRASHED)])
+        assert ("\x1b[31mcrashed" in shown()) is colours
+
+
+def test_a_long_line_is_cut_at_blanks_and_a_path_is_not(screen: tuple[Any, Any]) -> None:
+    stream, shown = screen
+    path = "/w/" + "x" * 300
+    Terminal(stream, io.StringIO(), quiet=False).lines([f"{'word ' * 30}{path}", f"  {path}"])
+    lines = shown().splitlines()
+    assert f"  {path}" in lines
+    assert all(len(line) <= 80 for line in lines if path not in line)
+    assert "".join(lines).replace(" ", "") == "word" * 30 + path * 2
 
 
 def test_on_a_terminal_the_table_is_coloured(screen: tuple[Any, Any]) -> None:
@@ -450,7 +564,9 @@ def test_a_terminal_that_cannot_draw_gets_plain_lines(
     terminal.trial_finished(result())
     text = shown()
     assert "\x1b" not in text
-    assert text.splitlines()[:2] == ["[1/3] m.Class.method, trial 1 ...", "printed"]
+    printed, told = text.splitlines()
+    assert printed == "printed"
+    assert told.startswith("[1/3] m.Class.method, trial 1: passed, ")
 
 
 def test_of_a_series_the_table_shows_what_people_compare() -> None:
@@ -469,9 +585,14 @@ def test_of_a_series_the_table_shows_what_people_compare() -> None:
     own = {"series": [{"report": "Cases.ok", "metrics": stated}], "reports": [{"name": "Cases.ok"}]}
     document = {**trial.document, "perfrun": {**trial.document["perfrun"], **own}}
     lines = metric_lines([replace(trial, document=document)])
-    assert [line.split()[0] for line in lines] == [
-        "latency_p90_s",
-        "latency_max_s",
-        "examples_per_second",
-        "mine",
+    assert lines[:4] == ["2 examples/s", "latency p90 600 ms", "mine 3", "latency median 500 ms"]
+    assert len(lines) == len(metrics)
+    named = re.compile("latency.*_s|mine")
+    assert metric_lines([replace(trial, document=document)], named) == [
+        "latency median 500 ms",
+        "latency p90 600 ms",
+        "latency max 700 ms",
+        "mine 3",
     ]
+    first = run_table([replace(trial, document=document)]).rows[0][5]
+    assert as_cell(first).lines == tuple(lines[:3])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -58,10 +59,13 @@ SAME: dict[str, Any] = {
     "timeout_s": 5.0,
     "output_format": "json",
     "quiet": True,
+    "verbose": True,
+    "metrics": re.compile("x"),
     "print_perfzero_summary": True,
     "fail_on_bounds": True,
     "allow_empty": True,
     "resume": True,
+    "baseline": "v1.0",
     "store": "other.db",
     "names": ("m",),
     "flags": {"x": 1},

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from exits import ENDED
 
 from perfrun.launchers.launcher import Exit
 from perfrun.run.outcome import Leftovers, judge_outcome, notes_on, read_leftovers
@@ -17,16 +18,6 @@ from perfrun.worker.outcome_file import ASIDE, OUTCOME, RESERVED_BYTES
 from perfrun.worker.test_log import encode_entry
 
 MIB = 2**20
-ENDED = Exit(
-    exit_code=0,
-    signal_number=None,
-    stopped_for=None,
-    elapsed_s=2.0,
-    user_cpu_s=1.0,
-    system_cpu_s=0.5,
-    max_rss_bytes=50 * MIB,
-    strays=(),
-)
 NOTHING = Leftovers(record={}, reports=(), series=(), stack=None, stderr_tail=None, notes=())
 DONE = {"complete": True, "phase": "method", "error": None}
 RAISED = {

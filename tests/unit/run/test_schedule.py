@@ -199,3 +199,37 @@ def test_a_planned_method_that_is_gone_is_passed_over() -> None:
     schedule = Schedule(NAMES[:1], 1, Repetition(), seed=1)
     gone = Step(method="m.C.gone", trial_id=1, round=1)
     assert schedule.replay([gone]) == ()
+
+
+def test_the_time_left_is_that_of_the_trials_to_come() -> None:
+    schedule = Schedule(("m.C.a", "m.C.b"), 3, Repetition(max_reruns=1), seed=1)
+    assert schedule.left_s() is None
+    costs = {"m.C.a": 1.0, "m.C.b": 10.0}
+    first, second = schedule.next_round()
+    schedule.note(first, value(1, costs[first.method]))
+    assert (
+        schedule.left_s() == 6 * costs[first.method] - costs[first.method]
+    )  # of b nothing is known
+    schedule.note(second, value(1, costs[second.method]))
+    assert schedule.left_s() == 22.0
+    assert schedule.left_s(5.0) == 5.0  # of the budget
+    again = next(step for step in schedule.next_round() if step.method == "m.C.a")
+    assert schedule.left_s() == 22.0  # given out, and not run yet
+    schedule.note(again, value(1, 1.0, disturbed=True))
+    assert schedule.left_s() == 22.0  # it runs once more
+    played(schedule, lambda step: value(1, costs[step.method]))
+    assert schedule.left_s() == 0.0
+
+
+def test_with_a_precision_the_time_left_follows_from_the_width_so_far() -> None:
+    schedule = Schedule(("m.C.a",), 1, PRECISE, seed=1)
+    (step,) = schedule.next_round()
+    schedule.note(step, value(1.0))
+    assert schedule.left_s() == 5.0  # the pilot
+    while planned := schedule.next_round():
+        schedule.note(planned[0], jittering(0.1)(planned[0]))
+        if planned[0].trial_id == 7:
+            left_s = schedule.left_s()
+            assert left_s is not None
+            assert left_s == 23.0  # of the 30 that it may have: this noise is far from 1 %
+    assert schedule.left_s() == 0.0

@@ -150,3 +150,38 @@ def test_who_stays_root_gives_up_the_capabilities_of_becoming_another() -> None:
     assert {name: mask & given_up for name, mask in held.items()} == dict.fromkeys(held, 0)
     own = Path("/proc/self/status").read_text().partition("CapEff:\t")[2]
     assert held["CapEff"] == int(own.split()[0], 16) & ~given_up
+
+
+def draw(
+    entrypoint: ModuleType,
+    asked: str = "",
+    taken: set[int] | None = None,
+    uid_map: str = ROOTFUL_MAP,
+) -> int | None:
+    found: int | None = entrypoint.choose_trial_user(
+        *(asked, (1000, 1001), taken or {0, 1000}, uid_map, uid_map, 7)
+    )
+    return found
+
+
+def test_the_user_of_the_trials_is_nobody_else(entrypoint: ModuleType) -> None:
+    first = draw(entrypoint)
+    assert first in entrypoint.PASSING_USERS
+    assert draw(entrypoint, taken={0, 1000, first or 0}) not in (first, None)
+    assert draw(entrypoint, uid_map=ROOTLESS_MAP) == first
+    few = "         0       1000          1\n         1     100000       5000\n"
+    assert draw(entrypoint, uid_map=few) == 5000
+    assert draw(entrypoint, uid_map=NARROW_MAP) is None  # there is one user, and no other
+
+
+def test_the_user_of_the_trials_can_be_named(entrypoint: ModuleType) -> None:
+    assert draw(entrypoint, "same") is None
+    assert draw(entrypoint, "1000") is None  # that is perfrun's own
+    assert draw(entrypoint, "2000") == 2000
+    for wrong in ("0", "-1", "me", "\u0662"):
+        with pytest.raises(entrypoint.RefusalError, match="PERFRUN_TRIAL_UID must be a number"):
+            draw(entrypoint, wrong)
+    with pytest.raises(entrypoint.RefusalError, match="is the group of the results"):
+        draw(entrypoint, "1001")
+    with pytest.raises(entrypoint.RefusalError, match="this engine has no such user"):
+        draw(entrypoint, "2000", uid_map=NARROW_MAP)

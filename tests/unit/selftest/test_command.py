@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from perfrun.errors import UsageError
+from perfrun.reports.table import plain_text
 from perfrun.selftest.command import (
     ATTEMPTS,
     judged,
     selftest_command,
     selftest_document,
     selftest_table,
+    verdicts_line,
 )
 from perfrun.selftest.reference import Documents, ReferenceCheck, ReferenceRow
+from tests.unit.reports.test_layout import assert_whole
 
 
 def row(what: str, error: float) -> ReferenceRow:
@@ -95,8 +98,9 @@ def test_the_table_has_reference_measured_error_limits_and_verdict() -> None:
         what="four", truth=2.0**28, measured=2.0**28, unit="bytes", source="", error=0.0,
         allowed=(-0.01, 0.01),
     )  # fmt: skip
-    text = selftest_table([row("one", 0.05), row("two", 0.5), missing, size])
-    lines = text.splitlines()
+    rows = [row("one", 0.05), row("two", 0.5), missing, size]
+    assert_whole(selftest_table(rows))
+    lines = plain_text(selftest_table(rows)).splitlines()
     assert lines[0].split() == ["what", "reference", "measured", "error", "allowed", "verdict"]
     assert "1.05 s" in lines[2]
     assert "+5.00 %" in lines[2]
@@ -104,7 +108,7 @@ def test_the_table_has_reference_measured_error_limits_and_verdict() -> None:
     assert lines[3].endswith("off: off by much")
     assert lines[4].endswith("skipped: no such thing here")
     assert "256.00 MiB" in lines[5]
-    assert lines[-1] == "2 ok, 1 off, 1 skipped"
+    assert verdicts_line(rows) == "2 ok, 1 off, 1 skipped"
 
 
 def test_the_document_says_whether_all_is_well() -> None:

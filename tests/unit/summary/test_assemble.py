@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import exits
 import pytest
 
-from perfrun.launchers.launcher import Exit
 from perfrun.options.command_line import parse
 from perfrun.probes.accelerators import Accelerators
 from perfrun.probes.machine import Machine
@@ -37,16 +37,7 @@ DELIBERATE_DIFFERENCES = {
 }
 
 RECORD = {"memory": {"end": {"peak_rss_bytes": 500_000_000, "peak_vms_bytes": 900_000_000}}}
-ENDED = Exit(
-    exit_code=0,
-    signal_number=None,
-    stopped_for=None,
-    elapsed_s=2.0,
-    user_cpu_s=1.25,
-    system_cpu_s=0.5,
-    max_rss_bytes=0,
-    strays=(),
-)
+ENDED = replace(exits.ENDED, user_cpu_s=1.25, max_rss_bytes=0)
 MEASURED = bring_together(RECORD, ENDED, None, own_peak_rss_bytes=0)
 UNMEASURED = bring_together({}, None, None, own_peak_rss_bytes=0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import exits
 import pytest
 
 from perfrun.launchers.launcher import Exit
@@ -25,15 +26,9 @@ TREE = TreeUsage(
     rate_hz=20.0,
     observer_cpu_s=0.01,
 )
-ENDED = Exit(
-    exit_code=0,
-    signal_number=None,
-    stopped_for=None,
-    elapsed_s=2.0,
-    user_cpu_s=1.0,
-    system_cpu_s=0.5,
+ENDED = replace(
+    exits.ENDED,
     max_rss_bytes=1,
-    strays=(),
     resources={"voluntary_switches": 7, "involuntary_switches": 3, "read_bytes": 4096},
 )
 _BEFORE = Snapshot(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from exits import ENDED
 
 from perfrun.launchers.launcher import Exit
 from perfrun.probes.accelerators import DevicesUsage, DeviceUsage
@@ -13,16 +14,6 @@ from perfrun.probes.process_tree import TreeUsage
 from perfrun.summary.memory import Memory, PeakMemory, memory_section
 
 MIB = 2**20
-ENDED = Exit(
-    exit_code=0,
-    signal_number=None,
-    stopped_for=None,
-    elapsed_s=2.0,
-    user_cpu_s=1.0,
-    system_cpu_s=0.5,
-    max_rss_bytes=50 * MIB,
-    strays=(),
-)
 TREE = TreeUsage(
     peak_rss_bytes=300 * MIB,
     peak_vms_bytes=900 * MIB,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from cputime import cpu_ratio, reading
+from exits import ENDED
 from machines import LAPTOP, built
 
-from perfrun.launchers.launcher import Exit
 from perfrun.probes.counters import Counters, Snapshot
 from perfrun.probes.machine import MachineState, machine_state
 from perfrun.summary import quality_machine
@@ -251,17 +251,7 @@ def test_a_state_costs_little(tmp_path: Path) -> None:
 def test_what_the_launcher_knows_of_the_trial_is_used(
     cgroup: dict[str, Any] | None, cpu_s: float
 ) -> None:
-    end = Exit(
-        exit_code=0,
-        signal_number=None,
-        stopped_for=None,
-        elapsed_s=1.0,
-        user_cpu_s=2.0,
-        system_cpu_s=1.0,
-        max_rss_bytes=1,
-        strays=(),
-        cgroup=cgroup,
-    )
+    end = replace(ENDED, elapsed_s=1.0, user_cpu_s=2.0, system_cpu_s=1.0, cgroup=cgroup)
     delta = machine_delta(BEFORE, BEFORE, end)
     assert (delta.trial_cpu_s, delta.trial_cgroup) == (cpu_s, cgroup)
 

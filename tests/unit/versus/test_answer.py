@@ -15,8 +15,8 @@ from perfrun.analysis.pairs import PairRule
 from perfrun.compare.differences import Difference
 from perfrun.compare.paired_runs import Block
 from perfrun.errors import UsageError
+from perfrun.reports.layout import drawn
 from perfrun.reports.table import as_cell, plain_text
-from perfrun.reports.terminal import drawn
 from perfrun.summary.document import to_json
 from perfrun.summary.record import SummaryRecord, record_of
 from perfrun.versus.answer import answer_of, difference_texts, machine_text
@@ -25,6 +25,7 @@ from perfrun.versus.result_file import combine, find_saved, read_saved, versus_d
 from perfrun.versus.trials import Decision, Trials
 from perfrun.versus.versus_table import failure_lines, markdown_page, undecided_lines, versus_table
 from tests.summaries import summary
+from tests.unit.reports.test_layout import assert_whole
 
 LABELS = ("torch", "tensorflow")
 EMPTY: dict[str, Any] = {"schema": "perfrun.versus", "schema_version": 1, "begun": 1}
@@ -448,13 +449,14 @@ def test_a_label_means_nothing_to_markdown(tmp_path: Path) -> None:
     assert text.endswith("- note \\<b\\>\n")
 
 
-@pytest.mark.parametrize(("width", "tables"), [(200, 1), (90, 2)])
+@pytest.mark.parametrize(("width", "tables"), [(200, 1), (90, 2), (70, 3)])
 def test_on_a_narrow_terminal_verdicts_are_a_table_of_their_own(
     tmp_path: Path, width: int, tables: int
 ) -> None:
     from rich.console import Console
 
     answer = answer_of(asked(tmp_path), trials(usual(10)))
+    assert_whole(versus_table(answer.cells, answer.ratios))
     console = Console(width=width, color_system=None, file=io.StringIO())
     with console.capture() as captured:
         for part in drawn(versus_table(answer.cells, answer.ratios), width):

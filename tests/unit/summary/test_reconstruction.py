@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perfrun.changes.confirm import reconstruct
+from perfrun.summary.reconstruction import reconstruct
 
 
 def summary(**own: Any) -> dict[str, Any]:
@@ -27,6 +27,7 @@ def summary(**own: Any) -> dict[str, Any]:
                 "execution_label": "night",
                 "benchmark_num_trials": 5,
                 "python": "python3",  # wherever that is
+                "allocator": "retain",
             }
         },
         "perfrun": {
@@ -46,6 +47,7 @@ def test_code_and_interpreter_are_what_they_turned_out_to_be() -> None:
         f"--git_repos=https://host/models.git;main;{'a' * 40}",
         "--python=/env/bin/python",
         "--python_path=models",
+        "--allocator=retain",
         '--perfzero_constructor_args={"size": 3}',
         "--env=OMP_NUM_THREADS=1",
     }

@@ -1,0 +1,45 @@
+"""Ask a remote whether a repository and a branch are there, without fetching anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from perfrun.errors import WorkspaceError
+from perfrun.options.plan import RepoSpec
+from perfrun.workspace.git import GitFailed, Repository, command
+
+_LIMIT_S = 120.0
+
+
+def why_unreachable(repo: RepoSpec) -> str | None:
+    """Return why a repository, or its branch or tag, cannot be fetched; None when it can.
+
+    A commit is not looked up: remotes tell only the tips of branches and tags.
+    """
+    wanted = [repo.branch] if repo.branch else ["HEAD"]
+    if repo.branch and not repo.branch.startswith("refs/"):
+        wanted = [f"refs/heads/{repo.branch}", f"refs/tags/{repo.branch}"]
+    with TemporaryDirectory(prefix="perfrun-git-") as made:
+        here = _empty(Path(made))
+        ask = ("ls-remote", "--end-of-options", repo.url, *wanted)
+        try:
+            answer = command(here, *ask, timeout_s=_LIMIT_S)
+        except (GitFailed, WorkspaceError) as error:
+            return str(error)
+    names = {line.partition("\t")[2] for line in answer.splitlines()}
+    if names & set(wanted):
+        return None
+    if repo.branch:
+        return f"branch or tag {repo.branch!r} is not there"
+    return "it has no commit" if not repo.git_hash else None
+
+
+def _empty(folder: Path) -> Repository:
+    """Return a repository without anything in it, so that no setting of another one counts."""
+    (folder / "refs").mkdir()
+    (folder / "objects").mkdir()
+    (folder / "HEAD").write_text("ref: refs/heads/none\n", encoding="ascii")
+    config = "[core]\n\tbare = true\n\trepositoryformatversion = 0\n"
+    (folder / "config").write_text(config, encoding="ascii")
+    return Repository(git_dir=folder)
