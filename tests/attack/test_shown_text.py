@@ -412,6 +412,7 @@ WRITERS = {
     "changes.detect": "`changes_page` is a page of clean lines",
     "changes.history": "`_series_text` is a page of clean lines",
     "exchange.command": "JSON for other tools",
+    "options.completion": "a script that shtab makes of our own flags; nothing of it is from outside",
 }
 
 
