@@ -79,8 +79,8 @@ faults: $(VENV)/test-ready ## Fail each system call of a run, lose power at each
 	$(VENV)/bin/python tests/chaos states --jobs=$(JOBS) $(FAULT_ARGS)
 
 .PHONY: chaos
-chaos: $(VENV)/test-ready ## Random kills, full disks, clocks that jump: 300 of them (FAULTS=5000)
-	$(VENV)/bin/python tests/chaos kills --jobs=$(JOBS) --sample=$(or $(FAULTS),300) $(FAULT_ARGS)
+chaos: $(VENV)/test-ready ## Random kills of all there is, full disks, clocks, servers that lie: 300 (FAULTS=5000)
+	$(VENV)/bin/python tests/chaos accidents --jobs=$(JOBS) --sample=$(or $(FAULTS),300) $(FAULT_ARGS)
 
 .PHONY: nights
 nights: $(VENV)/test-ready ## A thousand simulated nights of `perfrun nightly`, kills and full disks among them (NIGHTS=1000)

@@ -56,9 +56,10 @@ _INVISIBLE = (
 )
 _OURS = (
     rf"(?i){_INVISIBLE}{{0,50}}"
-    r"(?:perfrun[ :]|(?:\[\d{1,9}(?:/\d{1,9})?\] )?\S{1,300}(?:, trial \d{1,9}|: b/a ))"
+    r"(?:perfrun[ :]|(?:\[\d{1,9}(?:/\d{1,9})?\] )?\S{1,300}, trial \d{1,9}"
+    r"|\[\d{1,9}/\d{1,9}\] b/a )"
 )
-_IN_OURS = ("perfrun", ", trial ", ": b/a ")
+_IN_OURS = ("perfrun", ", trial ", "] b/a ")
 _LONGEST_START = 1000  # characters of a line in which its look is recognised
 
 

@@ -13,6 +13,7 @@ import pty
 import re
 import shlex
 import struct
+import subprocess
 import sys
 import termios
 from fcntl import ioctl
@@ -29,11 +30,14 @@ _MOVES = re.compile(r"\x1b\[[0-9;?]*[A-HJ-lnsu]")
 
 def output_of(command: list[str], columns: int) -> str:
     """Return what a command writes to a terminal of this width."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-        os.environ["TERM"] = "xterm-256color"
-        os.execvp(command[0], command)  # noqa: S606
+    terminal, inside = pty.openpty()
+    ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    environment.pop("COLUMNS", None)
+    process = subprocess.Popen(
+        command, stdin=inside, stdout=inside, stderr=inside, env=environment, close_fds=True
+    )
+    os.close(inside)
     found = b""
     while True:
         try:
@@ -43,7 +47,8 @@ def output_of(command: list[str], columns: int) -> str:
         if not read:
             break
         found += read
-    os.waitpid(pid, 0)
+    process.wait()
+    os.close(terminal)
     return found.decode("utf-8", "replace")
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +54,17 @@ class OwnEngine:
     def docker(self, *words: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(["docker", "-H", self.host, *words], capture_output=True, check=False)
 
+    def pids(self, program: str) -> list[int]:
+        """The processes of its `containerd`, or those named `containerd-shim` and a version."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                line = (process / "cmdline").read_bytes()
+                name = Path(os.fsdecode(line.split(b"\0")[0])).name
+                if re.sub(r"-runc-v\d$", "", name) == program and bytes(self.folder) + b"/" in line:
+                    found.append(int(process.name))
+        return found
+
 
 @contextmanager
 def own_engine_with(image: str) -> Iterator[OwnEngine]:
@@ -66,6 +79,9 @@ def own_engine_with(image: str) -> Iterator[OwnEngine]:
         daemon.wait(PATIENCE_S)
         yield engine
     finally:
+        for pid in engine.pids("containerd-shim"):  # those of a daemon that was killed
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
         for path in reversed([p for p in mounted if p.startswith(f"{engine.folder}/")]):
             subprocess.run(["umount", path], check=False)

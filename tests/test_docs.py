@@ -115,9 +115,18 @@ def test_every_finding_is_explained() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", text):
         if "://" not in target:
-            assert (page.parent / target).exists(), target
+            there = page.parent / target if target else page
+            assert there.exists(), target
+            assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names that a link to a page may have after its #."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", t.lower())) for t in titles}
 
 
 def test_every_message_of_an_error_is_explained() -> None:

@@ -223,7 +223,8 @@ def _confirmed(
     from perfrun.changes.confirm import IMPORTED, LEFT_OUT, confirm_rows
     from perfrun.reports.terminal import Terminal
 
-    screen = Terminal(sys.stderr, sys.stderr, quiet=True)  # standard output is for the result
+    # Standard output is for the result.
+    screen = Terminal(sys.stderr, sys.stderr, quiet=False, benchmark_output=False)
     rows = confirm_rows(found.rows, workspace, budget, screen, trusts_imported=trusts_imported)
     reasons = [str((row.confirmation or {}).get("reason")) for row in rows]
     left_out = sum(reason.startswith(LEFT_OUT) for reason in reasons)

@@ -20,7 +20,7 @@ from perfrun.compare.comparison_table import (
     reason_lines,
 )
 from perfrun.compare.differences import Difference, differences
-from perfrun.compare.pair_progress import Undecided, pairs_needed, undecided_lines
+from perfrun.compare.pair_progress import Undecided, command_lines, pairs_needed, undecided_lines
 from perfrun.compare.paired_runs import (
     ArmName,
     PairLimits,
@@ -249,8 +249,9 @@ def _show(
         ]
     )
     undecided = [] if answer.result.interrupted else _undecided(asked, answer)
-    # As they are: a command that is cut at blanks cannot be copied.
-    write_lines(["", *undecided_lines(undecided, argv)] if undecided else [])
+    screen.lines(["", *undecided_lines(undecided)] if undecided else [])
+    # As it is: a command that is cut at blanks cannot be copied.
+    write_lines(command_lines(undecided, argv))
 
 
 def _undecided(asked: AbPlan, answer: AbAnswer) -> list[Undecided]:

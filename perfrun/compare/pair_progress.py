@@ -104,31 +104,39 @@ class Undecided:
     pair_s: float  # duration of one
 
 
-def undecided_lines(found: Sequence[Undecided], words: Sequence[str]) -> list[str]:
-    """Return the pairs of each undecided method as a strip, what it needs, and how to go on.
-
-    `words` is the command line. The pairs run anew: to look at the same ones again until they
-    decide would raise more false alarms than the stated 5 %.
-    """
+def undecided_lines(found: Sequence[Undecided]) -> list[str]:
+    """Return the pairs of each undecided method as a strip, and how many would decide."""
     lines = []
     for one in found:
         lines.append(f"{one.method}: undecided; b/a of its {len(one.log_ratios)} pairs (| is 1):")
         lines.append(f"  {strip(one.log_ratios)}")
-    needs = [one.needed for one in found if one.needed is not None]
-    if len(needs) < len(found):
+    most = _most_needed(found)
+    if most is None:
         lines.append(
             f"More than {_TOO_MANY:,} pairs would be needed: a quieter machine, a longer method "
             "or a larger --min_effect decides sooner."
         )
-        return lines
-    most = max(needs, default=0)
-    if most:
+    elif found:
         spent_s = sum(most * one.pair_s for one in found)
-        lines.append(
-            f"About {most} pairs would probably decide ({time_left(spent_s)}, from the beginning):"
-        )
-        lines.append(f"  {_command(words, most)}")
+        left = f"{time_left(spent_s)}, from the beginning"
+        lines.append(f"About {most} pairs would probably decide ({left}):")
     return lines
+
+
+def command_lines(found: Sequence[Undecided], words: Sequence[str]) -> list[str]:
+    """Return the command that would probably decide; `words` is the command line of this one.
+
+    Its pairs run from the beginning: to look at the same ones again until they decide would raise
+    more false alarms than the stated 5 %.
+    """
+    most = _most_needed(found)
+    return [f"  {_command(words, most)}"] if found and most else []
+
+
+def _most_needed(found: Sequence[Undecided]) -> int | None:
+    needs = [one.needed for one in found]
+    known = [need for need in needs if need is not None]
+    return max(known, default=0) if len(known) == len(needs) else None
 
 
 def _command(words: Sequence[str], pairs: int) -> str:

@@ -27,6 +27,7 @@ IMAGE_INFO = "/opt/perfrun/image.json"
 SBOM = "/opt/perfrun/sbom.cdx.json"
 LOCK_LABEL = "perfrun.lock"
 LOG_LINES = 200
+SHOW_LIMIT_S = 300  # for a container that prints one file
 # Beginnings of the last line of a script of the Dockerfile that has failed.
 SCRIPTS = ("perfrun: ", "install_framework: ")
 # BuildKit's words for an image that it could not fetch.
@@ -121,19 +122,23 @@ def run_build(
 
 def write_sbom(spec: ImageSpec, target: Path) -> None:
     """Copy the image's bill of materials to a file. Raises BuildError."""
-    done = subprocess.run(
-        ("sh", "-c", sbom_command(spec.docker_tag, target)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    if done.returncode:
+    try:
+        done = subprocess.run(
+            ("sh", "-c", sbom_command(spec.docker_tag, target)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=SHOW_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        why = f"the engine has not shown it in {SHOW_LIMIT_S} s"
+    else:
+        if not done.returncode:
+            return
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         why = said[-1] if said else f"docker ended with {done.returncode}"
-        raise BuildError(
-            f"image {spec.docker_tag} was built, but --sbom={target} not written: {why}"
-        )
+    raise BuildError(f"image {spec.docker_tag} was built, but --sbom={target} not written: {why}")
 
 
 def _inspect(image: str, template: str) -> str:

@@ -10,7 +10,7 @@ from perfrun.errors import UsageError
 from perfrun.launchers.launcher import Launcher
 from perfrun.launchers.local import LocalLauncher
 from perfrun.options.plan import RunPlan
-from perfrun.trial_user import NoRightsError, TrialUser, trial_user
+from perfrun.trial_user import NoRightsError, TrialUser, trial_user, watch_as
 
 
 def make_launcher(plan: RunPlan, run_id: str, notify: Callable[[str], None]) -> Launcher:
@@ -20,7 +20,9 @@ def make_launcher(plan: RunPlan, run_id: str, notify: Callable[[str], None]) -> 
         # not cost the result of a trial.
         if importlib.util.find_spec("psutil") is None:
             raise ModuleNotFoundError("No module named 'psutil'", name="psutil")
-        return LocalLauncher(plan.python, dict(plan.env), _user_of(plan, notify))
+        user = _user_of(plan, notify)
+        watch_as(user)
+        return LocalLauncher(plan.python, dict(plan.env), user)
     # Loads the Docker SDK, so only for containers.
     from perfrun.launchers.container_launcher import ContainerLauncher
 

@@ -86,7 +86,7 @@ def nightly_command(argv: Sequence[str]) -> int:
     if given.check:
         return _show(suite, as_json=as_json)
     # Progress goes to the other stream, because programs read the report.
-    screen = Terminal(sys.stderr, sys.stderr, quiet=given.quiet)
+    screen = Terminal(sys.stderr, sys.stderr, quiet=False, benchmark_output=not given.quiet)
     try:
         report = run_night(suite, screen, new=given.new_night)
     except OSError as error:  # of the disk of the workspace

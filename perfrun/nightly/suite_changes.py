@@ -55,7 +55,7 @@ def recent_changes(
     found = store.series(clones=clones, which="primary")
     series = [one for one in found if one.key.method in names]
     chosen = choose_series(series, canaries=sorted(canaries))
-    oldest = date.fromordinal(night_of(begun) - (RECENT_DAYS - 1))
+    oldest = _oldest(begun)
     derived = partial(store.series, clones=clones, which="derived")
     result = find_changes(chosen.watched, chosen.left_out, alarm_since=oldest, derived=derived)
     different = {
@@ -71,6 +71,11 @@ def recent_changes(
         series=len(current),
         outlook=tuple(outlook_lines(chosen, result.watches, [one.key for one in current])),
     )
+
+
+def _oldest(begun: float) -> date:
+    """Return the first alarm night that the report of a night still lists."""
+    return date.fromordinal(night_of(begun) - (RECENT_DAYS - 1))
 
 
 def _is_short(series: Series) -> bool:
@@ -161,7 +166,8 @@ def with_changes(
     except (PerfrunError, ImportError, OSError) as error:
         text = f"the index could not be brought up to date or searched: {error}"
         return replace(report, errors=(*report.errors, text)), False
-    rows, errors, known = recent.rows, report.errors, _known(earlier)
+    rows, errors = recent.rows, report.errors
+    known = with_moved(rows, _known(earlier), _oldest(report.begun).isoformat())
     if suite.confirm is not None:
         try:
             new = [row for row in rows if _is_new(row, report.night, known, untold)]
@@ -219,6 +225,30 @@ def _confirmed(
             after = replace(after, confirmation={**after.confirmation, "reason": TOO_LATE})
         found.append(after)
     return tuple(found)
+
+
+def with_moved(
+    rows: Sequence[ChangeRow], known: Mapping[ChangeKey, Mapping[str, Any]], oldest: str
+) -> dict[ChangeKey, Mapping[str, Any]]:
+    """Add the known changes whose alarm has moved to another night, under their new keys.
+
+    An alarm moves when results that it rests on are pruned or lost. A change is known when one that
+    is no longer found (though its alarm is not before `oldest`) is of the same series and
+    direction, and spans some of the same nights.
+    """
+    found = {_key_of(row) for row in rows}
+    gone = [
+        (key, str(change.get("night")))
+        for key, change in known.items()
+        if key not in found and str(key[-1]) >= oldest
+    ]
+    moved = dict(known)
+    for row in rows:
+        key = _key_of(row)
+        for lost, first_night in gone if key not in known else ():
+            if lost[:-1] == key[:-1] and first_night <= row.alarm_night and row.night <= lost[-1]:
+                moved[key] = known[lost]
+    return moved
 
 
 def _known(earlier: Earlier) -> dict[ChangeKey, Mapping[str, Any]]:

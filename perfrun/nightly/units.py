@@ -22,6 +22,7 @@ from perfrun.run.runner import run
 from perfrun.shown import block
 from perfrun.summary.document import Status
 from perfrun.summary.estimates import RunResult
+from perfrun.summary.record import BadSummary, read_record
 
 DEADLINE = "deadline"  # the reason for ending a method
 
@@ -134,15 +135,13 @@ def _from_report(path: Path) -> UnitDone:
             ),
             stopped_by={method["name"]: method["stopped_by"] for method in report["methods"]},
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return UnitDone(error=f"{path}: cannot be read: {error}")
 
 
 def _commits(summaries: tuple[str, ...]) -> Mapping[str, str]:
-    """Return the commits of a run's checkouts, from the first summary that has them."""
+    """Return the commits of a run's checkouts, from the first summary that can be read."""
     for path in summaries:
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            document = json.loads(Path(path).read_text(encoding="utf-8"))
-            checkouts = document["benchmark_info"]["site_package_info"]
-            return {name: info["hash"] for name, info in checkouts.items() if info.get("hash")}
+        with suppress(OSError, BadSummary):
+            return read_record(Path(path)).commits
     return {}

@@ -130,7 +130,7 @@ Exit status: 0 all methods ran, 1 a method did not pass, 2 wrong usage, 3 intern
 """
 COMMANDS = {  # name: (arguments, description)
     "run": (
-        "[FILE.py | FILE.py::Class.method | FOLDER/ ...] [flags] [-- benchmark flags]",
+        "[FILE.py[::Class.method]|FOLDER ...] [flags] [-- its flags]",
         "Run benchmark methods, each trial in a fresh process, and record the results.",
     ),
     "list": (

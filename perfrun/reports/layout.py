@@ -32,10 +32,12 @@ def drawn(table: Table, width: int) -> list[RenderableType]:
     width = max(width, _LEAST)
     if _width(table) <= width:
         return [_grid(table)]
+    for division in filter(None, (table.narrow, table.narrower)):
+        parts = [table.part(headings) for headings in division]
+        if all(_width(part) <= width for part in parts):
+            first, *others = map(_grid, parts)
+            return [first, *(each for other in others for each in ("", other))]
     parts = [table.part(headings) for headings in table.narrow]
-    if parts and all(_width(part) <= width for part in parts):
-        first, *others = map(_grid, parts)
-        return [first, *(each for other in others for each in ("", other))]
     if parts and all(_stands_below(part, width) for part in parts):
         return [*_blocks(parts[0], width), *_after_a_blank(parts[1:], width)]
     return [*_blocks(table, width)]

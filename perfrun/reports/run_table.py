@@ -45,9 +45,7 @@ SHOWN_ROWS = 5
 MOST_METRICS = 3  # of a method, without --metrics
 _MOST_FOLDERS = 12  # of a run; of more, only those of trials that did not pass
 # Derived from the samples of the wall time, and no news to people.
-_OF_SERIES = re.compile(
-    r"(?:.*/)?(?:latency|operation|warmup|device_time)_?\w*_s|.*_(?:std|per_device)"
-)
+_OF_SERIES = r"(?:.*/)?(?:latency|operation|warmup|device_time)_?\w*_s|.*_(?:std|per_device)"
 _TIMES = ("latency_p90_s", "latency_p99_s", "first_call_s", "device_time_median_s")
 _LAST = 9  # place of a metric that says what another one says
 _LONGEST_NAME = 60
@@ -183,7 +181,7 @@ def _place(name: str, missed: Sequence[str]) -> int:
         return 0
     if name in _TIMES:
         return 2 + _TIMES.index(name)
-    if _OF_SERIES.fullmatch(name) or name.startswith("peak_"):
+    if re.fullmatch(_OF_SERIES, name) or name.startswith("peak_"):
         return _LAST
     if name.endswith(("_per_call", "_per_step", "_per_example")):  # amounts of work
         return _LAST - 1

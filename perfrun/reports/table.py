@@ -32,11 +32,16 @@ class TableCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Columns and rows. `narrow` has the headings of the tables into which it can be divided."""
+    """Columns and rows.
+
+    `narrow` has the headings of the tables into which it can be divided, `narrower` those for a
+    terminal on which these do not fit.
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str | TableCell, ...], ...]
     narrow: tuple[tuple[str, ...], ...] = ()
+    narrower: tuple[tuple[str, ...], ...] = ()
 
     @property
     def headings(self) -> tuple[str, ...]:

@@ -54,6 +54,7 @@ _LOG = "in stderr.log beside the summary, as always"
 
 _SHADES = {"red": "31", "green": "32", "yellow": "33"}  # as terminals know them
 _LAST_PHASE = "method"
+_SHORTEST_LEFT_S = 0.5  # a time that is worth a word
 _SHORTEST_NAME = 12  # characters of a name that tell anything
 
 
@@ -177,7 +178,8 @@ class Terminal:
         colours = {result.status.value: STATUS_COLOURS.get(result.status, "red")}
         if word:
             colours[word] = "yellow"
-        self._line("; ".join([text, *filter(None, [word]), *notes]), self._stream, colours)
+        parts = [text, *filter(None, [word, self._left(spent)]), *notes]
+        self._line("; ".join(parts), self._stream, colours)
         if self._verbose:
             doubts = quality_line(result)
             self._line(f"  {where}", self._stream)
@@ -192,7 +194,7 @@ class Terminal:
         """Print how the pairs of a method stand."""
         self._standings[method] = f"[{number}/{most}] {text}"
         if not self._quiet:
-            self._line(f"[{number}/{most}] {method}: {text}", self._stream)
+            self._line(f"[{number}/{most}] {text}; {method}", self._stream)
 
     def profile_started(self, method: str, kind: str) -> None:
         """Show which profile trial begins."""
@@ -255,6 +257,13 @@ class Terminal:
 
             self._console = Console(file=as_is(self._stream), highlight=False, soft_wrap=False)
         return self._console
+
+    def _left(self, spent_s: float) -> str | None:
+        """Return the time that is left, for a log; on a terminal the line that moves has it."""
+        left_s, _ = self._outlook
+        if left_s is None or self.is_live or left_s - spent_s < _SHORTEST_LEFT_S:
+            return None
+        return f"{time_left(left_s - spent_s)} left"
 
     def _progress(self, begin: str, name: str) -> str:
         """Return the line that shows the trial: which, its phase, its time, what is left."""

@@ -39,6 +39,8 @@ from perfrun.summary.estimates import (
 from perfrun.summary.result_folder import SUMMARY, ResultFolder, safe_name, write_whole
 from perfrun.untrusted import Folder, Refused, read_file
 
+_MANY_METHODS = 200  # all of them enter the estimate of the time left, before each trial
+
 
 class Rounds:
     """The loop over trials and methods."""
@@ -216,7 +218,7 @@ class Rounds:
         total = self._schedule.total
         folder = self._around.storage.new_folder(self._execution_id(key, method, total))
         self._screen.outlook(
-            left_s=self._schedule.left_s(self._time_left_s()) if self._is_own_schedule else None,
+            left_s=self._left_s(),
             half_width=self._half_width(key[0]),
             phase=partial(read_phase, folder.private),
         )
@@ -227,6 +229,13 @@ class Rounds:
         result = self._finish(key, run_trial(self._facts, spec, self._around))
         spent_s = time.monotonic() - begun_s - observe(result.document).cost_s
         return replace(result, closing_s=max(0.0, spent_s))
+
+    def _left_s(self) -> float | None:
+        """Return the time that is probably left; of very many methods only for who watches."""
+        is_cheap = len(self._methods) <= _MANY_METHODS or self._screen.is_live
+        if not self._is_own_schedule or not is_cheap:
+            return None
+        return self._schedule.left_s(self._time_left_s())
 
     def _half_width(self, name: str) -> float | None:
         """Return half the width of the interval so far, relative, for somebody who watches."""

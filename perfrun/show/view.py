@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfrun.show.histogram import Bin, histogram
-from perfrun.summary.metrics import PEAK_RSS, WALL_TIME
+from perfrun.summary.metrics import FIRST_CALL, MEDIAN, PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import is_number, objects, section, text
 from perfrun.summary.series_times import intervals, steady_times
@@ -19,6 +19,7 @@ _MOST_TEXT = 600  # characters of a fact
 _MOST_ITEMS = 100  # of a list
 # Of the derived metrics, those that people compare.
 _DERIVED = ("latency_p90_s", "latency_p99_s", "device_time_median_s", "throughput")
+_FIRST = (WALL_TIME, THROUGHPUT, MEDIAN, FIRST_CALL, "latency_p90_s", "latency_p99_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,9 +162,15 @@ def _figures(record: SummaryRecord) -> tuple[Figure, ...]:
         )
     # One figure under two names is shown once: `wall_time` and `latency_median_s`.
     different: dict[tuple[float, str], Figure] = {}
-    for one in sorted(found, key=lambda one: not one.is_primary):
+    for one in sorted(found, key=_place):
         different.setdefault((one.value, one.direction), one)
     return tuple(different.values())
+
+
+def _place(figure: Figure) -> tuple[bool, int]:
+    """Return what figures are sorted by: primary ones first, the best known of them before all."""
+    last = figure.name.rpartition("/")[2]
+    return not figure.is_primary, _FIRST.index(last) if last in _FIRST else len(_FIRST)
 
 
 def _steps(series: Mapping[str, Any], others: Sequence[str]) -> Steps | None:

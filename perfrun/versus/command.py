@@ -9,7 +9,7 @@ from typing import Any
 
 from perfrun.errors import Interrupted
 from perfrun.reports.terminal import Terminal
-from perfrun.shown import say, write_json, write_lines
+from perfrun.shown import say, write_json
 from perfrun.summary.document import to_json
 from perfrun.summary.result_folder import write_whole
 from perfrun.versus.answer import VersusAnswer, answer_of, machine_text
@@ -114,5 +114,6 @@ def _show(
     if output_format == "markdown":
         sys.stdout.write(markdown_page(title, table, lines))
         return
-    Terminal(sys.stdout, sys.stderr, quiet=True).table(table)
-    write_lines(["", *lines])
+    screen = Terminal(sys.stdout, sys.stderr, quiet=True)
+    screen.table(table)
+    screen.lines(["", *lines])

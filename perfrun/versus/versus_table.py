@@ -14,6 +14,7 @@ _COLOURS = {"slower": "red", "faster": "green", "undecided": "yellow", "failed":
 _NAMES = ("phase", "batch", "framework", "platform")
 _LEFT = ("phase", "framework", "platform", "verdict")
 _VERDICTS = ("cost / million", "trials", "ratio", "95 % interval", "verdict")
+_FIRST = ("latency", "per second", "peak memory", "device memory")
 _ALWAYS = ("batch", "framework", "latency", "per second", "peak memory", "params", "FLOPs")
 _SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _FIGURES = {  # of the table
@@ -47,6 +48,11 @@ def versus_table(cells: Sequence[Cell], ratios: Sequence[Ratio]) -> Table:
         ),
         narrow=(
             tuple(name for name in names if name not in _VERDICTS),
+            tuple(name for name in names if name in (*_NAMES, *_VERDICTS)),
+        ),
+        narrower=(
+            tuple(name for name in names if name in (*_NAMES, *_FIRST)),
+            tuple(name for name in names if name not in (*_FIRST, *_VERDICTS)),
             tuple(name for name in names if name in (*_NAMES, *_VERDICTS)),
         ),
     )

@@ -382,9 +382,8 @@ def active_environment() -> str:
         if not prefix or os.path.realpath(prefix) == os.path.realpath(sys.prefix):
             continue
         if os.access(os.path.join(prefix, "bin", "python"), os.X_OK):
-            return "; you are in the %s environment %s: add --python=$%s/bin/python" % (
-                *(kind, prefix, variable),
-            )
+            text = "; you are in the %s environment %s: add --python=$%s/bin/python"
+            return text % (kind, prefix, variable)
     return ""
 
 

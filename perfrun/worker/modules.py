@@ -22,6 +22,7 @@ _FROM = re.compile(
 )
 _IMPORT = re.compile(rb"^[ \t]{0,99}import[ \t]{1,99}([^\n#;]{1,4000})", re.MULTILINE)
 _AS = re.compile(r"(?<![\w.*])([\w.*]{1,999})(?:\s{1,99}as\s{1,99}(\w{1,999}))?")
+_DEFINES = rb"\bdef[ \t]{1,9}NAME\b|\bNAME[ \t]{0,9}=|['\"]NAME['\"]"
 _LARGEST_BYTES = 8 * 1024 * 1024  # of a module that is searched
 _MOST_FILES = 100  # of a chain in which each file derives a class from the next one's
 
@@ -51,7 +52,7 @@ def could_define(root: str, module: str, class_name: str, method: str) -> bool:
     sources = _Sources(os.path.normpath(root))
     path = sources.file(module.split("."))
     name = re.escape(method.encode())
-    defines = re.compile(rb"\bdef[ \t]{1,9}%s\b|\b%s[ \t]{0,9}=|['\"]%s['\"]" % (name, name, name))
+    defines = re.compile(_DEFINES.replace(b"NAME", name))
     try:
         has_class = re.search(rb"\b%s\b" % re.escape(class_name.encode()), _content(path))
     except (OSError, ValueError):

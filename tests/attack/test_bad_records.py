@@ -27,6 +27,7 @@ from perfrun.nightly.prune import bytes_in, remove, remove_tree
 from perfrun.nightly.report import gather, report_document
 from perfrun.nightly.suite import Night, UnitDone, units
 from perfrun.nightly.suite_file import read_suite
+from perfrun.nightly.units import _from_report
 from perfrun.show.run_again import run_again
 from perfrun.show.screen import screen
 from perfrun.show.view import view
@@ -205,6 +206,16 @@ def test_the_report_of_a_night_goes_on_over_bad_records(results: Path) -> None:
     for text in (markdown(report), junit(report), openmetrics(report)):
         text.encode()  # a surrogate ended the night here, and each night after it
     json.dumps(report_document(report))
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"results": 5}', '{"results": [[]]}', "[" * 100_000])
+def test_the_report_of_a_run_that_makes_no_sense_is_an_error_of_that_run(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "report.json").write_text(text)
+    done = _from_report(tmp_path / "report.json")
+    assert done.error is not None
+    assert "cannot be read" in done.error
 
 
 @pytest.mark.parametrize("levels", [900, 1500, 5000])

@@ -29,6 +29,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "perfrun"
 CALLS = {"compile", "match", "search", "sub", "subn", "split", "findall", "fullmatch", "finditer"}
 BYTES = 1_000_000  # of the text for which the worst of the pieces is repeated
 MOST_CPU_S = 5.0  # generous: a linear one takes milliseconds, another one hours
+# Modules that keep patterns as texts, which are compiled when they are needed.
+_CONSTANTS = ("shown", "text", "analysis.directions", "worker.modules")
 # Patterns of a user for his own results, or of a table of ours, on names that are bounded.
 GIVEN = {"options.parsers", "nightly.report", "worker.services", "run.outcome", "schema"}
 
@@ -53,7 +55,7 @@ def patterns() -> list[tuple[str, Any, int]]:
             if isinstance(pattern, re.Pattern):
                 pattern, flags = pattern.pattern, pattern.flags & ~re.UNICODE
             found.setdefault((pattern, flags), f"{name}:{node.lineno}")
-    assert set(unknown) <= GIVEN | {"analysis.directions", "shown", "text"}, unknown
+    assert set(unknown) <= GIVEN.union(_CONSTANTS), unknown
     return [(place, pattern, flags) for (pattern, flags), place in found.items()]
 
 
@@ -75,21 +77,21 @@ def _values(name: str, call: ast.Call) -> tuple[Any, int]:
 def constants() -> list[tuple[str, Any, int]]:
     """Patterns that are compiled at import, or kept as a text and compiled when they are needed."""
     found = []
-    for name in ("shown", "text", "analysis.directions"):
+    for name in _CONSTANTS:
         module = importlib.import_module(f"perfrun.{name}")
         for key, value in vars(module).items():
             for one in value if isinstance(value, tuple) else (value,):
                 one = one[0] if isinstance(one, tuple) and one else one
                 if isinstance(one, re.Pattern):
                     found.append((f"{name}.{key}", one.pattern, one.flags & ~re.UNICODE))
-                elif isinstance(value, str) and key.startswith("_") and _is_pattern(value):
-                    found.append((f"{name}.{key}", value, 0))
+                elif isinstance(one, str | bytes) and key.startswith("_") and _is_pattern(one):
+                    found.append((f"{name}.{key}", one, 0))
     return found
 
 
-def _is_pattern(text: str) -> bool:
+def _is_pattern(text: str | bytes) -> bool:
     try:
-        return any(c in text for c in "\\[(*+") and bool(re.compile(text))
+        return any(sign in str(text) for sign in "\\[(*+") and bool(re.compile(text))
     except re.error:
         return False
 

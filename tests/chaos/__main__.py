@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("family", choices=FAMILIES)
     parser.add_argument("--sample", type=int, help="so many faults, drawn at random; else all")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--scenario", help="only faults whose names begin with this")
+    parser.add_argument("--scenario", help="only faults whose names begin so (with a comma: or so)")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", help="the name of one fault")
     parser.add_argument("--minutes", type=float, help="begin no further fault after so long")
@@ -54,21 +54,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _tools_are_there(flags: argparse.Namespace) -> bool:
     """Name the kinds that cannot be made here; False when one of them has to be."""
-    reasons = {kind: why for kind in kinds_of(flags.family) if (why := left_out(kind))}
+    kinds = [kind for kind in kinds_of(flags.family) if kind.startswith(_wanted(flags))]
+    reasons = {kind: why for kind in kinds if (why := left_out(kind))}
     for kind, why in reasons.items():
         _say(f"{kind}: left out, there is no {why}")
     required = {"engine": "PERFRUN_REQUIRE_DOCKER", "database": "PERFRUN_REQUIRE_POSTGRES"}
     return not [k for k in reasons if os.environ.get(required.get(k, "")) == "1"]
 
 
+def _wanted(flags: argparse.Namespace) -> tuple[str, ...]:
+    """How the names of the faults begin that are asked for."""
+    kind = flags.only.partition("/")[0] if flags.only else None
+    return tuple((kind or flags.scenario or "").split(","))
+
+
 def _names(flags: argparse.Namespace, place: Path) -> list[str]:
     """Return the faults to make. A sample has as many kinds as there is room for."""
     maker = make_family(flags.family, place / "count")
-    names = [
-        name
-        for name in maker.names(flags.seed, flags.sample)
-        if name.startswith(flags.scenario or "")
-    ]
+    # Of those that are drawn, enough are of the kinds that are wanted.
+    drawn = (flags.sample or 0) * (len(kinds_of(flags.family)) if flags.scenario else 1)
+    names = [n for n in maker.names(flags.seed, drawn or None) if n.startswith(_wanted(flags))]
     random.Random(flags.seed).shuffle(names)
     if flags.sample is None:
         return names

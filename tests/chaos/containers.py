@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from accidents import later
-from own_engine import OwnEngine, end, own_engine_with
+from own_engine import end, own_engine_with
 from subject import Subject, Watch
 
 KINDS = ("container", "engine")
@@ -76,6 +76,7 @@ class Engines:
             more=(f"--image={self._image}",),
             settings={"DOCKER_HOST": self._engine.host},
             takes_internal_errors=False,
+            harms_trials=True,
         )
         subject.prepare()
         return subject
@@ -117,7 +118,7 @@ class Engines:
 
     def _to_engine(self, draw: random.Random) -> Watch:
         at_s, away_s = draw.uniform(0, self._takes_s), draw.uniform(0, 6.0)
-        harm = draw.choice(("kill", "kill", "stop", "freeze", "containerd", "shim"))
+        harm = draw.choice(("kill", "kill", "stop", "freeze", "containerd", "containerd-shim"))
         returns = draw.random() < 0.5  # before the run has ended
 
         def happen(_: int) -> None:
@@ -125,8 +126,8 @@ class Engines:
                 self._daemon.send_signal(signal.SIGSTOP)
                 time.sleep(away_s)
                 self._daemon.send_signal(signal.SIGCONT)
-            elif harm in ("containerd", "shim"):
-                for pid in _pids(self._engine, harm):
+            elif harm in ("containerd", "containerd-shim"):
+                for pid in self._engine.pids(harm):
                     os.kill(pid, signal.SIGKILL)
             else:
                 self._daemon.send_signal(signal.SIGKILL if harm == "kill" else signal.SIGTERM)
@@ -162,19 +163,6 @@ def _gone_by_now() -> Iterator[None]:
 
     with contextlib.suppress(docker.errors.APIError, requests.RequestException, OSError):
         yield
-
-
-def _pids(engine: OwnEngine, program: str) -> list[int]:
-    """The processes of an engine's containerd, or of the shims of its containers."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            line = (process / "cmdline").read_bytes()
-            name = Path(os.fsdecode(line.split(b"\0")[0])).name
-            is_it = name.startswith("containerd") and ("shim" in name) == (program == "shim")
-            if is_it and bytes(engine.folder) in line:
-                found.append(int(process.name))
-    return found
 
 
 def _kill(client: Any, container: str) -> None:

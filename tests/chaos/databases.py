@@ -1,4 +1,4 @@
-"""PostgreSQL ends, falls silent or throws its clients out while a run or an index writes to it.
+"""PostgreSQL ends, falls silent or throws its clients out while a run or an index uses it.
 
 The server is a cluster of this process's own. It is back at the end, and then it has each trial
 that was reported once, with its figures. A run never waits for it to succeed: all its methods pass.
@@ -12,12 +12,13 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import postgres
 from accidents import later
-from subject import METHODS, Subject
+from proxy import Proxy
+from subject import METHODS, Subject, Watch
 
 FIGURES = {METHODS[0]: 1.0, METHODS[1]: 2.0}
 _OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name='perfrun'"
@@ -30,6 +31,13 @@ def missing() -> str | None:
     except ImportError:
         return "psycopg (pip install 'perfrun[postgresql]')"
     return None if postgres.programs() else "initdb (Debian's package postgresql)"
+
+
+def hasten() -> None:
+    """Make perfrun's limit of a transaction shorter, in this process."""
+    from perfrun.store import database
+
+    database.TRANSACTION_S = 5.0
 
 
 class Databases:
@@ -51,9 +59,26 @@ class Databases:
         """Make one fault; return what was wrong afterwards."""
         del kind
         draw = random.Random(seed)
-        scenario = draw.choice(("run", "run", "resume", "index"))
-        with self._database() as store:
-            return self._make(store, scenario, self._place / seed, draw)
+        scenario = draw.choice(("run", "run", "resume", "index", "history"))
+        proxy = Proxy(self._server.port, draw) if draw.random() < 0.35 else None
+        harm = draw.choice(HARMS)
+        said = proxy.how if proxy else harm.__name__
+        port = (proxy or self._server).port
+        with self._database() as store, proxy.passing() if proxy else contextlib.nullcontext():
+            subject = Subject(
+                self._place / seed,
+                "resume" if scenario == "resume" else "plain",
+                store=store.replace(f":{self._server.port}/", f":{port}/"),
+                set_up=hasten,
+                takes_internal_errors=False,
+            )
+            subject.prepare()
+            if scenario in ("index", "history"):
+                found = self._command(scenario, subject, proxy, self._accident(harm, draw, 0.6))
+            else:
+                found = self._run(subject, proxy, self._accident(harm, draw, 2.0))
+            found += _wrong_figures(subject)
+        return [f"{scenario}, {said}: {problem}" for problem in [*found, *self._left_open()]]
 
     @contextlib.contextmanager
     def _database(self) -> Iterator[str]:
@@ -62,44 +87,38 @@ class Databases:
         with self._server.connection("postgres") as connection:
             connection.execute(f'DROP DATABASE "{store.rpartition("/")[2]}" WITH (FORCE)')
 
-    def _make(self, store: str, scenario: str, folder: Path, draw: random.Random) -> list[str]:
-        subject = Subject(
-            folder,
-            "resume" if scenario == "resume" else "plain",
-            store=store,
-            takes_internal_errors=False,
-        )
-        subject.prepare()
-        harm = draw.choice(HARMS)
-        if scenario == "index":
-            return self._index(subject, harm, draw)
-        ended = subject.run(watched=self._accident(harm, draw, 2.0))
+    def _run(self, subject: Subject, proxy: Proxy | None, accident: Watch) -> list[str]:
+        """No database harms a run's trials, or its exit status."""
+        ended = subject.run(watched=proxy.breaking if proxy else accident)
         self._server.start()
-        found = [f"{harm.__name__} in {scenario}: {p}" for p in subject.problems(ended)]
+        found = subject.problems(ended)
         if ended.code != 0:
-            found.append(f"{harm.__name__} in {scenario}: status {ended.code}: {ended.err[-600:]}")
-        return found + _wrong_figures(subject) + self._left_open()
+            found.append(f"status {ended.code}: {ended.err[-600:]}")
+        return found
 
-    def _index(self, subject: Subject, harm: Harm, draw: random.Random) -> list[str]:
-        """`perfrun index --store` meets the harm; the next one completes it."""
-        subject.run()
-        words = ["index", f"--workspace={subject.workspace}", f"--store={subject.store}"]
+    def _command(
+        self, command: str, subject: Subject, proxy: Proxy | None, accident: Watch
+    ) -> list[str]:
+        """A command that uses the index does its work or says in one line why not."""
+        replace(subject, store=None).run()
+        words = [command, f"--workspace={subject.workspace}", f"--store={subject.store}"]
         started = subject.start_words([*words, "--format=json"], stop=True)
-        ended = started.end(self._accident(harm, draw, 0.6))
+        ended = started.end(proxy.breaking if proxy else accident)
         self._server.start()
         found = []
         lines = [line for line in ended.err.splitlines() if line.strip()]
         if ended.hung or ended.code not in (0, 2) or (ended.code == 2 and len(lines) != 1):
-            found.append(f"{harm.__name__} in index: status {ended.code}: {ended.err[-600:]}")
-        if postgres.PASSWORD in ended.err or "s3cret" in ended.err:
+            found.append(f"status {ended.code}: {ended.err[-600:]}")
+        if "s3cret" in ended.err + ended.out:
             found.append(f"the password is shown: {ended.err[-300:]}")
-        if ended.code == 2:
-            again = subject.start_words(words, tag="-again").end()
-            if again.code != 0:
-                found.append(f"{harm.__name__} in index, again: {again.code}: {again.err[-600:]}")
-        return found + _wrong_figures(subject) + self._left_open()
+        again = subject.start_words(["index", *words[1:]], tag="-again").end()
+        if again.code != 0:
+            found.append(f"again: {again.code}: {again.err[-600:]}")
+        if len(subject.indexed()) != len(METHODS):
+            found.append("not all is in the index")
+        return found + [f"runs on: {line}" for line in subject.left_running()]
 
-    def _accident(self, harm: Harm, draw: random.Random, latest_s: float):  # type: ignore[no-untyped-def]
+    def _accident(self, harm: Harm, draw: random.Random, latest_s: float) -> Watch:
         at_s, back_after_s = draw.uniform(0, latest_s), draw.choice((0.0, draw.uniform(0, 2.5)))
 
         def happen(_: int) -> None:
@@ -107,7 +126,7 @@ class Databases:
             time.sleep(back_after_s)
             self._server.start()
 
-        return partial(later, at_s, happen)
+        return lambda pid: later(at_s, happen, pid)
 
     def _left_open(self) -> list[str]:
         """Connections that nobody uses any more."""

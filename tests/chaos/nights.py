@@ -48,16 +48,23 @@ class Simulation:
         self.verdicts = checks.Verdicts()
         self.made: Counter[str] = Counter()  # faults that came about, by name
         self.bad: Counter[str] = Counter()  # the same with something wrong after it
-        self.trials = self.calls = 0
+        self.trials = self.calls = self.nights = self.failed = 0
         self._deliveries: Counter[str] = Counter()
         self._damaged: set[Path] = set()
         self._pending: str | None = None  # a night that was cut off
         self._unsure: set[str] = set()  # nights that were cut off while the webhook was called
 
-    def run(self, *, first: int = 0) -> Iterator[tuple[NightPlan, list[str]]]:
+    def run(self) -> Iterator[tuple[NightPlan, list[str]]]:
         """Carry out the nights; yield each with what is wrong after it."""
         for plan in self.plans:
-            yield plan, list(self._night(plan))
+            problems = list(self._night(plan))
+            names = list(dict.fromkeys(plan.faults or ("no fault",)))
+            self.nights += 1
+            self.made.update(names)
+            if problems:
+                self.failed += 1
+                self.bad.update(names)
+            yield plan, problems
 
     def _night(self, plan: NightPlan) -> Iterator[str]:
         site = self.site
@@ -92,13 +99,13 @@ class Simulation:
             return
         yield from self._webhook(ended)
         yield from checks.pruned(gone, self.summaries, found, KEPT_NIGHTS)
-        if ended.killed or ended.code == 130:
-            self._pending = _unended(self.site.workspace)
-        if ended.killed:
-            return
         if attempt.locked:
             if ended.code != 2 or "another night goes on" not in ended.err:
                 yield f"beside another night: exit status {ended.code}: {ended.err[-300:]}"
+            return
+        if ended.killed or ended.code not in (0, 1):
+            self._pending = _unended(self.site.workspace)
+        if ended.killed:
             return
         disk_failed = ended.disk_hits > 0
         signalled = attempt.script.signal_in_trial is not None
@@ -141,7 +148,8 @@ class Simulation:
     def _pending_is_told(self, ended: Ended) -> Iterator[str]:
         """A night that was cut off goes on, or the next one names it."""
         pending, self._pending = self._pending, None
-        if pending is None or _was_over(self.site.workspace, pending, ended):
+        known = {night["night"] for night in _nights(self.site.workspace)}
+        if pending is None or pending not in known:  # its record was spoilt
             return
         told = ended.out + ended.err
         if f"going on with {pending}" not in told and f"{pending} did not come" not in told:
@@ -228,10 +236,6 @@ def _unended(workspace: Path) -> str | None:
     return max(open_ones, key=lambda night: night["begun"], default={}).get("night")
 
 
-def _was_over(workspace: Path, pending: str, ended: Ended) -> bool:
-    return not any(night["night"] == pending for night in _nights(workspace))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Simulate nights; the exit status is 1 when something did not hold."""
     parser = argparse.ArgumentParser(prog="tests/chaos/nights.py", description=__doc__)
@@ -239,6 +243,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--nights", type=int, default=1000)
     parser.add_argument("--keep", metavar="DIR", help="the folder to work in, which stays")
     parser.add_argument("--stop", action="store_true", help="stop at the first night that fails")
+    parser.add_argument("--minutes", type=float, help="begin no further night after so long")
     flags = parser.parse_args(argv)
     if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets, in what is drawn and killed
         os.environ["PYTHONHASHSEED"] = "0"
@@ -260,44 +265,53 @@ def main(argv: Sequence[str] | None = None) -> int:
         gc.collect()
         gc.freeze()
         gc.disable()  # a night is short
-        return _report(Simulation(site, flags.seed, flags.nights), stop=flags.stop)
+        return _report(Simulation(site, flags.seed, flags.nights), flags)
     finally:
         if not flags.keep:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _report(simulation: Simulation, *, stop: bool) -> int:
-    begun, failed = time.monotonic(), 0
-    for number, (plan, problems) in enumerate(simulation.run(), start=1):
-        names = dict.fromkeys(plan.faults or ("no fault",))
-        simulation.made.update(list(names))
-        if problems:
-            failed += 1
-            simulation.bad.update(list(names))
-            head = f"FAILED night {plan.number} of seed {simulation.seed}: {', '.join(names)}"
-            _say("\n    ".join([head, *problems]))
-            if stop:
+def _report(simulation: Simulation, flags: argparse.Namespace) -> int:
+    """Carry out the nights and print what came of them; what was tried before Ctrl-C counts."""
+    begun = time.monotonic()
+    with contextlib.suppress(KeyboardInterrupt):
+        for plan, problems in simulation.run():
+            if problems:
+                names = ", ".join(plan.faults) or "no fault"
+                head = f"FAILED night {plan.number} of seed {simulation.seed}: {names}"
+                _say("\n    ".join([head, *problems]))
+            if simulation.nights % 50 == 0:
+                spent = time.monotonic() - begun
+                _say(f"{simulation.nights} nights, {simulation.failed} failed, {spent:.0f} s")
+            if problems and flags.stop:
                 break
-        if number % 50 == 0:
-            _say(f"{number} nights, {failed} failed, {time.monotonic() - begun:.0f} s")
-    verdicts = simulation.verdicts
+            if flags.minutes and time.monotonic() - begun > 60 * flags.minutes:
+                break
     for name, count in sorted(simulation.made.items()):
         _say(f"{name}: {count} nights, {simulation.bad[name]} failed")
+    rates = list(_verdicts(simulation.verdicts))
+    for text in rates:
+        _say(f"FAILED seed {simulation.seed}: {text}")
+    _say(
+        f"{simulation.nights} nights, {simulation.calls} calls, {simulation.trials} trials, "
+        f"{simulation.failed + len(rates)} failed, {time.monotonic() - begun:.0f} s"
+    )
+    return 1 if simulation.failed or rates else 0
+
+
+def _verdicts(verdicts: checks.Verdicts) -> Iterator[str]:
+    """Print what was told of planted changes; yield what is more than it may be."""
     delays = sorted(verdicts.delays.values())
     median = delays[len(delays) // 2] if delays else None
     _say(
         f"{len(verdicts.planted)} changes planted, {verdicts.judged} judged, "
         f"{len(verdicts.missed())} missed, median {median} nights to the report; "
-        f"{len(verdicts.false)} false, {len(verdicts.machine)} of the slow machine"
+        f"{len(verdicts.false)} false, {len(verdicts.machine)} of the slow machine, "
+        f"{verdicts.blamed} of them told as regressions"
     )
     for key, night in verdicts.false.items():
         _say(f"false: {' '.join(key)} in {night}")
-    spent = time.monotonic() - begun
-    _say(
-        f"{number} nights, {simulation.calls} calls, {simulation.trials} trials, "
-        f"{failed} failed, {spent:.0f} s"
-    )
-    return 1 if failed else 0
+    yield from verdicts.rates()
 
 
 def _say(text: str) -> None:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from nights_plan import Planted
-from nights_world import DAY_S
 
 NEAR = 6  # nights between a planted change and where a report puts it
-PATIENCE = 21  # observations until a planted change must be reported: docs/detecting.md
+# Of docs/detecting.md: a step of 5 % is found within so many nights, but for that share; the share
+# of series with a false alarm in a hundred nights; and the series of the suite.
+PATIENCE, MISSED, FALSE, SERIES = 21, 0.05, 0.034, 10
+UNLIKELY = 0.999  # fewer of a thousand seeds are worse than what is let pass
 STATUS = {  # of a trial's summary, by what its worker did; others have more than one
     "failed": "failed",
     "exited": "exited",
@@ -255,7 +257,8 @@ class Verdicts:
     machine: set[tuple[str, str, str, str]] = field(default_factory=set)
     slow_days: set[date] = field(default_factory=set)
     broken: set[int] = field(default_factory=set)  # another change of the method came too soon
-    late: list[str] = field(default_factory=list)
+    blamed: int = 0  # regressions that were told in the machine's bad nights
+    nights: int = 0
 
     def plant(self, planted: Planted, day: date) -> None:
         for place, earlier in enumerate(self.planted):
@@ -266,6 +269,7 @@ class Verdicts:
 
     def night(self, found: Mapping[str, Any]) -> Iterator[str]:
         """Take in a report; yield what is wrong with it."""
+        self.nights += 1
         for method in found["methods"]:
             name = method["method"].rpartition(".")[2]
             if method["environment"] == "host" and method["trials"]:
@@ -285,6 +289,7 @@ class Verdicts:
             )
             if around:
                 self.machine.add(key)
+                self.blamed += is_regression(change)
             elif change["is_new"]:
                 self.false.setdefault(key, night)
             return
@@ -324,6 +329,18 @@ class Verdicts:
             and self.delays.get(place, 10**6) > PATIENCE
         ]
 
+    def rates(self) -> Iterator[str]:
+        """Check that no more was missed, and no more false, than docs/detecting.md says."""
+        from scipy.stats import binom, poisson
+
+        missed, false = len(self.missed()), len(self.false)
+        most_missed = binom.ppf(UNLIKELY, self.judged, MISSED) if self.judged else 0
+        most_false = poisson.ppf(UNLIKELY, FALSE * SERIES * self.nights / 100)
+        if missed > most_missed:
+            yield f"{missed} of {self.judged} changes were missed, more than {most_missed:.0f}"
+        if false > most_false:
+            yield f"{false} false alarms in {self.nights} nights, more than {most_false:.0f}"
+
     @property
     def judged(self) -> int:
         """The number of planted changes whose time is over, or that were told."""
@@ -331,7 +348,3 @@ class Verdicts:
             place not in self.broken and (place in self.delays or self.observed[place] > PATIENCE)
             for place in range(len(self.planted))
         )
-
-
-def within_a_day(first: float, second: float) -> bool:
-    return abs(first - second) <= DAY_S

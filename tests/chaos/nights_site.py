@@ -6,17 +6,17 @@ import contextlib
 import http.server
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nights_plan import CANARY, IN_IMAGE, METHODS, TRIALS, Attempt, NightPlan
-from nights_world import REAL_SLEEP, Facts, Script, Shared, enter
+from nights_world import Facts, Script, Shared, enter
 
 from perfrun.locks import FileLock
 
@@ -257,16 +257,14 @@ class Site:
 
 def _waited(pid: int) -> tuple[int, bool]:
     """Return how a process ended, and True when it had to be ended for hanging."""
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status), False
-        if time.monotonic() > end:
+    ending = os.pidfd_open(pid)
+    try:
+        hung = not select.select([ending], [], [], PATIENCE_S)[0]
+        if hung:
             os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            return -signal.SIGKILL, True
-        REAL_SLEEP(0.003)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), hung
+    finally:
+        os.close(ending)
 
 
 def read_facts(folder: Path) -> Facts:

@@ -104,6 +104,7 @@ class Subject:
     settings: Mapping[str, str] = field(default_factory=dict)  # environment variables
     set_up: Callable[[], None] = lambda: None  # within the run's process, before it begins
     takes_internal_errors: bool = True  # False where no fault is the harness's own
+    harms_trials: bool = False  # one may fail, and the harness be killed before it says so
     template: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -196,8 +197,9 @@ class Subject:
                 reported.update(self.reported(ended))
             said = "".join(ended.err for ended in ends)
             found += self._lost(reported, said)
+            begun = {path for path in self.workspace.glob("output/*") if self.harms_trials}
             again = self.run("--resume")
-            found += self._of_the_resumed(again, reported)
+            found += self._of_the_resumed(again, reported, begun)
             found += self._lost(self.reported(again), said + again.err)
             found += self._leftovers()
             found += [f"runs on: {line}" for line in self.left_running()]
@@ -252,12 +254,15 @@ class Subject:
                 found.append(f"{in_index[path]} times in the index: {path}")
         return found
 
-    def _of_the_resumed(self, again: Ended, reported: dict[Path, str]) -> list[str]:
+    def _of_the_resumed(
+        self, again: Ended, reported: dict[Path, str], begun: set[Path]
+    ) -> list[str]:
         found = self.of_the_end(again)
         # A trial that could not be judged for the fault has failed, and need not run again.
         bad = [r for r in again.results if r["status"] != "passed"]
+        summaries = [Path(result["summary"]) for result in bad]
         if len(again.results) != len(METHODS) or any(
-            Path(r["summary"]) not in reported for r in bad
+            path not in reported and path.parent not in begun for path in summaries
         ):
             found.append(f"--resume has {[r['status'] for r in again.results]}: {again.err[-900:]}")
         if again.code != int(bool(bad)):

@@ -50,6 +50,13 @@ def test_kills_full_disks_and_clocks_that_jump_lose_no_trial() -> None:
     assert ", 0 failed" in said
 
 
+@pytest.mark.slow
+def test_a_database_and_servers_that_fail_lose_no_trial() -> None:
+    kinds = "--scenario=database,download,git,webhook"
+    said = make_faults("services", kinds, "--sample=6", "--seed=13", "--jobs=1")
+    assert "6 tried, 6 made, 0 failed" in said
+
+
 @pytest.mark.parametrize("left_out", ["summary", "folder"])
 def test_what_is_not_synced_is_found_to_be_lost(left_out: str, tmp_path: Path) -> None:
     subject = Subject(tmp_path, "plain")

@@ -238,3 +238,25 @@ def test_a_trial_in_compose_can_harm_neither_perfrun_nor_the_results_of_others(
         assert path.is_symlink() or not mode & (stat.S_ISUID | stat.S_ISGID | stat.S_IWGRP), path
     assert stat.S_IMODE(workspace.stat().st_mode) == 0o700
     assert os.listxattr(workspace) == []
+
+
+def test_what_only_its_owner_may_read_is_read_by_its_owner_and_a_line_says_so(
+    checkout: Path, workspace: Path, repository: tuple[Path, str], user: Caller, torch_image: str
+) -> None:
+    data = workspace / "data"
+    data.mkdir(mode=0o700)
+    give(workspace, user)
+
+    done = compose(
+        user,
+        checkout,
+        repository,
+        f"--benchmark_methods={HERE}.first",
+        "--root_data_dir=/workspace/data",
+        PERFRUN_WORKSPACE=str(workspace),
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "another user cannot read /workspace/data: Permission denied; " in done.stderr
+    (result,) = results(done.stdout)
+    assert read_summary(result, workspace)["perfrun"]["cpu"]["trial"]["written_bytes"] is not None

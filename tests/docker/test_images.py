@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from actors import Caller, docker, give, make_repository, read_summary, results
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -90,6 +92,10 @@ def test_the_labels_of_an_image_say_what_it_was_built_from(
     assert labels["perfrun.framework"] == "tensorflow"
     assert labels["perfrun.base_image"] == base_image
     assert labels["perfrun.extra_pip_specs"] == "iniconfig>=2;pluggy>=1,<2"
+    bill = docker("run", "--rm", "--entrypoint", "cat", tensorflow_image, labels["perfrun.sbom"])
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill) is None
+    found = {(one["properties"][0]["value"], one["name"]) for one in json.loads(bill)["components"]}
+    assert {("framework", "iniconfig"), ("perfrun", "psutil"), ("system", "libc6")} <= found
 
 
 def test_a_second_build_does_nothing_again_and_makes_the_same_image(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from worlds import ENTRY, PATIENCE_S
+from worlds import PATIENCE_S, ROOT
 
 from perfrun.options.commands import COMMANDS
 from perfrun.options.completion import parser_of, whole_parser
@@ -30,10 +30,15 @@ TYPED = {
 }
 
 
-def script(shell: str) -> str:
-    words = [sys.executable, ENTRY, "completion", shell]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    return done.stdout
+@pytest.fixture(scope="module")
+def scripts() -> dict[str, str]:
+    """The scripts of all shells, printed by one process: it imports every command."""
+    code = "from perfrun.benchmark import main\n"
+    code += "for shell in 'bash', 'zsh', 'fish':\n    main(['completion', shell]); print('<<>>')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return dict(zip(("bash", "zsh", "fish"), done.stdout.split("<<>>\n"), strict=False))
 
 
 @pytest.fixture
@@ -82,9 +87,11 @@ _SHOW = "perfrun() { printf '%s' '<<perfrun'; printf ' %s' \"$@\"; printf '>>\\n
 
 
 def test_bash_completes(
-    folder: Path, shell_in: Callable[[list[str], str], Callable[[str], str]]
+    scripts: dict[str, str],
+    folder: Path,
+    shell_in: Callable[[list[str], str], Callable[[str], str]],
 ) -> None:
-    (folder / "script").write_text(script("bash"))
+    (folder / "script").write_text(scripts["bash"])
     typed = shell_in(["bash", "--norc", "--noprofile", "-i"], f"{_SHOW}; source ./script")
     values = {
         "perfrun run --format=js": "perfrun run --format=json ",
@@ -95,21 +102,23 @@ def test_bash_completes(
 
 
 def test_zsh_completes(
-    folder: Path, shell_in: Callable[[list[str], str], Callable[[str], str]]
+    scripts: dict[str, str],
+    folder: Path,
+    shell_in: Callable[[list[str], str], Callable[[str], str]],
 ) -> None:
     if not shutil.which("zsh"):
         pytest.skip("there is no zsh")
-    (folder / "script").write_text(script("zsh"))
+    (folder / "script").write_text(scripts["zsh"])
     prepare = f'autoload -U compinit; compinit -D -u; {_SHOW}; eval "$(cat ./script)"'
     typed = shell_in(["zsh", "-f", "-i"], prepare)
     for text, line in TYPED.items():
         assert completed(typed, text) == line.rstrip()
 
 
-def test_fish_completes(folder: Path) -> None:
+def test_fish_completes(scripts: dict[str, str], folder: Path) -> None:
     if not shutil.which("fish"):
         pytest.skip("there is no fish")
-    (folder / "script").write_text(script("fish"))
+    (folder / "script").write_text(scripts["fish"])
     lines = "; ".join(f"complete -C '{text}' | head -1 | cut -f1" for text in TYPED)
     done = subprocess.run(
         ["fish", "--no-config", "-c", f"source ./script; {lines}"],

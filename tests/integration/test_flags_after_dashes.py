@@ -99,7 +99,8 @@ def test_a_flag_of_one_module_is_unknown_to_another(world: World) -> None:
 
 
 def test_a_module_that_cannot_be_imported_is_left_to_its_trial(world: World) -> None:
-    methods = f"{METHOD},pkg.nowhere.Any.method"
+    world.write("import no_such_package", module="lacking")
+    methods = f"{METHOD},pkg.lacking.Any.method"
     done = world.run("--format=json", "--", "--batch_size=8", methods=methods)
     assert (done.code, done.statuses) == (1, ["passed", "failed"])
 

@@ -143,9 +143,10 @@ def test_the_environment_in_which_the_user_is_is_named(
     world.write("import not_installed_here", module="needs")
     hint = f"; you are in the {kind} environment {other}: add --python=${variable}/bin/python"
     settings = {"VIRTUAL_ENV": "", "CONDA_PREFIX": "", variable: str(other)}
-    done = world.run(methods="pkg.needs.Any.method", **settings)
-    assert f"name another (--python){hint}\n" in done.stderr
     done = world.run("list", "pkg.needs", **settings)
     assert done.stderr.endswith(f"No module named 'not_installed_here'{hint}\n")
-    settings[variable] = sys.prefix
-    assert "you are in" not in world.run("list", "pkg.needs", **settings).stderr
+    if kind == "virtual":
+        done = world.run(methods="pkg.needs.Any.method", **settings)
+        assert f"name another (--python){hint}\n" in done.stderr
+        settings[variable] = sys.prefix
+        assert "you are in" not in world.run("list", "pkg.needs", **settings).stderr

@@ -117,6 +117,7 @@ def seen():
     except PermissionError:
         return "not"
 before = seen()
+trial_user.watch_as(user)
 with trial_user.eyes_of_trials():
     there = seen()
 after = seen()

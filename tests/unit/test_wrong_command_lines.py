@@ -280,8 +280,8 @@ TABLE = {
     "compare a b": (
         2,
         (
-            "perfrun: 'a' is neither a folder nor a run, label, execution id, commit or date of "
-            "the results in {here}/workspace"
+            "perfrun: 'a' is neither a folder nor a run, label, execution id, commit, date or "
+            "baseline of the results in {here}/workspace"
         ),
     ),
     "compare a b --metric=x": (
@@ -348,14 +348,15 @@ TABLE = {
     "export --format=excel": (
         2,
         (
-            "perfrun: --format=excel: must be one of asv, bmf, google-benchmark, pyperf, "
-            "pytest-benchmark"
+            "perfrun: --format=excel: must be one of csv, json, parquet, asv, bmf, "
+            "google-benchmark, pyperf, pytest-benchmark"
         ),
     ),
     "export": (
         2,
         (
-            "perfrun export: --format is missing: one of asv, bmf, google-benchmark, pyperf, "
+            "perfrun export: --format is missing: say --csv=FILE, --json=FILE, --parquet=FILE, or "
+            "--format with one of csv, json, parquet, asv, bmf, google-benchmark, pyperf, "
             "pytest-benchmark"
         ),
     ),

@@ -14,7 +14,7 @@ from perfrun.changes.budget import Budget, parse_budget
 from perfrun.changes.confirm import Confirmation, Suspect, confirm
 from perfrun.errors import UsageError
 from perfrun.reports.terminal import Terminal
-from tests.unit.changes.test_confirm_reconstruction import summary
+from tests.unit.summary.test_reconstruction import summary
 
 
 def document(**own: Any) -> dict[str, Any]:

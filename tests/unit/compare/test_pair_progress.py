@@ -11,6 +11,7 @@ from perfrun.compare.comparison_table import comparison_table, reason_lines
 from perfrun.compare.pair_progress import (
     PairClock,
     Undecided,
+    command_lines,
     pairs_needed,
     standing,
     strip,
@@ -62,7 +63,8 @@ def test_what_thousands_of_pairs_would_decide_is_not_proposed() -> None:
     ratios = (-3.0, 3.0) * 6
     assert pairs_needed(ratios, RULE) is None
     one = Undecided(method="m.C.m", log_ratios=ratios, needed=None, pair_s=1.0)
-    *_, last = undecided_lines([one], ["--a=x"])
+    *_, last = undecided_lines([one])
+    assert command_lines([one], ["--a=x"]) == []
     assert "More than 1,000 pairs" in last
     assert "--min_effect" in last
 
@@ -71,12 +73,13 @@ def test_an_undecided_method_is_shown_with_the_command_that_goes_on() -> None:
     ratios = tuple(math.log(ratio) for ratio in (0.5, 1.0, 2.0))
     one = Undecided(method="m.C.m", log_ratios=ratios, needed=48, pair_s=10.0)
     words = ["--a=--env='X=1 2'", "--max_pairs", "8", "--resume", "--time_budget=9", "--", "--k=1"]
-    title, drawn, about, command = undecided_lines([one], words)
+    title, drawn, about = undecided_lines([one])
+    (command,) = command_lines([one], words)
     assert title == "m.C.m: undecided; b/a of its 3 pairs (| is 1):"
     assert drawn.strip().startswith("0.50 [o")
     assert about == "About 48 pairs would probably decide (8 min, from the beginning):"
     assert command == """  perfrun ab '--a=--env='"'"'X=1 2'"'"'' --max_pairs=48 -- --k=1"""
-    assert undecided_lines([], words) == []
+    assert undecided_lines([]) == command_lines([], words) == []
 
 
 def test_the_time_left_is_that_of_all_pairs_that_may_still_come() -> None:

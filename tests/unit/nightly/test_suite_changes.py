@@ -9,12 +9,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.openmetrics import openmetrics
 from perfrun.nightly.report import ChangeReport, MethodReport, NightFigure, NightReport
-from perfrun.nightly.suite_changes import change_reports, recent_changes
+from perfrun.nightly.suite_changes import change_reports, recent_changes, with_moved
 from perfrun.options.store_address import parse_address
 from perfrun.store.index import open_store
 from tests.summaries import summary, write
@@ -109,6 +110,32 @@ def test_a_change_of_a_night_that_told_nobody_is_new_in_the_next_one(tmp_path: P
     for untold, is_new in (({f"n-{alarm}"}, True), ({f"n-{alarm - 1}", f"n-{alarm + 1}"}, False)):
         made = change_reports(recent.rows, [method(METHOD)], "n-44", {}, untold)
         assert [one.is_new for one in made if one.metric == "wall_time"] == [is_new]
+
+
+@pytest.mark.parametrize(
+    ("night", "alarm_night", "is_new"),
+    [
+        ("2026-07-01", "2026-07-03", False),  # found a night earlier
+        ("2026-07-06", "2026-07-09", True),  # after the alarm: another change
+    ],
+)
+def test_a_change_whose_alarm_moves_is_not_new_again(
+    night: str, alarm_night: str, is_new: bool, tmp_path: Path
+) -> None:
+    # A history that is pruned to its last nights is another one, and its alarms may move.
+    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
+    with open_store(parse_address(None, tmp_path)) as store:
+        store.refresh()
+        rows = recent_changes(store, [method(METHOD)], "n-44", BEGIN + 44 * 86400).rows
+    (row,) = (row for row in rows if row.metric == "wall_time")
+    told = {"night": night, "status": "confirmed", "confirmation": {"pairs": 8}}
+    key = (METHOD, "wall_time", row.environment, "worse", alarm_night)
+    tonight = replace(row, evidence=frozenset({"n-44"}))
+    for oldest, new in (("2026-06-20", is_new), ("2026-07-20", True)):
+        known = with_moved([tonight], {key: told}, oldest)
+        (change,) = change_reports([tonight], [method(METHOD)], "n-44", known)
+        assert change.is_new == new
+        assert change.status == ("candidate" if new else "confirmed")
 
 
 def test_nothing_is_said_of_methods_of_other_suites_or_of_steady_ones(tmp_path: Path) -> None:

@@ -255,6 +255,7 @@ def test_a_run_that_is_no_terminal_is_told_in_plain_lines(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(times_s)))
     terminal, out, err = plain()
     terminal.note("cloning")
+    terminal.outlook(left_s=14.0, half_width=None)
     terminal.trial_started(1, 2, "m.Class.method", 1)
     terminal.stdout("printed\n")
     terminal.stderr("warned\n")
@@ -266,7 +267,7 @@ def test_a_run_that_is_no_terminal_is_told_in_plain_lines(monkeypatch: pytest.Mo
     assert told.startswith(
         "[1/2] m.Class.method, trial 1: failed (ValueError: [red]no[/red]), 2.5 s, "
     )
-    assert told.endswith("perfzero_summary.json; note: left 1 process")
+    assert told.endswith("perfzero_summary.json; 11 s left; note: left 1 process")
     assert err.getvalue() == "perfrun: cloning\nwarned\n"
     assert "\x1b" not in out.getvalue()
 

@@ -65,6 +65,7 @@ SAME: dict[str, Any] = {
     "fail_on_bounds": True,
     "allow_empty": True,
     "resume": True,
+    "baseline": "v1.0",
     "store": "other.db",
     "names": ("m",),
     "flags": {"x": 1},

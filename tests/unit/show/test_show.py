@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,18 @@ def test_a_failed_trial_says_what_failed(
     write(tmp_path / "output", document)
     text = "\n".join(shown(capsys, f"--workspace={tmp_path}"))
     assert "outcome    failed: ValueError: no\n           Traceback:\n           File x" in text
+
+
+def test_what_only_an_index_has_is_shown_as_far_as_it_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = measured([0.03, 0.0359, 0.04], metrics={"a_loss": 1.0, "accuracy": 0.9})
+    write(tmp_path / "ws" / "output", document)
+    store = f"--store={tmp_path / 'team.db'}"
+    assert main(["index", f"--workspace={tmp_path / 'ws'}", store]) == 0
+    shutil.rmtree(tmp_path / "ws")
+    capsys.readouterr()
+    lines = shown(capsys, store, "id:2026-11-21-10-00-00-000000")
+    assert lines[2].split() == ["figures", "wall_time", "35.9", "ms"]
+    text = " ".join(" ".join(lines).split())
+    assert "again not by perfrun: its summary is not here" in text

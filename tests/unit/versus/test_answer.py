@@ -449,7 +449,7 @@ def test_a_label_means_nothing_to_markdown(tmp_path: Path) -> None:
     assert text.endswith("- note \\<b\\>\n")
 
 
-@pytest.mark.parametrize(("width", "tables"), [(200, 1), (90, 2)])
+@pytest.mark.parametrize(("width", "tables"), [(200, 1), (90, 2), (70, 3)])
 def test_on_a_narrow_terminal_verdicts_are_a_table_of_their_own(
     tmp_path: Path, width: int, tables: int
 ) -> None:
