@@ -137,11 +137,17 @@ class SeriesWatch:
         """The first observation at the level of now, as far as changes were accepted."""
         return self._starts[-1]
 
-    def refined_split(self, alarm: int) -> int:
-        """Return the first observation at the new level, as of this observation."""
-        start, split = self.start, int(self._scanned.splits[alarm])
-        level = float(np.median(self._logs[max(start, split - MOST_BEFORE) : split]))
-        return _refined_split(self._logs[: alarm + 1], split, level, start + 1)
+    def split_now(self) -> int | None:
+        """Return where a new level may begin, as of the last observation.
+
+        None where that observation raised the alarm of an accepted change, whose level is new.
+        """
+        last = len(self) - 1
+        if self._cuts and self._cuts[-1].alarm == last:
+            return None
+        split = int(self._scanned.splits[last])
+        level = float(np.median(self._logs[max(self.start, split - MOST_BEFORE) : split]))
+        return _refined_split(self._logs, split, level, self.start + 1)
 
     def continued(self, news: Floats) -> Floats:
         """Return the p-values of observations that would follow; a row is a continuation."""

@@ -139,7 +139,7 @@ def _visible_split(watch: SeriesWatch, needed: float) -> int | None:
     if apart is not None:
         return watch.start + apart
     if watch.score_p_values[-1] <= _VISIBLE * needed:
-        return watch.refined_split(len(watch) - 1)
+        return watch.split_now()
     return None
 
 

@@ -83,6 +83,20 @@ def test_histories_of_hardly_any_nights_say_nothing_or_how_little_they_know() ->
     assert (known.more, known.seen) == (0, 0.01)  # differences below 1 % are not relevant
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_change_is_not_shown_as_unsure_in_the_night_that_calls_it() -> None:
+    noise = np.random.default_rng(9).normal(1, 0.01, 60)
+    every = [*noise[:50].tolist(), *(1.1 * noise[50:]).tolist()]
+    for count in range(51, 61):
+        one = history(every[:count])
+        (watch,) = watch_suite([one])
+        shifts = unsure_shifts([one], [watch], 5)
+        if watch.changes():
+            assert shifts == ()
+            return
+    raise AssertionError("the step was never called")
+
+
 def test_a_shift_that_is_not_sure_yet_does_not_count_as_noise() -> None:
     noise = np.random.default_rng(9).normal(1, 0.01, 8).tolist()
     (quiet,), (stepped,) = (
