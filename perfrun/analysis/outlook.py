@@ -150,10 +150,12 @@ def _split_apart(logs: Floats) -> int | None:
         if split < YOUNG_BEFORE - 1:
             break
         before, new = logs[max(0, split - SEPARATION_BEFORE) : split], logs[split:]
-        width = max(np.ptp(before), np.ptp(new), 2.5 * LEAST_SCALE)
         gap = max(new.min() - before.max(), before.min() - new.max())
+        if gap <= 0:  # nearly always
+            continue
+        width = max(np.ptp(before), np.ptp(new), 2.5 * LEAST_SCALE)
         distance = abs(float(np.median(new) - np.median(before))) / width
-        if gap > 0 and distance > _GAP and distance > best:
+        if distance > max(_GAP, best):
             best, found = distance, split
     return found
 
