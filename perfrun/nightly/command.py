@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from perfrun.changes.budget import DEFAULT_CHANGES, Budget
@@ -18,12 +19,14 @@ from perfrun.nightly.markdown import markdown
 from perfrun.nightly.night_state import REPORT, Earlier, Nights, why_not_continued
 from perfrun.nightly.openmetrics import openmetrics
 from perfrun.nightly.report import NightReport, gaps, gather, report_document
+from perfrun.nightly.screen import show
 from perfrun.nightly.suite import Night, Outputs, Suite, units, words
 from perfrun.nightly.suite_changes import with_changes
 from perfrun.nightly.suite_file import read_suite
+from perfrun.nightly.trends import with_trends
 from perfrun.nightly.units import Units
 from perfrun.nightly.webhook import post
-from perfrun.options.parsers import CommandParser
+from perfrun.options.parsers import CommandParser, parse_word
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
 from perfrun.shown import say, write_json, write_lines
@@ -37,6 +40,8 @@ Exit status: 0 all well, 1 something failed, missed a bound or was not run, 2 a 
 or a night that still goes on, 3 internal error, 130 interrupted. All of it is in
 docs/guides/nightly.md.
 """
+
+_FORMATS = ("markdown", "text", "json")
 
 
 def write_reports(report: NightReport, folder: Path, outputs: Outputs) -> tuple[str, ...]:
@@ -71,7 +76,9 @@ def parser() -> CommandParser:
     made.switch("--new_night", "do not go on with a night that was killed")
     confirm = "run the trials before and after each new change in pairs, as detect --confirm"
     made.switch("--confirm", confirm)
-    made.add_format(("markdown", "json"))
+    formats = partial(parse_word, words=_FORMATS)
+    about_format = "of the report on stdout (default: text on a terminal, else markdown)"
+    made.flag("--format", "|".join(_FORMATS), about_format, formats)
     made.switch("--quiet", "do not show what benchmarks print")
     return made
 
@@ -96,6 +103,8 @@ def nightly_command(argv: Sequence[str]) -> int:
         raise WorkspaceError(text) from None
     if as_json:
         write_json(report_document(report))
+    elif given.format == "text" or (given.format is None and sys.stdout.isatty()):
+        show(report, Terminal(sys.stdout, sys.stderr, quiet=True))
     else:
         sys.stdout.write(markdown(report))
     return 0 if report.is_ok else 1
@@ -164,7 +173,7 @@ def _finish(
     with interruption.allowed():
         report = gather(suite, night, time.time(), (), notes)
         earlier, untold = nights.reports_before(night), nights.untold_before(night)
-        report = _with_gaps(report, night, earlier)
+        report = with_trends(_with_gaps(report, night, earlier), earlier)
     report, told = with_changes(suite, report, earlier, untold, screen, interruption)
     ended = time.time()  # after confirming, which takes time
     report = replace(report, ended=ended)

@@ -193,7 +193,7 @@ def test_the_reports_of_a_night_are_written_and_well_formed(text: str, tmp_path:
         *("table", "thead", "tbody", "tr", "th", "td"),
     }
     assert (found.count("<h1>"), found.count("<h2>")) == (1, 3)
-    assert found.count("<td") == 7
+    assert found.count("<td") == 9
     assert is_clean(markdown_of(report).replace("\u2060", ""), ends="\n")
     suites = ElementTree.fromstring(junit(report).encode())
     assert len(list(suites.iter("testcase"))) == 3

@@ -168,7 +168,7 @@ def test_markdown_holds_hostile_text_in_its_place(all_kinds: NightReport) -> Non
     assert "<c>" not in text.replace("\\<c\\>", "")
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 2 + 4
-    assert {len(row.replace("\\|", "").split("|")) for row in rows} == {9}
+    assert {len(row.replace("\\|", "").split("|")) for row in rows} == {11}
     assert "`abababababab`" in text
     assert "- a note" in text
 
