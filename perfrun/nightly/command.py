@@ -13,6 +13,7 @@ from pathlib import Path
 from perfrun.changes.budget import DEFAULT_CHANGES, Budget
 from perfrun.errors import Interrupted, PerfrunError, UsageError, WorkspaceError
 from perfrun.locks import FileLock
+from perfrun.nightly.chat import FORMATS as CHAT_FORMATS
 from perfrun.nightly.check import check
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
@@ -79,6 +80,9 @@ def parser() -> CommandParser:
     formats = partial(parse_word, words=_FORMATS)
     about_format = "of the report on stdout (default: text on a terminal, else markdown)"
     made.flag("--format", "|".join(_FORMATS), about_format, formats)
+    webhook_formats = partial(parse_word, words=CHAT_FORMATS)
+    about_webhook = "of what the webhook gets (default: as the suite says, else json)"
+    made.flag("--webhook_format", "|".join(CHAT_FORMATS), about_webhook, webhook_formats)
     made.switch("--quiet", "do not show what benchmarks print")
     return made
 
@@ -89,6 +93,10 @@ def nightly_command(argv: Sequence[str]) -> int:
     suite = read_suite(Path(given.suite))
     if given.confirm and suite.confirm is None:
         suite = replace(suite, confirm=Budget(most=DEFAULT_CHANGES))
+    if given.webhook_format:
+        if not suite.webhook:
+            raise UsageError(f"--webhook_format: {suite.path} names no webhook; add webhook = URL")
+        suite = replace(suite, webhook_format=given.webhook_format)
     as_json = given.format == "json"
     if given.check:
         return _show(suite, as_json=as_json)
@@ -182,7 +190,7 @@ def _finish(
     interruption.check()
     if suite.webhook and not night.delivered:
         with interruption.allowed():
-            failure = post(suite.webhook, report)
+            failure = post(suite.webhook, report, form=suite.webhook_format)
         troubles += [failure] if failure else []
         night = replace(night, delivered=failure is None)
         nights.save(night)  # a kill from here on does not tell it twice
