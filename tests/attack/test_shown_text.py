@@ -421,6 +421,7 @@ def test_commands_over_hostile_summaries_print_clean_lines(tmp_path: Path) -> No
     for words in (
         ["index"], ["history", "*"], ["history", "*", "--metric=none"], ["detect"],
         ["compare", "id:2026-11-20-10-00-00-000000", "id:2026-11-21-10-00-00-000000"],
+        ["compare", "2026-11-20", "2026-11-21", "--format=markdown", "--methods=Cases"],
         ["show", next(str(folder) for folder in (tmp_path / "w").iterdir())],
         ["export", "--csv=-", str(tmp_path / "w")], ["baseline", "set", "b", str(tmp_path / "w")],
         ["compare", "nothing\n\x1b[2J", "x"], ["prune", "--keep_nights=1", "--dry_run"],
@@ -454,6 +455,7 @@ WRITERS = {
     "shown": "it is the writer",
     "reports.output": "it is the stream",
     "benchmark": "cleans its line itself, and works when nothing else does",
+    "compare.command": "Markdown, which `markdown` cleans",
     "nightly.command": "Markdown, which `markdown` cleans",
     "versus.command": "Markdown, which `markdown` cleans",
     "changes.detect": "`changes_page` is a page of clean lines",
