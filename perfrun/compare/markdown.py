@@ -13,12 +13,12 @@ from perfrun.reports.table import Column, Table, markdown_text
 from perfrun.shown import markdown, markdown_command
 
 if TYPE_CHECKING:
-    from perfrun.analysis.two_sets import Comparison
+    from perfrun.analysis.two_sets import Comparison, Verdict
 
 # The first line: nobody sees it, and no text from outside can look like it.
 MARKER = "<!-- perfrun compare -->"
 _MOST = 60_000  # characters; GitHub takes 65,536 in a comment
-_ORDER = ("slower", "faster", "undecided", "equivalent")
+_ORDER: tuple[Verdict, ...] = ("slower", "faster", "undecided", "equivalent")
 _WORDS = {"slower": "worse", "faster": "better"}
 _MARKS = {"slower": "\U0001f534", "faster": "\U0001f7e2"}  # a red circle, a green one
 _COLUMNS = (

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -231,21 +232,19 @@ def _iso(seconds: float) -> str:
 
 
 def _figures(records: Sequence[SummaryRecord]) -> tuple[NightFigure, ...]:
-    from perfrun.analysis.stats import median_interval  # numpy
-
     names = dict.fromkeys(name for record in records for name in record.values)
     figures = []
     for name in names:
         known = [record for record in records if name in record.values]
         used = counted(known)
         values = [record.values[name] for record in used]
-        interval = median_interval(values)
+        low, high = _interval(values)
         figures.append(
             NightFigure(
                 metric=name,
                 median=median(values),
-                low=interval and interval.low,
-                high=interval and interval.high,
+                low=low,
+                high=high,
                 unit=used[-1].metrics[name].unit,
                 direction=used[-1].metrics[name].direction,
                 trials=len(used),
@@ -253,6 +252,19 @@ def _figures(records: Sequence[SummaryRecord]) -> tuple[NightFigure, ...]:
             )
         )
     return tuple(figures)
+
+
+def _interval(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of the median; None where there is none that numbers can say."""
+    from numpy import errstate
+
+    from perfrun.analysis.stats import median_interval
+
+    with errstate(over="ignore", invalid="ignore"):  # a trial may report 1e307
+        found = median_interval(values)
+    if found is None or not (isfinite(found.low) and isfinite(found.high)):
+        return None, None
+    return found.low, found.high
 
 
 def _failures(records: Sequence[SummaryRecord], *, fail_on_bounds: bool) -> tuple[Failure, ...]:

@@ -120,14 +120,12 @@ def _figure(earlier: Mapping[str, Any] | None, figure: NightFigure) -> Mapping[s
 
 
 def _trend(figure: NightFigure, nights: Sequence[Mapping[str, Any] | None], slots: _Slots) -> Trend:
-    from perfrun.analysis.stats import median, relative_noise  # numpy
-
     values = [None if one is None else float(one["median"]) for one in nights]
     known = [value for value in values if value is not None]
     last = nights[-1] if nights else None
     night = (slots[-1] or {}).get("night") if last is not None else None
     low, high = _interval(figure, last)
-    middle = median(known) if known else None
+    middle, spread = _usual(known)
     return Trend(
         last_night=night if isinstance(night, str) else None,
         ratio=_ratio(figure.median, values[-1] if values else None),
@@ -136,8 +134,25 @@ def _trend(figure: NightFigure, nights: Sequence[Mapping[str, Any] | None], slot
         nights=len(known),
         nights_median=middle,
         nights_ratio=_ratio(figure.median, middle),
-        nights_spread=relative_noise(known) if len(known) >= _FEWEST_FOR_SPREAD else None,
+        nights_spread=spread,
         history=(*values, figure.median),
+    )
+
+
+def _usual(known: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the median of nights, and the standard deviation of one over it; None if unknown."""
+    from numpy import errstate
+
+    from perfrun.analysis.stats import median, relative_noise
+
+    if not known:
+        return None, None
+    with errstate(over="ignore", invalid="ignore"):
+        middle = median(known)
+        spread = relative_noise(known) if len(known) >= _FEWEST_FOR_SPREAD else None
+    return (
+        middle if math.isfinite(middle) else None,
+        spread if spread is not None and math.isfinite(spread) else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from perfrun.nightly.screen import show
 from perfrun.nightly.suite import Night
 from perfrun.nightly.trends import last_night_text, sparkline, usual_text, with_trends
 from perfrun.reports.terminal import Terminal
+from tests.unit.nightly.test_report import method, readings
 
 DAY = 86400.0
 TONIGHT = datetime(2026, 11, 22, 2, 30).timestamp()
@@ -232,3 +234,21 @@ def test_the_reports_have_the_columns(tmp_path: Path) -> None:
     for heading in ("against last night", "against the median of 14", "last nights", *cells):
         assert heading in text
         assert heading in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "values", [(9e307, -9e307, 9e307), (5e-324,) * 3, (9e307,) * 2, (0.0, 0.0), (-1.0, 1.0)]
+)
+def test_figures_at_the_end_of_the_numbers_cost_no_report(
+    tmp_path: Path, values: Sequence[float]
+) -> None:
+    own = method(readings(tmp_path, *({"wall_time": value} for value in values)))
+    night = Night(night="n", suite="n", begun=TONIGHT - DAY)
+    for times in (1, 3):
+        before = [(night, json.loads(json.dumps(report_document(report_of(own)))))] * times
+        found = with_trends(report_of(own), before)
+        assert "against last night" in markdown(found)
+        trend = found.methods[0].figures[0].trend
+        assert trend is not None
+        shown = (trend.low, trend.high, trend.ratio, trend.nights_ratio, trend.nights_spread)
+        assert all(math.isfinite(value) for value in shown if value is not None)
