@@ -11,6 +11,8 @@ they could mention people and load pictures. What a medium cannot show as text i
     Markdown, JUnit, OpenMetrics    `markdown`, `markdown_code`, `xml`, `label`
     JSON                            `write_json`; json.dumps itself escapes all but ASCII
     CSV                             `csv_text`
+    messages of Slack, Teams        `slack`, `teams`; those of Discord are Markdown
+    commands in Markdown            `markdown_command`
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ _PLAIN = r"[\t\n\x20-\x7e]*"
 _MARKDOWN = r"([\\`*_\[\]<>|#~&!$])"
 _MARKDOWN_LINK = r"(?i)\b((?:https?|ftp|mailto|xmpp|ssh|git|file)(?=:)|www(?=\.))"
 _MARKDOWN_NAME = r"(@|\\#|GH-)(?=[A-Za-z0-9])"
+_MAIL_OR_MENTION = r"([@#])(?=[A-Za-z0-9])"
 _MARKDOWN_BLOCK = r"(\d{1,9})([.)])(?=\s|$)|[-+=]"
 _HEXADECIMAL = r"[0-9A-Fa-f.]{1,64}"
 # What begins a formula, also in the wide characters that some spreadsheets take for these.
@@ -159,6 +162,47 @@ def markdown(text: str, *, may_mention: bool = False) -> str:
 def markdown_code(text: str) -> str:
     """Return a hash or a range of hashes as code; another text as `markdown` does."""
     return f"`{text}`" if re.fullmatch(_HEXADECIMAL, text) else markdown(text)
+
+
+def markdown_command(words: Iterable[str]) -> str:
+    """Return a command line as a block of code, which no word of it can end."""
+    from shlex import join  # not for `perfrun --help`
+
+    from perfrun.text import redact_words
+
+    text = line(join(redact_words(list(words))))
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}sh\n{text}\n{fence}"
+
+
+def slack(text: str, most: int = LONGEST_CELL) -> str:
+    """Return the text for Slack's mrkdwn: no link, mention or formatting in it.
+
+    Slack knows no escape but for three characters; an invisible one keeps the others from acting.
+    """
+    escaped = " ".join(line(text, most).split())
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        escaped = escaped.replace(character, entity)
+    escaped = re.sub(_MARKDOWN_LINK, rf"\1{_JOINER}", escaped)
+    escaped = re.sub(_MAIL_OR_MENTION, rf"\1{_JOINER}", escaped)
+    escaped = re.sub(r"[*~`]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", _joined, escaped)
+    return re.sub(r":(?=[a-z0-9_+-]{1,50}:)", f":{_JOINER}", escaped)
+
+
+def teams(text: str, most: int = LONGEST_CELL) -> str:
+    """Return the text for a TextRun of an Adaptive Card, which knows no Markdown.
+
+    `{{DATE(...)}}` and `<at>` would act in some clients.
+    """
+    shown = " ".join(line(text, most).split())
+    shown = re.sub(r"([{<@])(?=[{A-Za-z0-9/])", rf"\1{_JOINER}", shown)
+    return re.sub(_MARKDOWN_LINK, rf"\1{_JOINER}", shown)
+
+
+def _joined(found: re.Match[str]) -> str:
+    """Return a character that begins or ends formatting so that it does neither."""
+    return f"{_JOINER}{found[0]}{_JOINER}"
 
 
 def xml(text: str) -> str:

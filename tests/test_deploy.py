@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from perfrun.compare.command import parser as compare_parser
+from perfrun.compare.markdown import MARKER
 from perfrun.nightly.suite import units
 from perfrun.nightly.suite_file import read_suite
+from perfrun.options.command_line import parse
 from perfrun.options.store_address import parse_address
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,6 +108,56 @@ def test_the_workflow_runs_on_a_machine_of_ones_own_and_its_scripts_are_shell() 
             subprocess.run(["bash", "-n", "-c", step["run"]], check=True)
     scripts = "\n".join(step.get("run", "") for step in job["steps"])
     assert 'perfrun nightly --quiet "$SUITE"' in scripts
+
+
+def check_comparison(scripts: list[str]) -> None:
+    """Each script is shell, and its command lines of perfrun are right."""
+    for script in scripts:
+        subprocess.run(["bash", "-n", "-c", script], check=True)
+    text = "\n".join(scripts).replace("\\\n", " ")
+    found = [
+        shlex.split(line.partition(">")[0])
+        for line in text.splitlines()
+        if line.lstrip().startswith("perfrun ")
+    ]
+    ran, compared = (
+        [word.replace("$METHODS", "benchmarks.cases.Cases.filter:.*") for word in words]
+        for words in found
+    )
+    assert parse(ran[1:]).num_trials == 2
+    given = compare_parser().parse_args(compared[2:])
+    assert (given.base, given.new, given.format) == ("label:base", "label:new", "markdown")
+    assert given.workspace == "results"
+    assert "--workspace=results" in ran
+    # A folder here, and no package of the workspace: `base` would be that.
+    sides = re.findall(r"for side in (.*); do", text)[0].split()
+    (path,) = re.findall(r'--python_path="(.*?)"', text)
+    assert all(path.replace("$side", side).startswith(".") for side in sides)
+    assert f'startswith("{MARKER}")' in text
+
+
+def test_the_workflow_of_a_pull_request_comments_once_and_runs_no_stranger() -> None:
+    workflow = load_yaml(DEPLOY / "github" / "pull_request.yml")
+    assert set(workflow) == {"name", True, "concurrency", "permissions", "jobs"}
+    assert workflow["permissions"] == {"contents": "read", "pull-requests": "write"}
+    (job,) = workflow["jobs"].values()
+    assert job["if"] == "github.event.pull_request.head.repo.full_name == github.repository"
+    assert job["runs-on"][0] == "self-hosted"
+    for step in job["steps"]:
+        assert ("run" in step) != ("uses" in step)
+        # What others write, as the name of a branch, is no part of a script.
+        assert "${{" not in step.get("run", "")
+    check_comparison([step["run"] for step in job["steps"] if "run" in step])
+
+
+def test_the_job_of_a_merge_request_has_keys_that_gitlab_knows() -> None:
+    (job,) = load_yaml(DEPLOY / "gitlab" / "merge_request.yml").values()
+    assert set(job) <= {
+        *("stage", "tags", "timeout", "interruptible", "rules", "variables", "script"),
+        *("after_script", "artifacts"),
+    }
+    assert job["rules"] == [{"if": '$CI_PIPELINE_SOURCE == "merge_request_event"'}]
+    check_comparison([*job["script"], *job["after_script"]])
 
 
 def test_compose_has_a_night_and_a_server_for_the_index() -> None:

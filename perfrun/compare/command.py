@@ -17,6 +17,7 @@ from perfrun.compare.comparison_table import (
     reason_lines,
 )
 from perfrun.compare.differences import GUARDED, Difference, differences, forbids, mixtures
+from perfrun.compare.markdown import comment
 from perfrun.compare.selection import Results
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_regex, parse_share, parse_workspace
@@ -194,7 +195,7 @@ def parser() -> CommandParser:
     effect = "smaller differences are ignored (default 1%%)"
     made.flag("--min_effect", "PERCENT", effect, parse_share)
     made.flag("--allow_different", "LIST", f"compare although these differ: {', '.join(GUARDED)}")
-    made.add_format()
+    made.add_format(("table", "json", "markdown"))
     return made
 
 
@@ -209,6 +210,10 @@ def compare_command(argv: Sequence[str]) -> int:
     _warn_of_common(base, new)
     if given.format == "json":
         write_json(document_of(compared))
+    elif given.format == "markdown":
+        notes = _lines_below(compared, ())
+        words = ("perfrun", "compare", *argv)
+        sys.stdout.write(comment(compared.comparisons, compared.differences, notes, words))
     else:
         show_compared(compared)
     return status_of(compared)
@@ -268,16 +273,17 @@ def show_compared(compared: CompareResult) -> None:
     found = compared.comparisons
     screen = Terminal(sys.stdout, sys.stderr, quiet=True)
     screen.table(comparison_table(found))
-    lines = [
-        *reason_lines(found),
-        *derived_lines(found, compared.derived),
-        *environment_lines(compared.differences),
-    ]
+    screen.lines(["", *_lines_below(compared, environment_lines(compared.differences))])
+
+
+def _lines_below(compared: CompareResult, environment: Sequence[str]) -> list[str]:
+    """Return what a table is followed by; the lines about the environment come in their place."""
+    found = compared.comparisons
+    lines = [*reason_lines(found), *derived_lines(found, compared.derived), *environment]
     for names, where in ((compared.only_base, "BASE"), (compared.only_new, "NEW")):
         if names:
             lines.append(f"Only in {where}: {_listed(names)}.")
-    lines += _trial_lines(compared.trials)
-    screen.lines(["", *lines])
+    return lines + _trial_lines(compared.trials)
 
 
 def _trial_lines(counts: Mapping[str, int]) -> list[str]:

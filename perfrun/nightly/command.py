@@ -7,23 +7,27 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from perfrun.changes.budget import DEFAULT_CHANGES, Budget
 from perfrun.errors import Interrupted, PerfrunError, UsageError, WorkspaceError
 from perfrun.locks import FileLock
+from perfrun.nightly.chat import FORMATS as CHAT_FORMATS
 from perfrun.nightly.check import check
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.night_state import REPORT, Earlier, Nights, why_not_continued
 from perfrun.nightly.openmetrics import openmetrics
 from perfrun.nightly.report import NightReport, gaps, gather, report_document
+from perfrun.nightly.screen import show
 from perfrun.nightly.suite import Night, Outputs, Suite, units, words
 from perfrun.nightly.suite_changes import with_changes
 from perfrun.nightly.suite_file import read_suite
+from perfrun.nightly.trends import with_trends
 from perfrun.nightly.units import Units
 from perfrun.nightly.webhook import post
-from perfrun.options.parsers import CommandParser
+from perfrun.options.parsers import CommandParser, parse_word
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
 from perfrun.shown import say, write_json, write_lines
@@ -37,6 +41,8 @@ Exit status: 0 all well, 1 something failed, missed a bound or was not run, 2 a 
 or a night that still goes on, 3 internal error, 130 interrupted. All of it is in
 docs/guides/nightly.md.
 """
+
+_FORMATS = ("markdown", "text", "json")
 
 
 def write_reports(report: NightReport, folder: Path, outputs: Outputs) -> tuple[str, ...]:
@@ -71,7 +77,12 @@ def parser() -> CommandParser:
     made.switch("--new_night", "do not go on with a night that was killed")
     confirm = "run the trials before and after each new change in pairs, as detect --confirm"
     made.switch("--confirm", confirm)
-    made.add_format(("markdown", "json"))
+    formats = partial(parse_word, words=_FORMATS)
+    about_format = "of the report on stdout (default: text on a terminal, else markdown)"
+    made.flag("--format", "|".join(_FORMATS), about_format, formats)
+    webhook_formats = partial(parse_word, words=CHAT_FORMATS)
+    about_webhook = "of what the webhook gets (default: as the suite says, else json)"
+    made.flag("--webhook_format", "|".join(CHAT_FORMATS), about_webhook, webhook_formats)
     made.switch("--quiet", "do not show what benchmarks print")
     return made
 
@@ -82,6 +93,10 @@ def nightly_command(argv: Sequence[str]) -> int:
     suite = read_suite(Path(given.suite))
     if given.confirm and suite.confirm is None:
         suite = replace(suite, confirm=Budget(most=DEFAULT_CHANGES))
+    if given.webhook_format:
+        if not suite.webhook:
+            raise UsageError(f"--webhook_format: {suite.path} names no webhook; add webhook = URL")
+        suite = replace(suite, webhook_format=given.webhook_format)
     as_json = given.format == "json"
     if given.check:
         return _show(suite, as_json=as_json)
@@ -96,6 +111,8 @@ def nightly_command(argv: Sequence[str]) -> int:
         raise WorkspaceError(text) from None
     if as_json:
         write_json(report_document(report))
+    elif given.format == "text" or (given.format is None and sys.stdout.isatty()):
+        show(report, Terminal(sys.stdout, sys.stderr, quiet=True))
     else:
         sys.stdout.write(markdown(report))
     return 0 if report.is_ok else 1
@@ -164,7 +181,7 @@ def _finish(
     with interruption.allowed():
         report = gather(suite, night, time.time(), (), notes)
         earlier, untold = nights.reports_before(night), nights.untold_before(night)
-        report = _with_gaps(report, night, earlier)
+        report = with_trends(_with_gaps(report, night, earlier), earlier)
     report, told = with_changes(suite, report, earlier, untold, screen, interruption)
     ended = time.time()  # after confirming, which takes time
     report = replace(report, ended=ended)
@@ -173,7 +190,7 @@ def _finish(
     interruption.check()
     if suite.webhook and not night.delivered:
         with interruption.allowed():
-            failure = post(suite.webhook, report)
+            failure = post(suite.webhook, report, form=suite.webhook_format)
         troubles += [failure] if failure else []
         night = replace(night, delivered=failure is None)
         nights.save(night)  # a kill from here on does not tell it twice

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -14,7 +16,9 @@ from perfrun.errors import UsageError
 from perfrun.nightly.suite import Bound, MethodSpec, Night, Suite, Unit, UnitDone, units
 from perfrun.options.plan import parse_selector
 from perfrun.summary.counted_trials import counted
+from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.summary.record import SummaryRecord, read_record
+from perfrun.summary.series_identity import is_number, section
 
 # `short`: it has trials, and fewer than asked for. `not_run`: it has none.
 State = Literal["ok", "short", "failed", "out_of_bounds", "not_run"]
@@ -22,6 +26,23 @@ BAD: tuple[State, ...] = ("failed", "out_of_bounds", "not_run")
 _NO_TURN = "its turn did not come before the night's deadline"
 _CUT_SHORT = "the night's deadline came first"
 _LATE_S = 36 * 3600.0  # between the end of the night before and the begin of tonight
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trend:
+    """A figure of tonight beside those of the nights before (`perfrun.nightly.trends`)."""
+
+    last_night: str | None  # id of the night before; None where it has no such figure
+    ratio: float | None  # tonight over that night
+    low: (
+        float | None
+    )  # 95 % interval of the ratio, by the trials of both nights; None where unknown
+    high: float | None
+    nights: int  # the nights in the median, at most 14
+    nights_median: float | None  # of the nights before tonight; None without any
+    nights_ratio: float | None  # tonight over that median
+    nights_spread: float | None  # standard deviation of a night, over the median; None below three
+    history: tuple[float | None, ...]  # the oldest night first, tonight last; None is a gap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +55,9 @@ class NightFigure:
     direction: str  # which way is better: lower, higher or none
     trials: int  # in the median: the undisturbed ones, or all when most were disturbed
     derived_from: str | None = None  # its primary metric; None for a primary one
+    low: float | None = None  # 95 % interval of the median; None for a single trial
+    high: float | None = None
+    trend: Trend | None = None  # of a primary metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +85,23 @@ class MethodReport:
     disturbed: int
     figures: tuple[NightFigure, ...]
     failures: tuple[Failure, ...]
+    spent_s: float = 0.0  # wall time of all trials, the starting of their processes included
+    series: str = ""  # changes with the module, its settings and the machine; '' when unknown
+
+    @property
+    def main_figure(self) -> NightFigure | None:
+        """The figure that stands for the method: the first of its primary metrics that is judged.
+
+        Wall time comes first, then throughput, and the peak of memory last.
+        """
+        first = (WALL_TIME, THROUGHPUT)
+
+        def place(figure: NightFigure) -> int:
+            if figure.metric in first:
+                return first.index(figure.metric)
+            return 4 if figure.metric == PEAK_RSS else 2 if figure.direction != "none" else 3
+
+        return min((f for f in self.figures if not f.derived_from), key=place, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +197,8 @@ def report_method(
         disturbed=sum(record.disturbed for record in records),
         figures=figures,
         failures=failures,
+        spent_s=sum(map(_elapsed_s, records)),
+        series=_series(records),
     )
 
 
@@ -170,6 +213,20 @@ def report_document(report: NightReport) -> dict[str, Any]:
     }
 
 
+def _elapsed_s(record: SummaryRecord) -> float:
+    elapsed = section(section(record.document, "perfrun"), "usage").get("elapsed_s")
+    return float(elapsed) if is_number(elapsed) and elapsed > 0 else 0.0
+
+
+def _series(records: Sequence[SummaryRecord]) -> str:
+    """Return a short key of what was measured on what; figures of another key do not compare."""
+    if not records:
+        return ""
+    one = records[-1].subject
+    parts = (one.environment, one.hardware, one.driver, one.source, one.settings)
+    return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
@@ -180,10 +237,14 @@ def _figures(records: Sequence[SummaryRecord]) -> tuple[NightFigure, ...]:
     for name in names:
         known = [record for record in records if name in record.values]
         used = counted(known)
+        values = [record.values[name] for record in used]
+        low, high = _interval(values)
         figures.append(
             NightFigure(
                 metric=name,
-                median=median(record.values[name] for record in used),
+                median=median(values),
+                low=low,
+                high=high,
                 unit=used[-1].metrics[name].unit,
                 direction=used[-1].metrics[name].direction,
                 trials=len(used),
@@ -191,6 +252,19 @@ def _figures(records: Sequence[SummaryRecord]) -> tuple[NightFigure, ...]:
             )
         )
     return tuple(figures)
+
+
+def _interval(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of the median; None where there is none that numbers can say."""
+    from numpy import errstate
+
+    from perfrun.analysis.stats import median_interval
+
+    with errstate(over="ignore", invalid="ignore"):  # a trial may report 1e307
+        found = median_interval(values)
+    if found is None or not (isfinite(found.low) and isfinite(found.high)):
+        return None, None
+    return found.low, found.high
 
 
 def _failures(records: Sequence[SummaryRecord], *, fail_on_bounds: bool) -> tuple[Failure, ...]:

@@ -106,6 +106,7 @@ class Suite:
     fail_on_bounds: bool = False  # for the bounds that benchmarks report themselves
     outputs: Outputs = field(default_factory=Outputs)
     webhook: str | None = None
+    webhook_format: str = "json"  # or a chat: perfrun.nightly.chat.FORMATS
     retention: Policy = field(default_factory=Policy)  # applied at the end of the night
     confirm: Budget | None = None  # of the pairs of new changes; None: no pairs are run
 

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from perfrun.changes.budget import DEFAULT_CHANGES, Budget, parse_budget
 from perfrun.errors import UsageError
+from perfrun.nightly.chat import FORMATS
 from perfrun.nightly.retention import Policy, parse_age
 from perfrun.nightly.suite import (
     Bound,
@@ -33,7 +34,7 @@ from perfrun.nightly.suite import (
 )
 from perfrun.nightly.suite_values import TomlFile, Where, near
 from perfrun.options.command_line import parse
-from perfrun.options.parsers import parse_variables
+from perfrun.options.parsers import parse_variables, parse_word
 from perfrun.options.plan import RunPlan, parse_repos, parse_selector
 from perfrun.options.store_address import parse_address
 
@@ -145,6 +146,7 @@ class _Suite(_Rules, frozen=True, kw_only=True):
     deadline: Text | None = None
     fail_on_bounds: bool = False
     webhook: Text = ""
+    webhook_format: Text = ""
     output: _Output = _Output()
     retention: _Retention = _Retention()
     confirm: bool | _Confirm = False
@@ -201,6 +203,9 @@ class _Reader:
             fail_on_bounds=top.fail_on_bounds,
             outputs=Outputs(**outputs),
             webhook=self._webhook(),
+            webhook_format=self._judged(
+                ("webhook_format",), parse_word, top.webhook_format, "--webhook_format", FORMATS
+            ),
             retention=self._retention(),
             confirm=self._confirm(),
         )

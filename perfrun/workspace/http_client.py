@@ -86,13 +86,21 @@ class Client:
         self._watch.check()
         return data
 
-    def post(self, url: str, document: Any, *, within_s: float) -> tuple[int, str | None]:
-        """Send a JSON document; return the status of the answer and where a redirect leads to.
+    def post(
+        self, url: str, document: Any, *, within_s: float, most: int = 0
+    ) -> tuple[int, str | None, bytes]:
+        """Send a JSON document; return the status, where a redirect leads to, and what was said.
 
-        No redirect is followed, and no body is read. Raises NoAnswer.
+        That is the begin of the body: at most `most` bytes, none if they do not come in time. No
+        redirect is followed. Raises NoAnswer.
         """
         with self._translated(), self._asked("POST", url, within_s, json=document) as response:
-            return response.status_code, _location(response) if response.is_redirect else None
+            to = _location(response) if response.is_redirect else None
+            said = b""
+            if most and to is None:
+                with contextlib.suppress(NoAnswer), self._translated():
+                    said = self.read(response, most, within_s=within_s)
+            return response.status_code, to, said
 
     def _asked(self, method: str, url: str, within_s: float, **values: Any) -> requests.Response:
         self._watch.allow(within_s)

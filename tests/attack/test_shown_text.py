@@ -31,7 +31,18 @@ from perfrun.nightly.suite import Outputs
 from perfrun.reports.layout import drawn
 from perfrun.reports.output import named_failures
 from perfrun.reports.table import Column, Table, coloured, markdown_text, plain_text
-from perfrun.shown import LONGEST_LINE, LiveText, label, line, markdown, page, xml
+from perfrun.shown import (
+    LONGEST_LINE,
+    LiveText,
+    label,
+    line,
+    markdown,
+    markdown_command,
+    page,
+    slack,
+    teams,
+    xml,
+)
 from tests.summaries import summary, write
 
 PACKAGE = Path(__file__).resolve().parents[2] / "perfrun"
@@ -162,6 +173,42 @@ def test_xml_and_openmetrics_can_be_read_with_any_text(text: str) -> None:
     text.encode()
 
 
+@each_attack
+def test_a_message_of_a_chat_holds_text_and_nothing_else(text: str) -> None:
+    for medium in (slack, teams):
+        shown = medium(text)
+        assert is_clean(shown.replace("\u2060", "")), medium
+        assert len(shown) < 2000
+        assert not re.search(r"@[A-Za-z0-9]|https?:|mailto:|\bwww\.", shown)
+    # Slack acts on what stands between < and >, and on characters around a word.
+    assert not re.search(r"[<>]|&(?!amp;|lt;|gt;)", slack(text))
+    assert not re.search(r"(?<!\u2060)[*~`]|[*~`](?!\u2060)", slack(text))
+    assert not re.search(r"\{\{|<at>", teams(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<!channel>", "<@U024BE7LH>", "<http://evil/|all well>", "@here", ":tada:", "_x_", "*x*"],
+)
+def test_slack_is_shown_no_mention_link_or_formatting(text: str) -> None:
+    shown = slack(text)
+    plain = shown.replace("\u2060", "")
+    for entity, character in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
+        plain = plain.replace(entity, character)
+    assert plain == text  # a reader sees the same
+    assert shown != text
+    assert slack("pkg.a_b.Class.one_two") == "pkg.a_b.Class.one_two"
+    assert teams("{{DATE(2026-11-22)}}") == "{\u2060{\u2060DATE(2026-11-22)}}"
+
+
+@each_attack
+def test_a_command_stays_in_its_block_of_code(text: str) -> None:
+    shown = rendered(f"{markdown_command(['perfrun', text])}\n\nafter\n")
+    assert set(TAGS.findall(shown)) <= {"pre", "code", "p"}
+    assert shown.count("<pre>") == 1
+    assert shown.endswith("<p>after</p>\n")
+
+
 def night(text: str) -> NightReport:
     figure = NightFigure(metric=text, median=1.0, unit=text, direction="lower", trials=1)
     failure = Failure(status="failed", reason=text, summary=text)
@@ -193,7 +240,7 @@ def test_the_reports_of_a_night_are_written_and_well_formed(text: str, tmp_path:
         *("table", "thead", "tbody", "tr", "th", "td"),
     }
     assert (found.count("<h1>"), found.count("<h2>")) == (1, 3)
-    assert found.count("<td") == 7
+    assert found.count("<td") == 9
     assert is_clean(markdown_of(report).replace("\u2060", ""), ends="\n")
     suites = ElementTree.fromstring(junit(report).encode())
     assert len(list(suites.iter("testcase"))) == 3
@@ -374,6 +421,7 @@ def test_commands_over_hostile_summaries_print_clean_lines(tmp_path: Path) -> No
     for words in (
         ["index"], ["history", "*"], ["history", "*", "--metric=none"], ["detect"],
         ["compare", "id:2026-11-20-10-00-00-000000", "id:2026-11-21-10-00-00-000000"],
+        ["compare", "2026-11-20", "2026-11-21", "--format=markdown", "--methods=Cases"],
         ["show", next(str(folder) for folder in (tmp_path / "w").iterdir())],
         ["export", "--csv=-", str(tmp_path / "w")], ["baseline", "set", "b", str(tmp_path / "w")],
         ["compare", "nothing\n\x1b[2J", "x"], ["prune", "--keep_nights=1", "--dry_run"],
@@ -407,6 +455,7 @@ WRITERS = {
     "shown": "it is the writer",
     "reports.output": "it is the stream",
     "benchmark": "cleans its line itself, and works when nothing else does",
+    "compare.command": "Markdown, which `markdown` cleans",
     "nightly.command": "Markdown, which `markdown` cleans",
     "versus.command": "Markdown, which `markdown` cleans",
     "changes.detect": "`changes_page` is a page of clean lines",

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from perfrun.nightly.command import post, run_night, write_reports
+from perfrun.errors import UsageError
+from perfrun.nightly.command import nightly_command, post, run_night, write_reports
 from perfrun.nightly.night_state import Nights
 from perfrun.nightly.report import NightReport
 from perfrun.nightly.retention import Policy
@@ -160,3 +161,12 @@ def test_reports_are_written_twice_and_what_cannot_be_is_named(tmp_path: Path) -
     assert (tmp_path / "out" / "j.xml").read_text().startswith("<?xml")
     assert len(notes) == 1
     assert "r.json could not be written" in notes[0]
+
+
+def test_a_format_for_a_webhook_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    suite = tmp_path / "s.toml"
+    suite.write_text('[[methods]]\nname = "pkg.cases.Cases.spin"\n')
+    with pytest.raises(UsageError, match="names no webhook; add webhook = URL"):
+        nightly_command([str(suite), "--webhook_format=slack"])
+    with pytest.raises(UsageError, match="must be one of json, slack, teams, discord"):
+        nightly_command([str(suite), "--webhook_format=irc"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,57 @@ def test_junit_is_xml_that_counts_right(all_kinds: NightReport) -> None:
     assert failure.get("message", "").endswith("= 5 is above 1")
 
 
+# The schema of Jenkins (junit-10.xsd): attributes, then children. Properties of a test case are not
+# in it; pytest writes them there, too, and Jenkins and GitLab read them.
+JUNIT: dict[str, tuple[set[str], set[str]]] = {
+    "testsuites": ({"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
+    "testsuite": (
+        {"name", "tests", "failures", "errors", "time", "skipped", "timestamp"},
+        {"testcase"},
+    ),
+    "testcase": (
+        {"name", "time", "classname"},
+        {"properties", "failure", "error", "system-out"},
+    ),
+    "properties": (set(), {"property"}),
+    "property": ({"name", "value"}, set()),
+    "failure": ({"type", "message"}, set()),
+    "error": ({"type", "message"}, set()),
+    "system-out": (set(), set()),
+}
+
+
+def test_junit_has_the_shape_that_servers_check(all_kinds: NightReport) -> None:
+    change = {"tests", "failures", "errors", "name"}
+    for element in ElementTree.fromstring(junit(all_kinds)).iter():
+        attributes, children = JUNIT[element.tag]
+        assert set(element.keys()) <= attributes
+        assert {child.tag for child in element} <= children
+        if element.tag.startswith("testsuite"):
+            assert change <= set(element.keys())
+        if "time" in element.keys():  # noqa: SIM118 - an element is no dictionary
+            assert re.fullmatch(r"\d+\.\d+", element.get("time", ""))
+
+
+def test_junit_has_bare_numbers_with_their_units_and_the_time_spent(tmp_path: Path) -> None:
+    document = summary(wall_time=0.25, metrics={"latency_mean_s": 0.0123, "images_per_second": 7.0})
+    document["perfrun"]["usage"] = {"elapsed_s": 3.5}
+    paths = [tmp_path / f"{number}.json" for number in range(2)]
+    for path in paths:
+        path.write_text(json.dumps(document))
+    one = method([read_record(path) for path in paths], trials=2)
+    assert one.spent_s == 7.0
+    root = ElementTree.fromstring(junit(night(one, replace(one, method=f"{NAME}2"))))
+    case = next(root.iter("testcase"))
+    assert case.get("time") == "7.000000"
+    assert [each.get("time") for each in (root, root[0])] == ["14.000000", "14.000000"]
+    found = {each.get("name"): each.get("value") for each in case.iter("property")}
+    assert found["latency_mean_s"] == "0.0123"
+    assert found["latency_mean_s.unit"] == "s"
+    assert found["wall_time"] == "0.25"
+    assert float(found["images_per_second"] or "") == 7.0
+
+
 def test_markdown_holds_hostile_text_in_its_place(all_kinds: NightReport) -> None:
     text = markdown(all_kinds)
     assert text.startswith("# models: 1 out of bounds, 1 not run, 1 error\n")
@@ -168,7 +220,7 @@ def test_markdown_holds_hostile_text_in_its_place(all_kinds: NightReport) -> Non
     assert "<c>" not in text.replace("\\<c\\>", "")
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 2 + 4
-    assert {len(row.replace("\\|", "").split("|")) for row in rows} == {9}
+    assert {len(row.replace("\\|", "").split("|")) for row in rows} == {11}
     assert "`abababababab`" in text
     assert "- a note" in text
 

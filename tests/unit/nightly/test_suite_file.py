@@ -133,7 +133,8 @@ def test_a_clone_is_a_folder_beside_the_file(tmp_path: Path) -> None:
 def test_secrets_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_TOKEN", "s3cret")
     suite = suite_of(tmp_path, f'webhook = "https://example.com/${{HOOK_TOKEN}}"\n{METHOD}')
-    assert suite.webhook == "https://example.com/s3cret"
+    assert (suite.webhook, suite.webhook_format) == ("https://example.com/s3cret", "json")
+    assert suite_of(tmp_path, f"webhook_format = 'slack'\n{METHOD}").webhook_format == "slack"
 
 
 WRONG = (
@@ -148,6 +149,10 @@ WRONG = (
     ("deadline = '99999999999999h'\n" + METHOD, 1, "write 7h, 90m or a time of day"),
     ("webhook = 'http://[::1'\n" + METHOD, 1, "must be an http:// or https:// url"),
     ('workspace = "a\\u0000b"\n' + METHOD, 1, "workspace: holds a null character"),
+    (
+        *("webhook_format = 'irc'\n" + METHOD, 1),
+        "webhook_format = irc: must be one of json, slack, teams, discord",
+    ),
     ("webhook = 'ftp://x'\n" + METHOD, 1, "must be an http:// or https:// url"),
     ("webhook = 'https://x/${NOT_SET_ANYWHERE}'\n" + METHOD, 1, "NOT_SET_ANYWHERE is not set"),
     ("store = 'mysql://x'\n" + METHOD, 1, "must be a file"),

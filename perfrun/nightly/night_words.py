@@ -1,0 +1,172 @@
+"""The sentences about a night, for each medium: Markdown, a terminal, a chat.
+
+Text from outside goes through the medium's own function of `perfrun.shown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from perfrun.nightly.report import ChangeReport, MethodReport, NightFigure, NightReport
+from perfrun.nightly.trends import change_text, last_night_text, sparkline, usual_text
+from perfrun.reports.table import Column, Table
+from perfrun.summary.metrics import PEAK_RSS
+from perfrun.text import spread, with_unit
+
+MOST_FIGURES = 3  # beside the main one; the other reports have all
+_COLUMNS = (
+    Column(heading="environment"),
+    Column(heading="method"),
+    Column(heading="trials", right=True),
+    Column(heading="tonight"),
+    Column(heading="against last night"),
+    Column(heading="against the median of 14"),
+    Column(heading="last nights"),
+    Column(heading="other figures"),
+    Column(heading="state"),
+)
+_NARROW = (
+    ("method", "tonight", "against last night", "last nights", "state"),
+    ("method", "environment", "trials", "against the median of 14", "other figures"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Medium:
+    """The functions that make text from outside fit for a medium."""
+
+    clean: Callable[[str], str]
+    owner: Callable[[str], str]  # the name of an owner, which the suite's author has written
+    commits: Callable[[str], str]
+
+
+def verdict(report: NightReport) -> str:
+    """Return `all well`, or how many of what is wrong."""
+    if report.is_ok:
+        return "all well"
+    counts = []
+    for state, text in (
+        ("failed", "failed"),
+        ("out_of_bounds", "out of bounds"),
+        ("not_run", "not run"),
+    ):
+        number = sum(method.state == state for method in report.methods)
+        counts += [f"{number} {text}"] if number else []
+    counts += [_many(len(report.regressions), "regression")] if report.regressions else []
+    counts += [_many(len(report.errors), "error")] if report.errors else []
+    return ", ".join(counts)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def period(report: NightReport) -> str:
+    """Return when the night began and ended, in local time with the zone."""
+    begun, ended = (datetime.fromtimestamp(at).astimezone() for at in (report.begun, report.ended))
+    return f"{begun:%Y-%m-%d %H:%M} to {ended:%Y-%m-%d %H:%M} ({begun:%Z})"
+
+
+def findings(report: NightReport, medium: Medium) -> list[str]:
+    """Return what is to be looked at: errors, methods that did not pass, regressions."""
+    return [
+        *map(medium.clean, report.errors),
+        *(_bad_text(method, medium) for method in report.bad),
+        *(_change_text(change, medium) for change in report.regressions),
+    ]
+
+
+def other_changes(report: NightReport, medium: Medium) -> list[str]:
+    """Return the changes of the last nights that are no regressions of this one."""
+    known = [change for change in report.changes if not change.is_regression]
+    return [_change_text(change, medium) for change in known]
+
+
+def _bad_text(method: MethodReport, medium: Medium) -> str:
+    owner = f" ({medium.owner(method.owner)})" if method.owner else ""
+    state = method.state.replace("_", " ")
+    return (
+        f"{medium.clean(method.method)} in {medium.clean(method.environment)}{owner}: "
+        f"{state}: {medium.clean(method.why or '')}"
+    )
+
+
+def _change_text(change: ChangeReport, medium: Medium) -> str:
+    clean = medium.clean
+    owner = f" ({medium.owner(change.owner)})" if change.owner else ""
+    commits = [
+        f"{clean(name)} {_commits(change.commits_before.get(name, ''), after, medium)}"
+        for name, after in change.commits_after.items()
+        if change.commits_before.get(name, after) != after
+    ]
+    others = [clean(text) for text in change.environment_differences]
+    why = "; ".join([*commits, *others]) or "nothing else is known to differ"
+    doubt = ", a canary moved too" if change.machine_suspect else ""
+    return (
+        f"{clean(change.method)} in {clean(change.environment)}{owner}: "
+        f"{clean(change.metric)} {change.direction}, {change_text(change.ratio)} "
+        f"since the night of {change.night} ({_standing(change, clean)}{doubt}): {why}"
+    )
+
+
+def _commits(before: str, after: str, medium: Medium) -> str:
+    return medium.commits(f"{before[:12]}..{after[:12]}")
+
+
+def _standing(change: ChangeReport, clean: Callable[[str], str]) -> str:
+    """Return the status, and the result of the pairs if there were any."""
+    status = clean(change.status.replace("_", " "))
+    result = change.confirmation
+    if result is None:
+        return status
+    share = f" {change_text(result['ratio'])}" if result["ratio"] else ""
+    pairs = f" by {result['pairs']} pairs:{share}" if result["pairs"] else ""
+    reason = f", {clean(result['reason'])}" if result["reason"] else ""
+    return f"{status}{pairs}{reason}"
+
+
+def methods_table(methods: Sequence[MethodReport]) -> Table:
+    """Return a row for each method, with its main figure beside those of the nights before."""
+    return Table(columns=_COLUMNS, rows=tuple(map(_row, methods)), narrow=_NARROW)
+
+
+def _row(method: MethodReport) -> tuple[str, ...]:
+    of = "" if method.asked is None else f"/{method.asked}"
+    disturbed = f" ({method.disturbed} disturbed)" if method.disturbed else ""
+    mark = " (canary)" if method.canary else ""
+    main = method.main_figure
+    trend = main.trend if main else None
+    return (
+        method.environment,
+        f"{method.method}{mark}",
+        f"{method.trials}{of}{disturbed}",
+        figure_text(main) if main else "",
+        last_night_text(trend),
+        usual_text(trend),
+        sparkline(trend.history) if trend else "",
+        _others(method, main),
+        method.state.replace("_", " "),
+    )
+
+
+def figure_text(figure: NightFigure) -> str:
+    """Return `wall_time 2.5 s (2.4..2.6)`: the name, the median and its interval."""
+    if figure.low is None or figure.high is None:
+        return f"{figure.metric} {with_unit(figure.median, figure.unit)}"
+    return f"{figure.metric} {spread(figure.median, figure.low, figure.high, figure.unit)}"
+
+
+def _others(method: MethodReport, main: NightFigure | None) -> str:
+    shown = [
+        figure
+        for figure in method.figures
+        if figure is not main and figure.metric != PEAK_RSS and not figure.derived_from
+    ]
+    texts = [
+        f"{figure.metric} {with_unit(figure.median, figure.unit)}"
+        for figure in shown[:MOST_FIGURES]
+    ]
+    more = [f"{len(shown) - MOST_FIGURES} more"] if len(shown) > MOST_FIGURES else []
+    return ", ".join([*texts, *more])
