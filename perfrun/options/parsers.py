@@ -135,10 +135,10 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """argparse's formatter without its import of `shutil`, 3 ms of every run."""
 
     def __init__(self, prog: str, **options: Any) -> None:
-        super().__init__(prog, **{"width": _columns() - 2, **options})
+        super().__init__(prog, **{"width": columns() - 2, **options})
 
 
-def _columns() -> int:
+def columns() -> int:
     """Return the width of the terminal, by the rules of `shutil.get_terminal_size`."""
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and int(said) > 0:

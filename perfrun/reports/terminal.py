@@ -229,10 +229,19 @@ class Terminal:
         ):
             self.lines(["", *section] if section else [])
 
-    def lines(self, texts: Sequence[str]) -> None:
-        """Print lines of perfrun's own."""
+    def lines(
+        self,
+        texts: Sequence[str],
+        colours: Mapping[str, str] | None = None,
+        *,
+        laid_out: bool = False,
+    ) -> None:
+        """Print lines of perfrun's own, the words of `colours` in their colour.
+
+        Lines that are `laid_out` already are not wrapped.
+        """
         for text in texts:
-            self._line(text, self._stream)
+            self._line(text, self._stream, colours, wraps=not laid_out)
 
     def table(self, table: Table) -> None:
         """Print a table: drawn on a terminal, as aligned text elsewhere."""
@@ -308,8 +317,15 @@ class Terminal:
             if self._line_shown:
                 self._line_shown.draw()
 
-    def _line(self, text: str, stream: TextIO, colours: Mapping[str, str] | None = None) -> None:
-        shown = self._wrapped(line(text), stream)
+    def _line(
+        self,
+        text: str,
+        stream: TextIO,
+        colours: Mapping[str, str] | None = None,
+        *,
+        wraps: bool = True,
+    ) -> None:
+        shown = self._wrapped(line(text), stream) if wraps else line(text)
         if self._coloured and stream is self._stream:
             for words, colour in (colours or {}).items():
                 shown = shown.replace(words, f"\x1b[{_SHADES[colour]}m{words}\x1b[0m", 1)
