@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from perfrun.compare.baselines import LAST
 from perfrun.compare.selection import Results
-from perfrun.options.parsers import CommandParser, columns, parse_workspace
+from perfrun.options.parsers import CommandParser, parse_workspace
 from perfrun.reports.run_table import shown_path
 from perfrun.reports.table import Column, Table, aligned
 from perfrun.reports.terminal import Terminal
@@ -21,7 +21,7 @@ from perfrun.show.view import TrialView, view
 from perfrun.shown import as_is, line, say, write_json, write_lines
 from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord
-from perfrun.text import duration
+from perfrun.text import columns, duration
 
 _ABOUT = "Show a trial on one screen: figures, steps, memory, phases, grade, how to run it again."
 _EPILOG = """\
