@@ -154,10 +154,10 @@ def _no_command(word: str) -> str:
 
 
 def _say(text: str) -> None:
-    from perfrun.shown import line
+    from perfrun.shown import write_prose
 
     named = text if text.startswith("perfrun ") else f"perfrun: {text}"
-    sys.stderr.write(f"{line(named)}\n")
+    write_prose([named], sys.stderr)
 
 
 def _internal_error(words: list[str]) -> int:

@@ -5,7 +5,7 @@ On a terminal they could move the cursor, hide what perfrun says or forge a line
 they could mention people and load pictures. What a medium cannot show as text is written out as
 `\\x1b`, and passwords are left out (`perfrun.text.redact`). So text is cleaned where it leaves:
 
-    lines on a terminal, in a log   `line`, `page`, `write_lines`, `say`
+    lines on a terminal, in a log   `line`, `page`, `write_lines`, `write_prose`, `say`
     cells of a table                `cell`
     what a benchmark prints         `LiveText`
     Markdown, JUnit, OpenMetrics    `markdown`, `markdown_code`, `xml`, `label`
@@ -21,7 +21,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 
-from perfrun.text import redact, redacted
+from perfrun.text import columns, redact, redacted
 
 TYPE_CHECKING = False  # as type checkers read it: `typing` is no part of `perfrun --help`
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LONGEST_LINE = 4000  # characters
 LONGEST_CELL = 500
+_NARROWEST = 20  # columns; what is shorter is not cut
 MARK = "| "  # before a line of a benchmark that looks like one of perfrun's
 # Blanks of any width, as French messages have before a colon.
 _BLANKS = frozenset(
@@ -123,9 +124,34 @@ def write_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
     (stream or sys.stdout).write(page(lines))
 
 
+def write_prose(lines: Iterable[str], stream: TextIO | None = None) -> None:
+    """Write lines to standard output; a terminal gets them cut at blanks, a pipe as they are."""
+    target = stream or sys.stdout
+    write_lines((part for one in lines for part in fitting(line(one), target)), target)
+
+
 def say(text: str) -> None:
     """Write one line of perfrun's own to standard error."""
-    sys.stderr.write(f"perfrun: {line(text)}\n")
+    write_prose([f"perfrun: {text}"], sys.stderr)
+
+
+def fitting(text: str, stream: TextIO) -> list[str]:
+    """Return a line as a stream shows it: cut at blanks for a terminal on which it has no room.
+
+    What is longer than the terminal and has no blank, as a path, stays whole.
+    """
+    if len(text) < _NARROWEST or not stream.isatty() or width(text) <= (room := columns(stream)):
+        return [text]
+    indent = 2 + len(text) - len(text.lstrip(" "))
+    lines, taken = [""], 0
+    for word in re.findall(r" *[^ ]+", text):
+        if taken and taken + width(word) > room:
+            word = f"{'':<{indent}}{word.lstrip(' ')}"
+            lines.append("")
+            taken = 0
+        lines[-1] += word
+        taken += width(word)
+    return lines
 
 
 def write_json(document: Mapping[str, Any], stream: TextIO | None = None) -> None:

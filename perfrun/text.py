@@ -6,13 +6,15 @@ Documents for programs (JSON, OpenMetrics, JUnit) keep the base unit: seconds, b
 from __future__ import annotations
 
 import math
+import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 TYPE_CHECKING = False  # as type checkers read it: `typing` is no part of every start
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TextIO
 
 # Each part of a pattern has a limit, or ends where no other match can begin: a text of megabytes
 # takes a time in proportion to its length (tests/attack/test_regular_expressions.py).
@@ -307,6 +309,21 @@ def scale_of(value: float, unit: str, figures: int = 4) -> tuple[float, str]:
         return 1.0, unit
     size = abs(float(f"{value:.{figures}g}"))  # 0.99999 s is printed as one second
     return next((pair for pair in scales if size >= pair[0]), scales[-1])
+
+
+def columns(stream: TextIO | None = None) -> int:
+    """Return the width of the terminal of a stream, by the rules of `shutil.get_terminal_size`.
+
+    Without a stream that is standard output as the process has it, whatever replaces it since.
+    """
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said) > 0:
+        return int(said)
+    try:
+        place = (stream or sys.__stdout__).fileno()  # type: ignore[union-attr]
+        return os.get_terminal_size(place).columns or 80
+    except (AttributeError, ValueError, OSError):
+        return 80
 
 
 def rounded(value: float, figures: int = 4) -> str:

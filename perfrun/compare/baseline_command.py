@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -13,8 +14,9 @@ from perfrun.compare.baselines import Baseline
 from perfrun.compare.selection import Results
 from perfrun.errors import PerfrunError, UsageError
 from perfrun.options.parsers import CommandParser, nearest, parse_workspace
-from perfrun.reports.table import Column, Table, plain_text
-from perfrun.shown import say, write_json, write_lines
+from perfrun.reports.table import Column, Table
+from perfrun.reports.terminal import Terminal
+from perfrun.shown import say, write_json, write_prose
 from perfrun.summary.record import SummaryRecord
 
 ACTIONS = ("set", "list", "rm")
@@ -91,7 +93,7 @@ def _set(workspace: Path, given: Any) -> int:
     if given.format == "json":
         write_json(_row(made, workspace))
     else:
-        write_lines([_set_line(made, before), *_hints(made, usable)])
+        write_prose([_set_line(made, before), *_hints(made, usable)])
     return 0
 
 
@@ -133,9 +135,10 @@ def _list(workspace: Path, *, as_json: bool) -> int:
         write_json({"baselines": [_row(one, workspace) for one in found]})
     elif found:
         rows = tuple(_cells(one, workspace) for one in found)
-        write_lines(plain_text(Table(columns=_COLUMNS, rows=rows)).splitlines())
+        table = Table(columns=_COLUMNS, rows=rows)
+        Terminal(sys.stdout, sys.stderr, quiet=False).table(table)
     else:
-        write_lines([f"no baseline in {workspace}; `perfrun baseline set NAME` makes one"])
+        write_prose([f"no baseline in {workspace}; `perfrun baseline set NAME` makes one"])
     return 2 if failures else 0
 
 
@@ -149,7 +152,7 @@ def _remove(workspace: Path, names: Sequence[str], *, as_json: bool) -> int:
     if as_json:
         write_json({"removed": list(dict.fromkeys(names))})
     else:
-        write_lines(f"baseline {name}: removed; its results stay" for name in dict.fromkeys(names))
+        write_prose(f"baseline {name}: removed; its results stay" for name in dict.fromkeys(names))
     return 0
 
 

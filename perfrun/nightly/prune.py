@@ -27,7 +27,7 @@ from perfrun.nightly.retention import PairSet, Policy, pairs_to_be_removed, pars
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.options.store_address import parse_address
 from perfrun.run.journal import Journal, folders_of, going_on
-from perfrun.shown import say, write_json, write_lines
+from perfrun.shown import say, write_json, write_lines, write_prose
 from perfrun.store.index import Store, open_store
 from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
 
@@ -429,7 +429,7 @@ def _show(done: Pruned, *, dry_run: bool) -> None:
     near = f"{done.neighbours} of them next to a change of level"
     if done.of_baselines:
         near += f", {done.of_baselines} of baselines"
-    write_lines([f"{removed_text(done)} {what} ({size}), {done.kept} kept, {near}"])
+    write_prose([f"{removed_text(done)} {what} ({size}), {done.kept} kept, {near}"])
     for text in done.failures:
         say(text)
 

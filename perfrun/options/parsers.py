@@ -9,7 +9,6 @@ import argparse
 import math
 import os
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from perfrun.dataclass import dataclass
 from perfrun.errors import UsageError
+from perfrun.text import columns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,18 +135,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """argparse's formatter without its import of `shutil`, 3 ms of every run."""
 
     def __init__(self, prog: str, **options: Any) -> None:
-        super().__init__(prog, **{"width": _columns() - 2, **options})
-
-
-def _columns() -> int:
-    """Return the width of the terminal, by the rules of `shutil.get_terminal_size`."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said) > 0:
-        return int(said)
-    try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
-    except (AttributeError, ValueError, OSError):
-        return 80
+        super().__init__(prog, **{"width": columns() - 2, **options})
 
 
 def split_at_dashes(words: Sequence[str]) -> tuple[list[str], list[str]]:

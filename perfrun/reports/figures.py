@@ -64,6 +64,23 @@ def _words(name: str) -> str:
     return " ".join(name.split("_"))
 
 
+def named_value(
+    name: str, value: float, low: float | None, high: float | None, unit: str
+) -> tuple[str, str]:
+    """Return a metric's name as people say it and its value, with an interval if there is one.
+
+    `unit` is that of a value whose name does not end in one. The name is empty where the unit says
+    it all: `35.2 images/s`.
+    """
+    prefix, slash, last = name.rpartition("/")
+    label, own = name_and_unit(last)
+    if low is None or high is None:
+        shown = with_unit(value, own or unit)
+    else:
+        shown = spread(value, low, high, own or unit)
+    return f"{prefix}{slash}{label}".removesuffix("/"), shown
+
+
 def bound_text(name: str, bound: float) -> str:
     """Return a bound of a metric in the unit of its values."""
     return with_unit(bound, name_and_unit(name)[1])

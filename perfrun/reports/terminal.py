@@ -28,7 +28,7 @@ from perfrun.reports.run_table import (
     statistics_lines,
 )
 from perfrun.reports.table import Table, plain_text
-from perfrun.shown import LiveText, as_is, line
+from perfrun.shown import LiveText, as_is, fitting, line
 from perfrun.summary.document import TrialResult
 from perfrun.summary.estimates import MethodEstimate
 
@@ -229,10 +229,19 @@ class Terminal:
         ):
             self.lines(["", *section] if section else [])
 
-    def lines(self, texts: Sequence[str]) -> None:
-        """Print lines of perfrun's own."""
+    def lines(
+        self,
+        texts: Sequence[str],
+        colours: Mapping[str, str] | None = None,
+        *,
+        laid_out: bool = False,
+    ) -> None:
+        """Print lines of perfrun's own, the words of `colours` in their colour.
+
+        Lines that are `laid_out` already are not wrapped.
+        """
         for text in texts:
-            self._line(text, self._stream)
+            self._line(text, self._stream, colours, wraps=not laid_out)
 
     def table(self, table: Table) -> None:
         """Print a table: drawn on a terminal, as aligned text elsewhere."""
@@ -308,8 +317,17 @@ class Terminal:
             if self._line_shown:
                 self._line_shown.draw()
 
-    def _line(self, text: str, stream: TextIO, colours: Mapping[str, str] | None = None) -> None:
-        shown = self._wrapped(line(text), stream)
+    def _line(
+        self,
+        text: str,
+        stream: TextIO,
+        colours: Mapping[str, str] | None = None,
+        *,
+        wraps: bool = True,
+    ) -> None:
+        shown = line(text)
+        if wraps and self._live:
+            shown = "\n".join(fitting(shown, stream))
         if self._coloured and stream is self._stream:
             for words, colour in (colours or {}).items():
                 shown = shown.replace(words, f"\x1b[{_SHADES[colour]}m{words}\x1b[0m", 1)
@@ -319,19 +337,6 @@ class Terminal:
             self._write(shown + "\n", stream)
             if self._line_shown:
                 self._line_shown.draw()
-
-    def _wrapped(self, text: str, stream: TextIO) -> str:
-        """Return the line cut at blanks for a terminal; a path, which has none, stays whole."""
-        if not self._live or not stream.isatty() or len(text) <= (room := self.console().width):
-            return text
-        from textwrap import wrap
-
-        inner = " " * (2 + len(text) - len(text.lstrip()))
-        return "\n".join(
-            wrap(
-                text, room, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False
-            )
-        )
 
     def _write(self, text: str, stream: TextIO) -> None:
         """Write text of perfrun's own, on a line of its own and in the usual colours."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,12 @@ from perfrun.options.command_line import parse
 from perfrun.options.parsers import shown
 from perfrun.run.environment import Paths, Service, describe, discover
 from perfrun.run.runner import import_paths
-from perfrun.shown import cell, say, write_json, write_lines
+from perfrun.shown import cell, say, width, write_json, write_lines, write_prose
+from perfrun.text import columns
 from perfrun.worker.modules import modules_in
 from perfrun.workspace.checkouts import checked_out
 
+_LEAST_ROOM = 42  # columns of a terminal for a docstring beside the name
 _LONGEST = 1000  # characters of a name; the path of its file must be one that systems take
 
 
@@ -129,8 +132,12 @@ def _document(found: Listing) -> dict[str, Any]:
 
 def _print(found: Listing) -> None:
     methods = [(cell(name), cell(doc)) for name, doc in found.methods]
-    width = max((len(name) for name, _ in methods), default=0)
-    write_lines(f"{name:<{width}}  {doc}".rstrip() for name, doc in methods)
+    room = max((width(name) for name, _ in methods), default=0)
+    if sys.stdout.isatty() and room + _LEAST_ROOM > columns():
+        # One below the other: a name is copied whole, and a program reads one line a method.
+        write_prose(one for name, doc in methods for one in (name, f"    {doc}".rstrip()) if one)
+    else:
+        write_lines(f"{name}{'':<{room - width(name)}}  {doc}".rstrip() for name, doc in methods)
     modules: dict[str, list[str]] = {}
     for module, error in found.errors:
         modules.setdefault(error, []).append(module)

@@ -14,13 +14,14 @@ from perfrun.compare.selection import Results
 from perfrun.options.parsers import CommandParser, parse_workspace
 from perfrun.reports.run_table import shown_path
 from perfrun.reports.table import Column, Table, aligned
+from perfrun.reports.terminal import Terminal
 from perfrun.show.run_again import RunAgain, run_again
-from perfrun.show.screen import screen
+from perfrun.show.screen import WIDTH, colours, screen
 from perfrun.show.view import TrialView, view
 from perfrun.shown import as_is, line, say, write_json, write_lines
 from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord
-from perfrun.text import duration
+from perfrun.text import columns, duration
 
 _ABOUT = "Show a trial on one screen: figures, steps, memory, phases, grade, how to run it again."
 _EPILOG = """\
@@ -65,7 +66,11 @@ def show_command(argv: Sequence[str]) -> int:
         again = run_again(chosen, workspace)
         shown = view(chosen)
         shown = replace(shown, summary=shown_path(shown.summary)) if shown.summary else shown
-        write_lines(screen(shown, again, blocks=_can_show_blocks(sys.stdout)))
+        terminal = Terminal(sys.stdout, sys.stderr, quiet=False)
+        can = _can_show_blocks(sys.stdout)
+        width = columns() if sys.stdout.isatty() else WIDTH
+        drawn = screen(shown, again, blocks=can, width=width)
+        terminal.lines(drawn, colours(shown), laid_out=True)
         if len(records) > 1:
             of_run = shlex.join([*_show_words(given), f"run:{chosen.run_id}"])
             write_lines([f"the last of {len(records)} trials; all of its run: {of_run}"])

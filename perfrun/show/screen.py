@@ -1,4 +1,4 @@
-"""One screen about a trial as lines of text: 80 columns, and at most 40 lines without a command.
+"""One screen about a trial as lines of text: at most 40 of them without the command.
 
 Text from outside is cleaned before it is wrapped: a secret that was cut in two would be known for
 none.
@@ -6,24 +6,30 @@ none.
 
 from __future__ import annotations
 
+import math
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
+from perfrun.reports.figures import named_value
+from perfrun.reports.run_table import STATUS_COLOURS
 from perfrun.show.histogram import histogram_lines
 from perfrun.show.run_again import RunAgain
-from perfrun.show.view import Doubt, Figure, Steps, TrialView
+from perfrun.show.view import Steps, TrialView
 from perfrun.shown import line
-from perfrun.text import duration, spread, with_unit
+from perfrun.summary.document import Status
+from perfrun.text import duration, with_unit
 
-WIDTH = 80
+WIDTH = 80  # where there is no terminal, and on a wider one
+LEAST_WIDTH = 40
 LINES = 40
 _LABEL = 11  # columns
 _LEAST_FIRST = ("machine", "settings", "container", "steps", "memory", "versions", "code")
 _MOST_FIGURES = 6
 _MOST_DOUBTS = 4
 _LONGEST_COMMAND = 4000  # characters
+_OUTCOME_LABEL = f"{'outcome':<{_LABEL}}"
 _GRADES = {
     "A": "nothing found that lessens the trust in these figures",
     "B": "good, with one doubt",
@@ -42,26 +48,32 @@ _STEADY = {
 }
 
 
-def screen(shown: TrialView, again: RunAgain, *, blocks: bool) -> list[str]:
+def screen(shown: TrialView, again: RunAgain, *, blocks: bool, width: int = WIDTH) -> list[str]:
     """Return the lines about a trial; with `blocks` the histogram has block characters.
 
-    Where there is more than a screen holds, the sections that matter least are left out.
+    Where there is more than a screen holds, the sections that matter least are left out. On a
+    terminal that is narrower than usual a section has more lines.
     """
-    last = list(_again(again))
+    width = max(min(width, WIDTH), LEAST_WIDTH)
+    last = list(_again(again, width))
+
+    def labelled(label: str, texts: Iterable[str], most: int) -> list[str]:
+        return _labelled(label, texts, width, most=math.ceil(most * WIDTH / width))
+
     sections = {
-        "heading": list(_heading(shown)),
-        "outcome": _outcome(shown),
-        "figures": _labelled("figures", _figures(shown), most=_MOST_FIGURES + 1),
-        "steps": _labelled("steps", _steps(shown.steps, blocks=blocks), most=10),
-        "memory": _labelled("memory", [_sizes(shown.memory)], most=2),
-        "phases": _labelled("phases", [_phases(shown), _parts(shown)], most=3),
-        "grade": _labelled("grade", _grade(shown), most=_MOST_DOUBTS + 2),
-        "versions": _labelled("versions", [_versions(shown)], most=2),
-        "machine": _labelled("machine", [", ".join(shown.machine)], most=2),
-        "code": _labelled("code", ["; ".join(shown.commits)], most=2),
-        "container": _labelled("container", [shown.container], most=1),
-        "settings": _labelled("settings", [shown.settings], most=2),
-        "summary": _labelled("summary", [shown.summary], most=1, whole=True),
+        "heading": list(_heading(shown, width)),
+        "outcome": labelled("outcome", _outcome(shown), 6),
+        "figures": labelled("figures", _figures(shown), _MOST_FIGURES + 1),
+        "steps": labelled("steps", _steps(shown.steps, width, blocks=blocks), 10),
+        "memory": labelled("memory", [_sizes(shown.memory)], 2),
+        "phases": labelled("phases", [_phases(shown), _parts(shown)], 3),
+        "grade": labelled("grade", _grade(shown), 2 * _MOST_DOUBTS + 2),
+        "versions": labelled("versions", [_versions(shown)], 2),
+        "machine": labelled("machine", [", ".join(shown.machine)], 2),
+        "code": labelled("code", ["; ".join(shown.commits)], 2),
+        "container": labelled("container", [shown.container], 1),
+        "settings": labelled("settings", [shown.settings], 2),
+        "summary": _labelled("summary", [shown.summary], width, most=1, whole=True),
     }
     for name in _LEAST_FIRST:
         if sum(len(lines) for lines in sections.values()) + len(last) <= LINES:
@@ -70,12 +82,22 @@ def screen(shown: TrialView, again: RunAgain, *, blocks: bool) -> list[str]:
     return [text for lines in sections.values() for text in lines] + last
 
 
-def _heading(shown: TrialView) -> Iterator[str]:
-    yield from _wrapped(shown.method, WIDTH, most=2)
+def colours(shown: TrialView) -> dict[str, str]:
+    """Return the words of the screen that have a colour, as those of a run have."""
+    passed = shown.outcome == Status.PASSED
+    outcome = next((c for s, c in STATUS_COLOURS.items() if s.value == shown.outcome), "red")
+    found = {} if passed else {f"{_OUTCOME_LABEL}{shown.outcome}": outcome}
+    if shown.grade:
+        found[_grade_word(shown)] = "yellow" if shown.doubts else "green"
+    return found
+
+
+def _heading(shown: TrialView, width: int) -> Iterator[str]:
+    yield from _wrapped(shown.method, width, most=math.ceil(2 * WIDTH / width))
     facts = [f"trial {shown.trial_id}", _time(shown.timestamp)]
     facts += [f"label {shown.label}"] if shown.label else []
     facts += [f"run {shown.run_id}"] if shown.run_id else []
-    yield from _wrapped(", ".join(facts), WIDTH, most=2)
+    yield from _wrapped(", ".join(facts), width, most=math.ceil(2 * WIDTH / width))
 
 
 def _time(timestamp: float) -> str:
@@ -89,15 +111,16 @@ def _outcome(shown: TrialView) -> list[str]:
     if shown.outcome == "passed":
         return []
     reason = f": {shown.reason}" if shown.reason else ""
-    return _labelled("outcome", [f"{shown.outcome}{reason}", *shown.error], most=6)
+    return [f"{shown.outcome}{reason}", *shown.error]
 
 
 def _figures(shown: TrialView) -> Iterator[str]:
     some = shown.figures[:_MOST_FIGURES]
-    names = [_narrow(one.name, 40) for one in some]
-    width = max(map(len, names), default=0)
-    for name, one in zip(names, some, strict=True):
-        yield f"{name:<{width}}  {_value(one)}"
+    pairs = [named_value(one.name, one.value, one.low, one.high, one.unit) for one in some]
+    names = [_narrow(name, 40) for name, _ in pairs]
+    room = max(map(len, names), default=0)
+    for name, (_, value) in zip(names, pairs, strict=True):
+        yield f"{name:<{room}}  {value}" if name else value
     more = shown.more_figures + len(shown.figures) - len(some)
     notes = []
     if any(one.low is not None for one in some):
@@ -108,13 +131,7 @@ def _figures(shown: TrialView) -> Iterator[str]:
         yield "; ".join(notes)
 
 
-def _value(one: Figure) -> str:
-    if one.low is None or one.high is None:
-        return with_unit(one.value, one.unit)
-    return spread(one.value, one.low, one.high, one.unit)
-
-
-def _steps(steps: Steps | None, *, blocks: bool) -> Iterator[str]:
+def _steps(steps: Steps | None, width: int, *, blocks: bool) -> Iterator[str]:
     if steps is None:
         return
     each = f" of {steps.steps_each} steps each" if steps.steps_each > 1 else ""
@@ -123,7 +140,7 @@ def _steps(steps: Steps | None, *, blocks: bool) -> Iterator[str]:
     more = f"; {len(steps.others)} other series" if steps.others else ""
     name = _narrow(steps.name, 30)
     yield f"{steps.intervals:,} timed {what}{each} of {name}{f': {judged}' if judged else ''}{more}"
-    yield from histogram_lines(steps.bins, WIDTH - _LABEL, blocks=blocks)
+    yield from histogram_lines(steps.bins, width - _LABEL, blocks=blocks)
     if steps.few_s:
         each = "each of them " if len(steps.few_s) < steps.times else ""
         yield each + ", ".join(map(duration, steps.few_s))
@@ -152,34 +169,34 @@ def _versions(shown: TrialView) -> str:
 def _grade(shown: TrialView) -> Iterator[str]:
     if not shown.grade:
         return
-    words = _GRADES.get(shown.grade, "")
-    yield f"{_narrow(shown.grade, 10)}{', disturbed' if shown.disturbed else ''}: {words}"
+    yield _grade_word(shown)
     for doubt in shown.doubts[:_MOST_DOUBTS]:
-        yield f"- {_doubt(doubt)}"
+        yield f"- {_narrow(doubt.text, 2 * (WIDTH - _LABEL - 4))}"
     more = len(shown.doubts) - _MOST_DOUBTS
     if more > 0:
         yield f"- and {more} more with --format=json"
 
 
-def _doubt(doubt: Doubt) -> str:
-    return _narrow(doubt.text, WIDTH - _LABEL - 2)
+def _grade_word(shown: TrialView) -> str:
+    disturbed = ", disturbed" if shown.disturbed else ""
+    return f"{_narrow(shown.grade, 10)}{disturbed}: {_GRADES.get(shown.grade, '')}"
 
 
-def _again(again: RunAgain) -> Iterator[str]:
+def _again(again: RunAgain, width: int) -> Iterator[str]:
     """Yield the command, one flag a line where it is long; it is never cut."""
     if again.why_not:
-        yield from _labelled("again", [f"not by perfrun: {again.why_not}"], most=2)
+        yield from _labelled("again", [f"not by perfrun: {again.why_not}"], width, most=2)
         return
     if not again.is_own:
         text = "no run of this workspace wrote this summary: read the command before you use it"
-        yield from _labelled("again", [text], most=2)
+        yield from _labelled("again", [text], width, most=2)
     if again.lacks:
         text = f"another trial, as these are not on record: {'; '.join(again.lacks)}"
-        yield from _labelled("again", [text], most=3)
+        yield from _labelled("again", [text], width, most=3)
     command = again.command
     if len(command) > _LONGEST_COMMAND:
-        yield from _labelled("again", ["a long command: --format=json has it"], most=1)
-    elif len(command) + _LABEL <= WIDTH:
+        yield from _labelled("again", ["a long command: --format=json has it"], width, most=1)
+    elif len(command) + _LABEL <= width:
         yield f"{'again':<{_LABEL}}{command}"
     else:
         first, *others = map(shlex.quote, again.words)
@@ -189,9 +206,11 @@ def _again(again: RunAgain) -> Iterator[str]:
         yield f"    {others[-1]}"
 
 
-def _labelled(label: str, texts: Iterable[str], *, most: int, whole: bool = False) -> list[str]:
+def _labelled(
+    label: str, texts: Iterable[str], width: int, *, most: int, whole: bool = False
+) -> list[str]:
     """Return a section: its label before the first line, the others below; empty texts are none."""
-    room = WIDTH - _LABEL
+    room = width - _LABEL
     lines: list[str] = []
     for text in texts:
         if text:

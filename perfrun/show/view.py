@@ -6,7 +6,7 @@ A summary may come from anywhere: what is of another type than perfrun writes co
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perfrun.show.histogram import Bin, histogram
@@ -160,10 +160,13 @@ def _figures(record: SummaryRecord) -> tuple[Figure, ...]:
                 high=high,
             )
         )
-    # One figure under two names is shown once: `wall_time` and `latency_median_s`.
+    # One figure under two names is shown once: `wall_time` and `latency_median_s`. Of a rate the
+    # name that tells of what it is, `images_per_second`.
     different: dict[tuple[float, str], Figure] = {}
     for one in sorted(found, key=_place):
-        different.setdefault((one.value, one.direction), one)
+        first = different.setdefault((one.value, one.direction), one)
+        if first.name.endswith(THROUGHPUT) and one.name.endswith("_per_second"):
+            different[one.value, one.direction] = replace(one, is_primary=first.is_primary)
     return tuple(different.values())
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_workspace
 from perfrun.options.store_address import Address, parse_address
-from perfrun.shown import say, write_json, write_lines
+from perfrun.shown import say, write_json, write_prose
 from perfrun.store.garbage_collection import no_collection
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def index_command(argv: Sequence[str]) -> int:
     if given.format == "json":
         write_json(document)
     else:
-        write_lines(index_lines(store.address, refreshed, counts).splitlines())
+        write_prose(index_lines(store.address, refreshed, counts).splitlines())
     return 0 if counts.trials else 1
 
 
