@@ -1,7 +1,8 @@
 """The log of a search, written event by event: `<workspace>/bisect/<id>/search.jsonl`.
 
 The first line says what is searched; each further line is an event. These lines alone determine
-the next pair, so a killed search continues from them. A line that a crash cut off is ignored.
+the next pair, so a killed search continues from them. A line that a crash cut off is ignored, and
+so is one with a wrong value.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from typing import Any
 
 from perfrun.errors import PerfrunError, UsageError
 from perfrun.locks import FileLock
-from perfrun.run.journal import begun_at
+from perfrun.run.journal import (
+    Fields,
+    are_texts,
+    begun_at,
+    is_amount,
+    is_count,
+    is_event,
+    is_seed,
+    is_text,
+)
 from perfrun.untrusted import Refused, read_file
 
 LOG_NAME = "search.jsonl"
@@ -165,15 +175,48 @@ def _events(path: Path) -> list[dict[str, Any]]:
             event = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(event, dict) and "event" in event:
+        if is_event(event, _FIELDS):
             events.append(event)
     return events
 
 
+_REVISIONS = {"pair": ("a", "b"), "broken": ("revision",)}
+
+
+def _are_two_values(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_value, value))
+
+
+def _is_value(value: object) -> bool:
+    return type(value) in (int, float) and 0 < value < 1e300  # type: ignore[operator]
+
+
+def _are_two_texts(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(is_text, value))
+
+
+_FIELDS: Mapping[str, Fields] = {
+    "begin": {"begun": is_amount, "fingerprint": is_text, "seed": is_seed, "revisions": are_texts},
+    "pair": {
+        "a": is_count,
+        "b": is_count,
+        "values": _are_two_values,
+        "summaries": _are_two_texts,
+        "seconds": is_amount,
+    },
+    "failed": {"trials": is_count, "seconds": is_amount},
+    "broken": {"revision": is_count, "why": is_text},
+    "end": {"status": is_text},
+}
+
+
 def _read(path: Path, events: Sequence[Mapping[str, Any]]) -> SearchLog:
     log = SearchLog(path=path, seed=events[0]["seed"])
+    revisions = len(events[0].get("revisions") or ())
     for event in events:
-        log.spent_s += event.get("seconds", 0.0)
+        if any(event.get(name, 0) >= revisions for name in _REVISIONS.get(event["event"], ())):
+            continue
+        log.spent_s += event.get("seconds") or 0.0
         if event["event"] == "pair":
             values, summaries = event["values"], event["summaries"]
             log.pairs.append(

@@ -217,7 +217,7 @@ def _near(path: str) -> str:
     folder, name = os.path.split(path)
     try:
         there = [one for one in os.listdir(folder) if one.endswith(".py") or "." not in one]
-    except OSError:
+    except (OSError, ValueError):  # a zero byte
         return ""
     near = nearest(name, there)
     return f"; did you mean {shown(near)}?" if near else ""

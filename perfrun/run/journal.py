@@ -1,9 +1,9 @@
 """The journal of a run: which trials were started and which are finished, for `--resume`.
 
 It is `<workspace>/runs/<run_id>.jsonl`. The first line describes the run; each event appends one
-line. A line that a crash has cut off is ignored. It lies where the container of a trial cannot
-write, so it also tells which summaries are perfrun's own: it has the SHA-256 of each, from before
-the summary was written.
+line. A line that a crash has cut off is ignored, and so is one with a wrong value. It lies where
+the container of a trial cannot write, so it also tells which summaries are perfrun's own: it has
+the SHA-256 of each, from before the summary was written.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from perfrun.text import redact
 from perfrun.untrusted import Folder, Refused, opened
 
 Key = tuple[str, int]  # method, trial id
+Fields = Mapping[str, Callable[[object], bool]]  # of an event, each with a check of its value
 LARGEST_BYTES = 64 * 2**20  # of a summary, as for every reader of summaries
 _LARGEST_JOURNAL = 2**30  # bytes; 100,000 trials take a tenth of it
+_LATEST_S = 9e10
+_LONGEST_PATH, _LONGEST_NAME = 4095, 255  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,8 +371,82 @@ def _each_event(path: Path) -> Iterator[dict[str, Any]]:
         for line in file if size <= _LARGEST_JOURNAL else ():
             with contextlib.suppress(ValueError, RecursionError):
                 event = json.loads(line)
-                if isinstance(event, dict) and "event" in event:
+                if is_event(event, _FIELDS):
                     yield event
+
+
+def is_event(said: object, fields: Mapping[str, Fields]) -> bool:
+    """Return True for an event without a wrong value; `fields` has those of each known kind."""
+    if not isinstance(said, dict) or not isinstance(said.get("event"), str):
+        return False
+    known = fields.get(said["event"], {})
+    return all(is_right(said.get(name)) for name, is_right in known.items())
+
+
+def is_text(value: object) -> bool:
+    """Return True for a text."""
+    return isinstance(value, str)
+
+
+def is_count(value: object) -> bool:
+    """Return True for a whole number that is not negative, and no bool."""
+    return type(value) is int and 0 <= value < 2**53
+
+
+def is_amount(value: object) -> bool:
+    """Return True for seconds, also since the epoch, and for None."""
+    return value is None or (type(value) in (int, float) and 0 <= value < _LATEST_S)  # type: ignore[operator]
+
+
+def _is_path(value: object) -> bool:
+    """Return True for a path that the system can be asked for."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        whole = os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+    return len(whole) <= _LONGEST_PATH and max(map(len, whole.split(b"/"))) <= _LONGEST_NAME
+
+
+def is_seed(value: object) -> bool:
+    """Return True for the seed of an order: any whole number."""
+    return type(value) is int
+
+
+def are_texts(value: object) -> bool:
+    """Return True for a list of texts, and for None."""
+    return value is None or (isinstance(value, list) and all(map(is_text, value)))
+
+
+def _are_commits(value: object) -> bool:
+    return value is None or (isinstance(value, dict) and all(map(is_text, value.values())))
+
+
+def _are_steps(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(step, dict)
+        and is_text(step.get("method"))
+        and is_count(step.get("trial_id"))
+        and is_count(step.get("round"))
+        and (step.get("rerun_of") is None or is_count(step["rerun_of"]))
+        for step in value
+    )
+
+
+_KEY: Fields = {"method": is_text, "trial_id": is_count}
+_FIELDS: Mapping[str, Fields] = {
+    "begin": {
+        "begun": is_amount,
+        "pinned": _are_commits,
+        "seed": lambda value: value is None or is_seed(value),
+        "used": are_texts,
+    },
+    "round": {"steps": _are_steps},
+    "started": {**_KEY, "folder": _is_path},
+    "written": {**_KEY, "sha256": is_text},
+    "finished": {**_KEY, "summary": _is_path},
+}
 
 
 def _unfinished_run(path: Path, events: list[dict[str, Any]]) -> UnfinishedRun:
@@ -387,14 +464,23 @@ def _unfinished_run(path: Path, events: list[dict[str, Any]]) -> UnfinishedRun:
         elif event["event"] == "written":
             written.setdefault(key, set()).add(event["sha256"])
         elif event["event"] == "round":
-            rounds.append(tuple(Step(**step) for step in event["steps"]))
+            rounds.append(tuple(map(_step, event["steps"])))
     return UnfinishedRun(
         run_id=path.stem,
         path=path,
-        pinned=events[0].get("pinned", {}),
+        pinned=events[0].get("pinned") or {},
         started=started,
         finished=finished,
         written={key: frozenset(own) for key, own in written.items()} if keeps_digests else None,
         seed=events[0].get("seed"),
         rounds=tuple(rounds),
+    )
+
+
+def _step(said: Mapping[str, Any]) -> Step:
+    return Step(
+        method=said["method"],
+        trial_id=said["trial_id"],
+        round=said["round"],
+        rerun_of=said.get("rerun_of"),
     )

@@ -84,6 +84,10 @@ def _commit(commit: git.Commit) -> Commit:
 def _log(cache: Repository, *arguments: str) -> tuple[Commit, ...]:
     """Return commits by `git log`: GitPython reads no repository whose hashes are SHA-256."""
     words = ("log", "-z", f"--format={_FORMAT}", "--first-parent", "--reverse")
-    text = ask(cache, *words, *arguments, "--").decode("utf-8", "backslashreplace")
-    lines = text.rstrip("\0").split("\0")
-    return tuple(Commit(*lines[at : at + 4]) for at in range(0, len(lines) - 3, 4))
+    return parse_log(ask(cache, *words, *arguments, "--"))
+
+
+def parse_log(answer: bytes) -> tuple[Commit, ...]:
+    """Return the commits of a log: four fields each, of which any may be empty."""
+    lines = answer.decode("utf-8", "backslashreplace").split("\0")
+    return tuple(Commit(*lines[at : at + 4]) for at in range(0, len(lines) - 4, 4))

@@ -17,22 +17,30 @@ def why_unreachable(repo: RepoSpec) -> str | None:
 
     A commit is not looked up: remotes tell only the tips of branches and tags.
     """
-    wanted = [repo.branch] if repo.branch else ["HEAD"]
-    if repo.branch and not repo.branch.startswith("refs/"):
-        wanted = [f"refs/heads/{repo.branch}", f"refs/tags/{repo.branch}"]
     with TemporaryDirectory(prefix="perfrun-git-") as made:
         here = _empty(Path(made))
-        ask = ("ls-remote", "--end-of-options", repo.url, *wanted)
+        ask = ("ls-remote", "--end-of-options", repo.url, *_wanted(repo))
         try:
             answer = command(here, *ask, timeout_s=_LIMIT_S)
         except (GitFailed, WorkspaceError) as error:
             return str(error)
-    names = {line.partition("\t")[2] for line in answer.splitlines()}
-    if names & set(wanted):
+    return why_not_among(answer, repo)
+
+
+def why_not_among(answer: str, repo: RepoSpec) -> str | None:
+    """Return why what a remote has does not do, as `git ls-remote` lists it; None when it does."""
+    names = {line.partition("\t")[2] for line in answer.split("\n")}
+    if names & set(_wanted(repo)):
         return None
     if repo.branch:
         return f"branch or tag {repo.branch!r} is not there"
     return "it has no commit" if not repo.git_hash else None
+
+
+def _wanted(repo: RepoSpec) -> list[str]:
+    if repo.branch and not repo.branch.startswith("refs/"):
+        return [f"refs/heads/{repo.branch}", f"refs/tags/{repo.branch}"]
+    return [repo.branch or "HEAD"]
 
 
 def _empty(folder: Path) -> Repository:

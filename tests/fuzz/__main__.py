@@ -19,7 +19,8 @@ from collections.abc import Sequence
 
 from .mutation import mutated
 from .runner import FuzzError, check
-from .targets import TARGETS, Target
+from .target import Target
+from .targets import TARGETS
 
 KINDS_SHOWN = 5  # of failures of one target
 

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .targets import Target
+from .target import Target
 
 LONGEST_S = 1.0  # of the processor, which load of the machine does not lengthen
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -32,24 +32,11 @@ from perfrun.worker import cgroups
 from perfrun.worker.test_log import TestLogError, decode_entries, encode_entry
 from perfrun.workspace import git
 
+from . import output, words
+from .target import Call, Target, text
+
 TESTS = Path(__file__).resolve().parent.parent
 FOREIGN = TESTS / "data" / "foreign"
-Call = Callable[[bytes], object]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """A parser, the errors that it names, and inputs that lie near what it reads."""
-
-    name: str
-    call: Call
-    errors: tuple[type[Exception], ...] = ()
-    seeds: tuple[bytes, ...]
-
-
-def text(data: bytes) -> str:
-    """A text of any characters that a command line or a file can bring, lone surrogates too."""
-    return data.decode("utf-8", "surrogateescape")
 
 
 def _of_text(*functions: Callable[[str], object]) -> Call:
@@ -138,7 +125,7 @@ def _cpuinfo(data: bytes) -> None:
 
 
 def _kernel_log(data: bytes) -> None:
-    found = oom._VICTIM.match(data)
+    found = re.match(oom._VICTIM, data)
     assert not found or int(found[1]) >= 0
 
 
@@ -159,10 +146,6 @@ def _summary() -> bytes:
 def _entry() -> bytes:
     metrics: Any = [{"name": "top_1", "value": 0.7, "min_value": 0.5, "max_value": 0.9}]
     return encode_entry("a.B.c", 3, 0.5, 1.5, 2.0, {"batch_size": 8, "text": "word"}, metrics)
-
-
-def _foreign_seed(name: str) -> tuple[bytes, ...]:
-    return ((FOREIGN / name).read_bytes(),)
 
 
 _SUITE = b"""
@@ -258,26 +241,19 @@ TARGETS = (
         errors=(ForeignError,),
         seeds=tuple(p.read_bytes() for p in sorted((FOREIGN / "asv" / "host").glob("0c*"))),
     ),
-    Target(
-        name="BMF", call=_foreign(bmf.read), errors=(ForeignError,), seeds=_foreign_seed("bmf.json")
-    ),
-    Target(
-        name="Google Benchmark",
-        call=_foreign(google_benchmark.read),
-        errors=(ForeignError,),
-        seeds=_foreign_seed("google-benchmark.json"),
-    ),
-    Target(
-        name="pyperf",
-        call=_foreign(pyperf.read),
-        errors=(ForeignError,),
-        seeds=_foreign_seed("pyperf.json"),
-    ),
-    Target(
-        name="pytest-benchmark",
-        call=_foreign(pytest_benchmark.read),
-        errors=(ForeignError,),
-        seeds=_foreign_seed("pytest-benchmark.json"),
+    *(
+        Target(
+            name=name,
+            call=_foreign(read),
+            errors=(ForeignError,),
+            seeds=((FOREIGN / file).read_bytes(),),
+        )
+        for name, read, file in (
+            ("BMF", bmf.read, "bmf.json"),
+            ("Google Benchmark", google_benchmark.read, "google-benchmark.json"),
+            ("pyperf", pyperf.read, "pyperf.json"),
+            ("pytest-benchmark", pytest_benchmark.read, "pytest-benchmark.json"),
+        )
     ),
     Target(name="cgroup", call=_groups, seeds=(_GROUPS,)),
     Target(
@@ -386,4 +362,6 @@ TARGETS = (
         ),
         seeds=(b"0x1002", b"17163091968", b"DRIVER=amdgpu\nPCI_SLOT_NAME=0000:03:00.0"),
     ),
+    *words.TARGETS,
+    *output.TARGETS,
 )

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from .mutation import mutated
 from .runner import check
-from .targets import TARGETS, Target
+from .target import Target
+from .targets import TARGETS
 
 INPUTS = int(os.environ.get("PERFRUN_FUZZ_INPUTS", "60"))
 

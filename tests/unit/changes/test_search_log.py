@@ -121,3 +121,26 @@ def test_a_workspace_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="Not a directory"):
         begin_search(tmp_path / "file", "mark", [], 1)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"event": ["pair"]}',
+        b'{"event": "end"}',
+        b'{"event": "pair", "a": 0, "b": 9, "values": [1.0, 1.1], "summaries": ["x", "y"]}',
+        b'{"event": "pair", "a": 0, "b": 1, "values": [1.0, 0], "summaries": ["x", "y"]}',
+        b'{"event": "pair", "a": 0, "b": 1, "values": [1.0, NaN], "summaries": ["x", "y"]}',
+        b'{"event": "pair", "a": 0, "b": 1, "values": "12"}',
+        b'{"event": "failed", "trials": "2"}',
+        b'{"event": "failed", "trials": 1, "seconds": 1e999}',
+        b'{"event": "broken", "revision": -1, "why": "w"}',
+        b'{"event": "broken", "revision": 4, "why": "w"}',
+    ],
+)
+def test_a_line_with_a_wrong_value_counts_as_one_that_was_cut_off(
+    log: SearchLog, tmp_path: Path, line: bytes
+) -> None:
+    log.pair(PAIR)
+    log.path.write_bytes(log.path.read_bytes() + line + b"\n")
+    assert unfinished_search(tmp_path, "mark") == log

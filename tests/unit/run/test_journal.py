@@ -18,7 +18,14 @@ from perfrun.options.containment import Containment
 from perfrun.options.parsers import ProfilerWindow, Repetition
 from perfrun.options.plan import DataSpec, RepoSpec, RunPlan, parse_selectors
 from perfrun.run import journal
-from perfrun.run.journal import Journal, complete, fingerprint, unfinished
+from perfrun.run.journal import (
+    Journal,
+    complete,
+    fingerprint,
+    going_on,
+    unfinished,
+    used_by_runs,
+)
 from perfrun.run.schedule import Step
 
 PLAN = RunPlan(
@@ -306,6 +313,44 @@ def test_noise_between_lines_is_passed_over(tmp_path: Path) -> None:
     resumed = unfinished(tmp_path, PLAN)
     assert resumed is not None
     assert len(resumed.finished) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"event": ["end"]}',
+        b'{"event": "round"}',
+        b'{"event": "round", "steps": [{"method": "m.C.a"}]}',
+        b'{"event": "round", "steps": [{"method": "m.C.a", "trial_id": true, "round": 1}]}',
+        b'{"event": "started", "method": "m.C.a", "trial_id": 1}',
+        b'{"event": "started", "method": ["m"], "trial_id": 1, "folder": "x"}',
+        b'{"event": "started", "method": "m.C.a", "trial_id": 1, "folder": "a\\u0000b"}',
+        b'{"event": "started", "method": "m.C.a", "trial_id": 1, "folder": "\\ud800"}',
+        b'{"event": "started", "method": "m.C.a", "trial_id": 1, "folder": "%s"}' % (b"x" * 256),
+        b'{"event": "written", "method": "m.C.a", "trial_id": 1, "sha256": [1]}',
+        b'{"event": "finished", "method": "m.C.a", "trial_id": 1e400, "summary": "s"}',
+    ],
+)
+def test_a_line_with_a_wrong_value_counts_as_one_that_was_cut_off(
+    tmp_path: Path, line: bytes
+) -> None:
+    journal = begun(tmp_path, "1")
+    journal.started(("m.C.b", 1), tmp_path / "folder")
+    journal.path.write_bytes(journal.path.read_bytes() + line + b"\n")
+    resumed = unfinished(tmp_path, PLAN)
+    assert resumed is not None
+    assert (len(resumed.started), resumed.finished, resumed.rounds) == (1, {}, ())
+    journal.remove_unfinished()
+    assert going_on(tmp_path) == {"1"}
+
+
+@pytest.mark.parametrize("values", ['"begun": 1e999', '"used": 5', '"pinned": [1]', '"seed": "x"'])
+def test_a_first_line_with_a_wrong_value_counts_as_lost(tmp_path: Path, values: str) -> None:
+    journal = begun(tmp_path, "1")
+    first = journal.path.read_text()
+    journal.path.write_text(first.replace("}\n", f", {values}}}\n"))
+    assert unfinished(tmp_path, PLAN) is None
+    assert used_by_runs(tmp_path) == frozenset()
 
 
 def test_names_with_line_ends_stay_on_one_line(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.options.plan import RepoSpec, parse_repos
-from perfrun.workspace.commits import commits_between
+from perfrun.workspace.commits import commits_between, parse_log
 from tests.gitrepos import git, make_repository
 
 
@@ -106,3 +106,9 @@ def test_a_repository_of_long_hashes_has_a_history_too(tmp_path: Path) -> None:
     found = commits_between(tmp_path / "ws", repo, hashes[0], hashes[2], lambda _: None)
     assert [one.git_hash for one in found] == hashes
     assert [one.subject for one in found] == ["change 0", "change 1", "change 2"]
+
+
+def test_a_commit_without_a_subject_is_in_the_log_too() -> None:
+    log = b"a\0A <a>\x002026\0subject\0" + b"b\0B <b>\x002026\0\0"  # of a SHA-256 repository
+    assert [(one.git_hash, one.subject) for one in parse_log(log)] == [("a", "subject"), ("b", "")]
+    assert parse_log(b"") == ()
