@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Any
 
+from perfrun.changes.detect import night_of
 from perfrun.nightly.night_state import Earlier
 from perfrun.nightly.report import MethodReport, NightFigure, NightReport, Trend
 from perfrun.summary.series_identity import is_number
@@ -48,18 +48,13 @@ def with_trends(report: NightReport, earlier: Earlier) -> NightReport:
 def _slots(report: NightReport, earlier: Earlier) -> _Slots:
     """Return the reports of the nights before, the oldest first, with None for a missing date."""
     slots: list[Mapping[str, Any] | None] = []
-    after = _date(report.begun)
+    after = night_of(report.begun)
     for night, document in earlier:
-        date = _date(night.begun)
+        date = night_of(night.begun)
         slots += [None] * (after - date - 1)
         slots.append(document)
         after = date
     return slots[:MOST_NIGHTS][::-1]
-
-
-def _date(begun: float) -> int:
-    """Return the ordinal of the date of a night: nights go from noon to noon, local time."""
-    return (datetime.fromtimestamp(begun) - timedelta(hours=12)).toordinal()
 
 
 def _by_method(document: Mapping[str, Any] | None) -> dict[tuple[Any, Any], Mapping[str, Any]]:
