@@ -17,8 +17,8 @@ from perfrun.text import spread, with_unit
 
 MOST_FIGURES = 3  # beside the main one; the other reports have all
 _COLUMNS = (
-    Column(heading="environment"),
     Column(heading="method"),
+    Column(heading="environment"),
     Column(heading="trials", right=True),
     Column(heading="tonight"),
     Column(heading="against last night"),
@@ -139,8 +139,8 @@ def _row(method: MethodReport) -> tuple[str, ...]:
     main = method.main_figure
     trend = main.trend if main else None
     return (
-        method.environment,
         f"{method.method}{mark}",
+        method.environment,
         f"{method.trials}{of}{disturbed}",
         figure_text(main) if main else "",
         last_night_text(trend),
