@@ -35,9 +35,10 @@ from perfrun.summary.result_folder import write_whole
 
 _EPILOG = """\
 Everything else is flags of a run (docs/reference/cli.md). One of:
-  perfrun bisect --benchmark_methods=pkg.mod.Class.method --git_repos='URL;main' \\
-      --python_path=NAME --good=HASH --bad=HASH
-  perfrun bisect --benchmark_methods=pkg.mod.Class.method --pythons=old/bin/python,...
+  perfrun bisect --benchmark_methods=pkg.mod.Class.method \\
+      --git_repos='URL;main' --python_path=NAME --good=HASH --bad=HASH
+  perfrun bisect --benchmark_methods=pkg.mod.Class.method \\
+      --pythons=old/bin/python,...
 
 Exit status: 0 one culprit found, 1 none (not reproduced, undecided, a range of revisions that do
 not run), 2 wrong usage, or good or bad do not run, 130 interrupted (--resume goes on from there).

@@ -22,9 +22,10 @@ from perfrun.summary.record import SummaryRecord
 ACTIONS = ("set", "list", "rm")
 _ABOUT = "Name sets of results, which later results are compared with."
 _EPILOG = """\
-  perfrun baseline set NAME [SELECTION ...]   name results; without SELECTION the latest run
-  perfrun baseline list                       show the baselines of the workspace
-  perfrun baseline rm NAME ...                forget baselines; their results stay
+  perfrun baseline set NAME [SELECTION ...]  name results (without SELECTION
+                                             the latest run)
+  perfrun baseline list                      show those of the workspace
+  perfrun baseline rm NAME ...               forget them; results stay
 
 SELECTION is what `perfrun compare` takes: a folder, a run, label, commit, date or `last`. A
 baseline is used by its name: `perfrun compare NAME last`, `perfrun --baseline=NAME ...`. It names

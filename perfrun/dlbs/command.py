@@ -50,6 +50,8 @@ _FOR_ONE = ("data", "cudnn_benchmark", "cudnn_fastest")
 _EPILOG = """\
 All other flags are those of a run (perfrun --help): --python, --workspace, --image, ... Flags of
 the benchmark that DLBS did not have follow `--`. docs/guides/dlbs.md explains all flags.
+
+Exit status: 0 the trial ran, 1 it did not, 2 wrong usage, 130 interrupted.
 """
 _TITLES = {"torch": ("pytorch", "PyTorch"), "tensorflow": ("tensorflow", "TensorFlow")}
 

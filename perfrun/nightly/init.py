@@ -83,6 +83,8 @@ WantedBy=timers.target
 _EPILOG = """\
 It writes sorting.py, suite.toml and a folder `schedule` with a line for cron and units for systemd,
 with the paths of this machine, and prints the commands that come next. Nothing is scheduled yet.
+
+Exit status: 0, or 2 when nothing was written. All of it is in docs/reference/cli.md.
 """
 
 

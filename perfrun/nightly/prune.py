@@ -37,7 +37,10 @@ _EPILOG = """\
 A trial is removed when every policy that is given lets it go. Trials next to a change of level,
 trials of a baseline, and trials of what is running, always stay. What was interrupted stays for
 --resume, unless --unfinished_older_than lets it go. Pairs of ab, detect --confirm and bisect are
-removed as a whole. All of it is in docs/guides/nightly.md.
+removed as a whole.
+
+Exit status: 0, or 1 when a folder could not be removed, 2 wrong usage. All of it is in
+docs/guides/nightly.md.
 """
 
 

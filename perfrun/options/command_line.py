@@ -122,6 +122,7 @@ def parse(
         output_format=parse_word(given["format"], "--format", FORMATS),
         quiet=given["quiet"],
         verbose=given["verbose"],
+        with_cost=given.get("cost", False),
         metrics=parse_metrics(given["metrics"]),
         print_perfzero_summary=given["print_perfzero_summary"],
         fail_on_bounds=given["fail_on_bounds"],

@@ -49,6 +49,8 @@ Load it in the shell that runs now, or for good:
   bash  eval "$(perfrun completion bash)"       in ~/.bashrc
   zsh   eval "$(perfrun completion zsh)"        in ~/.zshrc, after compinit
   fish  perfrun completion fish | source        in ~/.config/fish/config.fish
+
+Exit status: 0, or 2 for another shell.
 """
 
 

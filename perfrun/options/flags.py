@@ -116,10 +116,12 @@ _CONTAINER = (
     ("pids_limit", "N", "processes and threads of a trial (default 4096)"),
 )
 
-_EXAMPLES = """\
+_OWN_FILES = """\
 Run the methods of your own file, or one of them:
   perfrun run sorting.py
   perfrun run sorting.py::Sorting.million_numbers --benchmark_num_trials=5
+"""
+_EXAMPLES = """\
 Flags of the benchmark itself follow `--`:
   perfrun --benchmark_methods=pkg.mod.Class.method -- --batch_size=8
 List what can be run:
@@ -128,18 +130,35 @@ List what can be run:
 Exit status: 0 all methods ran, 1 a method did not pass, 2 wrong usage, 3 internal error,
 130 interrupted. All flags are explained in docs/reference/cli.md.
 """
-COMMANDS = {  # name: (arguments, description)
+_LIST_EPILOG = """\
+The methods of your own file, of checkouts, of an installed package:
+  perfrun list sorting.py
+  perfrun list --git_repos='https://host/repo.git;main' --python_path=repo
+  perfrun list benchmarks.python
+
+Exit status: 0, or 1 when no method was found and a module cannot be imported, 2 wrong usage. All
+of it is in docs/reference/cli.md.
+"""
+_DOCTOR_EPILOG = """\
+Exit status: 0, or 1 when something is missing that the run cannot do without, 2 wrong usage. All
+of it is in docs/guides/doctor.md.
+"""
+COMMANDS = {  # name: (arguments, description, what follows the flags)
     "run": (
         "[FILE.py[::Class.method]|FOLDER ...] [flags] [-- its flags]",
-        "Run benchmark methods, each trial in a fresh process, and record the results.",
+        "Run benchmark methods, each trial in a fresh process, and record the results.\n\n"
+        + _OWN_FILES.rstrip(),
+        _EXAMPLES,
     ),
     "list": (
         "[package | module | module.Class | FILE.py | FOLDER/ ...] [flags]",
         "Print the benchmark methods of packages, modules or classes.",
+        _LIST_EPILOG,
     ),
     "doctor": (
         "[--for=KIND,...] [flags of the run]",
         "Print what this machine offers and lacks for benchmarking.",
+        _DOCTOR_EPILOG,
     ),
 }
 # Words of other tools for the same thing, which are not like it.
@@ -169,6 +188,7 @@ def help_command(_argv: Sequence[str]) -> int:
     made = parser()
     made.usage = f"{made.usage}\n       perfrun COMMAND ..."
     made.description = overview()
+    made.epilog = _OWN_FILES + _EXAMPLES
     made.print_help()
     return 0
 
@@ -176,17 +196,20 @@ def help_command(_argv: Sequence[str]) -> int:
 def parser(command: str = "run") -> argparse.ArgumentParser:
     """Return the parser of a command that takes the flags of a run."""
     prog = f"perfrun {command}"
-    usage, description = COMMANDS[command]
+    usage, description, epilog = COMMANDS[command]
     made = _Parser(
         prog=prog,
         usage=f"{prog} {usage}",
         description=description,
-        epilog=_EXAMPLES,
+        epilog=epilog,
         formatter_class=HelpFormatter,
     )
     made.add_argument("--version", action="version", version=f"perfrun {__version__}")
     if command in ("run", "list"):
         made.add_argument("names", nargs="*", help=argparse.SUPPRESS)
+    if command == "list":
+        text = "show what each method costs here, by earlier trials: time, noise, trials for 5 %%"
+        made.add_argument("--cost", action="store_true", help=text)
     if command == "doctor":
         made.add_argument(
             "--for",

@@ -131,11 +131,56 @@ def value_missing(message: str, parser: argparse.ArgumentParser) -> str:
     return f"{found[1]} needs a value, as {found[1]}={metavar}"
 
 
+_WIDEST_TEXT = 98  # columns of a paragraph of a help
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """argparse's formatter without its import of `shutil`, 3 ms of every run."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, **{"width": columns() - 2, **options})
+
+    def _fill_text(self, text: str, width: int, _indent: str) -> str:
+        """Fit paragraphs to the terminal; a line that begins with a blank stays as it is."""
+        from textwrap import fill  # for a help only
+
+        width = min(width, _WIDEST_TEXT)
+        blocks: list[str] = []
+        is_open = False  # the last one is a paragraph that goes on
+        for line in text.splitlines():
+            is_text = bool(line) and not line.startswith(" ")
+            if is_open and is_text:
+                blocks[-1] += f" {line}"
+            else:
+                blocks.append(line)
+            is_open = is_text
+        return "\n".join(
+            fill(one, width, break_long_words=False, break_on_hyphens=False)
+            if one and not one.startswith(" ")
+            else one
+            for one in blocks
+        )
+
+    def _format_usage(self, usage: str | None, *others: Any) -> str:
+        """Return the usage; argparse folds only the one that it writes itself."""
+        text = super()._format_usage(usage, *others)
+        if usage is None:
+            return text
+        from textwrap import wrap
+
+        inner = " " * len("usage: ")
+        lines = [
+            part
+            for line in text.rstrip("\n").split("\n")
+            for part in wrap(
+                line,
+                self._width,
+                subsequent_indent=f"{inner}    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        ]
+        return "\n".join(lines) + "\n\n"
 
 
 def split_at_dashes(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -101,6 +101,7 @@ class RunPlan:
     output_format: str = "table"
     quiet: bool = False
     verbose: bool = False
+    with_cost: bool = False  # of `perfrun list`
     metrics: re.Pattern[str] | None = None  # of the table; None for the most important ones
     print_perfzero_summary: bool = False  # the three documents at the end of a run
     fail_on_bounds: bool = False

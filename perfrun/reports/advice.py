@@ -10,8 +10,8 @@ from perfrun.summary.document import TrialResult
 from perfrun.summary.estimates import MethodEstimate, observe
 
 USUAL = 0.05  # half the width of an interval, relative, with which most people can do something
-_FEWEST = 3  # trials that tell anything about noise
-_TOO_MANY = 1000  # trials; a machine that needs more has to be made quieter first
+FEWEST = 3  # trials that tell anything about noise
+TOO_MANY = 1000  # trials; a machine that needs more has to be made quieter first
 
 
 def advice(
@@ -27,7 +27,7 @@ def advice(
     needs: dict[str, int] = {}
     for method in methods:
         width = method.relative_half_width
-        if method.used < _FEWEST or not method.relative_noise or width is None:
+        if method.used < FEWEST or not method.relative_noise or width is None:
             continue
         if width > precision:
             from perfrun.analysis.precision import trials_for  # there are statistics already
@@ -37,8 +37,8 @@ def advice(
         return None
     which = "" if len(needs) == len(methods) else f" for {len(needs)} of {len(methods)} methods"
     begin = f"On this machine, as it was, \u00b1{percent(precision)} needs"
-    if max(needs.values()) > _TOO_MANY:
-        return f"{begin} more than {_TOO_MANY:,} trials{which}: make it quieter first"
+    if max(needs.values()) > TOO_MANY:
+        return f"{begin} more than {TOO_MANY:,} trials{which}: make it quieter first"
     spent_s = sum(needs[name] * _trial_s(name, results) for name in needs)
     most = max(needs.values())
     flags = f"--precision={100 * precision:g}%"

@@ -6,19 +6,23 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfrun.errors import UsageError
 from perfrun.launchers.choice import make_launcher
 from perfrun.launchers.launcher import Launcher
 from perfrun.options.command_line import parse
 from perfrun.options.parsers import shown
+from perfrun.options.plan import RunPlan
 from perfrun.run.environment import Paths, Service, describe, discover
 from perfrun.run.runner import import_paths
 from perfrun.shown import cell, say, width, write_json, write_lines, write_prose
 from perfrun.text import columns
 from perfrun.worker.modules import modules_in
 from perfrun.workspace.checkouts import checked_out
+
+if TYPE_CHECKING:
+    from perfrun.run.known_costs import KnownCost
 
 _LEAST_ROOM = 42  # columns of a terminal for a docstring beside the name
 _LONGEST = 1000  # characters of a name; the path of its file must be one that systems take
@@ -50,11 +54,20 @@ def list_command(argv: Sequence[str]) -> int:
         if not plan.names:
             targets = _everything(paths)
         found = listing(_discover(launcher, targets, paths))
+    costs = _costs(plan, found) if plan.with_cost else None
     if plan.output_format == "json":
-        write_json(_document(found))
+        write_json(_document(found, costs))
     else:
-        _print(found)
+        _print(found, costs)
     return 0 if found.methods or not (found.errors or found.missing) else 1
+
+
+def _costs(plan: RunPlan, found: Listing) -> dict[str, KnownCost | None]:
+    from perfrun.options.store_address import parse_address
+    from perfrun.run.known_costs import known_costs  # it reads results, which a list does not
+
+    names = [name for name, _ in found.methods]
+    return known_costs(names, plan.workspace, parse_address(plan.store, plan.workspace))
 
 
 def _discover(
@@ -121,23 +134,28 @@ def listing(answers: Sequence[dict[str, Any]]) -> Listing:
     return Listing(methods=tuple(methods), errors=tuple(errors), missing=tuple(missing))
 
 
-def _document(found: Listing) -> dict[str, Any]:
+def _document(found: Listing, costs: dict[str, KnownCost | None] | None) -> dict[str, Any]:
+    methods: list[dict[str, Any]] = [{"name": name, "doc": doc} for name, doc in found.methods]
+    if costs is not None:
+        from perfrun.run.known_costs import cost_document
+
+        methods = [{**one, "cost": cost_document(costs[one["name"]])} for one in methods]
     return {
-        "methods": [{"name": name, "doc": doc} for name, doc in found.methods],
+        "methods": methods,
         "errors": [
             {"module": module, "error": error} for module, error in (*found.errors, *found.missing)
         ],
     }
 
 
-def _print(found: Listing) -> None:
-    methods = [(cell(name), cell(doc)) for name, doc in found.methods]
-    room = max((width(name) for name, _ in methods), default=0)
-    if sys.stdout.isatty() and room + _LEAST_ROOM > columns():
-        # One below the other: a name is copied whole, and a program reads one line a method.
-        write_prose(one for name, doc in methods for one in (name, f"    {doc}".rstrip()) if one)
-    else:
-        write_lines(f"{name}{'':<{room - width(name)}}  {doc}".rstrip() for name, doc in methods)
+def _print(found: Listing, costs: dict[str, KnownCost | None] | None) -> None:
+    if costs is None:
+        _print_methods(found)
+    elif costs:
+        from perfrun.reports.terminal import Terminal
+        from perfrun.run.known_costs import cost_table
+
+        Terminal(sys.stdout, sys.stderr, quiet=True).table(cost_table(costs))
     modules: dict[str, list[str]] = {}
     for module, error in found.errors:
         modules.setdefault(error, []).append(module)
@@ -145,3 +163,13 @@ def _print(found: Listing) -> None:
         say(f"{', '.join(names)} cannot be imported: {error}")
     for _, error in found.missing:
         say(error)
+
+
+def _print_methods(found: Listing) -> None:
+    methods = [(cell(name), cell(doc)) for name, doc in found.methods]
+    room = max((width(name) for name, _ in methods), default=0)
+    if sys.stdout.isatty() and room + _LEAST_ROOM > columns():
+        # One below the other: a name is copied whole, and a program reads one line a method.
+        write_prose(one for name, doc in methods for one in (name, f"    {doc}".rstrip()) if one)
+    else:
+        write_lines(f"{name}{'':<{room - width(name)}}  {doc}".rstrip() for name, doc in methods)

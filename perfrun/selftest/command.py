@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from perfrun.errors import Interrupted, UsageError
@@ -39,15 +40,25 @@ _COLUMNS = (
     Column(heading="verdict"),
 )
 _COLOURS = {"ok": "green", "off": "red"}
+_FLAG_LINES = fill(
+    ", ".join(f"--{name}" for name in FLAGS),
+    width=78,
+    initial_indent="  ",
+    subsequent_indent="  ",
+    break_on_hyphens=False,
+)
 _HELP = f"""\
-usage: perfrun selftest [--python=FILE | --image=NAME] [--format=table|json] [flags]
+usage: perfrun selftest [--python=FILE | --image=NAME] [--format=table|json]
+                        [flags]
 
-Run workloads of known length, size and outcome, and compare what perfrun measures with the
-reference values. The flags are those of a run that say where it runs:
-{", ".join(f"--{name}" for name in FLAGS)}.
+Run workloads of known length, size and outcome, and compare what perfrun
+measures with the reference values. The flags are those of a run that say
+where it runs:
+{_FLAG_LINES}
 Results are deleted unless --workspace is given.
 
-Exit status: 0 no row is off, 1 a row is off, 2 wrong usage. See docs/research/measurement.md.
+Exit status: 0 no row is off, 1 a row is off, 2 wrong usage. All of it is in
+docs/research/measurement.md.
 """
 
 

@@ -60,8 +60,8 @@ FEWEST_FOR_INTERVAL = 6  # trials of an arm that has no rival left
 _EPILOG = """\
 Flags of a run (--workspace, --git_repos, --timeout, --env, --resume, --platform_name, ...) apply to
 all frameworks; flags of the benchmarks follow --:
-  perfrun versus --model=efficientnet_b0 --frameworks=tensorflow,jax,keras:jax --batch_sizes=1,8 \\
-      -- --dtype=bfloat16
+  perfrun versus --model=efficientnet_b0 --frameworks=tensorflow,jax,keras:jax \\
+      --batch_sizes=1,8 -- --dtype=bfloat16
 
 Exit status: 0 everything ran, 1 something failed, 2 wrong usage, 130 interrupted. A slower
 framework is no failure. docs/guides/versus.md explains everything.

@@ -9,10 +9,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from perfrun.changes.detect import detect_command
 from perfrun.changes.history import history_command
+from perfrun.compare.baseline_command import baseline_command
 from perfrun.compare.command import compare_command
+from perfrun.doctor.command import doctor_command, examine
+from perfrun.nightly.prune import prune_command
+from perfrun.options.command_line import parse
+from perfrun.run.listing import list_command
+from perfrun.show.command import show_command
 from perfrun.store.command import index_command
 from tests.summaries import summary, write
 from tests.unit.reports.test_layout import WIDTHS, packed
@@ -98,3 +105,74 @@ def test_compare_history_detect_and_index_lose_no_character(
         # A word that is longer than the terminal, as a path may be, is the terminal's to wrap.
         wider = [line for line in text.splitlines() if len(line) > width]
         assert not [line for line in wider if len(line.split()) > 1]
+
+
+def is_cut_well(text: str, width: int) -> bool:
+    """True when no line is wider than the terminal but one that has no blank to be cut at."""
+    wide = [line for line in text.splitlines() if cell_len(line) > width]
+    return not [line for line in wide if len(line.split()) > 1]
+
+
+def test_show_baselines_and_prune_lose_no_character(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    place = f"--workspace={workspace}"
+    name = f"v{'1' * 40}"
+    base = printed(baseline_command, ["set", name, "label:old", place], monkeypatch)
+    assert packed(f"baseline {name}: 3 trials of 1 method") in packed(base)
+    found = sorted(str(one) for one in (workspace / "output").iterdir())
+    for width in WIDTHS:
+        monkeypatch.setenv("COLUMNS", str(width))
+        text = printed(baseline_command, ["list", place], monkeypatch)
+        assert is_cut_well(text, width)
+        assert all(one in packed(text) for one in (name, "label:old", "2026-11-07"))
+        text = printed(prune_command, ["--older_than=1s", "--dry_run", place], monkeypatch)
+        assert is_cut_well(text, width)
+        kept = [one for one in found if one not in text.splitlines()]  # paths are whole
+        assert f"{len(kept)}kept" in packed(text)
+        assert packed("of baselines") in packed(text)
+        text = printed(index_command, [place], monkeypatch)
+        assert is_cut_well(text, width)
+        assert packed("6 trials of 1 method") in packed(text)
+        text = printed(show_command, ["last", place], monkeypatch)
+        body, _, command = text.partition("\nagain ")
+        assert is_cut_well(body, width)
+        path = next(line for line in body.splitlines() if line.startswith("summary"))
+        assert path.endswith("/perfzero_summary.json")
+        shown = packed(body)
+        for value in (LONG, "1.575s", f"{'images ' * 9}".rstrip() + "/s", "label new", "AMD EPYC"):
+            assert packed(value) in shown, (width, value)
+        assert f"--benchmark_methods={LONG}" in command.replace("\n", "").replace("'", "")
+
+
+def test_list_and_doctor_lose_no_character(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    name, told = "million_numbers_of_another_kind", "Sort numbers of all kinds, one by one, slowly."
+    code = f"from perfrun import Benchmark\n\nclass Sorting(Benchmark):\n    def {name}(self):\n"
+    (tmp_path / "cases.py").write_text(f"{code}        '{told}'\n")
+    checks = examine(parse([f"--workspace={tmp_path}"], command="doctor"))
+    monkeypatch.setattr("perfrun.doctor.command.examine", lambda plan: checks)  # it takes seconds
+    for width in WIDTHS:
+        monkeypatch.setenv("COLUMNS", str(width))
+        if width < 200:  # each list is a process
+            text = printed(list_command, [str(tmp_path / "cases.py")], monkeypatch)
+            assert is_cut_well(text, width)
+            assert f"cases.Sorting.{name}" in text.split()
+            assert packed(told) in packed(text)
+        text = printed(doctor_command, [f"--workspace={tmp_path}"], monkeypatch)
+        table, _, _ = text.partition("\nTo mend")  # commands stay whole
+        assert is_cut_well(table, width)
+        for check in checks:
+            for value in (check.wanted, check.value, check.why):
+                assert packed(value) in packed(table), (width, value)
+
+
+def test_what_is_piped_is_one_record_a_line(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert index_command([f"--workspace={workspace}"]) == 0
+    assert baseline_command(["set", "a", f"--workspace={workspace}", "label:old"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in out] == ["found", str(workspace / "perfrun.db:"), "baseline", "compare"]  # fmt: skip

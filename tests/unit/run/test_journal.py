@@ -67,6 +67,7 @@ SAME: dict[str, Any] = {
     "output_format": "json",
     "quiet": True,
     "verbose": True,
+    "with_cost": True,
     "metrics": re.compile("x"),
     "print_perfzero_summary": True,
     "fail_on_bounds": True,
