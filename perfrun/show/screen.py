@@ -67,7 +67,9 @@ def screen(shown: TrialView, again: RunAgain, *, blocks: bool, width: int = WIDT
         "steps": labelled("steps", _steps(shown.steps, width, blocks=blocks), 10),
         "memory": labelled("memory", [_sizes(shown.memory)], 2),
         "phases": labelled("phases", [_phases(shown), _parts(shown)], 3),
-        "grade": labelled("grade", _grade(shown), 2 * _MOST_DOUBTS + 2),
+        "grade": labelled(
+            "grade" if _ran(shown) else "beside it", _grade(shown), 2 * _MOST_DOUBTS + 2
+        ),
         "versions": labelled("versions", [_versions(shown)], 2),
         "machine": labelled("machine", [", ".join(shown.machine)], 2),
         "code": labelled("code", ["; ".join(shown.commits)], 2),
@@ -87,7 +89,7 @@ def colours(shown: TrialView) -> dict[str, str]:
     passed = shown.outcome == Status.PASSED
     outcome = next((c for s, c in STATUS_COLOURS.items() if s.value == shown.outcome), "red")
     found = {} if passed else {f"{_OUTCOME_LABEL}{shown.outcome}": outcome}
-    if shown.grade:
+    if shown.grade and _ran(shown):
         found[_grade_word(shown)] = "yellow" if shown.doubts else "green"
     return found
 
@@ -166,10 +168,16 @@ def _versions(shown: TrialView) -> str:
     return ", ".join(f"{name} {version}" for name, version in shown.versions)
 
 
+def _ran(shown: TrialView) -> bool:
+    """Return True when there are figures: what did not run to its end has no grade."""
+    return any(one.value == shown.outcome and one.ran for one in Status)
+
+
 def _grade(shown: TrialView) -> Iterator[str]:
     if not shown.grade:
         return
-    yield _grade_word(shown)
+    if _ran(shown):
+        yield _grade_word(shown)
     for doubt in shown.doubts[:_MOST_DOUBTS]:
         yield f"- {_narrow(doubt.text, 2 * (WIDTH - _LABEL - 4))}"
     more = len(shown.doubts) - _MOST_DOUBTS

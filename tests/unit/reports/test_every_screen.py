@@ -127,7 +127,7 @@ def test_show_baselines_and_prune_lose_no_character(
         text = printed(baseline_command, ["list", place], monkeypatch)
         assert is_cut_well(text, width)
         assert all(one in packed(text) for one in (name, "label:old", "2026-11-07"))
-        text = printed(prune_command, ["--older_than=1s", "--dry_run", place], monkeypatch)
+        text = printed(prune_command, ["--older_than=1h", "--dry_run", place], monkeypatch)
         assert is_cut_well(text, width)
         kept = [one for one in found if one not in text.splitlines()]  # paths are whole
         assert f"{len(kept)}kept" in packed(text)
@@ -137,8 +137,8 @@ def test_show_baselines_and_prune_lose_no_character(
         assert packed("6 trials of 1 method") in packed(text)
         text = printed(show_command, ["last", place], monkeypatch)
         body, _, command = text.partition("\nagain ")
-        assert is_cut_well(body, width)
         path = next(line for line in body.splitlines() if line.startswith("summary"))
+        assert is_cut_well(body.replace(path, ""), width)
         assert path.endswith("/perfzero_summary.json")
         shown = packed(body)
         for value in (LONG, "1.575s", f"{'images ' * 9}".rstrip() + "/s", "label new", "AMD EPYC"):
@@ -163,9 +163,23 @@ def test_list_and_doctor_lose_no_character(tmp_path: Path, monkeypatch: pytest.M
         text = printed(doctor_command, [f"--workspace={tmp_path}"], monkeypatch)
         table, _, _ = text.partition("\nTo mend")  # commands stay whole
         assert is_cut_well(table, width)
+        columns = column_texts(table, ("wanted", "state", "what there is", "why it matters"))
         for check in checks:
             for value in (check.wanted, check.value, check.why):
-                assert packed(value) in packed(table), (width, value)
+                assert any(packed(value) in one for one in columns), (width, value)
+
+
+def column_texts(text: str, headings: Sequence[str]) -> list[str]:
+    """Return what each column says; all of it where the columns do not stand side by side."""
+    first = text.splitlines()[0]
+    if not all(one in first for one in headings):
+        return [packed(text)]
+    places = [first.index(one) for one in headings]
+    ends = [*places[1:], None]
+    return [
+        packed("".join(line[begin:end] for line in text.splitlines()))
+        for begin, end in zip(places, ends, strict=True)
+    ]
 
 
 def test_what_is_piped_is_one_record_a_line(
@@ -175,4 +189,5 @@ def test_what_is_piped_is_one_record_a_line(
     assert index_command([f"--workspace={workspace}"]) == 0
     assert baseline_command(["set", "a", f"--workspace={workspace}", "label:old"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in out] == ["found", str(workspace / "perfrun.db:"), "baseline", "compare"]  # fmt: skip
+    begins = [line.split()[0] for line in out]
+    assert begins == ["found", str(workspace / "perfrun.db:"), "baseline", "compare"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import shlex
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from perfrun.benchmark import main
+from perfrun.show.command import show_command
 from perfrun.show.histogram import histogram, histogram_lines
 from tests.summaries import summary, write
 
@@ -218,9 +220,41 @@ def test_a_failed_trial_says_what_failed(
         "reason": "ValueError: no",
         "exception": {"traceback": "Traceback:\n  File x, line 3\nValueError: no\n"},
     }
+    finding = {"code": "load", "severity": "disturbed", "text": "the load was 7.5"}
+    document["perfrun"]["quality"] = {"grade": "F", "disturbed": True, "findings": [finding]}
     write(tmp_path / "output", document)
     text = "\n".join(shown(capsys, f"--workspace={tmp_path}"))
     assert "outcome    failed: ValueError: no\n           Traceback:\n           File x" in text
+    assert "\nbeside it  - the load was 7.5" in text
+    assert "\ngrade" not in text  # there is no figure that it would judge
+
+
+def test_figures_are_written_as_in_every_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = {"numbers_per_second": 2580000.0, "first_call_s": 0.0727, "latency_p90_s": 0.0518}
+    write(tmp_path / "output", summary(wall_time=0.0387, metrics={**metrics, "accuracy": 0.71}))
+    lines = shown(capsys, f"--workspace={tmp_path}")
+    figures = [line.removeprefix("figures").strip() for line in lines[2:7]]
+    assert figures[0].split() == ["wall_time", "38.7", "ms"]
+    wanted = {"2,580,000 numbers/s", "first call 72.7 ms", "latency p90 51.8 ms", "accuracy 0.71"}
+    assert {" ".join(line.split()) for line in figures[1:]} == wanted
+    assert all("\x1b" not in line for line in lines)
+
+
+def test_outcome_and_grade_have_a_colour_on_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "output", summary(status="failed", timestamp=1.7e9))
+    for no_colour, wanted in (("", True), ("1", False)):
+        screen = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+        monkeypatch.setattr(screen, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr("sys.stdout", screen)
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("NO_COLOR", no_colour)
+        assert show_command([f"--workspace={tmp_path}"]) == 0
+        written = screen.buffer.getvalue().decode()  # type: ignore[attr-defined]
+        assert ("\x1b[31moutcome    failed\x1b[0m" in written) is wanted
 
 
 def test_what_only_an_index_has_is_shown_as_far_as_it_goes(
