@@ -161,6 +161,14 @@ def test_junit_is_xml_that_counts_right(all_kinds: NightReport) -> None:
     assert failure.get("message", "").endswith("= 5 is above 1")
 
 
+def test_junit_divides_a_name_without_its_password(all_kinds: NightReport) -> None:
+    (method, *_) = all_kinds.methods
+    named = replace(method, method="m.C.load:https://user:secret@host/x")
+    page = junit(replace(all_kinds, methods=(named,)))
+    assert "host" in page
+    assert "secret" not in page
+
+
 def test_markdown_holds_hostile_text_in_its_place(all_kinds: NightReport) -> None:
     text = markdown(all_kinds)
     assert text.startswith("# models: 1 out of bounds, 1 not run, 1 error\n")
