@@ -48,7 +48,7 @@ _FORMULA = ("=", "+", "-", "@", "|", "%", "\uff1d", "\uff0b", "\uff0d", "\uff20"
 _JOINER = "\u2060"
 # Sequences that a terminal acts upon: CSI, then those with a text of their own, then short ones.
 _SEQUENCE = (
-    r"\x1b\[(?P<values>[0-?]{0,64})[ -/]{0,8}(?P<final>[@-~])"
+    r"\x1b\[(?P<values>[0-?]{0,64})(?P<between>[ -/]{0,8})(?P<final>[@-~])"
     r"|\x1b[\]PX^_][^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)|\x1b[ -/]{0,8}[0-OQ-WYZ\\`-~]"
 )
 _CUT_SEQUENCE = r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|[\]PX^_][^\x07\x1b\x9c]{0,4096}\x1b?|[ -/]{0,8})\Z"
@@ -322,6 +322,8 @@ class LiveText:
     def _allowed(self, sequence: re.Match[str]) -> str:
         """Return a sequence that only colours text or erases its line; else nothing."""
         values, final = sequence["values"], sequence["final"]
+        if sequence["between"]:
+            return ""
         if final == "K" and values in ("", "0", "1", "2"):
             return sequence[0]
         if final == "m" and re.fullmatch(_COLOURS, values) and not re.search(_CONCEALED, values):

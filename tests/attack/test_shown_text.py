@@ -327,6 +327,13 @@ def test_a_benchmarks_line_that_looks_like_one_of_perfruns_is_marked(
             assert shown.replace("| ", "", 1) == text
 
 
+@pytest.mark.parametrize("text", ["1;3!m", "0 m", "2$K", "!K", ">4;2m", "?1K", "3K", "1;8m"])
+def test_only_the_very_sequences_of_colours_and_of_erasing_a_line_pass(text: str) -> None:
+    live = LiveText(on_terminal=True)
+    assert live.shown(f"a{ESC}[{text}b\n") == "ab\n"
+    assert live.is_closed
+
+
 def test_what_other_programs_print_is_not_marked() -> None:
     text = "epoch 1: 5 s\n[1/10] loading\nnote: perfrun is fast\ntrial 3, loss 0.1\n| perfrun\n\n"
     for on_terminal in (True, False):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from typing import Any
 
 # What parsers have stumbled over: sizes, numbers, escapes, names, half characters.
 WORDS = (
@@ -14,10 +16,20 @@ WORDS = (
     b"_" * 50,
 )  # fmt: skip
 
+# Values that a field of JSON is not made for.
+VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 255, 2**31, 2**53, 2**63, 10**30, 0.5, -0.0, 1e-320, 1e308,
+    float("nan"), float("inf"), -float("inf"), "", "x", "x" * 3000, "\ud800", "\0", "a\x1b[31m\nb",
+    "../..", "/dev/zero", "1", "1e999", "\u202e", "=1+1", [], {}, [[]], [{}], {"a": []}, ["x", 1],
+)  # fmt: skip
+
 
 def mutated(seeds: tuple[bytes, ...], chance: random.Random, most_bytes: int = 64 * 1024) -> bytes:
-    """Return one of the seeds after up to eight changes."""
-    data = bytearray(chance.choice(seeds))
+    """Return one of the seeds after up to eight changes; of JSON, half stay JSON."""
+    seed = chance.choice(seeds)
+    if chance.random() < 0.5 and (changed := _changed_json(seed, chance)) is not None:
+        return changed
+    data = bytearray(seed)
     for _ in range(chance.randint(1, 8)):
         begin = chance.randint(0, len(data))
         end = min(len(data), begin + chance.choice((0, 1, 2, 8, 64)))
@@ -38,3 +50,42 @@ def mutated(seeds: tuple[bytes, ...], chance: random.Random, most_bytes: int = 6
                 if begin < len(data):
                     data[begin] ^= 1 << chance.randint(0, 7)
     return bytes(data[:most_bytes])
+
+
+def _changed_json(data: bytes, chance: random.Random) -> bytes | None:
+    """Return a document, or a line that is one among others, with up to four other values."""
+    if data[:1] not in (b"{", b"["):
+        return None
+    try:
+        return _changed(json.loads(data), chance)
+    except ValueError:
+        lines = data.split(b"\n")
+    at = chance.randrange(len(lines))
+    try:
+        lines[at] = _changed(json.loads(lines[at]), chance)
+    except ValueError:
+        return None
+    return b"\n".join(lines)
+
+
+def _changed(document: Any, chance: random.Random) -> bytes:
+    for _ in range(chance.randint(1, 4)):
+        place, outer = document, None
+        while (
+            isinstance(place, (dict, list)) and place and (outer is None or chance.random() < 0.7)
+        ):
+            outer = place
+            key = chance.choice(list(place) if isinstance(place, dict) else range(len(place)))
+            place = outer[key]
+        if outer is None:
+            break
+        match chance.randint(0, 4):
+            case 0:
+                del outer[key]
+            case 1 if isinstance(outer, dict):
+                outer[str(chance.choice(VALUES))] = outer.pop(key)
+            case 2:
+                outer[key] = [place] * chance.choice((1, 2, 100))
+            case _:
+                outer[key] = chance.choice(VALUES)
+    return json.dumps(document).encode()

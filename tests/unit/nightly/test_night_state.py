@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -95,3 +96,27 @@ def test_a_night_of_which_only_the_reports_are_missing_goes_on_after_its_deadlin
     assert "deadline" in str(why_not_continued(night, own, NOON + 8 * 3600))
     done = night.with_unit("default", UnitDone(), {})
     assert why_not_continued(done, own, NOON + 8 * 3600) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("night", ["n"]),
+        ("night", "../other"),
+        ("begun", "now"),
+        ("begun", 10**400),
+        ("ended", {}),
+        ("told", None),
+        ("pinned", {"bench": 5}),
+        ("units", {"default": {"summaries": [1]}}),
+        ("units", []),
+    ],
+)
+def test_a_record_with_a_wrong_value_is_no_night(tmp_path: Path, name: str, value: object) -> None:
+    nights = Nights(tmp_path)
+    right = nights.begin(suite(tmp_path), NOON)
+    wrong = nights.folder_of(nights.begin(suite(tmp_path), NOON + 60)) / FILE
+    wrong.write_text(json.dumps({**json.loads(wrong.read_text()), name: value}))
+    assert nights.newest() == right.night
+    assert nights.over() == set()
+    assert nights.unfinished(suite(tmp_path)) == right

@@ -213,6 +213,14 @@ def test_junit_has_bare_numbers_with_their_units_and_the_time_spent(tmp_path: Pa
     assert float(found["images_per_second"] or "") == 7.0
 
 
+def test_junit_divides_a_name_without_its_password(all_kinds: NightReport) -> None:
+    (method, *_) = all_kinds.methods
+    named = replace(method, method="m.C.load:https://user:secret@host/x")
+    page = junit(replace(all_kinds, methods=(named,)))
+    assert "host" in page
+    assert "secret" not in page
+
+
 def test_markdown_holds_hostile_text_in_its_place(all_kinds: NightReport) -> None:
     text = markdown(all_kinds)
     assert text.startswith("# models: 1 out of bounds, 1 not run, 1 error\n")

@@ -95,6 +95,7 @@ def test_own_files_come_before_the_flags_of_the_same_run(here: Path) -> None:
     [
         (["sortin.py"], "sortin.py: there is no such file or folder; did you mean sorting.py?"),
         (["no/where.py"], "no/where.py: there is no such file or folder"),
+        (["a\0b/c.py"], "there is no such file or folder"),
         (["empty/notes.txt"], "empty/notes.txt: is not a Python file, whose name ends in .py"),
         (["empty"], "empty: no file in it has a benchmark class"),
         (["my bench.py"], "Python cannot import a file of this name; rename it, as to my_bench.py"),
