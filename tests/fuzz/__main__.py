@@ -14,12 +14,13 @@ import argparse
 import multiprocessing
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 
 from .mutation import mutated
 from .runner import FuzzError, check
-from .target import Target
+from .target import Target, in_memory
 from .targets import TARGETS
 
 KINDS_SHOWN = 5  # of failures of one target
@@ -37,12 +38,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _atheris(chosen[0], options.inputs)
     tasks = [(TARGETS.index(target), options.inputs, options.seed) for target in chosen]
     failures = 0
-    with multiprocessing.Pool(options.jobs) as pool:
+    # The processes of a pool are ended without a chance to remove their files.
+    with (
+        tempfile.TemporaryDirectory(prefix="perfrun-fuzz-", dir=in_memory()) as place,
+        multiprocessing.Pool(options.jobs, _begin, (place,)) as pool,
+    ):
         for line, failed in pool.imap(_fuzz, tasks):
             failures += failed
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
     return 1 if failures else 0
+
+
+def _begin(place: str) -> None:
+    tempfile.tempdir = place
 
 
 def _fuzz(task: tuple[int, int, int]) -> tuple[str, int]:

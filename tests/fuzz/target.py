@@ -37,6 +37,10 @@ def folder(name: str) -> Path:
 
 @cache
 def _folder(_process: int) -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(
-        prefix="perfrun-fuzz-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None
-    )
+    parent = tempfile.tempdir or in_memory()
+    return tempfile.TemporaryDirectory(prefix="perfrun-fuzz-", dir=parent)
+
+
+def in_memory() -> str | None:
+    """The folder for files in memory; None where there is none."""
+    return MEMORY if os.access(MEMORY, os.W_OK) else None
