@@ -60,7 +60,7 @@ def spelled(world: World, command: list[str], *words: str) -> subprocess.Complet
 def test_each_spelling_runs_the_same_program(command: list[str], world: World) -> None:
     reference = spelled(world, SPELLINGS["as a file"], "--help")
     assert spelled(world, command, "--help").stdout == reference.stdout
-    words = world.words("--quiet", methods=METHOD)[2:]
+    words = world.words(methods=METHOD)[2:]
     done = spelled(world, command, *words)
     assert done.returncode == 0, done.stderr
     assert METHOD in done.stdout
