@@ -144,7 +144,7 @@ def fitting(text: str, stream: TextIO) -> list[str]:
         return [text]
     indent = 2 + len(text) - len(text.lstrip(" "))
     lines, taken = [""], 0
-    for word in re.findall(r" *[^ ]+", text):
+    for word in re.split(r"(?<=[^ ])(?= )", text.rstrip(" ")):
         if taken and taken + width(word) > room:
             word = f"{'':<{indent}}{word.lstrip(' ')}"
             lines.append("")

@@ -82,7 +82,7 @@ def _short(text: str) -> str:
     if len(text) <= _LINE:
         return text
     # An entity or an escape that was cut in two would show, or act.
-    whole = re.sub(r"(?:&[a-z]{0,3}|\\+)\Z", "", text[:_LINE])
+    whole = re.sub(r"&[a-z]{0,3}\Z", "", text[:_LINE]).rstrip("\\")
     return f"{whole} ... (cut)"
 
 

@@ -19,11 +19,13 @@ from perfrun.dataclass import dataclass, replace
 from perfrun.errors import UsageError
 from perfrun.options.parsers import nearest, shown
 from perfrun.options.plan import MethodSelector, RepoSpec, parse_selector
+from perfrun.worker.folders import places
 from perfrun.worker.modules import modules_in
 
 _INIT = "__init__.py"
 # A worker has loaded these before it looks at a folder of the user's, or needs them afterwards.
 _TAKEN = sys.stdlib_module_names | {"perfrun"}
+_MOST_FILES = 50_000  # below a folder: `/` would be searched for minutes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +105,13 @@ def own_file(word: str) -> OwnFile:
 
 def _folder(word: str, path: str) -> OwnFile:
     root, package = _package_of(path)
+    files = 0
+    for _, names_there in places(path):
+        files += len(names_there)
+        if files > _MOST_FILES:
+            raise UsageError(
+                f"{shown(word)}: has more than {_MOST_FILES:,} files in it; name a smaller folder"
+            )
     modules = modules_in(path, package)
     if not modules:
         raise UsageError(f"{shown(word)}: no file in it has a benchmark class")

@@ -377,7 +377,8 @@ def test_the_journal_of_an_older_perfrun_knows_places_of_this_workspace_only(
 ) -> None:
     """A stranger's folder has the name of a trial that was finished before digests were kept."""
     line = {"event": "begin", "fingerprint": "f", "pinned": {}, "seed": 1}
-    done = {"event": "finished", "summary": f"{tmp_path}/moved/output/night/perfzero_summary.json"}
+    summary = f"{tmp_path}/moved/output/night/perfzero_summary.json"
+    done = {"event": "finished", "method": "m.C.x", "trial_id": 1, "summary": summary}
     journal = workspace / "runs" / "run-1.jsonl"
     journal.write_text(f"{json.dumps(line)}\n{json.dumps(done)}\n")
     (tmp_path / "output" / "night").mkdir(parents=True)

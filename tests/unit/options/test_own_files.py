@@ -117,6 +117,14 @@ def test_what_cannot_be_run_is_one_clear_line(words: list[str], says: str) -> No
     assert "\n" not in str(caught.value)
 
 
+def test_a_folder_that_would_take_minutes_to_search_is_refused(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfrun.options.own_files._MOST_FILES", 2)
+    with pytest.raises(UsageError, match="plain: has more than 2 files in it; name a smaller"):
+        parse(["plain"])
+
+
 def test_the_home_folder_is_not_shown_to_a_container_because_of_a_file(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
