@@ -14,7 +14,7 @@ from perfrun.errors import UsageError
 from perfrun.launchers.launcher import WORKER
 from perfrun.options.flags import PYTHON_VARIABLE
 from perfrun.options.parsers import CommandParser, shown
-from perfrun.shown import write_lines
+from perfrun.shown import write_lines, write_prose
 from perfrun.summary.result_folder import safe_name, write_whole
 
 _CLASS = '''\
@@ -30,7 +30,7 @@ class Sorting(Benchmark):
         self.measure(lambda: sorted(numbers), items_per_step=len(numbers), item="number")
 '''
 _SUITE = """\
-# What `perfrun nightly suite.toml` runs; docs/nightly.md explains every key.
+# What `perfrun nightly suite.toml` runs; docs/guides/nightly.md explains every key.
 # Relative paths begin at this file.
 name = {name}
 workspace = "workspace"
@@ -118,7 +118,9 @@ def init_command(argv: Sequence[str]) -> int:
             write_whole(folder / name, text)
     except OSError as error:
         raise UsageError(f"perfrun init: {folder}: {error.strerror or error}") from None
-    write_lines(_next_steps(folder, files))
+    written, *steps = _next_steps(folder, files)
+    write_prose([written])
+    write_lines(steps)  # commands stay whole
     return 0
 
 
