@@ -13,8 +13,8 @@ from typing import Any
 from nights_plan import Planted
 
 NEAR = 6  # nights between a planted change and where a report puts it
-# Of docs/research/detection.md: a step of 5 % is found within so many nights, but for that share; the share
-# of series with a false alarm in a hundred nights; and the series of the suite.
+# Of docs/research/detection.md: a step of 5 % is found within so many nights, but for that share;
+# the share of series with a false alarm in a hundred nights; and the series of the suite.
 PATIENCE, MISSED, FALSE, SERIES = 21, 0.05, 0.034, 10
 UNLIKELY = 0.999  # fewer of a thousand seeds are worse than what is let pass
 STATUS = {  # of a trial's summary, by what its worker did; others have more than one
@@ -330,7 +330,7 @@ class Verdicts:
         ]
 
     def rates(self) -> Iterator[str]:
-        """Check that no more was missed, and no more false, than docs/research/detection.md says."""
+        """Check that no more was missed or false than docs/research/detection.md says."""
         from scipy.stats import binom, poisson
 
         missed, false = len(self.missed()), len(self.false)
