@@ -13,7 +13,9 @@ import os
 import stat
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from perfrun.dataclass import dataclass
 
 VARIABLE = "PERFRUN_TRIAL_USER"  # UID:HOME, from the entry point
 # Of linux/capability.h and linux/prctl.h. Words: effective, permitted, inheritable, of the first
@@ -25,7 +27,8 @@ NEEDED = 1 << _CHOWN | 1 << _KILL | 1 << _SETGID | 1 << _SETUID
 _GROUP_MAY = stat.S_IRWXG
 
 
-class TrialUser(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class TrialUser:
     """A user of the trials alone, who owns nothing but what they leave."""
 
     uid: int

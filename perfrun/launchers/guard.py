@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+from perfrun.dataclass import asdict
 from perfrun.trial_user import TrialUser, identity
 from perfrun.worker.procfs import (
     adopt_orphans,
@@ -173,7 +174,7 @@ class Guard:
         user: TrialUser | None = None,
     ) -> int:
         """Start a program in a session of its own; return its pid. Raises OSError."""
-        folder, whose = str(Path.cwd()), None if user is None else user._asdict()
+        folder, whose = str(Path.cwd()), None if user is None else asdict(user)
         try:
             pid = int(self._ask("start", list(argv), folder, out, err, dict(env), whose))
         except _GoneError:

@@ -11,6 +11,7 @@ import os
 import stat
 from pathlib import Path
 
+from perfrun.dataclass import replace
 from perfrun.trial_user import trial_user
 from perfrun.untrusted import MOST_ENTRIES, Entry, Folder
 
@@ -44,7 +45,7 @@ class _Taking:
         # where perfrun was killed, that is another than the user of the trials of today.
         user, gid = trial_user(), top.st_gid
         is_lent = gid != self._group and top.st_uid == os.geteuid()
-        self._lent_to = user._replace(uid=gid, gid=gid) if user and is_lent else None
+        self._lent_to = replace(user, uid=gid, gid=gid) if user and is_lent else None
         self._found: dict[str, list[str]] = {}
 
     def all_of(self, folder: Folder) -> tuple[str, ...]:
