@@ -131,8 +131,9 @@ def unfinished_search(searches: Path, fingerprint: str) -> SearchLog | None:
         events = []
         with contextlib.suppress(OSError):
             events = _events(path)
-        if events and events[0].get("fingerprint") == fingerprint:
-            begun = begun_at(path.parent.name, events[0], partial(_begun_by, path))
+        first = events[0] if events and events[0]["event"] == "begin" else {}
+        if first.get("fingerprint") == fingerprint:
+            begun = begun_at(path.parent.name, first, partial(_begun_by, path))
             found.append((begun, path, events))
     if not found:
         return None

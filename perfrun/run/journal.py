@@ -280,7 +280,7 @@ def _newest_first(runs: Path, plan: RunPlan) -> list[Path]:
     wanted = fingerprint(plan)
     found = []
     for path in runs.glob("*.jsonl"):
-        first = _first_event(path)
+        first = _beginning(path)
         if first.get("fingerprint") == wanted:
             found.append((begun_at(path.stem, first, partial(_begun_by, path)), path))
     return [path for _, path in sorted(found, reverse=True)]
@@ -330,7 +330,7 @@ def used_by_runs(runs: Path) -> frozenset[str]:
     """Return the digests of what the runs of a workspace have taken code and data from."""
     found: set[str] = set()
     for path in runs.glob("*.jsonl"):
-        digests = _first_event(path).get("used")
+        digests = _beginning(path).get("used")
         found.update(one for one in digests or () if isinstance(one, str))
     return frozenset(found)
 
@@ -357,8 +357,10 @@ def _events(path: Path) -> list[dict[str, Any]]:
     return list(_each_event(path))
 
 
-def _first_event(path: Path) -> Mapping[str, Any]:
-    return next(_each_event(path), {})
+def _beginning(path: Path) -> Mapping[str, Any]:
+    """Return the first event, which says what was run; an empty one where that is damaged."""
+    first = next(_each_event(path), {})
+    return first if first.get("event") == "begin" else {}
 
 
 def _each_event(path: Path) -> Iterator[dict[str, Any]]:

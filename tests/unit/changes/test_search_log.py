@@ -105,6 +105,15 @@ def test_another_search_is_not_gone_on_with(log: SearchLog, tmp_path: Path) -> N
     assert unfinished_search(tmp_path / "nowhere", "mark") is None
 
 
+def test_a_log_whose_first_line_is_of_another_kind_is_not_gone_on_with(
+    log: SearchLog, tmp_path: Path
+) -> None:
+    event = json.loads(log.path.read_bytes()) | {"event": "x"}
+    del event["seed"]
+    log.path.write_text(json.dumps(event) + "\n")
+    assert unfinished_search(tmp_path, "mark") is None
+
+
 def test_the_list_is_in_the_file(log: SearchLog) -> None:
     first = json.loads(log.path.read_text(encoding="utf-8").split("\n")[0])
     assert (first["revisions"], first["seed"]) == (["r0", "r1", "r2", "r3"], 7)

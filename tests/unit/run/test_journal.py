@@ -354,6 +354,14 @@ def test_a_first_line_with_a_wrong_value_counts_as_lost(tmp_path: Path, values: 
     assert used_by_runs(tmp_path) == frozenset()
 
 
+def test_a_first_line_of_another_kind_counts_as_lost_whatever_it_says(tmp_path: Path) -> None:
+    journal = begun(tmp_path, "1")
+    first = journal.path.read_text().replace('"event": "begin"', '"event": "x"')
+    journal.path.write_text(first.replace("}\n", ', "used": 5, "pinned": [1]}\n'))
+    assert unfinished(tmp_path, PLAN) is None
+    assert used_by_runs(tmp_path) == frozenset()
+
+
 def test_names_with_line_ends_stay_on_one_line(tmp_path: Path) -> None:
     journal = begun(tmp_path, "1")
     folder = tmp_path / "a\nb\u2028'\""
