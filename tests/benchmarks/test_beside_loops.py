@@ -31,8 +31,8 @@ def assert_equal_memory(pair: Pair) -> None:
 def test_a_model_in_pytorch_has_the_memory_and_the_count_of_a_loop_by_hand(
     tmp_path: Path, torch_python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # glibc's choices, not the loop, make two runs of one loop differ: by 50 MiB through the threads'
-    # arenas, by 20 MiB through the threshold of mmap that moves with what was freed. Both are fixed.
+    # Choices of glibc make two runs of one loop differ: by 50 MiB through the threads' arenas, by
+    # 20 MiB through the threshold of mmap, which moves with what was freed. Both are fixed here.
     monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
     monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", str(128 * 2**10))
     assert_equal_memory(measured("torch", "sensor_net", "inference", torch_python, tmp_path))
