@@ -92,11 +92,11 @@ def change_reports(
     methods: Sequence[MethodReport],
     night: str,
     known: Mapping[ChangeKey, Mapping[str, Any]],
-    untold: Collection[str] = (),
+    heard: Collection[str] = (),
 ) -> tuple[ChangeReport, ...]:
     """Return the changes for the report. `known` holds those of earlier nights' reports.
 
-    `untold` are earlier nights that told nobody of their changes: these are new tonight.
+    `heard` are earlier nights of which `known` has all that was told.
     """
     owners = {method.method: method.owner for method in methods}
     found = []
@@ -116,7 +116,7 @@ def change_reports(
                 confirmation=earlier.get("confirmation", row.confirmation),
                 night=row.night,
                 alarm_night=row.alarm_night,
-                is_new=_is_new(row, night, known, untold),
+                is_new=_is_new(row, night, known, heard),
                 machine_suspect=row.machine_suspect,
                 commits_before=row.commits_before,
                 commits_after=row.commits_after,
@@ -131,14 +131,15 @@ def _is_new(
     row: ChangeRow,
     night: str,
     known: Mapping[ChangeKey, Mapping[str, Any]],
-    untold: Collection[str],
+    heard: Collection[str],
 ) -> bool:
     """Return True for a change that this night has made sure and no earlier report had.
 
-    The same holds for one that an earlier night has made sure, and could not tell.
+    The alarm may lie in an earlier night: one that could not tell it, or one whose alarm was less
+    sure while less was known. A change of before the suite's own nights is not new.
     """
-    is_of_night = night in row.evidence or row.alarm_label in untold
-    return is_of_night and _key_of(row) not in known
+    is_ours = night in row.evidence or row.alarm_label in heard
+    return is_ours and _key_of(row) not in known
 
 
 def _key_of(row: ChangeRow) -> ChangeKey:
@@ -168,15 +169,16 @@ def with_changes(
         return replace(report, errors=(*report.errors, text)), False
     rows, errors = recent.rows, report.errors
     known = with_moved(rows, _known(earlier), _oldest(report.begun).isoformat())
+    heard = {*untold, *(night.night for night, _ in earlier)}
     if suite.confirm is not None:
         try:
-            new = [row for row in rows if _is_new(row, report.night, known, untold)]
+            new = [row for row in rows if _is_new(row, report.night, known, heard)]
             rows = _confirmed(suite, report, rows, new, screen, interruption)
         except Interrupted:
             raise
         except (PerfrunError, OSError) as error:
             errors = (*errors, f"changes could not be confirmed: {error}")
-    changes = change_reports(rows, report.methods, report.night, known, untold)
+    changes = change_reports(rows, report.methods, report.night, known, heard)
     notes = report.notes
     if recent.short:
         text = f"{recent.short} of {recent.series} series have too few nights to show a change yet."

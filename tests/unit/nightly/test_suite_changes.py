@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date, datetime
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,10 +14,19 @@ import pytest
 
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown
+from perfrun.nightly.night_state import Nights
 from perfrun.nightly.openmetrics import openmetrics
 from perfrun.nightly.report import ChangeReport, MethodReport, NightFigure, NightReport
-from perfrun.nightly.suite_changes import change_reports, recent_changes, with_moved
+from perfrun.nightly.suite import EnvironmentSpec, Suite
+from perfrun.nightly.suite_changes import (
+    change_reports,
+    recent_changes,
+    with_changes,
+    with_moved,
+)
 from perfrun.options.store_address import parse_address
+from perfrun.reports.terminal import Terminal
+from perfrun.run.interruption import Interruption
 from perfrun.store.index import open_store
 from tests.summaries import summary, write
 
@@ -107,9 +117,38 @@ def test_a_change_of_a_night_that_told_nobody_is_new_in_the_next_one(tmp_path: P
     assert not first.is_new
     with open_store(parse_address(None, tmp_path)) as store:
         recent = recent_changes(store, [method(METHOD)], "n-44", BEGIN + 44 * 86400)
-    for untold, is_new in (({f"n-{alarm}"}, True), ({f"n-{alarm - 1}", f"n-{alarm + 1}"}, False)):
-        made = change_reports(recent.rows, [method(METHOD)], "n-44", {}, untold)
+    for heard, is_new in (({f"n-{alarm}"}, True), ({f"n-{alarm - 1}", f"n-{alarm + 1}"}, False)):
+        made = change_reports(recent.rows, [method(METHOD)], "n-44", {}, heard)
         assert [one.is_new for one in made if one.metric == "wall_time"] == [is_new]
+
+
+@pytest.mark.parametrize("has_told", [False, True])
+def test_a_change_whose_alarm_lies_in_an_earlier_night_is_new_until_a_report_has_told_it(
+    has_told: bool, tmp_path: Path
+) -> None:
+    # What is sure depends on all series, so an alarm may come to lie in a night that had none.
+    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
+    (first,) = found(tmp_path, 44, method(METHOD))
+    told = asdict(first) if has_told else {}
+    alarm = (date.fromisoformat(first.alarm_night) - date(2026, 6, 1)).days
+    suite = Suite(
+        path=tmp_path / "s.toml",
+        name="n",
+        digest="d",
+        workspace=tmp_path,
+        methods=(),
+        environments=(EnvironmentSpec(name="here"),),
+    )
+    that_night = replace(Nights(tmp_path).begin(suite, BEGIN), night=f"n-{alarm}", told=True)
+    made, _ = with_changes(
+        suite,
+        replace(report([]), night="n-44", begun=BEGIN + 44 * 86400),
+        [(that_night, {"changes": [told] if has_told else []})],
+        (),
+        Terminal(sys.stdout, sys.stderr, quiet=True),
+        Interruption(),
+    )
+    assert [one.is_new for one in made.changes if one.metric == "wall_time"] == [not has_told]
 
 
 @pytest.mark.parametrize(
