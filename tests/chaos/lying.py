@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from listener import Listener
+
 _PART_S = 0.01  # between the bytes of a slow answer
 _REQUEST_S = 30.0  # for a request to come
 _LARGEST = 1 << 24
@@ -208,11 +210,10 @@ class Server:
     def __init__(self, site: Site, ways: tuple[Way, ...], draw: random.Random) -> None:
         self._site, self._ways, self._draw = site, ways, draw
         self._left = draw.choice((1, 1, 2, 3, 4, 6, 10**6))  # requests that are answered wrongly
-        self._over, self._threads = threading.Event(), list[threading.Thread]()
         self._guard = threading.Lock()
         self.asked: list[tuple[Request, str]] = []  # and the way in which each was answered
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._listener = Listener(self._serve)
+        self.url = f"http://127.0.0.1:{self._listener.port}"
 
     def be_honest(self) -> None:
         """Answer rightly from now on."""
@@ -221,23 +222,8 @@ class Server:
     @contextlib.contextmanager
     def serving(self) -> Iterator[Server]:
         """Serve within the block."""
-        accepting = threading.Thread(target=self._accept)
-        accepting.start()
-        try:
+        with self._listener.serving():
             yield self
-        finally:
-            self._over.set()
-            self._listener.shutdown(socket.SHUT_RDWR)
-            for thread in (accepting, *self._threads):
-                thread.join()
-            self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection = self._listener.accept()[0]
-                self._threads.append(threading.Thread(target=self._serve, args=(connection,)))
-                self._threads[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
@@ -250,7 +236,7 @@ class Server:
                 self._left -= 1
                 draw = random.Random(self._draw.random())
                 self.asked.append((request, way.__name__))
-            way(Exchange(connection, request, self._site(request), draw, self._over))
+            way(Exchange(connection, request, self._site(request), draw, self._listener.over))
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_WR)
 

@@ -7,8 +7,9 @@ import random
 import select
 import socket
 import struct
-import threading
 from collections.abc import Iterator
+
+from listener import Listener
 
 HOW = ("hangs up", "resets", "stands still", "drips")
 _MOST_BYTES = 60_000  # of what a run reads from an index, about
@@ -23,9 +24,8 @@ class Proxy:
         self._left = int(_MOST_BYTES ** draw.random())
         self._wanted = draw.choice((1, 1, 2, 10**6))  # so many connections break
         self._breaks = 0
-        self._over, self._threads = threading.Event(), list[threading.Thread]()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        self._listener = Listener(self._pass)
+        self._over, self.port = self._listener.over, self._listener.port
 
     @contextlib.contextmanager
     def breaking(self, _: int) -> Iterator[None]:
@@ -39,23 +39,8 @@ class Proxy:
     @contextlib.contextmanager
     def passing(self) -> Iterator[Proxy]:
         """Pass connections on within the block."""
-        accepting = threading.Thread(target=self._accept)
-        accepting.start()
-        try:
+        with self._listener.serving():
             yield self
-        finally:
-            self._over.set()
-            self._listener.shutdown(socket.SHUT_RDWR)
-            for thread in (accepting, *self._threads):
-                thread.join()
-            self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near = self._listener.accept()[0]
-                self._threads.append(threading.Thread(target=self._pass, args=(near,)))
-                self._threads[-1].start()
 
     def _pass(self, near: socket.socket) -> None:
         with near, contextlib.suppress(OSError), self._far() as far:
