@@ -11,11 +11,10 @@ from perfrun.changes.beginnings import Beginning, beginning_text
 from perfrun.changes.outlook import (
     SensitivityRow,
     ShiftRow,
-    changed_by,
     sensitivity_lines,
     shift_lines,
 )
-from perfrun.reports.figures import percent
+from perfrun.reports.figures import changed_by, percent
 from perfrun.reports.table import Column, Table, aligned
 from perfrun.shown import page
 from perfrun.summary.derived_metrics import DerivedRatio, derived_rows

@@ -23,10 +23,9 @@ from perfrun.changes.outlook import (
     YOUNG_NIGHTS,
     SensitivityRow,
     ShiftRow,
+    outlook_of,
     sensitivity_rows,
     shift_rows,
-    shifts_of,
-    young_of,
 )
 from perfrun.changes.watched import (
     ChosenSeries,
@@ -207,10 +206,11 @@ def _with_outlook(
         for key, one in beginnings(series).items()
         if key in own and (one.date >= oldest if since else one.trials < YOUNG_NIGHTS)
     ]
+    shifts, young = outlook_of(chosen, found.watches)
     return replace(
         found,
-        shifts=shifts_of(chosen, found.watches),
-        young=young_of(chosen, found.watches),
+        shifts=shifts,
+        young=young,
         begun_anew=tuple(sorted(anew, key=lambda one: (one.date, one.method))),
     )
 

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perfrun.changes.watched import ChosenSeries, history_of
-from perfrun.reports.figures import percent
+from perfrun.changes.watched import ChosenSeries, WatchedSeries, history_of
+from perfrun.reports.figures import changed_by, percent
 from perfrun.summary.metrics import WALL_TIME
 
 if TYPE_CHECKING:
@@ -60,13 +60,27 @@ class SensitivityRow:
     more_nights: int | None  # until that is seen; None: with this noise it never is
 
 
-def shifts_of(chosen: ChosenSeries, watches: Sequence[SeriesWatch]) -> tuple[ShiftRow, ...]:
-    """Return the largest shifts that the rules do not call yet. `watches` are of the watched."""
-    from perfrun.analysis.outlook import unsure_shifts
+def outlook_of(
+    chosen: ChosenSeries, watches: Sequence[SeriesWatch]
+) -> tuple[tuple[ShiftRow, ...], tuple[SensitivityRow, ...]]:
+    """Return the largest shifts that the rules do not call yet, and what young histories can show.
+
+    `watches` are of the watched series.
+    """
+    from perfrun.analysis.changepoint import SeriesWatch
 
     several = (*chosen.watched, *chosen.short)
-    histories = [history_of(one) for one in several]
-    found = unsure_shifts(histories, _with_short(chosen, watches), MOST_SHIFTS)
+    of_short = SeriesWatch.all_of([one.observations.values for one in chosen.short])[0]
+    whole = (*watches, *of_short)
+    return _shifts_of(several, whole), _young_of(several, whole)
+
+
+def _shifts_of(
+    several: Sequence[WatchedSeries], watches: Sequence[SeriesWatch]
+) -> tuple[ShiftRow, ...]:
+    from perfrun.analysis.outlook import unsure_shifts
+
+    found = unsure_shifts([history_of(one) for one in several], watches, MOST_SHIFTS)
     return tuple(
         ShiftRow(
             method=one.method,
@@ -85,19 +99,14 @@ def shifts_of(chosen: ChosenSeries, watches: Sequence[SeriesWatch]) -> tuple[Shi
     )
 
 
-def _with_short(chosen: ChosenSeries, watches: Sequence[SeriesWatch]) -> Sequence[SeriesWatch]:
-    from perfrun.analysis.changepoint import SeriesWatch
-
-    return (*watches, *SeriesWatch.all_of([one.observations.values for one in chosen.short])[0])
-
-
-def young_of(chosen: ChosenSeries, watches: Sequence[SeriesWatch]) -> tuple[SensitivityRow, ...]:
+def _young_of(
+    several: Sequence[WatchedSeries], watches: Sequence[SeriesWatch]
+) -> tuple[SensitivityRow, ...]:
     """Return the changes that histories of few nights could show, those of most noise first."""
     from perfrun.analysis.outlook import sensitivity
 
     rows = []
-    several = (*chosen.watched, *chosen.short)
-    for one, watch in zip(several, _with_short(chosen, watches), strict=True):
+    for one, watch in zip(several, watches, strict=True):
         if len(watch) >= YOUNG_NIGHTS:
             continue
         known = sensitivity(watch, len(several), WANTED)
@@ -136,8 +145,8 @@ def outlook_lines(
         watched=[one for one, _ in watched],
         short=[one for one in chosen.short if one.subject in keys],
     )
-    of_own = [watch for _, watch in watched]
-    return [*shift_lines(shifts_of(own, of_own)), *sensitivity_lines(young_of(own, of_own))]
+    shifts, young = outlook_of(own, [watch for _, watch in watched])
+    return [*shift_lines(shifts), *sensitivity_lines(young)]
 
 
 def shift_rows(rows: Sequence[ShiftRow]) -> list[dict[str, Any]]:
@@ -148,12 +157,6 @@ def shift_rows(rows: Sequence[ShiftRow]) -> list[dict[str, Any]]:
 def sensitivity_rows(rows: Sequence[SensitivityRow]) -> list[dict[str, Any]]:
     """Return the key `young` of `--format=json`."""
     return [asdict(row) for row in rows]
-
-
-def changed_by(ratio: float) -> str:
-    """Return a ratio as people say it: `+9.8 %`, `-12 %`."""
-    share = 100 * (ratio - 1)
-    return f"{share:+.2g} %" if abs(share) < 100 else f"{share:+.0f} %"
 
 
 def shift_lines(rows: Sequence[ShiftRow]) -> list[str]:

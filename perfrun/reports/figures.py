@@ -29,6 +29,12 @@ def percent(share: float | None) -> str:
     return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
 
 
+def changed_by(ratio: float) -> str:
+    """Return a ratio as people say it: `+9.8 %`, `-12 %`."""
+    share = 100 * (ratio - 1)
+    return f"{share:+.2g} %" if abs(share) < 100 else f"{share:+.0f} %"
+
+
 def metric_text(name: str, median: float, low: float, high: float) -> str:
     """Return a metric with its name: `accuracy 0.71`, `first call 546.9 ms`, `35.2 images/s`.
 
@@ -105,7 +111,7 @@ def time_left(seconds: float) -> str:
 
 def interval_text(low: float, high: float) -> str:
     """Return an interval of ratios: `0.80..1.50`; more digits where it is narrow."""
-    decimals = 2 if high - low >= 0.1 else 3
+    decimals = _decimals(low, high)
     return f"{low:.{decimals}f}..{high:.{decimals}f}"
 
 
@@ -113,8 +119,11 @@ def ratio_text(ratio: float, low: float | None, high: float | None) -> str:
     """Return a ratio with its interval: `1.09 (0.80..1.50)`."""
     if low is None or high is None:
         return f"{ratio:.3f}"
-    decimals = 2 if high - low >= 0.1 else 3
-    return f"{ratio:.{decimals}f} ({interval_text(low, high)})"
+    return f"{ratio:.{_decimals(low, high)}f} ({interval_text(low, high)})"
+
+
+def _decimals(low: float, high: float) -> int:
+    return 2 if high - low >= 0.1 else 3
 
 
 def trials_text(counts: Sequence[int]) -> str:
