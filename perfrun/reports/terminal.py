@@ -287,7 +287,7 @@ class Terminal:
             facts.append(f"\u00b1{percent(half_width)}")
         from perfrun.reports.layout import cut_at_start, fold
 
-        width = self.console().width - 1
+        width = self.console().width - len("^C") - 1  # a terminal shows the keys pressed after it
         begin, end = f"{begin.rstrip()} ", f"  {', '.join(facts)}"
         room = width - len(begin) - len(end)
         shown = cut_at_start(line(name), room) if room > _SHORTEST_NAME else ""
