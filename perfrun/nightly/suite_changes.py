@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ class Recent:
     """The changes of the last nights, and the number of series too short to show one."""
 
     rows: tuple[ChangeRow, ...] = ()
+    older: tuple[ChangeRow, ...] = ()  # of the nights before, which earlier reports may still list
     short: int = 0  # tonight's series with too few observations
     series: int = 0  # all of tonight's series
     outlook: tuple[str, ...] = ()  # shifts not sure yet, changes that few nights could show
@@ -57,7 +58,11 @@ def recent_changes(
     chosen = choose_series(series, canaries=sorted(canaries))
     oldest = _oldest(begun)
     derived = partial(store.series, clones=clones, which="derived")
-    result = find_changes(chosen.watched, chosen.left_out, alarm_since=oldest, derived=derived)
+    reported = oldest - timedelta(days=RECENT_DAYS + 1)  # the first that any of `Earlier` may list
+    result = find_changes(chosen.watched, chosen.left_out, alarm_since=reported, derived=derived)
+    rows: tuple[list[ChangeRow], list[ChangeRow]] = ([], [])
+    for row in result.rows:
+        rows[row.alarm_night < oldest.isoformat()].append(row)
     different = {
         id(one.origins): one.origins for one in series
     }  # the metrics of a method share them
@@ -66,7 +71,8 @@ def recent_changes(
     }
     current = [one for one in series if id(one.origins) in of_night]
     return Recent(
-        rows=result.rows,
+        rows=tuple(rows[0]),
+        older=tuple(rows[1]),
         short=sum(_is_short(one) for one in current),
         series=len(current),
         outlook=tuple(outlook_lines(chosen, result.watches, [one.key for one in current])),
@@ -168,7 +174,7 @@ def with_changes(
         text = f"the index could not be brought up to date or searched: {error}"
         return replace(report, errors=(*report.errors, text)), False
     rows, errors = recent.rows, report.errors
-    known = with_moved(rows, _known(earlier), _oldest(report.begun).isoformat())
+    known = with_moved((*rows, *recent.older), _known(earlier))
     heard = {*untold, *(night.night for night, _ in earlier)}
     if suite.confirm is not None:
         try:
@@ -230,20 +236,16 @@ def _confirmed(
 
 
 def with_moved(
-    rows: Sequence[ChangeRow], known: Mapping[ChangeKey, Mapping[str, Any]], oldest: str
+    rows: Sequence[ChangeRow], known: Mapping[ChangeKey, Mapping[str, Any]]
 ) -> dict[ChangeKey, Mapping[str, Any]]:
     """Add the known changes whose alarm has moved to another night, under their new keys.
 
     An alarm moves when results that it rests on are pruned or lost. A change is known when one that
-    is no longer found (though its alarm is not before `oldest`) is of the same series and
-    direction, and spans some of the same nights.
+    is no longer found is of the same series and direction, and spans some of the same nights.
+    `rows` are all changes of the nights that the reports of `known` could list.
     """
     found = {_key_of(row) for row in rows}
-    gone = [
-        (key, str(change.get("night")))
-        for key, change in known.items()
-        if key not in found and str(key[-1]) >= oldest
-    ]
+    gone = [(key, str(change.get("night"))) for key, change in known.items() if key not in found]
     moved = dict(known)
     for row in rows:
         key = _key_of(row)

@@ -170,11 +170,38 @@ def test_a_change_whose_alarm_moves_is_not_new_again(
     told = {"night": night, "status": "confirmed", "confirmation": {"pairs": 8}}
     key = (METHOD, "wall_time", row.environment, "worse", alarm_night)
     tonight = replace(row, evidence=frozenset({"n-44"}))
-    for oldest, new in (("2026-06-20", is_new), ("2026-07-20", True)):
-        known = with_moved([tonight], {key: told}, oldest)
+    known = with_moved([tonight], {key: told})
+    (change,) = change_reports([tonight], [method(METHOD)], "n-44", known)
+    assert change.is_new == is_new
+    assert change.status == ("candidate" if is_new else "confirmed")
+
+
+def test_a_change_beside_one_that_is_still_there_is_new(tmp_path: Path) -> None:
+    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
+    with open_store(parse_address(None, tmp_path)) as store:
+        store.refresh()
+        rows = recent_changes(store, [method(METHOD)], "n-44", BEGIN + 44 * 86400).rows
+    (row,) = (row for row in rows if row.metric == "wall_time")
+    told = {"night": "2026-07-01", "status": "confirmed"}
+    key = (METHOD, "wall_time", row.environment, "worse", "2026-07-03")
+    tonight = replace(row, evidence=frozenset({"n-44"}))
+    still_there = replace(row, alarm_night="2026-07-03")
+    for older, is_new in (([], False), ([still_there], True)):
+        known = with_moved([tonight, *older], {key: told})
         (change,) = change_reports([tonight], [method(METHOD)], "n-44", known)
-        assert change.is_new == new
-        assert change.status == ("candidate" if new else "confirmed")
+        assert change.is_new == is_new
+
+
+def test_changes_that_only_earlier_reports_list_are_looked_at_too(tmp_path: Path) -> None:
+    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 45, seed=1)
+    for night, listed, older in ((44, 1, 0), (55, 0, 1), (70, 0, 0)):
+        with open_store(parse_address(None, tmp_path)) as store:
+            store.refresh()
+            recent = recent_changes(store, [method(METHOD)], f"n-{night}", BEGIN + night * 86400)
+        assert [
+            len([r for r in rows if r.metric == "wall_time"])
+            for rows in (recent.rows, recent.older)
+        ] == [listed, older]
 
 
 def test_nothing_is_said_of_methods_of_other_suites_or_of_steady_ones(tmp_path: Path) -> None:
