@@ -5,6 +5,7 @@ A worker that was killed leaves files, too: its series count up to that moment.
 
 from __future__ import annotations
 
+import errno
 import re
 import signal
 from collections.abc import Mapping
@@ -72,15 +73,17 @@ def read_series(private: Path, notes: list[str]) -> tuple[Mapping[str, Any], ...
 
     A series that cannot be read is left out, and `notes` gets a line.
     """
+    own, found = _Notes(), tuple[Mapping[str, Any], ...]()
     try:
         with Folder(private) as folder:
-            return _series(folder, notes)
+            found = _series(folder, own)
     except OSError as error:
-        _note_unopened(private, error, notes)
-        return ()
+        own.unopened(private, error)
+    notes += own
+    return found
 
 
-def _series(folder: Folder, notes: list[str]) -> tuple[Mapping[str, Any], ...]:
+def _series(folder: Folder, notes: _Notes) -> tuple[Mapping[str, Any], ...]:
     headers, rows = _Reader(folder, _HEADERS_BYTES), _Reader(folder, _ROWS_BYTES)
     found: list[Mapping[str, Any]] = []
     left = _MOST_TIMES
@@ -90,7 +93,7 @@ def _series(folder: Folder, notes: list[str]) -> tuple[Mapping[str, Any], ...]:
             found.append(_with_fewer_times(facts, left))
             left -= len(found[-1]["times_s"])
         except Exception as error:  # figures are computed from what the benchmark could write
-            notes.append(_unread(name, error))
+            notes.unread(name, error)
     return tuple(found)
 
 
@@ -158,9 +161,38 @@ class Leftovers:
 def read_leftovers(folder: Path, private: Path) -> Leftovers:
     """Read a trial's folder; `private` lies in it. Missing or broken files never raise.
 
-    What is refused (a link, a pipe, a file beyond its limit) is left out and noted.
+    What is refused (a link, a pipe, a file beyond its limit) is left out and noted. An error of the
+    disk may pass, so all is read once more then.
     """
-    notes: list[str] = []
+    notes = _Notes()
+    left = _read_leftovers(folder, private, notes)
+    return _read_leftovers(folder, private, _Notes()) if notes.disk_failed else left
+
+
+class _Notes(list[str]):
+    """Notes on files that were not read."""
+
+    disk_failed = False
+
+    def unread(self, name: str, error: Exception) -> str:
+        """Add a note on a file, and return it."""
+        self._take_in(error)
+        self.append(_unread(name, error))
+        return self[-1]
+
+    def unopened(self, folder: Path, error: OSError) -> str:
+        """Add a note on a folder that is there, such as a link that a trial made of it."""
+        self._take_in(error)
+        if isinstance(error, FileNotFoundError):
+            return ""
+        self.append(f"the folder {folder.name} cannot be read: {error.strerror}")
+        return self[-1]
+
+    def _take_in(self, error: Exception) -> None:
+        self.disk_failed |= isinstance(error, OSError) and error.errno == errno.EIO
+
+
+def _read_leftovers(folder: Path, private: Path, notes: _Notes) -> Leftovers:
     record: Mapping[str, Any] = {}
     reports: tuple[Report, ...] = ()
     series: tuple[Mapping[str, Any], ...] = ()
@@ -173,13 +205,14 @@ def read_leftovers(folder: Path, private: Path) -> Leftovers:
             series = _series(inner, notes)
             stack = _text(inner, STACK, _STACK_BYTES, notes)
     except OSError as error:
-        _note_unopened(private, error, notes)
+        why = notes.unopened(private, error)
+        unusable = unusable or why
     try:
         with Folder(folder) as outer:
             reports = _reports(outer, notes)
             stderr_tail = _text(outer, "stderr.log", _TAIL_BYTES, notes)
     except OSError as error:
-        _note_unopened(folder, error, notes)
+        notes.unopened(folder, error)
     return Leftovers(
         record=record,
         reports=reports,
@@ -197,12 +230,6 @@ def _bounded(notes: list[str]) -> tuple[str, ...]:
     return (*notes[:_MOST_NOTES], *more)
 
 
-def _note_unopened(folder: Path, error: OSError, notes: list[str]) -> None:
-    """Note a folder that is there and cannot be read, such as a link that a trial made of it."""
-    if not isinstance(error, FileNotFoundError):
-        notes.append(f"the folder {folder.name} cannot be read: {error.strerror}")
-
-
 def read_phase(private: Path) -> str | None:
     """Return the phase that a running trial has reached, as its worker says; None if unknown."""
     try:
@@ -213,7 +240,7 @@ def read_phase(private: Path) -> str | None:
     return said[1].decode() if said else None
 
 
-def _record(private: Folder, notes: list[str]) -> tuple[Mapping[str, Any], str]:
+def _record(private: Folder, notes: _Notes) -> tuple[Mapping[str, Any], str]:
     """Read the worker's outcome: under its final name, or the name it has while it is written.
 
     The second value says why there is none that can be used, if there is one.
@@ -227,19 +254,19 @@ def _record(private: Folder, notes: list[str]) -> tuple[Mapping[str, Any], str]:
         except FileNotFoundError:
             continue
         except (OSError, Refused, Wrong) as error:
-            notes.append(_unread(name, error))
-            unusable = unusable or notes[-1]
+            why = notes.unread(name, error)
+            unusable = unusable or why
     return {}, unusable
 
 
-def _text(folder: Folder, name: str, limit: int, notes: list[str]) -> str | None:
+def _text(folder: Folder, name: str, limit: int, notes: _Notes) -> str | None:
     """Return the last lines of a text file; None when it is empty or absent."""
     try:
         data, is_cut = folder.tail(name, limit)
     except FileNotFoundError:
         return None
     except (OSError, Refused) as error:
-        notes.append(_unread(name, error))
+        notes.unread(name, error)
         return None
     text = data.decode("utf-8", "replace").replace("\0", "")  # the holes of a sparse file
     if is_cut:
@@ -247,7 +274,7 @@ def _text(folder: Folder, name: str, limit: int, notes: list[str]) -> str | None
     return text.strip() or None
 
 
-def _reports(folder: Folder, notes: list[str]) -> tuple[Report, ...]:
+def _reports(folder: Folder, notes: _Notes) -> tuple[Report, ...]:
     """Return all reports of the method in the order in which it made them."""
     reader = _Reader(folder, _REPORTS_BYTES)
     reports: list[Report] = []
@@ -257,7 +284,7 @@ def _reports(folder: Folder, notes: list[str]) -> tuple[Report, ...]:
             entries = decode_entries(reader.read(name, _REPORT_BYTES), left)
             reports += [_report(entry) for entry in entries]
         except (OSError, Refused, TestLogError) as error:
-            notes.append(_unread(name, error))
+            notes.unread(name, error)
     return tuple(reports)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -343,3 +345,32 @@ def test_a_process_that_could_not_be_ended_is_named_in_the_reason_or_in_a_note()
     assert outcome.status is Status.PASSED
     notes = notes_on(replace(NOTHING, record=DONE), slow, outcome)
     assert f"the process did not end after its method had; {stuck}" in notes
+
+
+@pytest.mark.parametrize("failures", [1, 9])
+@pytest.mark.parametrize("name", ["perfrun", "outcome.json", "proto_C.m"])
+def test_an_error_of_the_disk_that_passes_costs_no_result(
+    name: str, failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = tmp_path / "perfrun"
+    private.mkdir()
+    (private / "outcome.json").write_text('{"complete": true, "phase": "method"}')
+    (tmp_path / "proto_C.m").write_bytes(encode_entry("C.m", wall_time=1.5))
+    real, left = os.open, [failures]
+
+    def failing(path: Any, *words: Any, **named: Any) -> int:
+        if str(path).endswith(name) and left[0]:
+            left[0] -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return real(path, *words, **named)
+
+    monkeypatch.setattr(os, "open", failing)
+    found = read_leftovers(tmp_path, private)
+    monkeypatch.undo()
+    if failures == 1:
+        assert found.complete
+        assert [report.wall_time for report in found.reports] == [1.5]
+        assert found.notes == ()
+        return
+    assert found.complete == (name == "proto_C.m")
+    assert "Input/output error" in (found.unusable if name != "proto_C.m" else found.notes[0])
