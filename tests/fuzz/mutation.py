@@ -22,12 +22,14 @@ VALUES: tuple[Any, ...] = (
     float("nan"), float("inf"), -float("inf"), "", "x", "x" * 3000, "\ud800", "\0", "a\x1b[31m\nb",
     "../..", "/dev/zero", "1", "1e999", "\u202e", "=1+1", [], {}, [[]], [{}], {"a": []}, ["x", 1],
 )  # fmt: skip
+MOST_JSON_BYTES = 2**20  # a second of the processor is what a parser has for a megabyte
 
 
 def mutated(seeds: tuple[bytes, ...], chance: random.Random, most_bytes: int = 64 * 1024) -> bytes:
     """Return one of the seeds after up to eight changes; of JSON, half stay JSON."""
     seed = chance.choice(seeds)
-    if chance.random() < 0.5 and (changed := _changed_json(seed, chance)) is not None:
+    changed = _changed_json(seed, chance) if chance.random() < 0.5 else None
+    if changed is not None and len(changed) <= MOST_JSON_BYTES:
         return changed
     data = bytearray(seed)
     for _ in range(chance.randint(1, 8)):
