@@ -17,6 +17,10 @@ from leftovers import Started
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# The threads of an operation wait for each other asleep, and not busily, as OpenMP's do by default:
+# where other tests run beside it, a model in PyTorch took twice the processor to do the same.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # A machine may stop for a second at any moment, so no example has a deadline. In CI (.ci/run) the
 # examples are the same every time: what is rare is found where somebody can look into it.
 hypothesis.settings.register_profile(
