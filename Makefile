@@ -117,7 +117,8 @@ $(VENV)/test-ready: pyproject.toml | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --quiet --editable '.[test,lint]'
 	@touch $@ $(VENV)/ready
 
-$(VENV)/site-ready: pyproject.toml | $(VENV)/bin/python
+# Not while another pip is at work in the same environment (.ci/run asks for both).
+$(VENV)/site-ready: pyproject.toml | $(VENV)/bin/python $(filter $(VENV)/test-ready,$(MAKECMDGOALS))
 	$(VENV)/bin/python -m pip install --quiet --editable '.[site]'
 	@touch $@
 

@@ -17,6 +17,10 @@ from leftovers import Started
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# The threads of an operation wait for each other asleep, and not busily, as OpenMP's do by default:
+# where other tests run beside it, a model in PyTorch took twice the processor to do the same.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # A machine may stop for a second at any moment, so no example has a deadline. In CI (.ci/run) the
 # examples are the same every time: what is rare is found where somebody can look into it.
 hypothesis.settings.register_profile(
@@ -41,9 +45,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         raise
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In CI a test of real processes gets a second try, and the closing line says that it took it.
+# What is done first where tests run side by side: a folder whose tests are many and short is last.
+LONGEST_FIRST = ("tests/docker/", "tests/benchmarks/", "tests/integration/", "tests/chaos/")
+SHORTEST = "tests/unit/"
 
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give tests of real processes a second try in CI, and put the longest tests first.
+
+    In CI a test of real processes gets a second try, and the closing line says that it took it.
     Noise on a machine that nobody chose costs a trial, not a red build. What failed first is shown
     (`--rerun-show-tracebacks`), and a fault fails twice. The unit tests are given their figures,
     and get none.
@@ -52,6 +62,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if not item.nodeid.startswith("tests/unit/"):
                 item.add_marker(pytest.mark.flaky(reruns=1))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _rank(item.nodeid))
+
+
+def _rank(nodeid: str) -> int:
+    """Return the place of a test's folder among those that begin; `sort` keeps the rest."""
+    if nodeid.startswith(SHORTEST):
+        return len(LONGEST_FIRST) + 1
+    ranks = (n for n, folder in enumerate(LONGEST_FIRST) if nodeid.startswith(folder))
+    return next(ranks, len(LONGEST_FIRST))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -68,19 +88,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Where tests run side by side (`make test`), this says which of them stay in one process.
 
-    Those of the engines: they build each image once a process, and some look at all containers of
-    an engine. A module's tests of whole runs: many of them look at one run, which each process
-    would make for itself. xdist begins with what has the most tests, so the unit tests, each on
-    its own, come last and fill what is left of the time in either process.
+    Those of an engine: they build each image once a process, and some look at all containers of
+    their engine. The two engines know nothing of each other. A module's tests of whole runs: many
+    of them look at one run, which each process would make for itself. The unit tests, each on its
+    own, come last and fill what is left of the time in every process.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith("tests/docker/"):
-                return "engines"
-            return nodeid if nodeid.startswith("tests/unit/") else nodeid.partition("::")[0]
+                return "rootless" if "rootless" in nodeid.partition("[")[2] else "rootful"
+            return nodeid if nodeid.startswith(SHORTEST) else nodeid.partition("::")[0]
 
+    config.option.loadscopereorder = False  # in the order of pytest_collection_modifyitems
     return Scheduling(config, log)
 
 

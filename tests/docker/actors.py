@@ -16,6 +16,8 @@ import pytest
 COMMAND_LIMIT_S = 900
 REPOSITORY = Path(__file__).resolve().parents[2]
 Completed = subprocess.CompletedProcess[str]
+# For runs of PyTorch, as tests/conftest.py has it for those outside containers.
+PASSIVE = "--env=OMP_WAIT_POLICY=PASSIVE"
 BENCHMARKS = '''"""Benchmarks of somebody else's repository."""
 import time
 

@@ -16,6 +16,7 @@ import gitrepos
 import pytest
 from actors import (
     BENCHMARKS,
+    PASSIVE,
     Caller,
     copy_checkout,
     give,
@@ -57,6 +58,12 @@ print(json.dumps({
 """
 
 
+def small_model(framework: str) -> tuple[str, ...]:
+    """A model of three layers; test_equality.py runs EfficientNet in both services."""
+    method = f"--benchmark_methods=benchmarks.{framework}.model.Model.inference"
+    return (method, PASSIVE, "--format=json", "--", "--model=sensor_net", "--num_batches=3")
+
+
 def what_compose_made(user: Caller) -> list[str]:
     """Containers, networks and volumes of these tests, running or not."""
     ours = f"label=com.docker.compose.project={user.settings['COMPOSE_PROJECT_NAME']}"
@@ -88,9 +95,8 @@ def test_the_first_run_builds_the_image_and_the_results_are_the_users(
     done = user.compose(
         fresh,
         *RUN,
-        "--benchmark_methods=benchmarks.torch.efficientnet.EfficientNetB0.inference",
         "--benchmark_num_trials=2",
-        "--format=json",
+        *small_model("torch"),
         PERFRUN_IMAGE=FIRST_IMAGE,
     )
 
@@ -125,8 +131,7 @@ def test_the_service_tensorflow_runs_without_naming_its_profile(
         "run",
         "--rm",
         "tensorflow",
-        "--benchmark_methods=benchmarks.tensorflow.efficientnet.EfficientNetB0.inference",
-        "--format=json",
+        *small_model("tensorflow"),
     )
 
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from actors import REPOSITORY, Caller, Completed
+from actors import PASSIVE, REPOSITORY, Caller, Completed
 from engines import Site, both_engines
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -65,6 +65,7 @@ def here(
                 f"--workspace={workspace}",
                 f"--python={python}",
                 f"--benchmark_methods={METHODS[framework]}",
+                PASSIVE,
                 "--format=json",
                 cwd=place,
             )
@@ -77,7 +78,8 @@ def run_by_compose(site: Site, framework: str, workspace: Path) -> Completed:
     service = {"torch": "perfrun", "tensorflow": "tensorflow"}[framework]
     return site.user.compose(
         site.checkout,
-        *("run", "--rm", service, f"--benchmark_methods={METHODS[framework]}", "--format=json"),
+        *("run", "--rm", service, f"--benchmark_methods={METHODS[framework]}"),
+        *(PASSIVE, "--format=json"),
         PERFRUN_WORKSPACE=str(workspace),
     )
 
@@ -88,6 +90,7 @@ def run_by_launcher(site: Site, framework: str, workspace: Path) -> Completed:
         f"--image={site.image(framework)}",
         f"--workspace={workspace}",
         f"--benchmark_methods={METHODS[framework]}",
+        PASSIVE,
         "--format=json",
         cwd=workspace,
     )

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from actors import Caller, docker, give, make_repository, read_summary, results
+from actors import PASSIVE, Caller, docker, give, make_repository, read_summary, results
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
@@ -35,6 +35,7 @@ def test_torch_runs_the_shipped_efficientnet(
     done = user.run(
         *run_in_container(user, torch_image, workspace),
         "--benchmark_methods=benchmarks.torch.efficientnet.EfficientNetB0.inference",
+        PASSIVE,
         "--format=json",
         cwd=workspace,
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from actors import Caller
-from engines import ROOTLESS, Site, both_engines, give_up
+from engines import ROOTLESS, Site, both_engines, give_up, only_rootless
 from fault_table import TABLE, Row
 from launched import launched_world
 from worlds import World, finish, wait_until
@@ -590,6 +590,7 @@ def test_an_engine_that_is_not_there_or_not_here_is_refused(world: World, image:
     assert "which is not on this machine" in done.stderr
 
 
+@only_rootless
 def test_the_engine_of_the_current_context_is_used(
     place: Path, rootless: Site, context_user: Caller, base_image: str
 ) -> None:

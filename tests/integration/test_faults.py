@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 from fault_table import TABLE, Row
-from worlds import Finished, World, strict, wait_until
+from worlds import Finished, World, finish, strict, wait_until
 
 from perfrun.probes.oom import OomKills
 
@@ -98,10 +99,20 @@ def run_three(
     **env: str,
 ) -> tuple[Finished, list[str]]:
     """Run `first`, the fault and `last`; return also their names."""
+    write_three(world, body, more)
+    methods = three(method)
+    return world.run("--format=json", *words, methods=",".join(methods), **env), methods
+
+
+def write_three(world: World, body: str, more: str) -> None:
+    """Write the class of `first`, the fault and `last`."""
     fault = "    def fault(self):\n" + textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
     world.write(f"{CLASS}\n{fault}\n\n{more}")
-    methods = [f"{CASES}.first", method, f"{CASES}.last"]
-    return world.run("--format=json", *words, methods=",".join(methods), **env), methods
+
+
+def three(method: str) -> list[str]:
+    """Return the names of `first`, the fault and `last`."""
+    return [f"{CASES}.first", method, f"{CASES}.last"]
 
 
 def checked(world: World, done: Finished, methods: list[str]) -> Fault:
@@ -219,37 +230,36 @@ def test_a_crash_of_a_thread_is_the_trials(world: World) -> None:
 TIMEOUTS_S = (6, 90)
 
 
-def run_hang(
-    world: World,
-    body: str = "pass",
-    *,
-    status: str = "timed_out",
-    phase: str = "method",
-    **more: str,
-) -> tuple[Fault, int]:
-    """Run a fault with a deadline that the others keep; return it too."""
-    for timeout_s in TIMEOUTS_S:
-        done, methods = run_three(world, body, f"--timeout={timeout_s}", **more)
-        outcome = done.summaries()[1]["perfrun"]["outcome"]
-        others_end = done.statuses[::2] == ["passed", "passed"]
-        if others_end and (outcome["status"], outcome["phase"]) == (status, phase):
-            break
-    return checked(world, done, methods), timeout_s
+@dataclass(frozen=True, kw_only=True)
+class Hang:
+    """A method that does not end, and what is to become of it."""
+
+    body: str = "pass"
+    method: str = f"{CASES}.fault"
+    more: str = ""
+    status: str = "timed_out"
+    phase: str = "method"
+    has_deadline: bool = True
+
+    def start(self, world: World, timeout_s: int) -> subprocess.Popen[bytes]:
+        """Run it between `first` and `last`, with a deadline that these keep."""
+        write_three(world, self.body, self.more)
+        (world.folder / "code/pkg/slow.py").write_text("import time\ntime.sleep(600)")
+        words = [f"--timeout={timeout_s}"] if self.has_deadline else []
+        return world.start("--format=json", *words, methods=",".join(three(self.method)))
 
 
-def test_a_hang_is_ended_at_the_deadline_and_its_stack_names_the_function(world: World) -> None:
-    more = "    def waits_for_ever(self): threading.Event().wait()"
-    fault, timeout_s = run_hang(world, "self.waits_for_ever()", more=more)
-    assert fault.outcome["status"] == "timed_out"
-    assert fault.outcome["reason"] == f"not finished after {timeout_s} s, during method"
-    assert "in waits_for_ever" in fault.outcome["stack"]
-    assert fault.summary["perfrun"]["usage"]["elapsed_s"] >= timeout_s
-
-
-def test_a_hang_that_ignores_sigterm_is_dumped_and_killed_with_its_children(world: World) -> None:
-    fault, _ = run_hang(
-        world,
-        "self.is_stubborn()",
+HANG_AT_EXIT = """
+self.report_benchmark(wall_time=2.0)
+threading.Thread(target=time.sleep, args=(600,)).start()
+"""
+HANGS = {
+    "at the deadline": Hang(
+        body="self.waits_for_ever()",
+        more="    def waits_for_ever(self): threading.Event().wait()",
+    ),
+    "ignoring SIGTERM": Hang(
+        body="self.is_stubborn()",
         more="""
     def is_stubborn(self):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -258,14 +268,72 @@ def test_a_hang_that_ignores_sigterm_is_dumped_and_killed_with_its_children(worl
         while True:
             time.sleep(600)
 """,
-    )
+    ),
+    "while importing": Hang(method="pkg.slow.Any.method", phase="import"),
+    "after its outcome": Hang(body=HANG_AT_EXIT, status="passed"),
+    "after its outcome, without a deadline": Hang(
+        body=HANG_AT_EXIT, status="passed", has_deadline=False
+    ),
+}
+Begun = tuple[World, subprocess.Popen[bytes]]
+
+
+@pytest.fixture(scope="module")
+def begun() -> Iterator[dict[str, Begun]]:
+    """The runs of HANGS, once they are started; those that no test asks for are interrupted."""
+    runs: dict[str, Begun] = {}
+    yield runs
+    for _, process in runs.values():
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        if process.stdout and not process.stdout.closed:
+            finish(process)
+
+
+@pytest.fixture
+def hangs(begun: dict[str, Begun], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Begun]:
+    """All of HANGS, started at the same time: they do next to nothing but wait."""
+    if not begun:
+        for name, hang in HANGS.items():
+            world = World(tmp_path_factory.mktemp("hang"))
+            begun[name] = world, hang.start(world, TIMEOUTS_S[0])
+    return begun
+
+
+def ended_hang(hangs: dict[str, Begun], name: str) -> tuple[Fault, int]:
+    """Return what became of one of HANGS, and its deadline."""
+    hang, (world, process) = HANGS[name], hangs[name]
+    for timeout_s in TIMEOUTS_S:
+        if timeout_s != TIMEOUTS_S[0]:
+            process = hang.start(world, timeout_s)
+        done = finish(process, 480.0)
+        outcome = done.summaries()[1]["perfrun"]["outcome"]
+        others_end = done.statuses[::2] == ["passed", "passed"]
+        if others_end and (outcome["status"], outcome["phase"]) == (hang.status, hang.phase):
+            break
+    return checked(world, done, three(hang.method)), timeout_s
+
+
+def test_a_hang_is_ended_at_the_deadline_and_its_stack_names_the_function(
+    hangs: dict[str, Begun],
+) -> None:
+    fault, timeout_s = ended_hang(hangs, "at the deadline")
+    assert fault.outcome["status"] == "timed_out"
+    assert fault.outcome["reason"] == f"not finished after {timeout_s} s, during method"
+    assert "in waits_for_ever" in fault.outcome["stack"]
+    assert fault.summary["perfrun"]["usage"]["elapsed_s"] >= timeout_s
+
+
+def test_a_hang_that_ignores_sigterm_is_dumped_and_killed_with_its_children(
+    hangs: dict[str, Begun],
+) -> None:
+    fault, _ = ended_hang(hangs, "ignoring SIGTERM")
     assert (fault.outcome["status"], fault.outcome["signal"]) == ("timed_out", "SIGKILL")
     assert "in is_stubborn" in fault.outcome["stack"]
 
 
-def test_a_hang_while_importing_is_said_to_be_one(world: World) -> None:
-    world.write("import time\ntime.sleep(600)", module="slow")
-    fault, timeout_s = run_hang(world, method="pkg.slow.Any.method", phase="import")
+def test_a_hang_while_importing_is_said_to_be_one(hangs: dict[str, Begun]) -> None:
+    fault, timeout_s = ended_hang(hangs, "while importing")
     assert fault.outcome["reason"] == f"not finished after {timeout_s} s, during import"
 
 
@@ -557,21 +625,19 @@ def test_a_report_file_that_is_garbage_is_noted_and_the_others_are_read(world: W
     assert "proto_Faults.garbage cannot be read" in fault.notes
 
 
-HANG_AT_EXIT = """
-self.report_benchmark(wall_time=2.0)
-threading.Thread(target=time.sleep, args=(600,)).start()
-"""
-
-
-def test_a_worker_that_hangs_after_its_outcome_has_passed_and_is_killed(world: World) -> None:
-    fault, _ = run_hang(world, HANG_AT_EXIT, status="passed")
+def test_a_worker_that_hangs_after_its_outcome_has_passed_and_is_killed(
+    hangs: dict[str, Begun],
+) -> None:
+    fault, _ = ended_hang(hangs, "after its outcome")
     assert fault.outcome["status"] == "passed"
     assert "did not end after its method had; killed" in fault.notes
 
 
 @pytest.mark.slow
-def test_a_worker_that_hangs_after_its_outcome_does_not_wait_for_the_deadline(world: World) -> None:
-    fault = run_fault(world, HANG_AT_EXIT)
+def test_a_worker_that_hangs_after_its_outcome_does_not_wait_for_the_deadline(
+    hangs: dict[str, Begun],
+) -> None:
+    fault, _ = ended_hang(hangs, "after its outcome, without a deadline")
     assert fault.outcome["status"] == "passed"
     assert "did not end after its method had; killed" in fault.notes
 
