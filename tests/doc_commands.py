@@ -14,7 +14,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 _PROSE = "prose"
-_SHELL = ("", "sh", "bash", "console")
+_SHELL = ("", "fence", "sh", "bash", "console")  # "fence" names no language
 _ASSIGNMENTS = re.compile(r"(?:[A-Z_]+=\S* )*")
 _PROGRAMS = re.compile(
     r"(?:perfrun|make|docker|git|pip|pipx|snakeviz|tensorboard"

@@ -157,7 +157,7 @@ def fault_of_docker(words: list[str]) -> str:
         named = words[0] == "compose" and words[1] in ("run", "up") and len(words) > 2
         return "none of the services" if named else ""
     rest = words[at + 1 :]
-    return refusal(rest) if rest else ""
+    return refusal(rest) if rest and "--entrypoint" not in words else ""
 
 
 def fault_of_python(words: list[str]) -> str:
