@@ -1,4 +1,4 @@
-"""Commands of README and docs, found in their code blocks and split as a shell does."""
+"""Commands of README and docs, found in code blocks and in prose, and split as a shell does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ PAGES = [
     *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-_SHELL = ("", "sh", "bash", "console")
+_PROSE = "prose"
+_SHELL = ("", "fence", "sh", "bash", "console")  # "fence" names no language
 _ASSIGNMENTS = re.compile(r"(?:[A-Z_]+=\S* )*")
 _PROGRAMS = re.compile(
     r"(?:perfrun|make|docker|git|pip|pipx|snakeviz|tensorboard"
@@ -29,6 +30,7 @@ class Command:
 
     page: Path
     line: str
+    is_inline: bool = False  # in prose or in a table
 
     @property
     def is_synopsis(self) -> bool:
@@ -38,6 +40,11 @@ class Command:
 
 def blocks(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield each code block: the language of its fence (empty when indented), and its lines."""
+    return ((kind, lines) for kind, lines in _parts(text) if kind != _PROSE)
+
+
+def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield code blocks, and the lines between them one by one."""
     kind: str | None = None
     found: list[str] = []
     blank = True
@@ -60,6 +67,8 @@ def blocks(text: str) -> Iterator[tuple[str, list[str]]]:
             kind = None
         elif kind == "indented":
             found.append("")
+        if kind is None and not fence:
+            yield _PROSE, [line]
         blank = not line.strip()
 
 
@@ -77,6 +86,25 @@ def commands(page: Path) -> Iterator[Command]:
             rest = typed[start.end() :] if start else typed
             if _PROGRAMS.match(rest) and not _PRINTED.match(rest):
                 yield Command(page=page, line=rest.strip())
+
+
+def inline_commands(page: Path) -> Iterator[Command]:
+    """Yield the commands in the prose and the tables of a page; a program's name alone is none.
+
+    What stands for the reader's own words is filled in or left out: `<word>`, `[WORD]`, `...`.
+    """
+    parts = _parts(page.read_text(encoding="utf-8"))
+    lines = [" ".join(one) if kind == _PROSE else "" for kind, one in parts]
+    if page.name == "messages.md":  # the first cell of a row is a message, not a command
+        lines = [re.sub(r"^\| `[^`]*` \|", "|", line) for line in lines]
+    for found in re.findall(r"(?<!`)`((?:[^`\n]|\n(?!\n))+)`(?!`)", "\n".join(lines)):
+        typed = " ".join(found.replace("\\|", "|").split())
+        typed = re.sub(r" (?:\[[^]=]*\]|[.]{3})(?= |$)", "", typed).replace("<word>", "sorting.py")
+        typed = re.sub(r"<(\w+)>", r"\1", typed)
+        start = _ASSIGNMENTS.match(typed)
+        rest = typed[start.end() :] if start else typed
+        if _PROGRAMS.match(f"{rest} ") and " " in rest and not _PRINTED.match(rest):
+            yield Command(page=page, line=rest, is_inline=True)
 
 
 def words(lines: list[str], folder: Path) -> list[list[str]]:

@@ -1,12 +1,17 @@
-"""Every command of README and docs is one that the program takes; those of the first hour run."""
+"""Every command of README and docs is one that the program takes.
+
+Those of the first hour run, and those that read results; the others are parsed, and say why.
+"""
 
 from __future__ import annotations
 
 import argparse
 import re
-import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +20,28 @@ import pytest
 from doc_commands import PAGES, ROOT
 
 from perfrun import benchmark
+from perfrun.changes.bisect import parse_bisect
+from perfrun.compare.ab import parse_ab
+from perfrun.compare.baseline_command import ACTIONS
+from perfrun.dlbs.command import parse_experiment
 from perfrun.errors import PerfrunError
 from perfrun.image.setup_flags import make_parser as image_parser
-from perfrun.options.flags import complete_prefix
-from perfrun.options.flags import parser as run_parser
+from perfrun.options.command_line import parse as parse_run
+from perfrun.options.commands import COMMANDS
+from perfrun.versus.options import parse_versus
+from tests.summaries import summary, trials, write
 
-# Their own flags come first; all others are a run's.
-TAKES_FLAGS_OF_A_RUN = ("ab", "bisect", "dlbs", "versus", "doctor", "selftest")
+# All words of these are parsed, values too; they run benchmarks, or look at the machine.
+PARSERS: dict[str, Callable[[list[str]], Any]] = {
+    "ab": parse_ab,
+    "bisect": parse_bisect,
+    "dlbs": parse_experiment,
+    "doctor": partial(parse_run, command="doctor"),
+    "list": partial(parse_run, command="list"),
+    "run": parse_run,
+    "selftest": lambda words: parse_run([*words, "--allow_empty"]),
+    "versus": parse_versus,
+}
 # Programs of others; their flags are not ours to check.
 OF_OTHERS = {
     "git": "clones from the network",
@@ -30,7 +50,8 @@ OF_OTHERS = {
     "snakeviz": "a viewer",
     "tensorboard": "a viewer",
 }
-MODULES_OF_OTHERS = {"memray", "timeit", "pip", "pytest", "venv", "http.server"}
+MODULES_OF_OTHERS = {"memray", "timeit", "pip", "pstats", "pytest", "venv", "http.server"}
+SERVICES = set(re.findall(r"^  (\w+):$", (ROOT / "docker-compose.yml").read_text(), re.MULTILINE))
 
 
 class Parsed(Exception):  # noqa: N818 - a signal, not an error
@@ -61,37 +82,43 @@ def stop_after_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
 
-def refusal_of_run(words: list[str]) -> str:
-    """Return what a run's parser does not know, or nothing."""
-    own = words[: words.index("--")] if "--" in words else words
+def refusal(words: list[str]) -> str:
+    """Return why perfrun would not take these words, or nothing."""
+    if words[0] in ("--help", "--version"):
+        return ""
+    if words[0] == "help" or words[1:] == ["--help"]:
+        words = [words[-1] if words[0] == "help" else words[0]]
+    name = "run" if words[0].startswith("-") else words[0]
+    if name not in COMMANDS:
+        return f"{name} is no command"
+    if words == [name] or (name == "baseline" and words[1:] in ([one] for one in ACTIONS)):
+        return ""  # the name of a command, in a sentence
+    if name in PARSERS:
+        return refusal_of_values(name, words if words[0].startswith("-") else words[1:])
+    with pytest.MonkeyPatch.context() as patched:
+        stop_after_parsing(patched)
+        try:
+            benchmark._command(words)
+        except PerfrunError as error:
+            return error.line
+        except Parsed as parsed:
+            return " ".join(parsed.args[0])
+    return "was carried out instead of parsed"
+
+
+def refusal_of_values(name: str, words: list[str]) -> str:
+    """Return which flag or value a command that runs benchmarks would refuse, or nothing."""
+    given = [word for word in words if not word.endswith("=...")]
+    named = ("--benchmark_methods=", "--method=")
+    if name in ("run", "ab", "bisect") and all(
+        word.startswith("-") and not word.startswith(named) for word in given
+    ):
+        given.insert(0, "--benchmark_methods=pkg.mod.Class.method")
     try:
-        run_parser().parse_args([complete_prefix(word) for word in own])
-    except Parsed as parsed:
-        return " ".join(word for word in parsed.args[0] if word.startswith("-"))
+        PARSERS[name](given)
     except PerfrunError as error:
         return error.line
     return ""
-
-
-def refusal(words: list[str]) -> str:
-    """Return why perfrun would not take these words, or nothing."""
-    try:
-        benchmark._command(words)
-    except PerfrunError as error:
-        return error.line
-    except Parsed as parsed:
-        left = list(parsed.args[0])
-    else:
-        return "was carried out instead of parsed"
-    if words[0] in TAKES_FLAGS_OF_A_RUN:
-        for word in words:
-            flag, _, value = word.partition("=")
-            if words[0] in ("ab", "versus") and flag in ("--a", "--b", "--flags"):
-                value = value.partition("=")[2] if flag == "--flags" else value
-                if found := refusal_of_run(shlex.split(value)):
-                    return found
-        return refusal_of_run(left)
-    return " ".join(left)
 
 
 def fault(words: list[str]) -> str:
@@ -101,33 +128,47 @@ def fault(words: list[str]) -> str:
     if name == "perfrun":
         return refusal(rest)
     if name == "make":
-        known = set(re.findall(r"^([\w%$()/.-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-        wanted = [w for w in rest if "=" not in w]
-        patterns = {k.replace("$(VENV)", ".venv") for k in known}
-        return " ".join(
-            w
-            for w in wanted
-            if w not in patterns and re.sub(r"^\.envs/\w+/", ".envs/%/", w) not in patterns
-        )
+        return fault_of_make(rest)
     if name == "docker":
-        image = next((i for i, w in enumerate(rest) if w in SERVICES), None)
-        return refusal(rest[image + 1 :]) if image is not None and rest[image + 1 :] else ""
+        return fault_of_docker(rest)
     if name.startswith("python"):
         return fault_of_python(rest)
     return "" if name in OF_OTHERS else f"{name} is not known"
 
 
-SERVICES = ("perfrun", "tensorflow", "jax", "perfrun/torch")
+def fault_of_make(words: list[str]) -> str:
+    """Return the targets that the Makefile lacks."""
+    known = set(re.findall(r"^([\w%$()/.-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    patterns = {k.replace("$(VENV)", ".venv") for k in known}
+    return " ".join(
+        w
+        for w in words
+        if "=" not in w
+        and w not in patterns
+        and re.sub(r"^\.envs/\w+/", ".envs/%/", w) not in patterns
+    )
+
+
+def fault_of_docker(words: list[str]) -> str:
+    """Return what is wrong with a service of ours and the words that it gets, or nothing."""
+    images = {*SERVICES, "perfrun/torch"}
+    at = next((i for i, word in enumerate(words) if word in images), None)
+    if at is None:
+        named = words[0] == "compose" and words[1] in ("run", "up") and len(words) > 2
+        return "none of the services" if named else ""
+    rest = words[at + 1 :]
+    return refusal(rest) if rest and "--entrypoint" not in words else ""
 
 
 def fault_of_python(words: list[str]) -> str:
     """Return why a command of an interpreter cannot be typed, or nothing."""
-    if words[0] == "-m" and words[1] in MODULES_OF_OTHERS:
+    if words[0] == "-c" or words == ["-m"] or (words[1:2] and words[1] in MODULES_OF_OTHERS):
         return ""
     if words[0] == "-m" and words[1] in ("perfrun", "perfrun.dlbs"):
-        return refusal([*words[1].split(".")[1:], *words[2:]])
+        given = [*words[1].split(".")[1:], *words[2:]]
+        return refusal(given) if given else ""
     if words[0] == "setup.py":
-        return refusal_of_image(words[1:])
+        return "" if words[1:] == ["--help"] else refusal_of_image(words[1:])
     if words[0] == "-m":
         base = ROOT / words[1].replace(".", "/")
         file = next(
@@ -147,28 +188,51 @@ def fault_of_python(words: list[str]) -> str:
 
 def refusal_of_image(words: list[str]) -> str:
     """Return what setup.py's parser does not know, or nothing."""
-    try:
-        image_parser().parse_args(words)
-    except Parsed as parsed:
-        return " ".join(parsed.args[0])
-    except (PerfrunError, SystemExit) as error:
-        return str(error)
+    with pytest.MonkeyPatch.context() as patched:
+        stop_after_parsing(patched)
+        try:
+            image_parser().parse_args(words)
+        except Parsed as parsed:
+            return " ".join(parsed.args[0])
+        except (PerfrunError, SystemExit) as error:
+            return str(error)
     return ""
+
+
+def commands(page: Path) -> list[doc_commands.Command]:
+    """Return the commands of a page, in its code blocks and in its sentences."""
+    return [
+        *(c for c in doc_commands.commands(page) if not c.is_synopsis),
+        *doc_commands.inline_commands(page),
+    ]
+
+
+def with_interpreters(lines: list[str], folder: Path) -> list[str]:
+    """Make the interpreters that the lines name, below the folder; absolute paths move there."""
+    found = []
+    for line in lines:
+        moved = re.sub(r"(?<![\w.-])/((?:envs|path)/[\w./-]+)", rf"{folder}/\1", line)
+        for path in re.findall(r"[\w./-]+/bin/python\b", moved):
+            place = folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if not place.exists():
+                place.symlink_to(sys.executable)
+        found.append(moved)
+    return found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_of_a_page_can_be_typed(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = [c.line for c in doc_commands.commands(page) if not c.is_synopsis]
-    (tmp_path / "keyed").mkdir()
-    for file in ("sorting.py", "keyed/sorting.py"):
+    for file in ("sorting.py", "FILE.py", "keyed/sorting.py", "package/one.py", "other/search.py"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(OWN_CLASS)
     monkeypatch.chdir(tmp_path)
-    split = doc_commands.words(found, tmp_path)
-    assert len(split) == len(found)
-    stop_after_parsing(monkeypatch)
-    faults = [f"{line}: {text}" for line, w in zip(found, split, strict=True) if (text := fault(w))]
+    lines = [command.line.replace("COMMAND", "compare") for command in commands(page)]
+    split = doc_commands.words(with_interpreters(lines, tmp_path), tmp_path)
+    assert len(split) == len(lines)
+    faults = [f"{line}: {text}" for line, w in zip(lines, split, strict=True) if (text := fault(w))]
     assert faults == []
 
 
@@ -180,27 +244,149 @@ def python_block(page: Path, start: str) -> str:
 
 OWN_CLASS = python_block(ROOT / "README.md", "class Sorting") + "\n"
 
-# What is not run, and why; all else in README and the first hour is.
+# What neither of the tests below runs, and why. All of it is parsed, above.
 NOT_RUN = {
-    r"/envs/|/path/to/": "names an environment of the reader",
-    r"^make |^pipx |^docker ": "installs; CI runs these targets and images by themselves",
-    r"OMP_NUM_THREADS|--time_budget=10m": "takes minutes",
-    r"^perfrun bisect --good=GOOD": "names commits of the reader; tests/integration/test_bisect.py",
+    **dict.fromkeys(OF_OTHERS, "a program of others"),
+    "make": "CI runs the targets that it needs; the others take minutes to hours",
+    "docker": "tests/docker/test_compose.py runs the services",
+    "python": "a study of minutes to hours, or needs a framework; tests/unit/simulations",
+    "run": "a framework, an image or a repository of the reader; tests/integration/test_trials.py",
+    "list": "the same; tests/integration/test_listing.py",
+    "ab": "takes minutes; tests/integration/test_ab.py",
+    "bisect": "takes minutes; tests/integration/test_bisect.py",
+    "detect": "with --confirm it takes minutes; tests/integration/test_confirm.py",
+    "doctor": "of containers; tests/docker/test_doctor.py",
+    "nightly": "clones from the network; tests/integration/test_nightly.py",
+    "selftest": "takes minutes; tests/integration/test_selftest.py",
+    "versus": "needs frameworks; tests/integration/test_versus.py",
 }
 # A verdict, a finding of doctor, or too short a history: all are answers.
 STATUSES = {"compare": {0, 1}, "ab": {0, 1}, "doctor": {0, 1}, "detect": {0, 1, 2}}
-FIRST_HOUR = ("first_hour", "comparing", "nightly")
+FIRST_HOUR = [
+    ROOT / "README.md",
+    *(ROOT / f"docs/get_started/{name}.md" for name in ("first_hour", "comparing", "nightly")),
+]
+NOT_IN_FIRST_HOUR = (  # they name an environment or a commit of the reader, or take minutes
+    r"/envs/|/path/to/|=[^ ]*;|^(?!perfrun )|OMP_NUM_THREADS|--time_budget=10m"
+)
+RUN_IN_PROSE = r"perfrun (?:-|help|list |show |init |history |run sorting.py|compare .)"
+ON_RESULTS = (  # with --confirm, detect runs pairs
+    r"perfrun (baseline|compare|completion|detect(?!.*--confirm)|export|help|history|import|index"
+    r"|init|prune|show|--help|--version)\b"
+)
+
+
+def of_first_hour() -> list[str]:
+    """Return the commands of README and the first hour that run, each once, in their order."""
+    found = []
+    for page in FIRST_HOUR:
+        for command in commands(page):
+            if command.is_inline and not re.match(RUN_IN_PROSE, command.line):
+                continue  # the name of a command, in a sentence
+            if not re.search(NOT_IN_FIRST_HOUR, command.line):
+                found.append(command.line)
+    reference = [
+        *commands(ROOT / "docs/reference/cli.md"),
+        *commands(ROOT / "docs/guides/writing.md"),
+    ]
+    own = r"perfrun (run sorting.py|list (--cost )?(sorting.py|benchmarks))(?!.*milion)"
+    found += [command.line for command in reference if re.match(own, command.line)]
+    return list(dict.fromkeys(found))
+
+
+def on_results() -> list[str]:
+    """Return the commands of all pages that only need results, each once."""
+    found = [
+        command.line
+        for page in PAGES
+        for command in commands(page)
+        if re.match(ON_RESULTS, command.line)
+        and not (command.is_inline and re.fullmatch(r"perfrun \w+( set)?", command.line))
+    ]
+    last = ("perfrun import", "perfrun baseline rm")  # they change what there is
+    return sorted(dict.fromkeys(found), key=lambda line: (line.startswith(last), line))
+
+
+def test_what_does_not_run_has_a_reason() -> None:
+    run = {*of_first_hour(), *on_results()}
+    used = set()
+    for page in PAGES:
+        for command in commands(page):
+            program, *rest = command.line.split()
+            name = re.sub(r"^python3$", "python", program.rpartition("/")[2])
+            if name == "perfrun":
+                if rest[1:] == ["--help"]:
+                    continue  # tests/integration/test_imports.py asks every command for its help
+                name = "run" if rest[0].startswith("-") else rest[0]
+                if command.is_inline and " ".join(rest) in (name, "baseline set"):
+                    continue  # the name of a command, in a sentence
+            if command.line not in run:
+                assert name in NOT_RUN, command
+                used.add(name)
+    assert used == NOT_RUN.keys()
+    for reason in NOT_RUN.values():
+        for place in re.findall(r"tests/[\w/.]+", reason):
+            assert (ROOT / place).exists(), place
+
+
+METHODS = {
+    "sorting.Sorting.million_numbers": "wall_time",
+    "benchmarks.python.interpreter.Interpreter.json_round_trip": "wall_time",
+    "sorting.Canary.spin": "wall_time",
+    "package.module.Class.method": "latency_mean_s",
+    "benchmarks.torch.model.Model.inference_batches": "batch_8_total/latency_mean_s",
+}
+LABELS = "before after BASE NEW night1 night2 base new release models-2026-11-20 models-2026-11-21"
+STAND_FOR_OTHERS = {"RESULT": "last", "METHOD": next(iter(METHODS)), "COMMAND": "compare"}
+
+
+def write_results(folder: Path) -> None:
+    """Write what the commands of the pages name: labels, methods, baselines, files."""
+    number = 0
+    for label in LABELS.split():
+        for method, metric in METHODS.items():
+            for trial in trials([1.0, 1.01, 1.02], method=method, label=label, metrics={metric: 2}):
+                trial["execution_timestamp"] -= (number := number + 1) * 7200
+                trial["execution_id"] = f"trial-{number}"
+                write(folder / "workspace" / "output", trial)
+    write(folder / "workspace" / "output", summary(name="2026-11-22-17-53-30-834960"))
+    for copy in ("results", "other", "srv/nights", "old-results"):
+        shutil.copytree(folder / "workspace", folder / copy)
+    shutil.copytree(folder / "results", folder / "workspace/ab/a")
+    one = next((folder / "workspace/output").glob("*/perfzero_summary.json"))
+    (folder / "imported").mkdir()
+    shutil.copy(one, folder / "imported" / "one-result.json")
+    for name in ("before.json", "after.json"):
+        shutil.copy(ROOT / "tests/data/foreign/pyperf.json", folder / name)
+
+
+def test_commands_that_need_only_results_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_results(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for name in ("good", "NAME", "v1.0", "sorting.py"):
+        assert benchmark.main(["baseline", "set", name, "release"]) == 0
+    lines = on_results()
+    assert len(lines) > 40
+    for line, (_, *words) in zip(lines, doc_commands.words(lines, tmp_path), strict=True):
+        typed = [STAND_FOR_OTHERS.get(w, w).replace("/srv/", f"{tmp_path}/srv/") for w in words]
+        try:
+            status = benchmark.main(typed)
+        except SystemExit as ended:  # of --help
+            status = int(ended.code or 0)
+        said = capsys.readouterr()
+        assert status in STATUSES.get(words[0], {0}), (line, said)
+        assert said.out or said.err, line
 
 
 @pytest.mark.slow
 def test_the_commands_of_the_first_hour_run(tmp_path: Path) -> None:
     """They run in order in one folder, with the files of the pages; steps and trials are fewer."""
-    started = ROOT / "docs" / "get_started"
-    pages = [ROOT / "README.md", *(started / f"{name}.md" for name in FIRST_HOUR)]
-    assert python_block(pages[1], "class Sorting").strip() == OWN_CLASS.strip()
+    assert python_block(FIRST_HOUR[1], "class Sorting").strip() == OWN_CLASS.strip()
     few = OWN_CLASS.replace("1_000_000", "1_000")
     few = few.replace('item="number")', 'item="number", iterations=3, warmup=1)')
-    step = python_block(pages[2], "key=str").strip()
+    step = python_block(FIRST_HOUR[2], "key=str").strip()
     keyed = re.search(r"lambda: .*?\)(?=, items)", step)
     assert keyed
     (tmp_path / "keyed").mkdir()
@@ -208,19 +394,13 @@ def test_the_commands_of_the_first_hour_run(tmp_path: Path) -> None:
     (tmp_path / "keyed" / "sorting.py").write_text(
         re.sub(r"lambda: .*?\)(?=, items)", keyed[0], few)
     )
-    (tmp_path / "suite.toml").write_text(python_block(pages[3], "[[methods]]"))
-    lines = [
-        command.line
-        for page in pages
-        for command in doc_commands.commands(page)
-        if not any(re.search(pattern, command.line) for pattern in NOT_RUN)
-    ]
-    lines = list(dict.fromkeys(lines))  # README and the first hour share some
-    assert len(lines) >= 10
+    (tmp_path / "suite.toml").write_text(python_block(FIRST_HOUR[3], "[[methods]]"))
+    lines = of_first_hour()
+    assert len(lines) >= 20
     split = doc_commands.words(lines, tmp_path)
     for line, (program, name, *rest) in zip(lines, split, strict=True):
         assert program == "perfrun", line
-        rest = [word.replace("num_trials=5", "num_trials=2") for word in rest]
+        rest = [re.sub("num_trials=[0-9]", "num_trials=2", word) for word in rest]
         pairs = ["--max_pairs=6"] if name == "ab" else []
         done = subprocess.run(
             [sys.executable, "-m", "perfrun", name, *pairs, *rest],

@@ -14,6 +14,7 @@ from perfrun.compare import baselines
 from perfrun.compare.baselines import LAST, NamedTrial
 from perfrun.compare.differences import damage
 from perfrun.errors import StoreError, UsageError
+from perfrun.options.parsers import nearest, shown
 from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
 from perfrun.text import redact
 from perfrun.worker.folders import places
@@ -45,7 +46,8 @@ class Results:
         if colon and kind in KINDS:
             chosen = self._chosen(kind, rest)
             if not chosen:
-                raise UsageError(f"{word}: {self._place} holds no such results")
+                hint = self._hint(rest, kind, f"{kind}:")
+                raise UsageError(f"{word}: {self._place} holds no such results{hint}")
             return chosen
         if word and _exists(Path(word)):
             return read_folder(Path(word), self._notify)
@@ -54,9 +56,10 @@ class Results:
         if not kinds and word == LAST:
             raise UsageError(f"{self._place} holds no results, so there is no last run")
         if not kinds:
+            hint = self._hint(word)
             raise UsageError(
                 f"{word!r} is neither a folder nor a run, label, execution id, commit, date or "
-                f"baseline of the results in {self._place}"
+                f"baseline of the results in {self._place}{hint}"
             )
         if len(kinds) > 1:
             choices = " or ".join(f"{kind}:{word}" for kind in kinds)
@@ -66,6 +69,25 @@ class Results:
     @property
     def _place(self) -> str:
         return redact(self._store) if self._store else str(self._workspace)
+
+    def _hint(self, word: str, kind: str = "", prefix: str = "") -> str:
+        """Return what was perhaps meant: `last`, a baseline or a label; nothing else has a name."""
+        known = {
+            "run": [LAST],
+            "baseline": baselines.names(self._workspace),
+            "label": self._labels(),
+        }
+        names = known.get(kind, []) if kind else [name for one in known.values() for name in one]
+        near = nearest(word, names) if word else None
+        return f"; did you mean {prefix}{shown(near)}?" if near else ""
+
+    def _labels(self) -> list[str]:
+        if self._index is None:
+            return sorted({record.label for record in self._all if record.label})
+        from perfrun.store.index import open_store
+
+        with open_store(self._index) as store:
+            return store.labels()
 
     def _chosen(self, kind: str, word: str) -> tuple[SummaryRecord, ...]:
         if kind == "baseline":

@@ -18,6 +18,7 @@ from perfrun.show.histogram import histogram_lines
 from perfrun.show.run_again import RunAgain
 from perfrun.show.view import Steps, TrialView
 from perfrun.shown import line
+from perfrun.shown import width as columns_of
 from perfrun.summary.document import Status
 from perfrun.text import duration, with_unit
 
@@ -120,9 +121,9 @@ def _figures(shown: TrialView) -> Iterator[str]:
     some = shown.figures[:_MOST_FIGURES]
     pairs = [named_value(one.name, one.value, one.low, one.high, one.unit) for one in some]
     names = [_narrow(name, 40) for name, _ in pairs]
-    room = max(map(len, names), default=0)
+    room = max(map(columns_of, names), default=0)
     for name, (_, value) in zip(names, pairs, strict=True):
-        yield f"{name:<{room}}  {value}" if name else value
+        yield f"{name}{'':<{room - columns_of(name)}}  {value}" if name else value
     more = shown.more_figures + len(shown.figures) - len(some)
     notes = []
     if any(one.low is not None for one in some):
@@ -231,8 +232,11 @@ def _labelled(
 
 def _wrapped(text: str, width: int, *, most: int) -> list[str]:
     """Wrap a text; what would take more lines than `most` ends in dots."""
+    cleaned = line(text)
+    if not cleaned.isascii():
+        return _folded(cleaned, width, most)
     return textwrap.wrap(
-        line(text),
+        cleaned,
         width,
         max_lines=most,
         placeholder=" ...",
@@ -243,6 +247,26 @@ def _wrapped(text: str, width: int, *, most: int) -> list[str]:
     )
 
 
+def _folded(text: str, width: int, most: int) -> list[str]:
+    """Wrap a text with characters that take two columns, or none."""
+    from perfrun.reports.layout import fold  # rich; names are nearly always ASCII
+
+    if columns_of(text) <= width:
+        return [text]
+    first, *others = fold(text, width - 2)
+    lines = [first, *(f"  {one}" for one in others)]
+    if len(lines) > most:
+        last = fold(lines[most - 1].strip(), width - 6)[0]
+        lines = [*lines[: most - 1], f"{'  ' if most > 1 else ''}{last} ..."]
+    return lines
+
+
 def _narrow(text: str, most: int) -> str:
     shown = line(text)
-    return shown if len(shown) <= most else f"{shown[: most - 3]}..."
+    if columns_of(shown) <= most:
+        return shown
+    if shown.isascii():
+        return f"{shown[: most - 3]}..."
+    from perfrun.reports.layout import fold
+
+    return f"{fold(shown, most - 3)[0]}..."

@@ -113,6 +113,11 @@ class Store:
         with self._database.reading() as connection:
             return reading.read_newest(connection, until)
 
+    def labels(self) -> list[str]:
+        """Return the labels of the newest trials, a thousand at most."""
+        with self._database.reading() as connection:
+            return reading.read_labels(connection)
+
     def bad_files(self) -> tuple[BadFile, ...]:
         """Return the summaries that could not be read at the last attempt."""
         with self._database.reading() as connection:

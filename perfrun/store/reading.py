@@ -51,6 +51,7 @@ _OF_ORIGIN = (
 _TIME = itemgetter(5, 3)  # and the execution_id, where trials began at the same time
 _ROWS_AT_ONCE = 1000
 _MOST_IDS = 5000  # subjects or trials listed in a query; beyond that, all are read
+_MOST_LABELS = 1000  # that a mistyped one is compared with
 Which = Literal["all", "primary", "derived"]  # of the metrics
 
 
@@ -250,6 +251,18 @@ def read_newest(connection: Connection, until: float) -> tuple[str, str] | None:
     )
     row = connection.execute(query).first()
     return None if row is None else (row.run_id, row.execution_id)
+
+
+def read_labels(connection: Connection) -> list[str]:
+    """Return the labels of the newest trials, the newest first, as far as a mistake needs them."""
+    query = (
+        select(trials.c.label)
+        .where(trials.c.label != "")
+        .group_by(trials.c.label)
+        .order_by(func.max(trials.c.timestamp).desc())
+        .limit(_MOST_LABELS)
+    )
+    return [row.label for row in connection.execute(query)]
 
 
 def read_bad_files(connection: Connection, root: Path | None) -> tuple[BadFile, ...]:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from perfrun.compare import baselines
 from perfrun.compare.selection import Results
 from perfrun.errors import UsageError
+from perfrun.options.store_address import parse_address
+from perfrun.store.index import open_store
 from tests.summaries import summary, write
 
 NOON = datetime(2026, 11, 21, 12, 0).timestamp()
@@ -62,6 +65,31 @@ def test_a_word_with_two_meanings_has_to_say_which(select: Callable[[str], int])
 def test_a_word_without_a_meaning_is_refused(select: Callable[[str], int], word: str) -> None:
     with pytest.raises(UsageError):
         select(word)
+
+
+@pytest.mark.parametrize("has_index", [False, True])
+def test_a_mistyped_word_gets_the_one_that_was_perhaps_meant(
+    tmp_path: Path, *, has_index: bool
+) -> None:
+    write(tmp_path / "output", summary(name="a", label="release-1.0"), summary(name="b", label=""))
+    if has_index:
+        with open_store(parse_address(None, tmp_path)) as store:
+            store.refresh()
+    baselines.write(tmp_path, "nightly", ["last"], [])
+    results = Results(tmp_path, lambda text: None)
+
+    def hint(word: str) -> str:
+        with pytest.raises(UsageError) as refused:
+            results.select(word)
+        return str(refused.value).partition("; ")[2]
+
+    assert hint("lst") == "did you mean last?"
+    assert hint("relase-1.0") == "did you mean release-1.0?"
+    assert hint("nigtly") == "did you mean nightly?"
+    assert hint("label:relase-1.0") == "did you mean label:release-1.0?"
+    assert hint("run:lats") == "did you mean run:last?"
+    assert hint("label:nigtly") == ""
+    assert hint("1999-11-21") == ""
 
 
 def test_a_broken_summary_is_named_and_left_out(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from perfrun.benchmark import main
 from perfrun.show.command import show_command
 from perfrun.show.histogram import histogram, histogram_lines
+from perfrun.shown import width
 from tests.summaries import summary, write
 
 SECRET = "hunter2hunter2"
@@ -55,7 +56,7 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
 def widest(lines: list[str]) -> int:
     """The longest line but what is never cut: the path of the summary, words of the command."""
     ours = "summary", "    --", "    '--"
-    return max(len(line) for line in lines if not line.startswith(ours))
+    return max(width(line) for line in lines if not line.startswith(ours))
 
 
 def test_a_screen_has_figures_steps_memory_phases_grade_versions_and_commits(
@@ -103,6 +104,23 @@ def test_a_terminal_without_blocks_gets_ascii(
     lines = shown(capsys, f"--workspace={tmp_path}")
     assert any("####" in line for line in lines)
     assert all(line.isascii() for line in lines)
+
+
+def test_characters_of_two_columns_are_wrapped_by_the_columns_that_they_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "\u6a21\u578b\u306e\u901f\u3055"
+    document = measured([0.01] * 9, label=name * 12)
+    document["benchmark_result"]["name"] = f"pkg.mod.Class.{name * 8}"
+    document["benchmark_result"]["metrics"] = [
+        {"name": f"{name}{number}", "value": 1.5} for number in (1, 22)
+    ]
+    write(tmp_path / "output", document)
+    lines = shown(capsys, "last", f"--workspace={tmp_path}")
+    assert widest(lines) <= 80, lines
+    assert "".join("".join(lines).split()).count(name) >= 8 + 12 + 2
+    values = [one for one in lines if one.endswith("1.5")]
+    assert len({width(one) for one in values}) == 1
 
 
 @pytest.mark.parametrize("seed", range(20))
