@@ -60,7 +60,9 @@ def report_command(argv: Sequence[str]) -> int:
     given = parser().parse_args(list(argv))
     output = _output(given.output)
     from perfrun.page.content import page_of  # numpy, SQLAlchemy
+    from perfrun.page.render import template
 
+    template()  # what is missing is said before the results are read
     material, asked = chosen(given)
     page = page_of(material, asked)
     text, shown = rendered(page)

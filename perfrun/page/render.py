@@ -13,12 +13,15 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfrun.errors import UsageError
 from perfrun.page.packed import MISSING
 from perfrun.reports.figures import percent
 from perfrun.text import redacted, with_unit
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 _MOST_ROWS = 50  # of a table for readers without JavaScript
@@ -27,18 +30,9 @@ _UNITS = ((86400 * 2, 86400, "days"), (7200, 3600, "hours"), (120, 60, "minutes"
 
 
 def render(data: Mapping[str, Any], *, live: bool = False) -> str:
-    """Return the page. `live` is the served one, which fetches new data by itself.
-
-    Raises UsageError when the library that fills the template is not installed.
-    """
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise UsageError("a page needs jinja2: pip install 'perfrun[report]'") from None
+    """Return the page. `live` is the served one, which fetches new data by itself."""
     blocks = _blocks()
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
-    template = environment.from_string(_asset("page.html.j2"))
-    return template.render(
+    return template().render(
         title=data["title"],
         style=blocks["style"],
         uplot_style=blocks["uplot_style"],
@@ -49,6 +43,17 @@ def render(data: Mapping[str, Any], *, live: bool = False) -> str:
         live=live,
         summary=_summary(data),
     )
+
+
+@lru_cache(1)
+def template() -> Template:
+    """Return the template. Raises UsageError when the library that fills it is not installed."""
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError:
+        raise UsageError("a page needs jinja2: pip install 'perfrun[report]'") from None
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    return environment.from_string(_asset("page.html.j2"))
 
 
 def fixed_bytes() -> int:

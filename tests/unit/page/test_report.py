@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from perfrun.benchmark import main
 from perfrun.page.command import report_command
+from perfrun.page.render import template
 from tests.pages import read_page, unpack
 from tests.summaries import summary, write
 from tests.worlds import World
@@ -277,3 +279,14 @@ def test_what_cannot_be_reported_is_said_in_a_line(
     assert telling in error
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "report.html").exists()
+
+
+def test_the_missing_library_is_named_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    template.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert main(["report", f"--workspace={tmp_path}/gone", f"-o={tmp_path}/page.html"]) == 2
+    assert capsys.readouterr().err == (
+        "perfrun: a page needs jinja2: pip install 'perfrun[report]'\n"
+    )
