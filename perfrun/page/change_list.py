@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -14,6 +14,7 @@ from perfrun.changes.watched import NoResultsError, choose_series
 from perfrun.page.document import ChangeShown, Culprit
 from perfrun.page.events import Search, confirmed_by_nights, culprit_of, searches
 from perfrun.page.material import Material
+from perfrun.summary.metrics import WALL_TIME
 
 MOST_CHANGES = 200
 RECENT_DAYS = 14  # as in a night's report
@@ -52,10 +53,14 @@ def found_changes(material: Material, since: float) -> Found:
     return Found(rows=tuple(rows), judged=found.series, short=chosen.left_out["short"])
 
 
-def _relevance(row: ChangeRow) -> tuple[bool, int, int, float]:
+def _relevance(row: ChangeRow) -> tuple[bool, int, int, bool, float]:
     """Return what changes are sorted by: worse first, then what pairs say, then the newest."""
     newest = -date.fromisoformat(row.alarm_night).toordinal()
-    return row.direction != "worse", _RANKS.get(row.status, 1), newest, -abs(row.ratio - 1)
+    return row.direction != "worse", _RANKS.get(row.status, 1), newest, *_size(row)
+
+
+def _size(row: ChangeRow) -> tuple[bool, float]:
+    return row.metric != WALL_TIME, -abs(row.ratio - 1)
 
 
 def shown_changes(
@@ -90,10 +95,18 @@ def _shown(row: ChangeRow, found: Sequence[Search], recent: int, place: Place) -
         text=confirmation_text(row.status, judged),
         commits=tuple(commit_texts(row.commits_before, row.commits_after)),
         culprit=None if search is None else _culprit(search),
-        environment=tuple(row.environment_differences or ()),
+        environment=tuple(_environment(row)),
         machine_suspect=row.machine_suspect,
         is_recent=date.fromisoformat(row.alarm_night).toordinal() >= recent,
     )
+
+
+def _environment(row: ChangeRow) -> Iterator[str]:
+    """Yield what else differs; the commits have a place of their own."""
+    moved = tuple(f"{name} {before[:12]} -> " for name, before in row.commits_before.items())
+    for text in row.environment_differences or ():
+        if not (moved and text.startswith(moved)):
+            yield text
 
 
 def _culprit(search: Search) -> Culprit:
@@ -110,7 +123,7 @@ def _culprit(search: Search) -> Culprit:
 def confirmation_text(status: str, judged: Mapping[str, Any]) -> str:
     """Return `confirmed by 12 pairs: 1.09 (1.08..1.11)`, or why there is no such thing."""
     if not judged:
-        return "a candidate: no pairs have been run"
+        return "no pairs have been run"
     name = {"confirmed": "confirmed by", "not_reproduced": "not reproduced in"}.get(status)
     pairs = f"{judged['pairs']} pair{'' if judged['pairs'] == 1 else 's'}"
     figures = f": {judged['ratio']:.3f}" if judged["ratio"] else ""

@@ -106,8 +106,14 @@ def chosen(given: Any) -> tuple[Material, Asked]:
         since = since or (newest - given.nights * _DAY_S if given.nights else 0.0)
     else:
         material, since = _stored(given, workspace, since)
-    title = given.title or f"Benchmarks of {workspace.absolute().parent.name or 'this machine'}"
-    return material, Asked(title=title, since=since, baseline=baseline)
+    return material, Asked(title=given.title or _title(workspace), since=since, baseline=baseline)
+
+
+def _title(workspace: Path) -> str:
+    """Return a title from the name of the workspace; one called just that has its folder's name."""
+    place = workspace.absolute()
+    name = place.parent.name if place.name == "workspace" else place.name
+    return f"Benchmarks of {name or 'this machine'}"
 
 
 def _since(text: str | None) -> float:

@@ -23,7 +23,6 @@ from perfrun.page.document import (
     SeriesShown,
 )
 from perfrun.page.history import (
-    DISTURBED,
     Calendar,
     Commits,
     MethodKey,
@@ -81,10 +80,13 @@ def page_of(material: Material, asked: Asked) -> Page:
     by_key = _by_key(records)
     rows = _Rows(histories, by_key)
     changes = shown_changes(material, found.rows, newest or 0.0, rows.place)
-    last_at = {one.series: one.at for one, _ in reversed(changes) if one.series is not None}
+    levels: dict[int, list[int]] = {}  # where the level of a series changed
+    for one, _ in changes:
+        if one.series is not None and one.at is not None:
+            levels.setdefault(one.series, []).append(one.at)
     baseline = _baseline(asked.baseline)
     series = tuple(
-        _series(history, rows.methods[name[0]], baseline.get(name), last_at.get(at) or 0, name)
+        _series(history, rows.methods[name[0]], baseline.get(name), levels.get(at, ()), name)
         for at, (name, history) in enumerate(histories.items())
     )
     details = _details(by_key, rows, material)
@@ -193,7 +195,11 @@ class _Rows:
 
 
 def _series(
-    history: _History, method: int, baseline: float | None, since: int, name: _Name
+    history: _History,
+    method: int,
+    baseline: float | None,
+    changes: Sequence[int],
+    name: _Name,
 ) -> SeriesShown:
     calendar, one = history.calendar, history.series
     values = calendar.medians(history.values)
@@ -213,7 +219,7 @@ def _series(
         cuts=calendar.cuts,
         commit=calendar.commit,
         baseline=baseline,
-        noise=noise_of(values, [flag & DISTURBED for flag in calendar.flags], since),
+        noise=noise_of(values, calendar.flags, changes),
     )
 
 

@@ -196,9 +196,18 @@ def _differences(
     except UsageError:  # a damaged summary
         return ()
     return tuple(
-        (one.name if one.name != "--" else "flags after --", one.base or "", one.new or "")
+        (
+            one.name if one.name != "--" else "flags after --",
+            _short_hash(one.base),
+            _short_hash(one.new),
+        )
         for one in found[:_MOST_DIFFERENCES]
     )
+
+
+def _short_hash(value: str | None) -> str:
+    """Return a value, of a hash its beginning."""
+    return value[:12] if value and len(value) >= 40 and value.isalnum() else value or ""
 
 
 def _failure(failed: SummaryRecord) -> dict[str, Any]:

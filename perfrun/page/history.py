@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import isfinite
 from statistics import median
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from perfrun.summary.series_identity import section, text
 
 _MOST_CUTS = 40  # of a history
 _MOST_NOISE = 60  # observations that noise is estimated from
-_FEWEST_NOISE = 4
+_FEWEST_NOISE, _ENOUGH_NOISE = 4, 10
 DISTURBED, FAILED = 1, 2  # bits of a point's flags
 RunKey = str | int  # a run's id, or the night of trials without one
 
@@ -265,16 +266,34 @@ def relevance(metric: str, direction: str) -> int:
     return 4 if metric == PEAK_RSS else 2 if direction != "none" else 3
 
 
-def noise_of(values: Sequence[float | None], flags: Sequence[int], since: int) -> float | None:
-    """Return the relative noise of the points from `since` on, disturbed ones left out."""
+def noise_of(
+    values: Sequence[float | None], flags: Sequence[int], changes: Sequence[int]
+) -> float | None:
+    """Return the relative noise of the points between two changes of level.
+
+    Those since the last change count if they are enough, else the longest time without one. The
+    disturbed ones are left out, unless most are: then that is the normal state of this machine.
+    """
     from numpy import errstate
 
     from perfrun.analysis.stats import relative_noise
 
-    pairs = list(zip(values, flags, strict=True))[since:]
-    quiet = [value for value, flag in pairs if value is not None and not flag]
-    if len(quiet) < _FEWEST_NOISE:
+    known = [
+        (at, value, bool(flag & DISTURBED))
+        for at, (value, flag) in enumerate(zip(values, flags, strict=True))
+        if value is not None
+    ]
+    quiet = [one for one in known if not one[2]]
+    counted = quiet if 2 * len(quiet) >= len(known) else known
+    ends = sorted({0, *changes, len(values)})
+    levels = [
+        [value for at, value, _ in counted if begin <= at < end] for begin, end in pairwise(ends)
+    ]
+    if not levels:
+        return None
+    chosen = levels[-1] if len(levels[-1]) >= _ENOUGH_NOISE else max(levels, key=len)
+    if len(chosen) < _FEWEST_NOISE:
         return None
     with errstate(all="ignore"):
-        found = relative_noise(quiet[-_MOST_NOISE:])
+        found = relative_noise(chosen[-_MOST_NOISE:])
     return found if found is not None and isfinite(found) else None

@@ -116,10 +116,11 @@ def stored(
             f"{store.address.shown} holds no results{when}; a run adds some: "
             "perfrun --benchmark_methods=..."
         )
-    span = f"from {datetime.fromtimestamp(begin):%Y-%m-%d} on" if begin else "all"
+    oldest = min((row.timestamp for row in _rows(series)), default=begin)
+    span = f", from {datetime.fromtimestamp(begin):%Y-%m-%d} on" if begin > oldest else ""
     material = Material(
         workspace=workspace,
-        selection=f"results of {workspace.name or workspace}, {span}",
+        selection=f"all results of {store.address.shown}{span}",
         trials=trials,
         series=series,
         urls=urls_of(trials),

@@ -134,7 +134,7 @@ def test_a_regression_and_where_it_began(tmp_path: Path) -> None:
     )
     assert change["low"] < change["ratio"] < change["high"]
     assert change["ratio"] == pytest.approx(1.2, rel=0.02)
-    assert change["text"] == "a candidate: no pairs have been run"
+    assert change["text"] == "no pairs have been run"
     assert change["commits"] == [f"models {24:040x}"[:17] + f"..{25:040x}"[:12]]
     assert (series["metric"], series["n"]) == ("wall_time", NIGHTS)
     times = unpack(data, series["time"])
@@ -143,6 +143,7 @@ def test_a_regression_and_where_it_began(tmp_path: Path) -> None:
     assert commits == [f"{night:040x}"[:12] for night in range(NIGHTS)]
     (method,) = data["methods"]
     assert 0.001 < method["noise"] < 0.02  # that of the present level, without the step
+    assert change["environment"] == []  # only the commit differs, which is said apart
     assert method["against_last_night"] == pytest.approx(1.0, abs=0.03)
     assert read_page((tmp_path / "page.html").read_text()).data == data
 
