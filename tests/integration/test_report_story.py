@@ -146,6 +146,8 @@ def test_the_page_tells_what_changed_that_it_is_true_and_who_did_it(tmp_path: Pa
     values = unpack(data, series["value"])
     assert min(map(float, values[BEFORE:])) > max(map(float, values[:BEFORE]))
     assert change["at"] == BEFORE
+    assert change["environment"] == []  # the commit has its own place
+    assert 0 < data["methods"][0]["noise"] < 0.01  # though all nights before were disturbed
     subjects = {one["id"]: one["subject"] for one in data["commits"]}
     assert subjects[hashes[0][:12]] == CHANGES[0][0]
     (pairs,) = (one for one in data["pairs"] if one["series"] == change["series"])

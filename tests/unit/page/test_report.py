@@ -248,6 +248,7 @@ def test_cuts_gaps_and_busy_nights_are_marked(tmp_path: Path) -> None:
     assert series["flags"] == "AAAAAQAAAAACAAAA"
     assert [at for at, one in enumerate(unpack(data, series["value"])) if one is None] == [8]
     assert (method["failed"], data["outcomes"]["timed_out"]) == (1, 1)
+    assert method["noise"] < 0.02
     chosen = report(tmp_path, "run:run-1", "run:run-2")
     assert (chosen["selection"], chosen["series"][0]["n"]) == ("run:run-1 and run:run-2", 2)
     assert report(tmp_path, "--nights=3")["series"][0]["n"] == 4
