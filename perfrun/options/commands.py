@@ -14,6 +14,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "run": ("perfrun.run.command", "run_command", "run benchmark methods, or your own file"),
         "list": ("perfrun.run.listing", "list_command", "print the methods that can be run"),
         "show": ("perfrun.show.command", "show_command", "show one trial on one screen"),
+        "report": ("perfrun.page.command", "report_command", "write results as one HTML page"),
         "init": ("perfrun.nightly.init", "init_command", "write a first class, suite and schedule"),
     },
     "judge": {

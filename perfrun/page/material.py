@@ -1,0 +1,134 @@
+"""The results that a page is made of: all of an index, or those that words of the user choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfrun.errors import UsageError
+from perfrun.store.query import Origin, Origins, Selector, Series, SeriesKey
+from perfrun.summary.metrics import MetricValue, direction_of, unit_of
+from perfrun.summary.record import SummaryRecord
+
+if TYPE_CHECKING:
+    from perfrun.store.index import Store
+
+_DAY_S = 86400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """Trials and their series."""
+
+    workspace: Path
+    selection: str  # in words
+    trials: Sequence[SummaryRecord]  # by time, failed ones included
+    series: Sequence[Series]
+    urls: Mapping[str, str]  # folder of a checkout to its repository
+    clones: Mapping[str, Path]  # the same to a full clone, as the user says
+
+
+def urls_of(records: Iterable[SummaryRecord]) -> dict[str, str]:
+    """Return the repositories of the checkouts by folder; the newest trial's where they differ."""
+    found: dict[str, str] = {}
+    for record in records:
+        found.update(record.urls)
+    return found
+
+
+def series_of_records(records: Sequence[SummaryRecord]) -> tuple[Series, ...]:
+    """Return the series of trials that were read one by one, as an index would return them."""
+    origins: dict[str, Origin] = {}
+    columns: dict[SeriesKey, tuple[list[Origin], list[MetricValue]]] = {}
+    for record in sorted(records, key=lambda one: (one.timestamp, one.execution_id)):
+        own = record.subject
+        origin = origins.setdefault(record.uid, _origin(record))
+        for name, metric in record.metrics.items():
+            key = SeriesKey(
+                method=own.method,
+                metric=name,
+                environment=own.environment,
+                hardware=own.hardware,
+                driver=own.driver,
+                source=own.source,
+                settings=own.settings,
+            )
+            rows, values = columns.setdefault(key, ([], []))
+            rows.append(origin)
+            values.append(metric)
+    shared: dict[tuple[int, ...], Origins] = {}  # the metrics of a method have the same trials
+    found = []
+    for key, (rows, metrics) in columns.items():
+        last = metrics[-1]
+        of_rows = shared.setdefault(tuple(map(id, rows)), Origins(rows))
+        found.append(
+            Series(
+                key=key,
+                unit=unit_of(key.metric, last.stated_unit),
+                direction=direction_of(key.metric, last.stated_direction),
+                origins=of_rows,
+                values=[metric.value for metric in metrics],
+                derived_from=last.derived_from,
+            )
+        )
+    return tuple(found)
+
+
+def _origin(record: SummaryRecord) -> Origin:
+    return Origin(
+        execution_id=record.execution_id,
+        run_id=record.run_id,
+        timestamp=record.timestamp,
+        status=record.status.value,
+        grade=record.grade,
+        disturbed=record.disturbed,
+        commits=record.commits,
+        label=record.label,
+        summary_path=str(record.path) if record.path.name else "",
+    )
+
+
+def different(records: Iterable[SummaryRecord]) -> tuple[SummaryRecord, ...]:
+    """Return the records by time, each trial once: words may choose the same ones."""
+    by_uid = {record.uid: record for record in records}
+    return tuple(sorted(by_uid.values(), key=lambda one: (one.timestamp, one.execution_id)))
+
+
+def stored(
+    store: Store, workspace: Path, clones: Mapping[str, Path], *, since: float, nights: int
+) -> tuple[Material, float]:
+    """Return the results of an index, and the time from which on they are to be drawn.
+
+    The series are whole, since changes are searched in all of a history. Of the trials there are
+    those from `since` on and of so many days before the newest, 0 for all. Raises UsageError where
+    there is none.
+    """
+    series = tuple(store.series(clones=clones))
+    newest = max((row.timestamp for row in _rows(series)), default=0.0)
+    begin = max(since, newest - nights * _DAY_S if nights and newest else 0.0)
+    trials = tuple(store.trials(Selector(since=begin)))
+    if not trials:
+        when = f" since {datetime.fromtimestamp(begin):%Y-%m-%d}" if begin else ""
+        raise UsageError(
+            f"{store.address.shown} holds no results{when}; a run adds some: "
+            "perfrun --benchmark_methods=..."
+        )
+    oldest = min((row.timestamp for row in _rows(series)), default=begin)
+    span = f", from {datetime.fromtimestamp(begin):%Y-%m-%d} on" if begin > oldest else ""
+    material = Material(
+        workspace=workspace,
+        selection=f"all results of {store.address.shown}{span}",
+        trials=trials,
+        series=series,
+        urls=urls_of(trials),
+        clones=clones,
+    )
+    return material, begin
+
+
+def _rows(series: Sequence[Series]) -> Iterable[Origin]:
+    different = {id(one.origins): one.origins for one in series}
+    return (row for one in different.values() for row in one.rows)
