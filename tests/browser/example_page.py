@@ -4,6 +4,8 @@ import base64
 import math
 import random
 import struct
+import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +16,7 @@ HOSTILE = (
     "javascript:window.broken=1",
     "{{ 7 * 7 }}${window.broken=1}",
     "\"'><svg onload=window.broken=1>",
-    "=HYPERLINK(\"http://192.0.2.1/\")",
+    '=HYPERLINK("http://192.0.2.1/")',
     "line\u2028end\u202egnirts\x1b[31m\ud7ff",
     "x" * 400,
 )
@@ -27,8 +29,7 @@ def packed(values: Sequence[float | None]) -> dict[str, Any]:
     low, high = (min(known), max(known)) if known else (0.0, 0.0)
     step = (high - low) / 65534 if high > low else 0.0
     steps = [
-        MISSING if value is None else round((value - low) / step) if step else 0
-        for value in values
+        MISSING if value is None else round((value - low) / step) if step else 0 for value in values
     ]
     text = base64.b64encode(struct.pack(f"<{len(steps)}H", *steps)).decode()
     return {"min": low, "step": step, "n": len(steps), "b64": text}
@@ -59,7 +60,7 @@ def report(
             "bench-02 was busy on 14 of 365 nights; these observations are marked as disturbed.",
         ],
         "changes": [], "methods": [], "series": [], "details": [], "pairs": [],
-        "packs": [
+        "shared": [
             packed([start + night * NIGHT for night in range(nights)]),
             packed([float(night // 2) for night in range(nights)]),
         ],
@@ -77,7 +78,7 @@ def report(
     ]
     if hostile:
         names[3 : 3 + len(HOSTILE)] = HOSTILE
-        data["commits"][-1]["subject"] = HOSTILE[0]
+        data["commits"][(nights - 1) // 2]["subject"] = HOSTILE[0]
         data["machines"][1]["name"] = HOSTILE[1]
         data["warnings"].append(HOSTILE[0])
     for i, name in enumerate(names):
@@ -167,13 +168,13 @@ def add_change(
     when: float,
 ) -> None:  # fmt: skip
     confirmed = i % 2 == 0
-    night = f"night {at}"
+    night, alarm = (time.strftime("%Y-%m-%d", time.gmtime(t)) for t in (when, when + 3 * NIGHT))
     data["changes"].append(
         {
             "series": index, "method": i, "metric": "wall_time",
             "direction": "worse" if factor > 1 else "better",
             "ratio": factor, "low": factor * 0.985, "high": factor * 1.015, "night": night,
-            "alarm_night": f"night {at + 3}", "at": at,
+            "alarm_night": alarm, "at": at,
             "status": "confirmed" if confirmed else "candidate", "pairs": 12 if confirmed else 0,
             "text": f"confirmed by 12 pairs: {factor:.2f} ({factor - 0.01:.2f}..{factor + 0.01:.2f})"
             if confirmed else "waits for pairs",
@@ -238,3 +239,10 @@ def versus() -> dict[str, Any]:
             for what, base in (("resnet50 inference", 3100.0), ("resnet50 training", 1240.0))
         ],
     }  # fmt: skip
+
+
+if __name__ == "__main__":  # python tests/browser/example_page.py FILE [METHODS [NIGHTS]]
+    from rendering import render
+
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        file.write(render(report(*map(int, sys.argv[2:]), hostile=False, now=time.time())))

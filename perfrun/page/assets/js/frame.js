@@ -9,7 +9,7 @@ function frame(width, height, label, x, y) {
     x: (value) => box.left + ((value - x.low) / (x.high - x.low || 1)) * (box.right - box.left),
     y: (value) => box.bottom - ((value - y.low) / (y.high - y.low || 1)) * (box.bottom - box.top),
   };
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": label,
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: width > 600 ? "chart wide-chart" : "chart", role: "img", "aria-label": label,
     style: { maxWidth: `${width * 1.25}px` } });
   for (const [value, text] of y.ticks) {
     const at = round(place.y(value));

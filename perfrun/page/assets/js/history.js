@@ -212,7 +212,7 @@ function plotOptions(model, colours, { width, height, range, hover, zoomed }) {
     legend: { show: false },
     padding: [44, 12, 0, 0],
     cursor: {
-      drag: { x: true, y: false, uni: 10 },
+      drag: { x: true, y: false },
       points: { size: 9, fill: colours.panel, stroke: colours.line, width: 2 },
       y: false,
     },

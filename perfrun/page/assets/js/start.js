@@ -95,7 +95,7 @@ function isLive() {
   return document.body.hasAttribute("data-live");
 }
 
-/** The served page follows the store: any event has it fetch the data again, not more often than every two seconds. */
+/** The served page follows the store: new results have it fetch the data again, not more often than every two seconds. */
 function followServer() {
   const light = byId("live");
   light.hidden = false;
@@ -106,25 +106,52 @@ function followServer() {
   const events = new EventSource("/api/events");
   let timer = 0;
   const renew = () => {
-    if (timer) return;
-    timer = setTimeout(async () => {
-      timer = 0;
-      try {
-        const answer = await fetch("/api/page", { headers: { Accept: "application/json" } });
-        if (!answer.ok) throw new Error(String(answer.status));
-        readReport(await answer.json());
-        showOverview();
-        showView();
-        say("live", "on");
-      } catch {
-        say("not answered", "off");
-      }
-    }, LIVE_PAUSE);
+    if (!timer) timer = setTimeout(fetchAgain, LIVE_PAUSE);
+  };
+  const fetchAgain = async () => {
+    timer = 0;
+    try {
+      const answer = await fetch("/api/page", { headers: { Accept: "application/json" } });
+      if (!answer.ok) throw new Error(String(answer.status));
+      readReport(await answer.json());
+      showOverview();
+      renewView();
+      announce("The page has new results.");
+    } catch {
+      say("no answer from the server", "off");
+    }
   };
   events.addEventListener("open", () => say("live", "on"));
   events.addEventListener("error", () => say("reconnecting", "off"));
-  for (const name of ["message", "change", "page", "trial", "run"]) events.addEventListener(name, renew);
+  for (const name of ["message", "index"]) events.addEventListener(name, renew);
+  events.addEventListener("trial", (event) => {
+    const trial = toldBy(event);
+    say(trial.state === "started" ? `live: ${shortName(String(trial.method || ""))} runs` : "live", "on");
+  });
+  events.addEventListener("store", (event) => {
+    const store = toldBy(event);
+    if (store.state === "gone") say(String(store.text || "the store is gone"), "off");
+    else renew();
+  });
   setInterval(showHeading, 60000);
+}
+
+function toldBy(event) {
+  try {
+    return JSON.parse(event.data) || {};
+  } catch {
+    return {};
+  }
+}
+
+/** New data leaves the reader where they are: the place on the page and the focus stay. */
+function renewView() {
+  const { scrollX, scrollY } = window;
+  const focused = document.activeElement && document.activeElement.id;
+  shownMethod = view.m ? findMethod(view.m) : null;
+  showView();
+  if (focused && byId(focused)) byId(focused).focus({ preventScroll: true });
+  window.scrollTo(scrollX, scrollY);
 }
 
 function start() {

@@ -122,7 +122,7 @@ function attention(method) {
 
 function selectedMethods() {
   const words = view.q.toLowerCase().split(/\s+/).filter(Boolean);
-  const [, keep] = FILTERS[view.show] || FILTERS.all;
+  const [, keep] = FILTERS[Object.hasOwn(FILTERS, view.show) ? view.show : "all"];
   const found = report.methods.filter((method) => keep(method)
     && (!view.env || environmentOf(method) === view.env)
     && words.every((word) => `${method.name} ${environmentOf(method)} ${method.state}`.toLowerCase().includes(word)));

@@ -6,7 +6,7 @@ const unpacked = new WeakMap();
 
 /** The numbers of a packed list (null where one is missing), or null where there is no list. */
 function unpack(packed) {
-  if (Number.isInteger(packed)) packed = (report.packs || [])[packed];
+  if (Number.isInteger(packed)) packed = (report.shared || [])[packed];
   if (!packed || typeof packed !== "object") return null;
   let values = unpacked.get(packed);
   if (!values) {
