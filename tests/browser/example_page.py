@@ -1,4 +1,4 @@
-"""The data of a made-up report: a year of nights of 200 methods, with all that a page can show and hostile texts."""
+"""A made-up report: a year of nights of 200 methods, all that a page can show, hostile texts."""
 
 import base64
 import math
@@ -7,6 +7,7 @@ import struct
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 # What a stranger may call a method, a metric, a commit or a machine.
@@ -168,6 +169,7 @@ def add_change(
     when: float,
 ) -> None:  # fmt: skip
     confirmed = i % 2 == 0
+    said = f"{factor:.2f} ({factor - 0.01:.2f}..{factor + 0.01:.2f})"
     night, alarm = (time.strftime("%Y-%m-%d", time.gmtime(t)) for t in (when, when + 3 * NIGHT))
     data["changes"].append(
         {
@@ -176,8 +178,7 @@ def add_change(
             "ratio": factor, "low": factor * 0.985, "high": factor * 1.015, "night": night,
             "alarm_night": alarm, "at": at,
             "status": "confirmed" if confirmed else "candidate", "pairs": 12 if confirmed else 0,
-            "text": f"confirmed by 12 pairs: {factor:.2f} ({factor - 0.01:.2f}..{factor + 0.01:.2f})"
-            if confirmed else "waits for pairs",
+            "text": f"confirmed by 12 pairs: {said}" if confirmed else "waits for pairs",
             "commits": ["models a1b2c3d4..d4e5f6a7"],
             "culprit": {"commit": "d4e5f6a7b8c9", "subject": chance.choice(SUBJECTS),
                         "author": "A. Author"} if i % 4 == 0 else None,
@@ -216,7 +217,8 @@ def detail(
                    {"name": "warm-up", "seconds": 4.1}, {"name": "measure", "seconds": 17.2}],
         "timeline": [{"name": n, "unit": u, "t": packed(seconds), "y": packed(y)}
                      for n, u, y in lines],
-        "memory": [{"name": "peak of the tree", "bytes": 2.1e9}, {"name": "after setup", "bytes": 9e8}],
+        "memory": [{"name": "peak of the tree", "bytes": 2.1e9},
+                   {"name": "after setup", "bytes": 9e8}],
         "environment": [["python", "3.11.7"], ["torch", "2.9.0"], ["driver", "580.65"],
                         ["kernel", "6.12.8"], ["governor", "performance"]],
         "differences": [["driver", "570.12", "580.65"]],
@@ -244,5 +246,5 @@ def versus() -> dict[str, Any]:
 if __name__ == "__main__":  # python tests/browser/example_page.py FILE [METHODS [NIGHTS]]
     from rendering import render
 
-    with open(sys.argv[1], "w", encoding="utf-8") as file:
-        file.write(render(report(*map(int, sys.argv[2:]), hostile=False, now=time.time())))
+    data = report(*map(int, sys.argv[2:]), hostile=False, now=time.time())
+    Path(sys.argv[1]).write_text(render(data), encoding="utf-8")

@@ -38,7 +38,8 @@ def render(data: dict[str, Any], *, live: bool = False) -> str:
         "age": "",
         "changes": [[data["methods"][c["method"]]["name"], c["metric"], f"{c['ratio']:.3f}",
                      c["text"], c["night"]] for c in data["changes"][:50]],
-        "methods": [[m["name"], m["environment"], m["state"], "", ""] for m in data["methods"][:50]],
+        "methods": [[m["name"], m["environment"], m["state"], "", ""]
+                    for m in data["methods"][:50]],
     }  # fmt: skip
     return template.render(
         title=data["title"], csp=csp, data=text, live=live, summary=rows, **parts

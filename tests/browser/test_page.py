@@ -1,4 +1,4 @@
-"""The page in a real Chromium: what a reader sees and does, and what a stranger's text cannot do."""
+"""The page in a real Chromium: what a reader sees and does, what a stranger's text cannot do."""
 
 from __future__ import annotations
 
@@ -184,13 +184,8 @@ def test_method_opens_and_its_history_is_read_zoomed_and_saved(
     root = ET.fromstring(content.decode())
     assert ending.endswith(".svg")
     assert root.tag.endswith("svg")
-    assert {e.tag.rpartition("}")[2] for e in root.iter()} <= {
-        "svg",
-        "rect",
-        "line",
-        "path",
-        "text",
-    }
+    tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert tags <= {"svg", "rect", "line", "path", "text"}
     assert root.find(".//{*}path[@stroke]") is not None
     _, content = saved(shared, shared.locator(".wide .save button").nth(1))
     assert content.startswith(b"\x89PNG")
