@@ -11,7 +11,7 @@ function showMethod(method) {
   refill(byId("method"),
     make("nav", {}, make("a", { href: fragment({ m: "", metric: "", from: "", to: "" }), class: "back" }, "← All methods")),
     methodHeading(method, series),
-    changesOfMethod(method).length ? section("Changes", changeList(changesOfMethod(method))) : null,
+    changesOfMethod(method).length ? section("Changes", changeList(changesOfMethod(method), true)) : null,
     series ? historySection(method, all, series) : null,
     pairSections(method),
     detail ? detailSections(detail) : null);

@@ -118,7 +118,7 @@ function timelineChart(line, phases) {
   const axis = valueAxis(range[0], range[1], line.unit, { zero: true, ticks: 4 });
   const seconds = ticks(0, end, 8);
   const labels = tickLabels(seconds, 1);
-  const { svg, box, place } = frame(720, 180, label, { low: 0, high: end || 1, ticks: seconds.map((value, i) => [value, `${labels[i]} s`]) }, axis);
+  const { svg, box, place } = frame(560, 180, label, { low: 0, high: end || 1, ticks: seconds.map((value, i) => [value, `${labels[i]} s`]) }, axis);
   let from = 0;
   phases.forEach((phase, i) => {
     const x = place.x(from);
@@ -167,7 +167,7 @@ function versusChart(table) {
   const height = 8 + rows.length * 24 + table.rows.length * 26;
   const names = [...new Set(rows.map((side) => side.name))];
   const label = rows.map((side) => `${side.of.what}, ${side.name}: ${digits(side.value)} ${side.of.metric}`).join("; ");
-  const svg = draw("svg", { viewBox: `0 0 720 ${height}`, class: "chart", role: "img", "aria-label": label });
+  const svg = draw("svg", { viewBox: `0 0 720 ${height}`, class: "chart wide-chart", role: "img", "aria-label": label, style: { maxWidth: "900px" } });
   let y = 0;
   table.rows.forEach((row, k) => {
     const most = charts[k] ? charts[k][1] : 1;

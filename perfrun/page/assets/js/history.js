@@ -213,7 +213,7 @@ function plotOptions(model, colours, { width, height, range, hover, zoomed }) {
     padding: [44, 12, 0, 0],
     cursor: {
       drag: { x: true, y: false },
-      points: { size: 9, fill: colours.panel, stroke: colours.line, width: 2 },
+      points: { size: (_, i) => (i === 1 ? 9 : 0), fill: colours.panel, stroke: colours.line, width: 2 },
       y: false,
     },
     select: { show: true },

@@ -56,17 +56,18 @@ function showChanges() {
       make("summary", {}, count(better.length, "change for the better", "changes for the better")), changeList(better)) : null);
 }
 
-function changeList(changes) {
-  const list = make("ol", { class: "changes" }, changes.slice(0, CHANGES_SHOWN).map(changeItem));
+/** A list of changes; beside the method itself its name is left out. */
+function changeList(changes, beside) {
+  const list = make("ol", { class: "changes" }, changes.slice(0, CHANGES_SHOWN).map((change) => changeItem(change, beside)));
   if (changes.length <= CHANGES_SHOWN) return list;
   const more = make("button", { type: "button", onclick: () => {
-    list.append(...changes.slice(CHANGES_SHOWN).map(changeItem));
+    append(list, changes.slice(CHANGES_SHOWN).map((change) => changeItem(change, beside)));
     more.remove();
   } }, `Show all ${changes.length}`);
   return [list, more];
 }
 
-function changeItem(change) {
+function changeItem(change, beside) {
   const series = report.series[change.series];
   const method = report.methods[change.method ?? (series && series.method)];
   if (!method) return null;
@@ -78,7 +79,7 @@ function changeItem(change) {
       make("b", {}, `${arrowOf(change.ratio)} ${percent(change.ratio)}`),
       isNumber(change.low) && isNumber(change.high) ? make("small", {}, `${percent(change.low)} to ${percent(change.high)}`) : null),
     make("div", { class: "change-story" },
-      make("a", { href: methodLink(method, metric), class: "change-name" }, methodName(method), make("span", { class: "muted" }, ` · ${metric}`)),
+      make("a", { href: methodLink(method, metric), class: "change-name" }, beside ? metric : [methodName(method), make("span", { class: "muted" }, ` · ${metric}`)]),
       make("p", {},
         make("span", { class: `badge ${change.status === "confirmed" ? "sure" : "open"}` }, change.status),
         change.is_recent ? make("span", { class: "badge recent" }, "recent") : null,
