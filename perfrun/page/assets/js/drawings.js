@@ -117,8 +117,9 @@ function timelineChart(line, phases) {
   const label = `${line.name} over ${withUnit(end, "s", 3)}: from ${withUnit(range[0], line.unit)} to ${withUnit(range[1], line.unit)}`;
   const axis = valueAxis(range[0], range[1], line.unit, { zero: true, ticks: 4 });
   const seconds = ticks(0, end, 8);
-  const labels = tickLabels(seconds, 1);
-  const { svg, box, place } = frame(560, 180, label, { low: 0, high: end || 1, ticks: seconds.map((value, i) => [value, `${labels[i]} s`]) }, axis);
+  const scale = scaleFor("s", end);
+  const labels = tickLabels(seconds, scale.factor);
+  const { svg, box, place } = frame(560, 180, label, { low: 0, high: end || 1, ticks: seconds.map((value, i) => [value, `${labels[i]} ${scale.name}`]) }, axis);
   let from = 0;
   phases.forEach((phase, i) => {
     const x = place.x(from);

@@ -36,9 +36,9 @@ function steps(model) {
   const bounds = [...starts].sort((a, b) => a - b).concat(model.y.length);
   const found = [];
   for (let k = 0; k + 1 < bounds.length; k++) {
-    const part = [];
-    for (let i = bounds[k]; i < bounds[k + 1]; i++) if (!(model.flags[i] & DISTURBED)) part.push(model.y[i]);
-    const middle = median(part);
+    const part = model.y.map((_, i) => i).slice(bounds[k], bounds[k + 1]);
+    const calm = part.filter((i) => !(model.flags[i] & DISTURBED));
+    const middle = median((calm.length ? calm : part).map((i) => model.y[i]));
     for (let i = bounds[k]; i < bounds[k + 1]; i++) found.push(middle);
   }
   return found;

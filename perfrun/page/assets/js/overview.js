@@ -87,7 +87,7 @@ function changeItem(change, beside) {
       change.culprit ? make("p", {}, "Introduced by ", make("code", {}, String(change.culprit.commit).slice(0, 12)), ` ${change.culprit.subject || ""}`,
         change.culprit.author ? make("span", { class: "muted" }, `, ${change.culprit.author}`) : null) : null,
       !change.culprit && change.commits && change.commits.length ? make("p", {}, "Between ", change.commits.map((text, i) => [i ? ", " : "", make("code", {}, text)])) : null,
-      change.environment && change.environment.length ? make("p", { class: "cut-text" }, `Environment changed with it: ${change.environment.join(", ")}`) : null,
+      change.environment && change.environment.length ? make("p", { class: "cut-text" }, `Changed with it: ${change.environment.join(", ")}`) : null,
       change.machine_suspect ? make("p", { class: "warn-text" }, "Other methods of this machine changed in the same night: suspect the machine first.") : null),
     picture);
 }

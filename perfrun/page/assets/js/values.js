@@ -103,13 +103,13 @@ function minute(seconds) {
 
 /** How long ago a time was. */
 function ago(seconds) {
+  if (!isNumber(seconds)) return "–";
   const past = Date.now() / 1000 - seconds;
-  if (!isNumber(past)) return "–";
   if (past < 90) return "just now";
   for (const [size, name] of [[86400, "day"], [3600, "hour"], [60, "minute"]]) {
     if (past >= size * 1.5 || size === 60) return `${count(Math.round(past / size), name)} ago`;
   }
-  return "–";
+  return "just now";
 }
 
 function median(values) {
