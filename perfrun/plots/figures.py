@@ -286,7 +286,7 @@ def distribution(look: Look, data: DistributionData, *, width: int = WIDTH) -> F
     right.set_xlabel(many(len(steady), "steady sample" if at else "sample"))
     right.tick_params(left=False, labelleft=False, bottom=False, labelbottom=False, which="both")
     right.spines[["left", "bottom"]].set_visible(False)
-    kind = {"flat": "steady from the begin", "none": "never steady"}
+    kind = {"flat": "steady from the beginning", "none": "never steady"}
     kinds = kind.get(data.kind, data.kind.replace("_", " "))
     head(left, look, data.method, (data.series, kinds, *data.about))
     figure.legend(loc="outside lower left", ncols=6)
@@ -505,8 +505,10 @@ def memory(look: Look, data: MemoryData, *, width: int = WIDTH) -> Figure:
         axes.set_ylabel(f"{panel.name}\n({scale.unit})")
         axes.set_ylim(0, (top / scale.divisor or 1.0) * (1.18 if axes is several[0] else 1.1))
         axes.grid(visible=False, axis="x")
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        axes.legend(loc="lower right", frameon=True, framealpha=0.8, edgecolor="none")
         for number, phase in enumerate(data.phases):
+            if number:
+                axes.axvline(phase.begin, color=look.faint, linewidth=0.8, linestyle=":")
             if number % 2:
                 axes.axvspan(phase.begin, phase.end, color=look.faint, alpha=0.10, linewidth=0)
     _phase_names(several[0], look, data, end)

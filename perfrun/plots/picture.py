@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 FORMATS = (".svg", ".png")
 _SETTING = "MPLCONFIGDIR"
-_EXTRA = "pip install 'perfrun[plot]'"
 
 
 def check_library() -> None:
@@ -32,8 +31,12 @@ def check_library() -> None:
     _keep_fonts_out_of_home()
     try:
         import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise UsageError(f"perfrun plot: pictures need matplotlib: {_EXTRA}") from None
+    except ImportError as error:
+        raise UsageError(
+            f"perfrun plot: -o needs the Python package matplotlib ({error}); install it with "
+            f"`{sys.executable} -m pip install matplotlib`, or from a checkout of perfrun with "
+            "`pip install '.[plot]'`"
+        ) from None
 
 
 def _keep_fonts_out_of_home() -> None:

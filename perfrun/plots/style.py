@@ -129,21 +129,22 @@ def new_figure(height: int, width: int = WIDTH) -> Figure:
     return figure
 
 
-def head(axes: Any, look: Look, title: str, about: tuple[str, ...], own: str = "") -> None:
+def head(axes: Any, look: Look, title: str, about: tuple[str, ...], below: str = "") -> None:
     """Write a title over the axes, a fainter line below it, and the axes' own title below that."""
     room = _characters(axes)
-    above = 16 * bool(own)
+    above = 16 * bool(below)
     texts = (
         (clean(title, int(room * 0.8)), 24 + above, {"fontsize": 12, "fontweight": "bold"}),
         (listed(about, room), 9 + above, {"fontsize": 9, "color": look.faint}),
-        (clean(own, int(room * 0.8)), 5, {"fontweight": "bold"}),
+        (clean(below, int(room * 0.8)), 5, {"fontweight": "bold"}),
     )
     for text, points, how in texts:
         if text:
-            place: dict[str, Any] = {"xytext": (0, points), "textcoords": "offset points"}
-            axes.annotate(
-                text, (0, 1), xycoords="axes fraction", annotation_clip=False, **place, **how
-            )
+            own = {"xycoords": "axes fraction", "textcoords": "offset points"}
+            own |= {"annotation_clip": False, "xytext": (0, points)}
+            # What is written takes room above the axes, and none beside them.
+            axes.annotate(text, (0, 1), **own, **how).set_in_layout(False)
+            axes.annotate(" ", (0, 1), **own, **how)
 
 
 def _characters(axes: Any) -> int:
