@@ -78,13 +78,24 @@ def _history(axes: Axes, look: Look, data: HistoryData, *, zero: bool) -> None:
     rows = _marks(axes, look, data, x)
     _limits(axes, data, scale, rows, zero=zero)
     head(axes, look, data.method, _about(data))
+    _legend(axes, -0.1 if data.in_order_of_time else -0.16)
+
+
+def _legend(axes: Axes, below: float) -> None:
+    """Put the legend below the axes, in as many columns as there is room for."""
     axes.legend(
         loc="upper left",
-        bbox_to_anchor=(0, -0.1 if data.in_order_of_time else -0.16),
-        ncols=5,
+        bbox_to_anchor=(0, below),
+        ncols=_columns(axes.figure, axes.get_legend_handles_labels()[1]),
         borderaxespad=0,
         handletextpad=0.5,
     )
+
+
+def _columns(figure: Any, labels: Sequence[str]) -> int:
+    """Return how many columns of a legend go into the width of a figure."""
+    longest = max((len(label) for label in labels), default=1)
+    return max(1, int(figure.get_figwidth() * DPI * 0.85 / (6.4 * longest + 55)))
 
 
 def _about(data: HistoryData) -> tuple[str, ...]:
@@ -242,7 +253,7 @@ def distribution(look: Look, data: DistributionData, *, width: int = WIDTH) -> F
     steady = data.times_s[data.first_steady :] or data.times_s
     scale = Scale("", "s", steady or data.warmup_s)
     bottom, top = _range(data)
-    warm, at = len(data.warmup_s) * data.warmup_every, data.first_steady
+    warm, steady_at = len(data.warmup_s) * data.warmup_every, data.first_steady
     x = [float(1 + warm + n * data.times_every) for n in range(len(data.times_s))]
     size = 4.5 if len(x) <= 200 else 2.6 if len(x) <= 2000 else 1.4
     first = [data.first_call_s] if data.first_call_s else []
@@ -259,23 +270,27 @@ def distribution(look: Look, data: DistributionData, *, width: int = WIDTH) -> F
             {"color": look.second, "marker": "s", "markersize": size},
         ),
         (
-            *("timed, not steady", x[:at], data.times_s[:at]),
+            *("timed, not steady", x[:steady_at], data.times_s[:steady_at]),
             {"color": look.main, "marker": "o", "markersize": size, "markerfacecolor": "none"},
         ),
         (
             "timed, steady" if data.steady_from is not None else "timed",
-            *(x[at:], data.times_s[at:]),
+            *(x[steady_at:], data.times_s[steady_at:]),
             {"color": look.main, "marker": "o", "markersize": size},
         ),
     ]
     for name, where, times, how in parts:
         if times:
-            left.plot(where, scale.of(times), linestyle="", label=name, **how)
+            own = [(at, one) for at, one in zip(where, times, strict=True) if one <= top]
+            places, shown = [at for at, _ in own], scale.of(one for _, one in own)
+            left.plot(places, shown, linestyle="", label=name, **how)
     _above(left, look, parts, top)
     if warm and x:
         left.axvspan(0.5, warm + 0.5, color=look.second, alpha=0.08, linewidth=0)
-    if at and at < len(x):
-        left.axvline(x[at] - data.times_every / 2, color=look.faint, linestyle=":", linewidth=1.2)
+    if 0 < steady_at < len(x):
+        left.axvline(
+            x[steady_at] - data.times_every / 2, color=look.faint, linestyle=":", linewidth=1.2
+        )
     _median(left, right, look, data, scale)
     _counts(right, look, scale.of(one for one in steady if one <= top))
     left.set_ylim(*scale.of((bottom, top)))
@@ -283,13 +298,14 @@ def distribution(look: Look, data: DistributionData, *, width: int = WIDTH) -> F
     left.set_xlabel("iteration, from the first call on")
     left.grid(visible=False, axis="x")
     right.grid(visible=False)
-    right.set_xlabel(many(len(steady), "steady sample" if at else "sample"))
+    right.set_xlabel(many(len(steady), "steady sample" if steady_at else "sample"))
     right.tick_params(left=False, labelleft=False, bottom=False, labelbottom=False, which="both")
     right.spines[["left", "bottom"]].set_visible(False)
     kind = {"flat": "steady from the beginning", "none": "never steady"}
     kinds = kind.get(data.kind, data.kind.replace("_", " "))
     head(left, look, data.method, (data.series, kinds, *data.about))
-    figure.legend(loc="outside lower left", ncols=6)
+    labels = left.get_legend_handles_labels()[1]
+    figure.legend(loc="outside lower left", ncols=_columns(figure, labels))
     return figure
 
 
@@ -414,7 +430,7 @@ def _pairs(axes: Axes, look: Look, data: PairsData) -> None:
         data.method,
         (verdict_text(data.ratio, data.low, data.high, verdict), *data.about),
     )
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=7, borderaxespad=0)
+    _legend(axes, -0.2)
 
 
 def _change_label(ratio: float, _: object) -> str:
