@@ -140,7 +140,7 @@ def head(axes: Any, look: Look, title: str, about: tuple[str, ...], below: str =
     )
     for text, points, how in texts:
         if text:
-            own = {"xycoords": "axes fraction", "textcoords": "offset points"}
+            own: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
             own |= {"annotation_clip": False, "xytext": (0, points)}
             # What is written takes room above the axes, and none beside them.
             axes.annotate(text, (0, 1), **own, **how).set_in_layout(False)
