@@ -240,6 +240,7 @@ SUBJECTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Changes and their commits", "[Detecting changes](../guides/detecting.md)", ("changes/",)),
     ("Reports", "[A report to send](../guides/report.md)", ("page/",)),
     ("Nightly suites", "[Nightly suites](../guides/nightly.md)", ("nightly/",)),
+    ("Plotting", "[Plotting](../guides/plotting.md)", ("plots/",)),
     (
         "Results of other tools",
         "[Suites of other tools](../guides/suites.md)",

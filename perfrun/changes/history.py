@@ -16,6 +16,8 @@ from perfrun.changes.beginnings import (
     beginnings,
     source_text,
 )
+from perfrun.changes.observations import observations_of
+from perfrun.reports.sparkline import can_show_blocks, shortened, sparkline
 from perfrun.reports.table import Column, Table, aligned
 from perfrun.shown import page, say, write_json
 from perfrun.store.command import bring_up_to_date, index_parser, opened
@@ -31,6 +33,7 @@ Exit status: 0, or 1 when there is nothing to show. All of it is in docs/referen
 """
 _SHORT_HASH = 10  # of a commit
 _FIGURES = 6
+_FEWEST_BLOCKS, _MOST_BLOCKS = 3, 60  # of a sparkline
 _MOST_NAMES = 8  # of the metrics that are named when one does not exist
 
 
@@ -113,7 +116,17 @@ def _series_text(series: Series, begun: Sequence[Beginning]) -> str:
     rows = tuple(_cells(point, scale) for point in series.points)
     lines = aligned(Table(columns=columns, rows=rows))
     about = [key.method, "; ".join(fact for fact in facts if fact)]
-    return page([*about, *map(beginning_text, begun), *lines])
+    return page([*about, *map(beginning_text, begun), *_sparkline(series, scale, unit), *lines])
+
+
+def _sparkline(series: Series, scale: float, unit: str) -> list[str]:
+    """Return the observations as blocks, with their range; those that count, as `detect` has it."""
+    values = observations_of(series.origins, series.values).values
+    if len(values) < _FEWEST_BLOCKS or not can_show_blocks(sys.stdout):
+        return []
+    low, high = (rounded(end / scale) for end in (min(values), max(values)))
+    drawn = sparkline(shortened(values, _MOST_BLOCKS))
+    return [f"{drawn} {low}..{high} {unit}, {len(values)} observations".rstrip()]
 
 
 def _cells(point: Point, scale: float) -> tuple[str, ...]:

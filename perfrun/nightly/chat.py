@@ -26,7 +26,8 @@ from perfrun.nightly.night_words import (
     verdict,
 )
 from perfrun.nightly.report import MethodReport, NightReport, report_document
-from perfrun.nightly.trends import last_night_text, sparkline
+from perfrun.nightly.trends import last_night_text
+from perfrun.reports.sparkline import sparkline
 from perfrun.shown import cell, line, markdown, slack, teams
 from perfrun.text import redacted
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perfrun.nightly.report import ChangeReport, MethodReport, NightFigure, NightReport
-from perfrun.nightly.trends import change_text, last_night_text, sparkline, usual_text
+from perfrun.nightly.trends import change_text, last_night_text, usual_text
+from perfrun.reports.sparkline import sparkline
 from perfrun.reports.table import Column, Table
 from perfrun.summary.metrics import PEAK_RSS
 from perfrun.text import spread, with_unit

@@ -17,9 +17,6 @@ from perfrun.summary.series_identity import is_number
 
 MOST_NIGHTS = 14  # in the median and, with tonight, in the history
 _FEWEST_FOR_SPREAD = 3
-_BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
-GAP = "\u00b7"
-_LEAST_HEIGHT = 0.05  # of the median to either side: noise shall not look like steps
 _NAMED = 3
 
 _Slots = Sequence[Mapping[str, Any] | None]  # reports of nights, None for a date without one
@@ -185,27 +182,6 @@ def _interval(
         return math.exp(between - below), math.exp(between + above)
     except OverflowError:
         return None, None
-
-
-def sparkline(history: Sequence[float | None]) -> str:
-    """Return a block for each night, as high as its figure, and a dot for each gap.
-
-    The height spans at least five percent to either side of the median, so that noise stays flat.
-    """
-    known = sorted(value for value in history if value is not None)
-    if not known:
-        return ""
-    middle = (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2
-    reach = _LEAST_HEIGHT * abs(middle)
-    low, high = min(known[0], middle - reach), max(known[-1], middle + reach)
-    return "".join(GAP if value is None else _block(value, low, high) for value in history)
-
-
-def _block(value: float, low: float, high: float) -> str:
-    height = high - low
-    if not 0 < height < math.inf:
-        return _BLOCKS[len(_BLOCKS) // 2]
-    return _BLOCKS[min(int((value - low) / height * len(_BLOCKS)), len(_BLOCKS) - 1)]
 
 
 def last_night_text(trend: Trend | None) -> str:

@@ -29,6 +29,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
     "history": {
         "index": ("perfrun.store.command", "index_command", "bring the index up to date"),
         "history": ("perfrun.changes.history", "history_command", "print the series of a method"),
+        "plot": ("perfrun.plots.command", "plot_command", "draw results as SVG, PNG or text"),
         "detect": ("perfrun.changes.detect", "detect_command", "find when a figure changed"),
         "bisect": ("perfrun.changes.bisect", "bisect_command", "find which commit changed it"),
         "nightly": ("perfrun.nightly.command", "nightly_command", "run a suite once a night"),

@@ -7,18 +7,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from perfrun.compare.baselines import LAST
 from perfrun.compare.selection import Results
 from perfrun.options.parsers import CommandParser, parse_workspace
 from perfrun.reports.run_table import shown_path
+from perfrun.reports.sparkline import can_show_blocks
 from perfrun.reports.table import Column, Table, aligned
 from perfrun.reports.terminal import Terminal
 from perfrun.show.run_again import RunAgain, run_again
 from perfrun.show.screen import WIDTH, colours, screen
 from perfrun.show.view import TrialView, view
-from perfrun.shown import as_is, line, say, write_json, write_lines
+from perfrun.shown import line, say, write_json, write_lines
 from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord
 from perfrun.text import columns, duration
@@ -67,7 +68,7 @@ def show_command(argv: Sequence[str]) -> int:
         shown = view(chosen)
         shown = replace(shown, summary=shown_path(shown.summary)) if shown.summary else shown
         terminal = Terminal(sys.stdout, sys.stderr, quiet=False)
-        can = _can_show_blocks(sys.stdout)
+        can = can_show_blocks(sys.stdout)
         width = columns() if sys.stdout.isatty() else WIDTH
         drawn = screen(shown, again, blocks=can, width=width)
         terminal.lines(drawn, colours(shown), laid_out=True)
@@ -77,14 +78,6 @@ def show_command(argv: Sequence[str]) -> int:
     else:
         write_lines(_list_lines(newest_first, given))
     return 0
-
-
-def _can_show_blocks(stream: TextIO) -> bool:
-    try:
-        "\u2588\u258f".encode(as_is(stream).encoding or "ascii")
-    except (LookupError, UnicodeError):
-        return False
-    return True
 
 
 def _show_words(given: Any) -> list[str]:

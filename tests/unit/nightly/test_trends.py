@@ -20,7 +20,8 @@ from perfrun.nightly.night_state import Nights
 from perfrun.nightly.report import MethodReport, NightFigure, NightReport, Trend, report_document
 from perfrun.nightly.screen import show
 from perfrun.nightly.suite import Night
-from perfrun.nightly.trends import last_night_text, sparkline, usual_text, with_trends
+from perfrun.nightly.trends import last_night_text, usual_text, with_trends
+from perfrun.reports.sparkline import sparkline
 from perfrun.reports.terminal import Terminal
 from tests.unit.nightly.test_report import method, readings
 

@@ -100,7 +100,7 @@ def test_a_terminal_without_blocks_gets_ascii(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "output", measured([0.01 * n for n in range(1, 30)]))
-    monkeypatch.setattr("perfrun.show.command._can_show_blocks", lambda stream: False)
+    monkeypatch.setattr("perfrun.show.command.can_show_blocks", lambda stream: False)
     lines = shown(capsys, f"--workspace={tmp_path}")
     assert any("####" in line for line in lines)
     assert all(line.isascii() for line in lines)

@@ -1,0 +1,85 @@
+"""The histories that a word of the command line selects: of a method, or of selected trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from perfrun.compare.selection import Results, each_of_folder
+from perfrun.errors import UsageError
+from perfrun.options.parsers import parse_workspace
+from perfrun.options.store_address import parse_address
+from perfrun.plots.data import HistoryData
+from perfrun.plots.histories import histories
+from perfrun.shown import cell, say
+from perfrun.store.command import bring_up_to_date, opened
+
+if TYPE_CHECKING:
+    from perfrun.store.index import Store
+
+_MOST_NAMES = 8
+
+
+def selected_histories(given: Any, metric: str) -> tuple[HistoryData, ...]:
+    """Return the histories of a metric. Raises UsageError where there is none.
+
+    A method's name selects its history, a folder the histories of the summaries in it, and any
+    other word those of the methods of the trials that it selects.
+    """
+    word = given.selection
+    clones = dict(given.clone)
+    if _is_folder(word):
+        return _of_folder(Path(word), metric, clones)
+    with opened(given) as store:
+        bring_up_to_date(store, given)
+        found = histories(store, word, metric, clones) if "." in word or "*" in word else ()
+        if not found:
+            found = _of_trials(store, given, metric, clones)
+    return found
+
+
+def _is_folder(word: str) -> bool:
+    try:
+        return bool(word) and Path(word).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _of_folder(folder: Path, metric: str, clones: dict[str, Path]) -> tuple[HistoryData, ...]:
+    """Read the folder into an index that is gone afterwards: nothing is written into the folder."""
+    from perfrun.store.index import open_store
+
+    with TemporaryDirectory(prefix="perfrun-plot-") as place:
+        address = parse_address(str(Path(place) / "index.sqlite"), folder)
+        with open_store(address) as store:
+            store.refresh([folder.absolute()])
+            methods = sorted({one.method for one in each_of_folder(folder, say)})
+            return _of_methods(store, methods, metric, clones, str(folder))
+
+
+def _of_trials(
+    store: Store, given: Any, metric: str, clones: dict[str, Path]
+) -> tuple[HistoryData, ...]:
+    is_method = any(True for _ in store.series(given.selection))
+    if is_method:
+        methods = [given.selection]
+    else:
+        workspace = parse_workspace(given.workspace)
+        records = Results(workspace, say, given.store).select(given.selection)
+        methods = sorted({one.method for one in records})
+    return _of_methods(store, methods, metric, clones, store.address.shown)
+
+
+def _of_methods(
+    store: Store, methods: list[str], metric: str, clones: dict[str, Path], where: str
+) -> tuple[HistoryData, ...]:
+    found = [one for method in methods for one in histories(store, method, metric, clones)]
+    if not found:
+        others = {one.key.metric for method in methods for one in store.series(method)}
+        known = ", ".join(cell(one) for one in sorted(others)[:_MOST_NAMES]) or "no metric"
+        more = f", and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
+        raise UsageError(
+            f"{where}: its results have no {cell(metric)}; they have {known}{more} (--metric=NAME)"
+        )
+    return tuple(found)
