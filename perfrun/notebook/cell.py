@@ -16,8 +16,6 @@ from perfrun.worker.author import Benchmark
 
 MODULE, CLASS = "notebook_cell", "Cell"
 MARK = "# perfrun: measure"  # a line of its own: what stands above it is setup
-_LEAST_S = 0.5  # of `Benchmark.measure`
-_OPTIONS = "min_time_s=%r, max_time_s=%r"
 _TEMPLATE = f"""
 from perfrun import Benchmark
 
@@ -29,9 +27,7 @@ class {CLASS}(Benchmark):
 """
 
 
-def source_of(
-    code: str, setup: Sequence[str], method: str, max_time_s: float | None = None
-) -> str:
+def source_of(code: str, setup: Sequence[str], method: str, max_time_s: float | None = None) -> str:
     """Return the file's text. Raises UsageError for code that is no plain Python."""
     check_name(method)
     before, step = split(code)
@@ -42,7 +38,7 @@ def source_of(
     outer = _assigned("\n".join([*setup, before])) & _assigned(step)
     if isinstance(body.body[-1], ast.Expr):
         body.body[-1] = ast.Return(body.body[-1].value)
-    options = "" if max_time_s is None else _OPTIONS % (min(max_time_s, _LEAST_S), max_time_s)
+    options = "" if max_time_s is None else f"max_time_s={max_time_s!r}"
     made = ast.parse(_TEMPLATE.replace("OPTIONS", options))
     function = made.body[1].body[0]  # type: ignore[attr-defined]
     function.name = method

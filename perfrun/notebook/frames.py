@@ -119,4 +119,3 @@ def _column(column: Column, rows: Sequence[Row], at: int) -> list[Any]:
 def _clean(text: str) -> str:
     """Return a text from outside without passwords; a frame is shown on terminals, too."""
     return visible(redact(text))
-

@@ -7,14 +7,13 @@ import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from perfrun.compare.selection import Notify, read_folder
 from perfrun.compare.selection import Results as Choice
-from perfrun.compare.selection import read_folder
 from perfrun.errors import UsageError
 from perfrun.notebook.results import Results
-from perfrun.options.store_address import Address, parse_address
+from perfrun.options.store_address import parse_address
 from perfrun.shown import line
 from perfrun.summary.record import SummaryRecord
-from perfrun.text import redact
 from perfrun.untrusted import Refused, opened
 
 _SQLITE = b"SQLite format 3\0"  # begins such a file
@@ -35,35 +34,42 @@ def load(
     `perfrun.errors.PerfrunError`) when nothing is left or `source` is not there.
     """
     words = [selection] if isinstance(selection, str) else list(selection or ())
-    name = os.fspath(source)
+    notes: list[str] = []
+    try:
+        return Results(_chosen(os.fspath(source), words, notes.append))
+    finally:
+        for note in notes:
+            warnings.warn(line(note), stacklevel=2)
+
+
+def _chosen(name: str, words: Sequence[str], notify: Notify) -> Iterable[SummaryRecord]:
     is_address = "://" in name
     if not is_address and not Path(name).exists():
         raise UsageError(f"{name}: is not there; name a workspace, a folder, a summary or an index")
     if is_address or _is_index(Path(name)):
-        return Results(_of_index(name, words))
+        return _of_index(name, words, notify)
     if not words:
-        return Results(read_folder(Path(name), _warn))
+        return read_folder(Path(name), notify)
     if not Path(name).is_dir():
         raise UsageError(f"{name}: is one summary; a selection chooses from a workspace")
-    choice = Choice(Path(name), _warn)
-    return Results(record for word in words for record in choice.select(word))
+    choice = Choice(Path(name), notify)
+    return [record for word in words for record in choice.select(word)]
 
 
-def _of_index(name: str, words: Iterable[str]) -> list[SummaryRecord]:
+def _of_index(name: str, words: Sequence[str], notify: Notify) -> list[SummaryRecord]:
     from perfrun.store.index import open_store  # SQLAlchemy
 
     workspace = Path("workspace")  # nothing is written there: the address names another place
-    address: Address = parse_address(name, workspace)
+    address = parse_address(name, workspace)
     if address.file is not None and not address.file.exists():
         raise UsageError(f"{address.shown}: there is no such index")
-    words = list(words)
     if words:
-        choice = Choice(workspace, _warn, name)
+        choice = Choice(workspace, notify, name)
         return [record for word in words for record in choice.select(word)]
     with open_store(address) as store:
         found = list(store.trials())
     if not found:
-        raise UsageError(f"{redact(name)}: holds no results")
+        raise UsageError(f"{address.shown}: holds no results")
     return found
 
 
@@ -74,7 +80,3 @@ def _is_index(path: Path) -> bool:
             return os.pread(number, len(_SQLITE), 0) == _SQLITE
     except (OSError, Refused):
         return False
-
-
-def _warn(text: str) -> None:
-    warnings.warn(line(text), stacklevel=4)

@@ -16,7 +16,7 @@ from perfrun.notebook import cell, engine
 from perfrun.notebook.results import Results
 from perfrun.options.command_line import parse
 from perfrun.options.parsers import CommandParser, parse_duration, parse_whole
-from perfrun.shown import line, say, visible
+from perfrun.shown import say, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable

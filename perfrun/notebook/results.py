@@ -1,4 +1,4 @@
-"""Results as a Python value: trials that can be chosen, compared, drawn and made a data frame of."""
+"""Results as a Python value: trials to choose from, to compare, to draw, to make a frame of."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from perfrun.analysis.stats import median, median_interval
 from perfrun.notebook.display import as_html, as_text
 from perfrun.reports.figures import named_value
 from perfrun.reports.table import Column, Table
+from perfrun.show.view import view
 from perfrun.shown import cell
 from perfrun.summary.counted_trials import counted
 from perfrun.summary.derived_metrics import judged_metrics
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from perfrun.notebook.comparison import Comparisons
 
 _LATEST_S = 253402300799.0  # the end of Python's calendar
+_MOST_FAILURES = 5  # kinds that are shown
 _COLUMNS = (
     Column(heading="method"),
     Column(heading="metric"),
@@ -83,7 +85,7 @@ class Trial:
 
     @property
     def status(self) -> str:
-        """The outcome: passed, out_of_bounds, failed, exited, crashed, oom_killed, timed_out, ..."""
+        """The outcome: passed, out_of_bounds, failed, exited, crashed, timed_out and so on."""
         return self.record.status.value
 
     @property
@@ -328,15 +330,19 @@ class Results(Sequence[Trial]):
 
     @property
     def _lines(self) -> list[str]:
-        """Return a line for each kind of trial that has no figures."""
-        failed: dict[str, int] = {}
+        """Return a line for each way in which trials failed, with what explains the first of it."""
+        failed: dict[str, list[SummaryRecord]] = {}
         for record in self._records:
             if not record.ran:
                 reason = f" ({record.reason})" if record.reason else ""
                 text = f"{record.method}: {record.status.value}{reason}"
-                failed[text] = failed.get(text, 0) + 1
-        lines = [f"{text}, {_many(count)}" for text, count in list(failed.items())[:10]]
-        return [*lines, *([f"... and {len(failed) - 10} more kinds"] if len(failed) > 10 else [])]
+                failed.setdefault(text, []).append(record)
+        lines = []
+        for text, records in list(failed.items())[:_MOST_FAILURES]:
+            lines.append(f"{text}, {_many(len(records))}")
+            lines += [f"  {one}" for one in view(records[0]).error]
+        more = len(failed) - _MOST_FAILURES
+        return [*lines, *([f"... and {more} more kinds of failure"] if more > 0 else [])]
 
 
 def _measurement(
