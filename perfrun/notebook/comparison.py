@@ -19,10 +19,13 @@ from perfrun.compare.comparison_table import comparison_table, environment_lines
 from perfrun.notebook.display import as_html, as_text
 from perfrun.notebook.packages import needed
 from perfrun.options.parsers import parse_regex
+from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord
 
 if TYPE_CHECKING:
     import pandas
+
+    from perfrun.notebook.drawing import Picture
 
 
 def compared(
@@ -44,16 +47,18 @@ def compared(
     if common:
         warnings.warn(f"{common} of the trials are in both sets", stacklevel=3)
     return Comparisons(
-        compare_sets(base, new, wanted=wanted, allowed=allowed, min_effect=min_effect)
+        compare_sets(base, new, wanted=wanted, allowed=allowed, min_effect=min_effect), base, new
     )
 
 
 class Comparisons(Sequence[Comparison]):
     """The comparisons of two sets, one a method and metric. Ratios are new over base."""
 
-    def __init__(self, found: CompareResult) -> None:
-        """Take the answer."""
-        self._found = found
+    def __init__(
+        self, found: CompareResult, base: Sequence[SummaryRecord], new: Sequence[SummaryRecord]
+    ) -> None:
+        """Take the answer and the trials that were compared."""
+        self._found, self._base, self._new = found, base, new
 
     def __len__(self) -> int:
         return len(self._found.comparisons)
@@ -91,6 +96,12 @@ class Comparisons(Sequence[Comparison]):
         ]
         frame: pandas.DataFrame = needed("pandas", "to_pandas()").DataFrame(rows)
         return frame
+
+    def plot(self, metric: str = WALL_TIME, *, theme: str = "light") -> Picture:
+        """Draw the medians of both sides with their 95 % intervals, a case for each method."""
+        from perfrun.notebook.drawing import compared as drawn
+
+        return drawn(self._found, metric, self._base, self._new, theme)
 
     def __repr__(self) -> str:
         return as_text(comparison_table(self._found.comparisons), self._lines)

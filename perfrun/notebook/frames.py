@@ -29,16 +29,16 @@ def pandas_frame(
     records: Sequence[SummaryRecord], *, wide: bool, checkout: str | None
 ) -> pandas.DataFrame:
     """Return a frame of pandas. Its `attrs` have the units and directions of the metrics."""
-    pandas = needed("pandas", "to_pandas()")
+    made = needed("pandas", "to_pandas()")
     kinds = {"text": "string", "number": "float64", "whole": "Int64", "flag": "boolean"}
     columns = {}
     for column, values in _values(records, wide=wide, checkout=checkout).items():
         if column.kind == "time":
-            times = pandas.Series(pandas.array(values, dtype="Int64"))
-            columns[column.name] = pandas.to_datetime(times, unit="us", utc=True)
+            times = made.Series(made.array(values, dtype="Int64"))
+            columns[column.name] = made.to_datetime(times, unit="us", utc=True)
         else:
-            columns[column.name] = pandas.Series(values, dtype=kinds[column.kind])
-    frame: pandas.DataFrame = pandas.DataFrame(columns)
+            columns[column.name] = made.Series(values, dtype=kinds[column.kind])
+    frame: pandas.DataFrame = made.DataFrame(columns)
     units, directions = stated(records)
     frame.attrs = {"units": units, "directions": directions}
     return frame
@@ -48,23 +48,23 @@ def polars_frame(
     records: Sequence[SummaryRecord], *, wide: bool, checkout: str | None
 ) -> polars.DataFrame:
     """Return a frame of polars."""
-    polars = needed("polars", "to_polars()")
+    made = needed("polars", "to_polars()")
     kinds = {
-        "text": polars.String,
-        "number": polars.Float64,
-        "whole": polars.Int64,
-        "flag": polars.Boolean,
-        "time": polars.Datetime("us", "UTC"),
+        "text": made.String,
+        "number": made.Float64,
+        "whole": made.Int64,
+        "flag": made.Boolean,
+        "time": made.Datetime("us", "UTC"),
     }
     columns = _values(records, wide=wide, checkout=checkout)
     series = []
     for column, values in columns.items():
         if column.kind == "time":
-            numbers = polars.Series(column.name, values, dtype=polars.Int64)
+            numbers = made.Series(column.name, values, dtype=made.Int64)
             series.append(numbers.cast(kinds["time"]))
         else:
-            series.append(polars.Series(column.name, values, dtype=kinds[column.kind]))
-    frame: polars.DataFrame = polars.DataFrame(series)
+            series.append(made.Series(column.name, values, dtype=kinds[column.kind]))
+    frame: polars.DataFrame = made.DataFrame(series)
     return frame
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import polars
 
     from perfrun.notebook.comparison import Comparisons
+    from perfrun.notebook.drawing import Picture
 
 _LATEST_S = 253402300799.0  # the end of Python's calendar
 _MOST_FAILURES = 5  # kinds that are shown
@@ -296,6 +297,19 @@ class Results(Sequence[Trial]):
         from perfrun.notebook.frames import polars_frame
 
         return polars_frame(self._records, wide=wide, checkout=checkout)
+
+    def plot(
+        self, kind: str = "distribution", *, metric: str = WALL_TIME, theme: str = "light"
+    ) -> Picture:
+        """Draw the results with matplotlib; a notebook shows the picture.
+
+        `distribution` has the samples of the newest trial that ran, with its warm-up, `memory` its
+        memory over time, `history` the `metric` of each run: medians with 95 % intervals. The
+        changes of a history are what `perfrun plot history` draws. `theme` is light or dark.
+        """
+        from perfrun.notebook.drawing import drawn
+
+        return drawn(self._records, kind, metric, theme)
 
     @property
     def units(self) -> Mapping[str, str]:

@@ -125,7 +125,7 @@ def test_a_measurement_has_the_interval_of_its_trials_and_their_worst_grade(
     assert first.high is not None
     assert first.low < first.value < first.high
     assert re.fullmatch(
-        r"<wall_time 1\.005 s \(0\.98\d*\.\.1\.02\d*\), 4 trials, grade A: pkg\.cases\.Cases\.spin>",
+        r"<wall_time 1\.005 s \(0\.98\d*\.\.1\.02\d*\), 4 trials, grade A: pkg.cases.Cases.spin>",
         repr(first),
     )
     assert found.directions["images_per_second"] == "higher"
