@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfrun.reports.table import Table, as_cell, plain_text
+from perfrun.reports.table import Column, Table, as_cell, plain_text
 from perfrun.shown import line
 
 MOST_ROWS = 50  # that a notebook shows; a data frame has all
@@ -21,7 +21,10 @@ _IGNORED = "tex2jax_ignore mathjax_ignore"
 def as_html(table: Table, notes: Sequence[str] = (), title: str = "") -> str:
     """Return a table with a line above and lines below it as HTML."""
     kept, hidden = _cut(table)
-    heads = "".join(f"<th>{escaped(one)}</th>" for one in kept.headings)
+    heads = "".join(
+        f"<th{_style(column)}>{escaped(one)}</th>"
+        for column, one in zip(kept.columns, kept.headings, strict=True)
+    )
     rows = "".join(_row(kept, row) for row in kept.rows)
     above = f"<div>{escaped(line(title))}</div>" if title else ""
     below = "".join(f"<div>{escaped(line(one))}</div>" for one in (*hidden, *notes))
@@ -53,6 +56,10 @@ def _row(table: Table, row: Sequence[object]) -> str:
     cells = []
     for column, cell in zip(table.columns, row, strict=True):
         lines = "<br>".join(escaped(one) for one in as_cell(cell).lines)  # type: ignore[arg-type]
-        aligned = "right" if column.right else "left"
-        cells.append(f'<td style="text-align: {aligned}">{lines}</td>')
+        cells.append(f"<td{_style(column)}>{lines}</td>")
     return f"<tr>{''.join(cells)}</tr>"
+
+
+def _style(column: Column) -> str:
+    aligned = "right" if column.right else "left"
+    return f' style="text-align: {aligned}; padding: 0.1em 0.6em"'

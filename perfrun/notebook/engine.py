@@ -103,7 +103,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(_GRACE_S)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):  # the run's guard ends its trial
         process.kill()
-        process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
 
 
 def _records(answer: Path) -> list[SummaryRecord]:

@@ -35,7 +35,7 @@ def pandas_frame(
     for column, values in _values(records, wide=wide, checkout=checkout).items():
         if column.kind == "time":
             times = made.Series(made.array(values, dtype="Int64"))
-            columns[column.name] = made.to_datetime(times, unit="us", utc=True)
+            columns[column.name] = made.to_datetime(times, unit="us", utc=True).dt.as_unit("us")
         else:
             columns[column.name] = made.Series(values, dtype=kinds[column.kind])
     frame: pandas.DataFrame = made.DataFrame(columns)

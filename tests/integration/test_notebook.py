@@ -152,3 +152,40 @@ def test_ctrl_c_and_the_end_of_the_notebook_leave_no_process(shell: Shell, tmp_p
     worker = psutil.Process(int(wait_for(tmp_path / "second")))
     shell.process.kill()
     assert worker.wait(_PATIENCE_S) is None
+
+
+_EXECUTE = """
+import sys, nbformat
+from nbclient import NotebookClient
+book = nbformat.read(sys.argv[1], as_version=4)
+nbformat.validate(book)
+NotebookClient(book, timeout=300, kernel_name="python3").execute()
+nbformat.write(book, sys.argv[2])
+"""
+EXAMPLE = Path(__file__).parents[2] / "docs" / "guides" / "example.ipynb"
+
+
+def test_the_example_tells_its_story_in_a_real_kernel(tmp_path: Path) -> None:
+    pytest.importorskip("perfrun.plots")
+    stored = json.loads(EXAMPLE.read_text(encoding="utf-8"))
+    code = [cell for cell in stored["cells"] if cell["cell_type"] == "code"]
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)
+
+    done = subprocess.run(
+        [sys.executable, "-c", _EXECUTE, str(EXAMPLE), str(tmp_path / "done.ipynb")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")},
+    )
+    assert done.returncode == 0, done.stderr
+    cells = json.loads((tmp_path / "done.ipynb").read_text())["cells"]
+    shown = {cell["id"]: cell["outputs"] for cell in cells if cell["cell_type"] == "code"}
+    assert "3 trials of 1 method" in "".join(shown["list"][0]["data"]["text/plain"])
+    verdict = shown["verdict"][0]["data"]
+    assert "faster" in "".join(verdict["text/plain"])
+    assert "".join(verdict["text/html"]).startswith("<div class=")
+    assert "image/png" in shown["plot"][0]["data"]
+    assert "".join(shown["pandas"][0]["data"]["text/html"]).count("<tr") == 1 + 6
+    assert not (tmp_path / "workspace").exists()

@@ -214,6 +214,24 @@ def test_a_notebook_shows_few_rows_of_many(tmp_path: Path) -> None:
     assert repr(found).startswith("120 trials of 120 methods\n")
 
 
+def test_results_and_comparisons_are_drawn(workspace: Path, tmp_path: Path) -> None:
+    pytest.importorskip("perfrun.plots")
+    found = perfrun.load(workspace)
+    change = found.filter(label="before").compare(found.filter(label="after"))
+    for picture in (found.plot("history"), change.plot(theme="dark")):
+        assert picture._repr_png_()[0].startswith(b"\x89PNG")
+        picture.save(tmp_path / "picture.svg")
+        assert "pkg.cases.Cases.spin" in (tmp_path / "picture.svg").read_text()
+    with pytest.raises(UsageError, match="has no samples"):
+        found.plot()
+    with pytest.raises(UsageError, match="must be one of distribution, history, memory"):
+        found.plot("pie")
+    with pytest.raises(UsageError, match="no trial has this metric"):
+        found.plot("history", metric="none")
+    with pytest.raises(UsageError, match="none of the 1 trials has figures"):
+        found[8:].plot()
+
+
 def test_a_missing_package_is_named_with_what_installs_it(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
