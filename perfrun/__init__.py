@@ -54,3 +54,7 @@ def __getattr__(name: str) -> object:
 
         return getattr(import_module(f"perfrun.notebook.{_OF_NOTEBOOK[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "Benchmark", "SetupError", "load"})

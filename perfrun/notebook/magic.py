@@ -15,7 +15,7 @@ from perfrun.errors import PerfrunError
 from perfrun.notebook import cell, engine
 from perfrun.notebook.results import Results
 from perfrun.options.command_line import parse
-from perfrun.options.parsers import CommandParser, parse_duration, parse_whole
+from perfrun.options.parsers import CommandParser, parse_duration, parse_whole, parse_workspace
 from perfrun.shown import say, visible
 
 if TYPE_CHECKING:
@@ -115,9 +115,11 @@ def _flags(given: argparse.Namespace, others: Sequence[str], workspace: str) -> 
     ]
     if given.label:
         found.append(f"--execution_label={given.label}")
-    in_container = any(one.startswith("--image") for one in others)
-    if not in_container and not any(one.startswith("--python_path") for one in others):
-        found.append(f"--python_path={Path.cwd()}")  # as the notebook's own imports
+    # Modules are imported from the current folder, as the notebook itself imports them. A container
+    # is not shown that folder, and a comma would make two folders of it.
+    here = str(parse_workspace("."))
+    if "," not in here and not any(one.startswith(("--image", "--python_path")) for one in others):
+        found.append(f"--python_path={here}")
     return [*found, *others]
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from perfrun.analysis.stats import median, median_interval
+from perfrun.errors import UsageError
 from perfrun.notebook.display import as_html, as_text
 from perfrun.reports.figures import named_value
 from perfrun.reports.table import Column, Table
@@ -17,6 +18,7 @@ from perfrun.show.view import view
 from perfrun.shown import cell
 from perfrun.summary.counted_trials import counted
 from perfrun.summary.derived_metrics import judged_metrics
+from perfrun.summary.document import Status
 from perfrun.summary.metrics import PEAK_RSS, WALL_TIME, MetricValue
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_times import intervals
@@ -73,7 +75,7 @@ class Measurement:
         return as_html(_table([self]))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Trial:
     """One trial: one fresh process that ran one method once. `record` has all that is known."""
 
@@ -125,6 +127,12 @@ class Trial:
             )
             for name, metric in self.record.metrics.items()
         }
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Trial) and self.record.uid == other.record.uid
+
+    def __hash__(self) -> int:
+        return hash(self.record.uid)
 
     def __repr__(self) -> str:
         figures = [one.text for one in self.metrics.values() if one.is_primary][:3]
@@ -198,6 +206,9 @@ class Results(Sequence[Trial]):
         that fit are kept. `status` is an outcome, or `ran` for passed and out_of_bounds. `run` is
         a run id, `label` an execution label.
         """
+        if status not in (None, "ran", *(one.value for one in Status)):
+            known = ", ".join(("ran", *(one.value for one in Status)))
+            raise UsageError(f"filter(status={status!r}): must be one of {known}")
         chosen = [
             record
             for record in self._records
@@ -231,10 +242,15 @@ class Results(Sequence[Trial]):
         Trials that were disturbed are left out as `perfrun compare` does: unless most were. Trials
         of different settings or machines are one figure here; `filter` takes them apart.
         """
-        return tuple(one for method in self.methods for one in self._of_method(method))
+        found: dict[str, list[SummaryRecord]] = {}
+        for record in self._records:
+            if record.ran:
+                found.setdefault(record.method, []).append(record)
+        return tuple(
+            one for method in sorted(found) for one in self._of_method(method, found[method])
+        )
 
-    def _of_method(self, method: str) -> list[Measurement]:
-        own = [record for record in self._records if record.method == method and record.ran]
+    def _of_method(self, method: str, own: Sequence[SummaryRecord]) -> list[Measurement]:
         primaries = judged_metrics(own)
         names = dict.fromkeys(name for record in own for name in record.metrics)
         found = []

@@ -56,6 +56,10 @@ def test_trials_are_loaded_in_the_order_of_time_and_chosen(workspace: Path) -> N
     assert found.filter(label="before") + found.filter(label="after") == found[:8]
     assert isinstance(found[:8], Results)
     assert found + found == found, "a trial counts once"
+    assert len({*found, *found}) == 9
+    assert "load" in dir(perfrun)
+    with pytest.raises(UsageError, match=r"filter\(status='fail'\): must be one of ran, passed"):
+        found.filter(status="fail")
 
 
 def test_a_selection_means_what_it_means_to_compare(workspace: Path) -> None:
