@@ -33,6 +33,14 @@ for line in answers:
 """
 
 
+def _own(folder: Path) -> dict[str, str]:
+    """Folders for what IPython keeps, and for what a notebook leaves that is killed."""
+    own = {"IPYTHONDIR": folder / "own" / "ipython", "TMPDIR": folder / "own" / "tmp"}
+    for path in own.values():
+        path.mkdir(parents=True, exist_ok=True)
+    return {name: str(path) for name, path in own.items()}
+
+
 class Shell:
     """An IPython in a process of its own."""
 
@@ -43,7 +51,7 @@ class Shell:
             stdout=subprocess.PIPE,
             text=True,
             cwd=folder,
-            env={**os.environ, "IPYTHONDIR": str(folder / "ipython")},
+            env={**os.environ, **_own(folder)},
         )
 
     def begin(self, code: str) -> None:
@@ -117,7 +125,7 @@ def test_a_cell_is_measured_as_trials_of_fresh_processes(shell: Shell, tmp_path:
     assert shell.value("len({one.record.subject for one in slow + again})") == 1
     assert shell.value("len(slow + again)") == 3
     assert shell.value("len(slow.compare(again).document['comparisons'])") >= 2
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["ipython", "mine.py", "pids"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["mine.py", "own", "pids"]
 
     failed = shell.run("%%perfrun --trials=1 --workspace=kept\nx = 0\n1 / x")
     assert failed["error"] is None
@@ -126,6 +134,7 @@ def test_a_cell_is_measured_as_trials_of_fresh_processes(shell: Shell, tmp_path:
     assert len(list((tmp_path / "kept" / "output").glob("*/perfzero_summary.json"))) == 1
     hung = shell.run("%%perfrun --trials=1 --timeout=0.5\nimport time\ntime.sleep(60)")
     assert "timed_out (not finished after 0.5 s" in hung["printed"]
+    assert list((tmp_path / "own" / "tmp").iterdir()) == []
     for code, said in (
         ("%%perfrun --trails=3\n1", "unknown flag --trails; did you mean --trials?"),
         ("%%perfrun --trials=0\n1", "--trials=0: must be"),
@@ -177,7 +186,7 @@ def test_the_example_tells_its_story_in_a_real_kernel(tmp_path: Path) -> None:
         text=True,
         check=False,
         cwd=tmp_path,
-        env={**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")},
+        env={**os.environ, **_own(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
     cells = json.loads((tmp_path / "done.ipynb").read_text())["cells"]
