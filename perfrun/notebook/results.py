@@ -188,8 +188,8 @@ class Results(Sequence[Trial]):
         return hash(self._ids)
 
     @cached_property
-    def _ids(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        return tuple((one.uid, tuple(one.metrics)) for one in self._records)
+    def _ids(self) -> tuple[tuple[str, frozenset[str]], ...]:
+        return tuple((one.uid, frozenset(one.metrics)) for one in self._records)
 
     def filter(
         self,

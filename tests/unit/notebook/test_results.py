@@ -89,6 +89,18 @@ def test_an_index_is_loaded_by_its_file_or_address(
     assert sorted(one.name for one in tmp_path.iterdir()) == ["team.sqlite", "ws"]
 
 
+@pytest.mark.postgresql
+def test_a_store_of_a_team_is_loaded_by_its_address(
+    workspace: Path, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgresql").new_database()
+    with pytest.raises(UsageError, match="holds no results"):
+        perfrun.load(url)
+    assert main(["index", f"--store={url}", f"--workspace={workspace}"]) == 0
+    assert perfrun.load(url) == perfrun.load(workspace)
+    assert perfrun.load(url, "after").compare(perfrun.load(url, "before")).faster
+
+
 def test_a_summary_that_cannot_be_read_is_a_warning(workspace: Path) -> None:
     bad = workspace / "output" / "bad" / "perfzero_summary.json"
     bad.parent.mkdir()
