@@ -20,6 +20,7 @@ Map of the package; the folders stand in the order in which data flows through t
     selftest/      `perfrun selftest`
     image/         `setup.py`: builds container images of frameworks
     dlbs/          `perfrun dlbs`
+    notebook/      `import perfrun; perfrun.load(...)`, `%%perfrun`
     reports/       tables and the terminal, for all commands
 
 errors.py, locks.py, text.py and dataclass.py serve all of them. docs/contributing/architecture.md
@@ -31,11 +32,15 @@ imports nothing; the author API is imported when somebody asks for it.
 
 TYPE_CHECKING = False  # as type checkers read it; `typing` itself takes milliseconds to import
 if TYPE_CHECKING:
+    from perfrun.notebook.loading import load as load
+    from perfrun.notebook.magic import load_ipython_extension as load_ipython_extension
     from perfrun.worker.author import Benchmark, SetupError
 
 __version__ = "0.1.0"
 
+# Without `load`: `from perfrun import *` in the file of a benchmark must not import the harness.
 __all__ = ["Benchmark", "SetupError", "__version__"]
+_OF_NOTEBOOK = {"load": "loading", "load_ipython_extension": "magic"}
 
 
 def __getattr__(name: str) -> object:
@@ -44,4 +49,12 @@ def __getattr__(name: str) -> object:
 
         globals()["Benchmark"], globals()["SetupError"] = author.Benchmark, author.SetupError
         return globals()[name]
+    if name in _OF_NOTEBOOK:
+        from importlib import import_module
+
+        return getattr(import_module(f"perfrun.notebook.{_OF_NOTEBOOK[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "Benchmark", "SetupError", "load"})

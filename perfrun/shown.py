@@ -12,6 +12,7 @@ they could mention people and load pictures. What a medium cannot show as text i
     JSON                            `write_json`; json.dumps itself escapes all but ASCII
     CSV                             `csv_text`
     messages of Slack, Teams        `slack`, `teams`; those of Discord are Markdown
+    HTML in a notebook              `perfrun.notebook.display`
     commands in Markdown            `markdown_command`
 """
 

@@ -246,6 +246,7 @@ SUBJECTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "[Suites of other tools](../guides/suites.md)",
         ("exchange/", "adapters/"),
     ),
+    ("Notebooks", "[Notebooks](../guides/notebook.md)", ("notebook/",)),
     ("doctor, selftest, dlbs", "[Command line](cli.md)", ("doctor/", "selftest/", "dlbs/")),
     ("Images: setup.py", "[Containers](../guides/containers.md)", ("image/",)),
 )

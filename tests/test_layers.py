@@ -32,6 +32,7 @@ LEVELS = (  # lowest first; a module at the top of the package counts as a folde
     {"changes", "versus", "dlbs", "exchange", "show"},
     {"page", "plots"},
     {"nightly"},
+    {"nightly", "notebook"},
     {"benchmark"},
     {"__main__"},
 )

@@ -202,7 +202,7 @@ def parser() -> CommandParser:
 def compare_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun compare`: 1 when something is slower."""
     given = parser().parse_args(list(argv))
-    allowed = _allowed(given.allow_different)
+    allowed = allowed_kinds(given.allow_different)
     wanted = Wanted(given.methods, given.metrics)
     results = Results(parse_workspace(given.workspace), _warn, given.store)
     base, new = results.select(given.base), results.select(given.new)
@@ -211,7 +211,7 @@ def compare_command(argv: Sequence[str]) -> int:
     if given.format == "json":
         write_json(document_of(compared))
     elif given.format == "markdown":
-        notes = _lines_below(compared, ())
+        notes = lines_below(compared, ())
         words = ("perfrun", "compare", *argv)
         sys.stdout.write(comment(compared.comparisons, compared.differences, notes, words))
     else:
@@ -273,10 +273,10 @@ def show_compared(compared: CompareResult) -> None:
     found = compared.comparisons
     screen = Terminal(sys.stdout, sys.stderr, quiet=True)
     screen.table(comparison_table(found))
-    screen.lines(["", *_lines_below(compared, environment_lines(compared.differences))])
+    screen.lines(["", *lines_below(compared, environment_lines(compared.differences))])
 
 
-def _lines_below(compared: CompareResult, environment: Sequence[str]) -> list[str]:
+def lines_below(compared: CompareResult, environment: Sequence[str]) -> list[str]:
     """Return what a table is followed by; the lines about the environment come in their place."""
     found = compared.comparisons
     lines = [*reason_lines(found), *derived_lines(found, compared.derived), *environment]
@@ -303,7 +303,8 @@ def _warn_of_common(base: Sequence[SummaryRecord], new: Sequence[SummaryRecord])
         _warn(f"{common} trial{'s are' if common > 1 else ' is'} in both BASE and NEW")
 
 
-def _allowed(text: str | None) -> tuple[str, ...]:
+def allowed_kinds(text: str | None) -> tuple[str, ...]:
+    """Parse the comma list of `--allow_different`. Raises UsageError."""
     named = tuple(item.strip() for item in (text or "").split(",") if item.strip())
     for item in named:
         if item not in GUARDED:

@@ -153,6 +153,9 @@ WAITS = {
     "locks:FileLock._take:fcntl.flock": LOCK,
     "locks:FileLock.try_own:fcntl.flock": QUICK,
     "nightly/webhook:post:sleep": "PAUSES_S" + SIGNAL,
+    "notebook/engine:_carried_out:process.wait": "a run, each trial of which has --timeout"
+    + SIGNAL,
+    "notebook/engine:_end:process.wait": "_GRACE_S, twice",
     "probes/accelerators:DeviceSampler.finish:self.join": "_FINISH_S",
     "probes/accelerators:DeviceSampler.run:self._stop_event.wait": OWN_THREAD,
     "probes/accelerators:DeviceTrack.usage:running.result": "no wait: a mean of numbers",

@@ -75,6 +75,26 @@ def test_the_version_needs_nothing(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_results_in_python_cost_nothing_until_they_are_asked_for() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import perfrun; print(*set(sys.modules) - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["perfrun"]
+
+
+def test_loaded_results_need_no_library_of_a_notebook(nights: Path) -> None:
+    code = (
+        "import sys, perfrun; found = perfrun.load(sys.argv[1]); repr(found), found._repr_html_()\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(nights)], capture_output=True, text=True, check=True
+    )
+    libraries = {*LIBRARIES, "IPython", "matplotlib", "pandas", "polars"}
+    assert set(done.stdout.split()) & libraries == {"numpy", "scipy"}
+
+
 def test_the_flags_need_a_parser_only(tmp_path: Path) -> None:
     found = loaded(tmp_path, ["--help"])
     assert not found & {*HEAVY, "json", "pathlib"}

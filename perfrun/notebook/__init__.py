@@ -1,0 +1,1 @@
+"""Results in Python and Jupyter: `perfrun.load`, tables of pandas and polars, `%%perfrun`."""
