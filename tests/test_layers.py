@@ -30,7 +30,7 @@ LEVELS = (  # lowest first; a module at the top of the package counts as a folde
     {"run"},
     {"compare", "doctor", "selftest"},
     {"changes", "versus", "dlbs", "exchange", "show"},
-    {"nightly"},
+    {"nightly", "serve"},
     {"benchmark"},
     {"__main__"},
 )
