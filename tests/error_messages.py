@@ -239,6 +239,7 @@ SUBJECTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Frameworks side by side", "[perfrun versus](../guides/versus.md)", ("versus/",)),
     ("Changes and their commits", "[Detecting changes](../guides/detecting.md)", ("changes/",)),
     ("Nightly suites", "[Nightly suites](../guides/nightly.md)", ("nightly/",)),
+    ("The server", "[A live page](../guides/serve.md)", ("serve/",)),
     (
         "Results of other tools",
         "[Suites of other tools](../guides/suites.md)",

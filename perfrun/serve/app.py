@@ -13,11 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from perfrun.errors import PerfrunError, StoreError, UsageError
-from perfrun.serve.events import Events, TooManyClientsError
+from perfrun.errors import PerfrunError
+from perfrun.serve.events import Events
 from perfrun.serve.page import policy_of
 from perfrun.serve.questions import Place, Selection
-from perfrun.serve.results import MOST_LISTED, MOST_POINTS, MissingError, Results, encoded
+from perfrun.serve.refused import Refused, missing, wrong
+from perfrun.serve.results import MOST_LISTED, MOST_POINTS, Results, encoded
 from perfrun.serve.threads import Threads
 from perfrun.shown import say
 from perfrun.summary.document import Status
@@ -28,7 +29,6 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NEXT = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)_(\d{1,18})", re.ASCII)
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,9})?", re.ASCII)
 _LONGEST_TEXT = 1000
-_STATUSES = {MissingError: 404, UsageError: 400, StoreError: 503, TooManyClientsError: 503}
 
 
 def application(results: Results, events: Events, threads: Threads) -> Starlette:
@@ -56,9 +56,10 @@ def _caught(answer: Answer) -> Answer:
     async def caught(request: Request) -> Response:
         try:
             return await answer(request)
-        except PerfrunError as error:
-            status = next((n for kind, n in _STATUSES.items() if isinstance(error, kind)), 500)
-            return _error(status, error.line)
+        except Refused as refused:
+            return _error(refused.status, refused.text)
+        except PerfrunError as error:  # of the index
+            return _error(503, error.line)
         except Exception as error:  # one question must not end the server
             say(f"{request.url.path}: {type(error).__name__}: {error}")
             return _error(500, "an error of perfrun; the server's standard error has it")
@@ -99,7 +100,7 @@ async def _methods(results: Results, threads: Threads, request: Request) -> Resp
     given = _known(request, ("method", "limit", "after"))
     after = given.get("after", "")
     if after and not _DIGEST.fullmatch(after):
-        raise UsageError("after: must be the `next` of another answer")
+        raise wrong("after: must be the `next` of another answer")
     most = _whole(given, "limit", _LISTED, MOST_LISTED)
     return _json(await threads.run(partial(results.methods, given.get("method", ""), most, after)))
 
@@ -108,7 +109,7 @@ async def _series(results: Results, threads: Threads, request: Request) -> Respo
     given = _known(request, ("limit", "before"))
     wanted = request.path_params["id"]
     if not _SERIES_ID.fullmatch(wanted):
-        raise MissingError("no such series")
+        raise missing("no such series")
     most, before = _whole(given, "limit", _POINTS, MOST_POINTS), _seconds(given, "before")
     return _json(await threads.run(partial(results.series, wanted, most, before)))
 
@@ -118,7 +119,7 @@ async def _trials(results: Results, threads: Threads, request: Request) -> Respo
     given = _known(request, names)
     status = given.get("status")
     if status is not None and status not in {one.value for one in Status}:
-        raise UsageError(f"status: must be one of {', '.join(one.value for one in Status)}")
+        raise wrong(f"status: must be one of {', '.join(one.value for one in Status)}")
     selection = Selection(
         method=given.get("method"),
         status=status,
@@ -131,7 +132,7 @@ async def _trials(results: Results, threads: Threads, request: Request) -> Respo
     if "after" in given:
         found = _NEXT.fullmatch(given["after"])
         if found is None:
-            raise UsageError("after: must be the `next` of another answer")
+            raise wrong("after: must be the `next` of another answer")
         after = Place(timestamp=float(found[1]), number=int(found[2]))
     most = _whole(given, "limit", _LISTED, MOST_LISTED)
     return _json(await threads.run(partial(results.trials, selection, most, after)))
@@ -141,7 +142,7 @@ async def _summary(results: Results, threads: Threads, request: Request) -> Resp
     _known(request, ())
     uid = request.path_params["uid"]
     if not _DIGEST.fullmatch(uid):
-        raise MissingError("no such trial")
+        raise missing("no such trial")
     return _json(await threads.run(partial(results.summary, uid)))
 
 
@@ -157,16 +158,16 @@ async def _events(events: Events, request: Request) -> Response:
 
 
 def _known(request: Request, names: tuple[str, ...]) -> Mapping[str, str]:
-    """Return what is asked for. Raises UsageError for what this address does not know."""
+    """Return what is asked for. Raises Refused for what this address does not know."""
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name == "token" and "token" not in names:
-            raise UsageError("token: only the page takes it in its address; send it as a header")
+            raise wrong("token: only the page takes it in its address; send it as a header")
         if name not in names:
             known = f"; it knows {', '.join(names)}" if names else ""
-            raise UsageError(f"{name[:80]}: this address does not know it{known}")
+            raise wrong(f"{name[:80]}: this address does not know it{known}")
         if name in given or len(value) > _LONGEST_TEXT or "\0" in value:
-            raise UsageError(f"{name}: must be given once, as a text of at most {_LONGEST_TEXT}")
+            raise wrong(f"{name}: must be given once, as a text of at most {_LONGEST_TEXT}")
         given[name] = value
     return given
 
@@ -174,7 +175,7 @@ def _known(request: Request, names: tuple[str, ...]) -> Mapping[str, str]:
 def _whole(given: Mapping[str, str], name: str, default: int, most: int) -> int:
     text = given.get(name, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) < 9 and 0 < int(text) <= most):
-        raise UsageError(f"{name}: must be a whole number from 1 to {most}")
+        raise wrong(f"{name}: must be a whole number from 1 to {most}")
     return int(text)
 
 
@@ -183,5 +184,5 @@ def _seconds(given: Mapping[str, str], name: str) -> float | None:
     if text is None:
         return None
     if not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
-        raise UsageError(f"{name}: must be seconds since the epoch")
+        raise wrong(f"{name}: must be seconds since the epoch")
     return float(text)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace, shown
-from perfrun.options.store_address import Address, parse_address
+from perfrun.options.store_address import Address
 from perfrun.shown import as_is, say
+from perfrun.store.command import address_of
 from perfrun.store.garbage_collection import no_collection
 
 if TYPE_CHECKING:
@@ -60,12 +61,8 @@ def serve_command(argv: Sequence[str]) -> int:
     if not _is_loopback(host) and token is None:
         token = secrets.token_urlsafe(24)
     _need_libraries()
+    address = address_of(given)
     workspace = parse_workspace(given.workspace)
-    if not workspace.is_dir() and (given.workspace or not given.store):
-        raise UsageError(
-            f"--workspace={workspace}: is not there; name the workspace, or an index with --store"
-        )
-    address = parse_address(given.store, workspace)
     listener = _listen(host, PORT if given.port is None else given.port)
     with listener:
         from perfrun.serve.server import serve  # the libraries, after all that can be wrong

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from perfrun.errors import PerfrunError
 from perfrun.serve.journals import Journals
+from perfrun.serve.refused import Refused, busy
 from perfrun.serve.threads import Threads
 from perfrun.text import redacted
 
@@ -30,10 +31,6 @@ _FEWEST_S = 2.0  # between two pages that are made anew
 _SHARE = 20  # the server takes at most so much of one core for new pages: 5 %
 _AGAIN_MS = 2000  # until a client comes again
 Event = tuple[int, str]  # number, and the text of the event
-
-
-class TooManyClientsError(PerfrunError):
-    """There are as many listeners as may be."""
 
 
 class Served(Protocol):
@@ -75,9 +72,12 @@ class Events:
             _drop(client)
 
     def stream(self, last_id: str) -> AsyncIterator[str]:
-        """Yield the events from now on, and those since `last_id` where they are known."""
+        """Yield the events from now on, and those since `last_id` where they are known.
+
+        Raises Refused at once where there are too many clients.
+        """
         if len(self._clients) >= MOST_CLIENTS:
-            raise TooManyClientsError(f"{MOST_CLIENTS} clients listen already")
+            raise busy(f"{MOST_CLIENTS} clients listen already")
         return self._sent(last_id)
 
     async def _sent(self, last_id: str) -> AsyncIterator[str]:
@@ -125,7 +125,7 @@ class Events:
     async def _watch(self) -> None:
         is_first = self._stamp is None
         while not self._over.is_set():
-            with contextlib.suppress(PerfrunError):  # busy: the next look sees it, too
+            with contextlib.suppress(Refused):  # busy: the next look sees it, too
                 for kind, data in await self._threads.run(partial(self._look, is_first)):
                     self._publish(kind, data)
                 is_first = False

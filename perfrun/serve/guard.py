@@ -7,7 +7,6 @@ forbid a browser to give it an answer.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import ipaddress
@@ -26,7 +25,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LONGEST_TARGET = 4096  # bytes of path and query
-SEND_S = 30.0  # for a client to take a part of an answer
+LARGEST_HEAD = 16 * 1024  # bytes of all headers
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[0-9A-Za-z._-]{1,253})(?::\d{1,5})?")
 _MOST_FIELDS = 30  # of a query
 HEADERS = {
@@ -85,6 +84,8 @@ class Guard:
     def _wrong_request(self, scope: Scope, headers: dict[str, list[str]]) -> Refusal | None:
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > LONGEST_TARGET:
             return Refusal(status=414, text="the address is too long")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEAD:
+            return Refusal(status=431, text="the headers are too long", headers=_CLOSE)
         if not self._is_ours(headers.get("host", [])):
             return Refusal(
                 status=421,
@@ -185,7 +186,7 @@ def _query(scope: Scope) -> dict[str, list[str]]:
 
 
 def _with_headers(send: Send) -> Send:
-    """Return a `send` with the headers of every answer, which waits for no client for ever."""
+    """Return a `send` with the headers of every answer."""
 
     async def answered(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -193,7 +194,7 @@ def _with_headers(send: Send) -> Send:
             there = {name.lower() for name, _ in own}
             more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
             message["headers"] = [*own, *(one for one in more if one[0] not in there)]
-        await asyncio.wait_for(send(message), SEND_S)
+        await send(message)
 
     return answered
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 _MISSING = 65535
 _STEPS = 65534  # between the least and the largest value
 _MINUTE_S = 60.0
+_LARGEST = 1e307  # so that differences are finite
 
 
 def packed(values: Sequence[float | None]) -> dict[str, Any]:
-    """Pack numbers; None and what is not finite is missing."""
-    known = [one for one in values if one is not None and math.isfinite(one)]
-    least = min(known, default=0.0)
-    span = max(known, default=0.0) / _STEPS - least / _STEPS
-    return _column(values, least, span if math.isfinite(span) else 0.0)
+    """Pack numbers; None, and what is not finite or beyond 1e307, is missing."""
+    known = [one for one in values if _is_known(one)]
+    least, most = min(known, default=0.0), max(known, default=0.0)
+    return _column(values, least, (most - least) / _STEPS)
 
 
 def packed_times(values: Sequence[float]) -> dict[str, Any]:
@@ -40,11 +40,15 @@ def packed_flags(values: Iterable[int]) -> str | None:
     return base64.b64encode(content).decode("ascii") if any(content) else None
 
 
+def _is_known(value: float | None) -> TypeGuard[float]:
+    return value is not None and abs(value) <= _LARGEST  # False for a NaN
+
+
 def _column(values: Sequence[float | None], least: float, step: float) -> dict[str, Any]:
     steps = [
-        _MISSING
-        if one is None or not math.isfinite(one)
-        else min(_STEPS, max(0, round((one - least) / step) if step > 0 else 0))
+        min(_STEPS, max(0, round((one - least) / step) if step > 0 else 0))
+        if _is_known(one)
+        else _MISSING
         for one in values
     ]
     text = base64.b64encode(np.array(steps, dtype="<u2").tobytes()).decode("ascii")

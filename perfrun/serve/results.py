@@ -17,7 +17,6 @@ from typing import Any
 
 from perfrun.changes.beginnings import beginnings
 from perfrun.changes.history import history_document
-from perfrun.errors import PerfrunError
 from perfrun.serve.journals import FollowedRun
 from perfrun.serve.overview import overview
 from perfrun.serve.page import render
@@ -33,6 +32,7 @@ from perfrun.serve.questions import (
     summaries_of,
     totals,
 )
+from perfrun.serve.refused import missing
 from perfrun.store.index import open_store
 from perfrun.summary.metrics import direction_of, unit_of
 from perfrun.summary.record import BadSummary, parse_record, read_content
@@ -46,10 +46,6 @@ _SHARE = 20  # and at most so much of one core for them: 5 %
 _LARGEST_REPORT = 2**26
 _LARGEST_JOURNAL_LOOKS = 1024  # of a MiB each
 _RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,199}")
-
-
-class MissingError(PerfrunError):
-    """There is nothing of that name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +127,7 @@ class Results:
             ]
             begin = next((at for at, one in enumerate(found, 1) if one.subject.digest == after), 0)
             if after and not begin:
-                raise MissingError("no page begins there")
+                raise missing("no page begins there")
             shown = found[begin : begin + most]
             rows = [
                 {
@@ -160,7 +156,7 @@ class Results:
         with self._index.asked() as connection:
             chosen, same = find_series(connection, self._index, wanted, most, before)
         if chosen is None:
-            raise MissingError("no such series")
+            raise missing("no such series")
         document = history_document(same, beginnings(same))
         own = document["series"][next(at for at, one in enumerate(same) if one is chosen)]
         return {"series": [own]}
@@ -186,14 +182,14 @@ class Results:
         return {"trials": rows, "next": f"{place.timestamp!r}_{place.number}" if place else None}
 
     def summary(self, uid: str) -> Any:
-        """Return a trial's summary from its file. Raises StoreError and MissingError.
+        """Return a trial's summary from its file. Raises StoreError and Refused.
 
         An index may name any file: only one that is the summary of this very trial is shown.
         """
         with self._index.asked() as connection:
             paths = summaries_of(connection, self._index, uid)
         if not paths:
-            raise MissingError("no such trial")
+            raise missing("no such trial")
         why = "its summary is gone"
         for path in paths:
             try:
@@ -206,14 +202,14 @@ class Results:
                 why = f"its summary cannot be used: {error}"
             except (OSError, ValueError):
                 continue
-        raise MissingError(why)
+        raise missing(why)
 
     def run(self, run_id: str) -> dict[str, Any]:
         """Return the state, the report and the newest trials of a run. Raises StoreError."""
         state, report = self._journal(run_id)
         found = self.trials(Selection(run_id=run_id), MOST_LISTED, None)["trials"]
         if state is None and not found:
-            raise MissingError("no such run")
+            raise missing("no such run")
         return {"run_id": run_id, "state": state, "report": report, "trials": found}
 
     def _journal(self, run_id: str) -> tuple[dict[str, Any] | None, Any]:

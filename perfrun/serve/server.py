@@ -15,21 +15,27 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from perfrun.errors import PerfrunError
 from perfrun.serve.app import application
 from perfrun.serve.events import Events
-from perfrun.serve.guard import App, Guard, Rules
+from perfrun.serve.guard import LARGEST_HEAD, App, Guard, Rules
 from perfrun.serve.journals import Journals
 from perfrun.serve.questions import Index
+from perfrun.serve.refused import Refused
 from perfrun.serve.results import Results
 from perfrun.serve.threads import Threads
 
 MOST_CONNECTIONS = 128
 _REQUEST_S = 10.0  # for a client to send a whole request, from its connection or its last answer
+_SEND_S = 30.0  # for a client to take a part of an answer
 _KEEP_ALIVE_S = 5
 _GRACE_S = 1  # for answers that are under way when the server ends
-_LARGEST_HEAD = 16 * 1024  # bytes
 
 
 class Protocol(H11Protocol):
-    """HTTP/1.1 that hangs up on a client which does not come to the end of its request."""
+    """HTTP/1.1 that hangs up on a client which does not come to the end of its request.
+
+    And on one that does not take the answer.
+    """
+
+    _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
@@ -42,6 +48,26 @@ class Protocol(H11Protocol):
         super().on_response_complete()
         if not self.transport.is_closing():
             self.loop.call_later(_REQUEST_S, self._hang_up, done)
+
+    def pause_writing(self) -> None:
+        """Begin to wait for a client that has taken too little yet."""
+        super().pause_writing()
+        self._stuck = self.loop.call_later(_SEND_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on: the client has taken enough."""
+        super().resume_writing()
+        self._let_be()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        super().connection_lost(exc)
+        self._let_be()
+
+    def _let_be(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
 
     def _hang_up(self, last: object) -> None:
         if self.cycle is last and not self.transport.is_closing():
@@ -69,7 +95,7 @@ class Server(uvicorn.Server):
                 limit_concurrency=MOST_CONNECTIONS,
                 timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=_GRACE_S,
-                h11_max_incomplete_event_size=_LARGEST_HEAD,
+                h11_max_incomplete_event_size=2 * LARGEST_HEAD,
             )
         )
         self._on_exit = on_exit
@@ -124,5 +150,5 @@ def serve(
 
 async def _first_page(results: Results, threads: Threads) -> None:
     """Make the page once before anybody asks: of a million trials it takes seconds."""
-    with suppress(PerfrunError):  # whoever asks is told
+    with suppress(PerfrunError, Refused):  # whoever asks is told
         await threads.run(results.page)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from threading import Thread
 from typing import TypeVar
 
-from perfrun.errors import StoreError
 from perfrun.serve.questions import ANSWER_S
+from perfrun.serve.refused import busy
 
 _MOST = 4  # at a time
 _PATIENCE_S = 2 * ANSWER_S
@@ -23,7 +23,7 @@ class Threads:
         self._free = asyncio.Semaphore(_MOST)
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Return what the function returns. Raises what it raises, and StoreError when too slow."""
+        """Return what the function returns. Raises what it raises, and Refused when too slow."""
         try:
             await asyncio.wait_for(self._free.acquire(), _PATIENCE_S)
             loop = asyncio.get_running_loop()
@@ -31,7 +31,7 @@ class Threads:
             Thread(target=self._work, args=(function, loop, future), daemon=True).start()
             return await asyncio.wait_for(future, _PATIENCE_S)
         except asyncio.TimeoutError:
-            raise StoreError("the server is busy with other questions: ask again") from None
+            raise busy("the server is busy with other questions: ask again") from None
 
     def _work(
         self,

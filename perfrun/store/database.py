@@ -137,7 +137,7 @@ def _hang_up(driver: Any, is_over: threading.Event) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _engine(address: Address, reads_within_s: float | None) -> sqlalchemy.Engine:
+def _engine(address: Address, reads_within_s: float | None = None) -> sqlalchemy.Engine:
     if not address.is_sqlite:
         try:
             import psycopg  # noqa: F401
