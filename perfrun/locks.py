@@ -55,13 +55,9 @@ class FileLock:
     def holder(self) -> str:
         """A text that says who holds the lock, for a message; empty where that cannot be known."""
         try:
-            inode = os.fstat(self._descriptor).st_ino
-            lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+            pids = _holders(os.fstat(self._descriptor).st_ino)
         except (OSError, ValueError):
             return ""
-        # 1: FLOCK ADVISORY WRITE <pid> <major>:<minor>:<inode> 0 EOF; who waits has a `->` before.
-        held = [words for line in lines if len(words := line.split()) > 5 and words[1] == "FLOCK"]
-        pids = [words[4] for words in held if words[5].endswith(f":{inode}")]
         seen = [pid for pid in pids if pid.isdecimal() and int(pid) > 0]  # 0: of another container
         return f" (process {', '.join(seen)} holds {self.path})" if seen else ""
 
@@ -96,6 +92,25 @@ class FileLock:
                 fcntl.flock(self._descriptor, how)
         except OSError as error:
             raise WorkspaceError(f"cannot lock {self.path}: {error.strerror}") from None
+
+
+def is_held(path: Path) -> bool | None:
+    """Return True when a process holds a lock on the file, without touching it; None: unknown."""
+    try:
+        return bool(_holders(path.lstat().st_ino))
+    except (OSError, ValueError):
+        return None
+
+
+def _holders(inode: int) -> list[str]:
+    """Return the process ids of those that hold a lock on a file; 0 is one of another container.
+
+    Raises OSError and ValueError where the system has no such list.
+    """
+    lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    # 1: FLOCK ADVISORY WRITE <pid> <major>:<minor>:<inode> 0 EOF; who waits has a `->` before.
+    held = [words for line in lines if len(words := line.split()) > 5 and words[1] == "FLOCK"]
+    return [words[4] for words in held if words[5].endswith(f":{inode}")]
 
 
 def _open(path: Path) -> int:

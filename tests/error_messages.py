@@ -241,6 +241,7 @@ SUBJECTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Reports", "[A report to send](../guides/report.md)", ("page/",)),
     ("Nightly suites", "[Nightly suites](../guides/nightly.md)", ("nightly/",)),
     ("Plotting", "[Plotting](../guides/plotting.md)", ("plots/",)),
+    ("The server", "[A live page](../guides/serve.md)", ("serve/",)),
     (
         "Results of other tools",
         "[Suites of other tools](../guides/suites.md)",

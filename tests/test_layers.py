@@ -31,8 +31,7 @@ LEVELS = (  # lowest first; a module at the top of the package counts as a folde
     {"compare", "doctor", "selftest"},
     {"changes", "versus", "dlbs", "exchange", "show"},
     {"page", "plots"},
-    {"nightly"},
-    {"nightly", "notebook"},
+    {"nightly", "notebook", "serve"},
     {"benchmark"},
     {"__main__"},
 )

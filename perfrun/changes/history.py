@@ -52,7 +52,7 @@ def history_command(argv: Sequence[str]) -> int:
         others = [] if found else sorted({one.key.metric for one in store.series(given.method)})
     begun = beginnings(found)
     if given.format == "json":
-        write_json(_document(found, begun))
+        write_json(history_document(found, begun))
     else:
         sys.stdout.write("\n".join(_series_text(one, _begun(one, begun)) for one in found))
     if not found:
@@ -77,7 +77,9 @@ def _begun(series: Series, begun: Mapping[SeriesKey, Beginning]) -> tuple[Beginn
     return (own,) if own else ()
 
 
-def _document(series: Sequence[Series], begun: Mapping[SeriesKey, Beginning]) -> dict[str, Any]:
+def history_document(
+    series: Sequence[Series], begun: Mapping[SeriesKey, Beginning]
+) -> dict[str, Any]:
     """Return the document that `--format=json` prints."""
     return {
         "series": [

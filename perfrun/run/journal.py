@@ -371,10 +371,17 @@ def _each_event(path: Path) -> Iterator[dict[str, Any]]:
     ):
         # A folder of a stranger's may hold anything under this name.
         for line in file if size <= _LARGEST_JOURNAL else ():
-            with contextlib.suppress(ValueError, RecursionError):
-                event = json.loads(line)
-                if is_event(event, _FIELDS):
-                    yield event
+            if (event := parse_event(line)) is not None:
+                yield event
+
+
+def parse_event(line: bytes) -> dict[str, Any] | None:
+    """Return the event of a journal's line; None where it is none or has a wrong value."""
+    with contextlib.suppress(ValueError, RecursionError):
+        event = json.loads(line)
+        if is_event(event, _FIELDS):
+            return dict(event)
+    return None
 
 
 def is_event(said: object, fields: Mapping[str, Fields]) -> bool:

@@ -57,15 +57,20 @@ def index_command(argv: Sequence[str]) -> int:
     return 0 if counts.trials else 1
 
 
-@contextmanager
-def opened(given: argparse.Namespace) -> Iterator[Store]:
-    """Open the index that the flags name. Raises UsageError when there is no workspace for one."""
+def address_of(given: argparse.Namespace) -> Address:
+    """Return the address that the flags name. Raises UsageError for one without its workspace."""
     workspace = parse_workspace(given.workspace)
     if not workspace.is_dir() and (given.workspace or not given.store):
         raise UsageError(
             f"--workspace={workspace}: is not there; name the workspace, or an index with --store"
         )
-    address = parse_address(given.store, workspace)
+    return parse_address(given.store, workspace)
+
+
+@contextmanager
+def opened(given: argparse.Namespace) -> Iterator[Store]:
+    """Open the index that the flags name. Raises UsageError when there is no workspace for one."""
+    address = address_of(given)
     with no_collection():  # SQLAlchemy takes a fifth of a second to import
         from perfrun.store.index import open_store
 

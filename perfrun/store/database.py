@@ -11,6 +11,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
@@ -30,15 +32,21 @@ STATEMENT_S = 600  # for one statement; an index of 100,000 summaries needs seco
 TRANSACTION_S = STATEMENT_S + WAIT_S
 # Of a server that has gone without a word: noticed after a minute.
 _SILENCE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+_STEPS_BETWEEN_LOOKS = 100_000  # of SQLite's machine, at the clock: a millisecond
 _WRITERS_LOCK = 0x7065726672756E  # "perfrun"; the key of PostgreSQL's advisory lock
 
 
 class Database:
-    """One connection. It is a context manager, for use by one thread."""
+    """One connection. It is a context manager, for use by one thread.
 
-    def __init__(self, address: Address) -> None:
+    With `reads_within_s` it changes nothing, not even an older index into one of today, and gives
+    up a question after so long.
+    """
+
+    def __init__(self, address: Address, *, reads_within_s: float | None = None) -> None:
         self.address = address
-        self._engine = _engine(address)
+        self._reads_within_s = reads_within_s
+        self._engine = _engine(address, reads_within_s)
         with one_line_errors(address):
             self._connection = self._engine.connect()
         try:
@@ -67,7 +75,8 @@ class Database:
                 self._connection.exec_driver_sql(
                     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
                 )
-                self._connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{STATEMENT_S}s'")
+                limit_s = self._reads_within_s or STATEMENT_S
+                self._connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{limit_s:g}s'")
             yield self._connection
 
     @contextmanager
@@ -109,8 +118,16 @@ class Database:
         with self.reading() as connection:
             version = schema.stored_version(connection)
         if version != schema.schema_version():
+            if self._reads_within_s is not None:
+                raise StoreError(f"{self.address.shown}: {_unready(version)}")
             with self.writing() as connection:
                 schema.make_current(connection)
+
+
+def _unready(version: int | None) -> str:
+    """Return why an index that must not be changed cannot be read, and what to do."""
+    what = "holds no index yet" if version is None else "was written by an older perfrun"
+    return f"{what}: run `perfrun index` once"
 
 
 def _hang_up(driver: Any, is_over: threading.Event) -> None:
@@ -120,7 +137,7 @@ def _hang_up(driver: Any, is_over: threading.Event) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _engine(address: Address) -> sqlalchemy.Engine:
+def _engine(address: Address, reads_within_s: float | None = None) -> sqlalchemy.Engine:
     if not address.is_sqlite:
         try:
             import psycopg  # noqa: F401
@@ -136,16 +153,22 @@ def _engine(address: Address) -> sqlalchemy.Engine:
     )
     with one_line_errors(address):
         engine = sqlalchemy.create_engine(
-            engine_url(address), poolclass=NullPool, connect_args=arguments, hide_parameters=True
+            engine_url(address, reads_only=reads_within_s is not None),
+            poolclass=NullPool,
+            connect_args=arguments,
+            hide_parameters=True,
         )
-    if address.is_sqlite:
+    if reads_within_s is not None and address.is_sqlite:
+        event.listen(engine, "connect", partial(_set_up_reader, within_s=reads_within_s))
+        event.listen(engine, "begin", _begin_sqlite)
+    elif address.is_sqlite:
         set_up = _set_up_sqlite if address.workspace else _set_up_lasting_sqlite
         event.listen(engine, "connect", set_up)
         event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def engine_url(address: Address) -> str | sqlalchemy.URL:
+def engine_url(address: Address, *, reads_only: bool = False) -> str | sqlalchemy.URL:
     """Return the url for SQLAlchemy; a file's is an SQLite URI, so its name may hold anything.
 
     It is no text: SQLAlchemy 2.1 decodes a text that SQLite decodes again, `%2541` to `A`.
@@ -153,7 +176,14 @@ def engine_url(address: Address) -> str | sqlalchemy.URL:
     if address.file is None:
         return address.url
     name = f"file:{quote(os.fsencode(address.file))}"
-    return sqlalchemy.URL.create("sqlite", database=name, query={"uri": "true"})
+    mode = {"mode": "ro"} if reads_only else {}
+    return sqlalchemy.URL.create("sqlite", database=name, query={"uri": "true", **mode})
+
+
+def _set_up_reader(connection: Any, _record: Any, within_s: float) -> None:
+    connection.isolation_level = None
+    end_s = monotonic() + within_s
+    connection.set_progress_handler(lambda: monotonic() > end_s, _STEPS_BETWEEN_LOOKS)
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
@@ -208,6 +238,8 @@ def _advice(address: Address, error: SQLAlchemyError) -> str:
         return "; delete it and run `perfrun index`: all it holds is in the summaries"
     if "unable to open" in message or "readonly" in message or "read-only" in message:
         return "; the folder must be there and writable, or name another file with --store"
+    if "interrupted" in message:
+        return "; the question took too long"
     if "locked" in message:
         return f"; another perfrun has been writing for {WAIT_S} s: try again when it is done"
     return ""
