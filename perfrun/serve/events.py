@@ -46,7 +46,7 @@ class Served(Protocol):
 
     @property
     def made_in_s(self) -> float:
-        """The seconds that the last page took to make."""
+        """The seconds of a core that the last page took."""
         ...
 
 
@@ -101,9 +101,6 @@ class Events:
                 yield event[1]
         finally:
             self._clients.discard(queue)
-            if not self._clients and self._watcher is not None:
-                self._watcher.cancel()
-                self._watcher = None
 
     def _missed(self, last_id: str) -> list[str]:
         """Return the events since an id; without a known one, the state of all runs."""
@@ -124,7 +121,8 @@ class Events:
 
     async def _watch(self) -> None:
         is_first = self._stamp is None
-        while not self._over.is_set():
+        # It is never cancelled, since what a look has found would then be told to nobody.
+        while self._clients and not self._over.is_set():
             with contextlib.suppress(Refused):  # busy: the next look sees it, too
                 for kind, data in await self._threads.run(partial(self._look, is_first)):
                     self._publish(kind, data)

@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import postgres
 import pytest
 
 from perfrun.errors import StoreError, UsageError
@@ -24,10 +25,13 @@ from perfrun.serve.journals import Journals
 from perfrun.serve.overview import finite
 from perfrun.serve.packed import packed, packed_flags, packed_times
 from perfrun.serve.page import policy_of, render
+from perfrun.serve.questions import Index, Selection
 from perfrun.serve.refused import Refused
+from perfrun.serve.results import Results
 from perfrun.serve.threads import Threads
 from perfrun.store.database import Database
 from perfrun.store.index import open_store
+from tests.summaries import summary, trials, write
 
 ROOT = Path(__file__).parents[3]
 
@@ -82,7 +86,8 @@ def test_clients_come_lag_and_come_again(monkeypatch: pytest.MonkeyPatch) -> Non
             await until(lagging, "never sent")
         await first.aclose()  # type: ignore[attr-defined]
         assert not events._clients
-        assert events._watcher is None
+        assert events._watcher is not None
+        await asyncio.wait_for(events._watcher, 60)  # it ends when nobody listens
         again = events.stream(last_id)
         assert await until(again, "event") == gone
         forged = await until(again, "forged")
@@ -274,3 +279,55 @@ def test_every_flag_is_explained() -> None:
     text = (ROOT / "docs" / "guides" / "serve.md").read_text(encoding="utf-8")
     for option in parser()._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
+
+
+def test_new_summaries_are_taken_up_but_not_beside_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfrun.serve.results._UP_TO_DATE_S", 0.0)
+    monkeypatch.setattr("perfrun.serve.results._SHARE", 0)
+    write(tmp_path / "output", summary())
+    address = parse_address(None, tmp_path)
+    with open_store(address) as store:
+        store.refresh()
+    results = Results(Index(address=address, root=tmp_path.resolve()), None, "title")
+    first = results.page()
+    assert results.page() is first
+    write(tmp_path / "output", summary(name="later", timestamp=1.8e9))
+    results.bring_up_to_date(is_running=True)
+    assert results.page() is first
+    results.bring_up_to_date(is_running=False)
+    assert json.loads(results.page().data)["methods"][0]["trials"] == 2
+    assert address.file is not None
+    address.file.unlink()
+    write(tmp_path / "output", summary(name="last", timestamp=1.81e9))
+    with pytest.raises(StoreError, match="is not there; `perfrun index` makes it"):
+        results.bring_up_to_date(is_running=False)
+    assert not address.file.exists()
+
+
+@pytest.mark.postgresql
+def test_a_store_on_a_server_gives_the_same_answers(
+    postgresql: postgres.Server, tmp_path: Path
+) -> None:
+    write(tmp_path / "output", *trials([1.0 + n / 1000 for n in range(5)]))
+    answers = []
+    for store in (postgresql.new_database(), str(tmp_path / "i.sqlite")):
+        address = parse_address(store, tmp_path)
+        with open_store(address) as opened:
+            opened.refresh([tmp_path / "output"])
+        results = Results(Index(address=address, root=None), None, "title")
+        methods = results.methods("pkg.*", 10, "")
+        wall = next(s for s in methods["methods"][0]["series"] if s["metric"] == "wall_time")
+        page = json.loads(results.page().data)
+        stamp = results.stamp()
+        assert stamp == results.stamp()
+        answers.append(
+            (
+                methods,
+                results.series(wall["id"], 10, None),
+                results.trials(Selection(status="passed"), 1, None)["trials"],
+                {**page, "made": 0},
+            )
+        )
+    assert answers[0] == answers[1]
