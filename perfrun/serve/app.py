@@ -14,8 +14,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from perfrun.errors import PerfrunError
+from perfrun.page.render import policy
 from perfrun.serve.events import Events
-from perfrun.serve.page import policy_of
 from perfrun.serve.questions import Place, Selection
 from perfrun.serve.refused import Refused, missing, wrong
 from perfrun.serve.results import MOST_LISTED, MOST_POINTS, Results, encoded
@@ -83,7 +83,7 @@ def _json(document: object) -> Response:
 async def _page(results: Results, threads: Threads, request: Request) -> Response:
     _known(request, ())
     page = await threads.run(results.page)
-    headers = {"content-security-policy": policy_of(page.html)}
+    headers = {"content-security-policy": f"{policy(live=True)}; frame-ancestors 'none'"}
     return Response(page.html, media_type="text/html", headers=headers)
 
 

@@ -10,7 +10,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun import __version__
 from perfrun.changes.observations import Observation, observations_of
 from perfrun.changes.watched import NoResultsError, choose_series
-from perfrun.serve.packed import packed, packed_flags, packed_times, packed_whole
+from perfrun.page.packed import packed, packed_flags, packed_times, packed_whole
 from perfrun.serve.questions import (
     MOST_SUBJECTS,
     SHOWN_POINTS,
@@ -114,8 +114,8 @@ def _series(entry: _Entry, commits: dict[str, int]) -> dict[str, Any]:
         "direction": series.direction,
         "derived": bool(series.derived_from),
         "n": len(points),
-        "time": packed_times([point.point.timestamp for point in points]),
-        "value": packed(values),
+        "time": asdict(packed_times([point.point.timestamp for point in points])),
+        "value": asdict(packed(values)),
         "low": None,
         "high": None,
         "flags": packed_flags(_DISTURBED if point.disturbed else 0 for point in points),
@@ -130,7 +130,7 @@ def _commit_column(points: Sequence[Observation], commits: dict[str, int]) -> di
     names = [_commit(point.point.commits) for point in points]
     if not any(names):
         return None
-    return packed_whole([commits.setdefault(name, len(commits)) for name in names])
+    return asdict(packed_whole([commits.setdefault(name, len(commits)) for name in names]))
 
 
 def _commit(commits: Mapping[str, str]) -> str:

@@ -17,9 +17,9 @@ from typing import Any
 
 from perfrun.changes.beginnings import beginnings
 from perfrun.changes.history import history_document
+from perfrun.page.render import render
 from perfrun.serve.journals import FollowedRun
 from perfrun.serve.overview import overview
-from perfrun.serve.page import render
 from perfrun.serve.questions import (
     Index,
     Place,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
 import math
@@ -23,8 +22,6 @@ from perfrun.serve.events import Events
 from perfrun.serve.guard import App, Receive, Scope, Send
 from perfrun.serve.journals import Journals
 from perfrun.serve.overview import finite
-from perfrun.serve.packed import packed, packed_flags, packed_times
-from perfrun.serve.page import policy_of, render
 from perfrun.serve.questions import Index, Selection
 from perfrun.serve.refused import Refused
 from perfrun.serve.results import Results
@@ -205,30 +202,8 @@ def test_a_journal_is_followed_line_by_line_and_a_hostile_one_does_no_harm(tmp_p
     assert [state["planned"] for _, state in journals.look()] == [0]
 
 
-def test_columns_keep_their_values() -> None:
-    column = packed([1.0, None, math.nan, 3.0, 2.0])
-    found = base64.b64decode(column["b64"])
-    steps = [int.from_bytes(found[at : at + 2], "little") for at in range(0, len(found), 2)]
-    values = [None if q == 65535 else column["min"] + q * column["step"] for q in steps]
-    assert values[1:3] == [None, None]
-    assert [values[0], values[3], values[4]] == pytest.approx([1.0, 3.0, 2.0], abs=column["step"])
-    assert packed([])["n"] == 0
-    assert packed([5.0, 5.0])["step"] == 0
-    assert packed([-1e308, 1e307, -1e307])["n"] == 3
-    assert packed_times([1.79e9, 1.79e9 + 86400])["step"] == 60.0
-    assert packed_flags([0, 0]) is None
+def test_what_is_not_finite_is_no_value() -> None:
     assert finite({"a": [math.inf, 1.0]}) == {"a": [None, 1.0]}
-
-
-def test_the_policy_of_a_page_is_its_own_and_it_cannot_be_framed() -> None:
-    data = {"title": "<b>", "methods": [], "newest": None}
-    page = render(data, live=True).encode()
-    assert b"<b>" not in page
-    policy = policy_of(page)
-    assert "connect-src 'self'" in policy
-    assert policy.endswith("frame-ancestors 'none'")
-    assert "connect-src" not in policy_of(render(data, live=False).encode())
-    assert policy_of(b"<html>") == "default-src 'none'; frame-ancestors 'none'"
 
 
 def test_an_index_that_is_only_read_is_not_made_or_changed(tmp_path: Path) -> None:
