@@ -67,7 +67,8 @@ def report_command(argv: Sequence[str]) -> int:
     page = page_of(material, asked)
     text, shown = rendered(page)
     if output is None:
-        as_is(sys.stdout).write(text)
+        # A page is UTF-8, as it says, whatever the terminal's encoding is.
+        as_is(sys.stdout).buffer.write(text.encode("utf-8", "backslashreplace"))
         return 0
     from perfrun.summary.result_folder import write_whole
 

@@ -52,6 +52,8 @@ COMMANDS = {
     "export as a table": ["export", "--csv=-"],
     "show": ["show", "last"],
     "show everything, as JSON": ["show", "{}", "--format=json"],
+    "report": ["report", "--output={}/page.html"],
+    "report of a folder": ["report", "{}/base", "run:new", "--output=-"],
 }
 
 

@@ -432,6 +432,7 @@ def test_commands_over_hostile_summaries_print_clean_lines(tmp_path: Path) -> No
         ["show", next(str(folder) for folder in (tmp_path / "w").iterdir())],
         ["export", "--csv=-", str(tmp_path / "w")], ["baseline", "set", "b", str(tmp_path / "w")],
         ["compare", "nothing\n\x1b[2J", "x"], ["prune", "--keep_nights=1", "--dry_run"],
+        ["report", "--output=-", f"--title={hostile}"],
     ):  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-m", "perfrun", *words, f"--workspace={tmp_path / 'w'}"],
