@@ -10,7 +10,7 @@ from perfrun.analysis.directions import direction_of, unit_of
 from perfrun.compare.baselines import LAST
 from perfrun.compare.selection import Results
 from perfrun.errors import UsageError
-from perfrun.plots.data import Bar, Paired, PairsData, VersusData
+from perfrun.plots.data import MOST_RATIO, Bar, Paired, PairsData, VersusData, is_drawable
 from perfrun.shown import cell, say
 from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord, read_record
@@ -106,10 +106,11 @@ def _pairs_of(
                     disturbed=any(record is not None and record.disturbed for record in records),
                 )
             )
-    found = [one for one in found if 0 < one.ratio < 1e300]
+    found = [one for one in found if _is_ratio(one.ratio)]
     if not found:
         return None
-    ratio, low, high = (_positive(comparison.get(key)) for key in ("ratio", "low", "high"))
+    ends = [_positive(comparison.get(key)) for key in ("ratio", "low", "high")]
+    ratio, low, high = (end if end is not None and _is_ratio(end) else None for end in ends)
     return PairsData(
         method=method,
         metric=metric,
@@ -123,6 +124,10 @@ def _pairs_of(
     )
 
 
+def _is_ratio(ratio: float) -> bool:
+    return 1 / MOST_RATIO < ratio < MOST_RATIO
+
+
 def _record(path: Any) -> SummaryRecord | None:
     try:
         return read_record(Path(text(path)))
@@ -131,7 +136,7 @@ def _record(path: Any) -> SummaryRecord | None:
 
 
 def _positive(value: Any) -> float | None:
-    return float(value) if is_number(value) and 0 < value < 1e300 else None
+    return float(value) if is_number(value) and value > 0 and is_drawable(value) else None
 
 
 def _differences(document: Mapping[str, Any]) -> Iterator[str]:
@@ -162,7 +167,7 @@ def versus(workspace: Path, word: str, metric: str | None = None) -> tuple[Versu
         cases.setdefault(f"{one.case.phase}, batch {one.case.batch_size}", []).append(
             Bar(
                 label=text(one.label),
-                value=value if value is not None and value >= 0 else None,
+                value=value if value is not None and value >= 0 and is_drawable(value) else None,
                 low=_positive(found.low) if found else None,
                 high=_positive(found.high) if found else None,
                 failure=text(one.failure or ""),

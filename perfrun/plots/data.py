@@ -11,6 +11,14 @@ from dataclasses import dataclass
 
 from perfrun.analysis.directions import Direction
 
+_LARGEST, _LEAST = 1e100, 1e-100
+MOST_RATIO = 1e6  # of a pair; its inverse is the least
+
+
+def is_drawable(value: float) -> bool:
+    """Return False for what no axis has room for: a figure from outside may be any number."""
+    return value == 0 or _LEAST <= abs(value) <= _LARGEST
+
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:

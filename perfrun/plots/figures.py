@@ -318,7 +318,7 @@ def _range(data: DistributionData) -> tuple[float, float]:
     every = [*data.warmup_s, *timed, *([data.first_call_s] if data.first_call_s else [])]
     high = min(max(every), max(most + 1.5 * reach, 0.0))
     low = min(one for one in every if one <= high)
-    pad = 0.08 * max(high - low, 0.02 * middle)
+    pad = 0.08 * max(high - low, 0.02 * middle) or 1e-9
     return low - pad, high + pad
 
 
@@ -456,7 +456,8 @@ def versus(look: Look, data: VersusData, *, width: int = WIDTH) -> Figure:
     for axes, (case, bars) in zip(several, data.cases.items(), strict=True):
         known = [bar for bar in bars if bar.value is not None]
         scale = Scale(data.metric, data.unit, [bar.value for bar in known if bar.value is not None])
-        most = max(scale.of(bar.high or bar.value or 0.0 for bar in known), default=1.0) or 1.0
+        ends = [max(bar.value or 0.0, bar.high or 0.0) for bar in known]
+        most = max(scale.of(ends), default=1.0) or 1.0
         for place, bar in enumerate(bars):
             colour = look.arms[labels.index(bar.label) % len(look.arms)]
             _bar(axes, look, bar, place, colour, scale)

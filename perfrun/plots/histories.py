@@ -14,7 +14,7 @@ from perfrun.changes.beginnings import source_text
 from perfrun.changes.observations import night_of, observations_of
 from perfrun.changes.watched import history_of, watch_series
 from perfrun.errors import UsageError
-from perfrun.plots.data import Cut, HistoryData, Level, Observed, Shift
+from perfrun.plots.data import Cut, HistoryData, Level, Observed, Shift, is_drawable
 from perfrun.summary.record import read_record
 from perfrun.summary.series_identity import section, text
 from perfrun.summary.series_times import intervals
@@ -54,7 +54,9 @@ def histories(
     made = []
     for several in kinds.values():
         ordered = sorted(several, key=lambda one: min(row.timestamp for row in one.origins.rows))
-        made.append(_history(store, ordered, changes))
+        history = _history(store, ordered, changes)
+        if history.observations:
+            made.append(history)
     return tuple(sorted(made, key=lambda one: (one.method, -one.observations[-1].time)))
 
 
@@ -89,7 +91,7 @@ def _history(
     store: Store, several: Sequence[Series], changes: Mapping[SeriesKey, Sequence[Detected]]
 ) -> HistoryData:
     """Return the history of series that follow on each other, as after a change of the driver."""
-    every = [seen for one in several for seen in _seen(one)]
+    every = [seen for one in several for seen in _seen(one) if is_drawable(seen.observed.value)]
     in_order = all(a.observed.time <= b.observed.time for a, b in pairwise(every))
     if len(several) > 1 and not in_order:  # two drivers in turns: only time orders them
         every.sort(key=lambda seen: seen.observed.time)
@@ -135,13 +137,17 @@ def _seen(series: Series) -> Iterator[_Seen]:
         observed = Observed(
             time=rows[places[0]].timestamp,
             value=middle,
-            low=known.low if known else None,
-            high=known.high if known else None,
+            low=_end(known.low) if known else None,
+            high=_end(known.high) if known else None,
             trials=len(own),
             disturbed=disturbed,
             counts=name in kept,
         )
         yield _Seen(key=series.key, observed=observed, origin=rows[nearest], place=kept.get(name))
+
+
+def _end(value: float | None) -> float | None:
+    return value if value is not None and is_drawable(value) else None
 
 
 def _with_interval(shown: Sequence[_Seen], metric: str) -> Iterator[Observed]:
@@ -159,7 +165,7 @@ def _with_interval(shown: Sequence[_Seen], metric: str) -> Iterator[Observed]:
             yield one
             continue
         low, high = intervals(record.document, record.metrics).get(metric, (None, None))
-        yield replace(one, low=low, high=high)
+        yield replace(one, low=_end(low), high=_end(high))
 
 
 def _shifts(shown: Sequence[_Seen], changes: Mapping[SeriesKey, Sequence[Detected]]) -> list[Shift]:

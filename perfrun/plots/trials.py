@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perfrun.errors import UsageError
-from perfrun.plots.data import Curve, DistributionData, MemoryData, Panel, Phase
+from perfrun.plots.data import Curve, DistributionData, MemoryData, Panel, Phase, is_drawable
 from perfrun.shown import cell
 from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord
@@ -109,7 +109,7 @@ def _steady_from(steadiness: Mapping[str, Any]) -> int | None:
 
 
 def _is_size(value: Any) -> bool:
-    return is_number(value) and 0 <= value < _LARGEST
+    return is_number(value) and 0 <= value < _LARGEST and is_drawable(value)
 
 
 def memory(record: SummaryRecord) -> MemoryData:
@@ -230,7 +230,7 @@ def _number(said: Any) -> float | None:
         value = float(said) if isinstance(said, str) and len(said) <= 40 else math.nan
     except ValueError:
         return None
-    return value if 0 <= value < _LARGEST else None
+    return value if _is_size(value) else None
 
 
 def _phases(record: SummaryRecord, watched_s: float) -> Iterator[Phase]:

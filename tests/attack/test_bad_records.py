@@ -50,6 +50,8 @@ COMMANDS = {
     "prune": ["prune", "--keep_per_series=1", "--dry_run"],
     "export": ["export", "--format=bmf", "run:new"],
     "export as a table": ["export", "--csv=-"],
+    "plot": ["plot", "history", "pkg.cases.Cases.spin"],
+    "plot a folder": ["plot", "history", "{}"],
     "show": ["show", "last"],
     "show everything, as JSON": ["show", "{}", "--format=json"],
     "report": ["report", "--output={}/page.html"],

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perfrun.changes.history import history_command
 from perfrun.errors import UsageError
 from perfrun.plots.command import plot_command
 from perfrun.plots.trials import memory
+from perfrun.reports.sparkline import shortened
 from perfrun.summary.record import read_record
 from tests.summaries import summary, write
 from tests.unit.plots.pictures import texts
@@ -70,6 +73,38 @@ def test_a_history_shows_what_changed_in_the_workspace_and_when(
     path = tmp_path / "h.svg"
     assert plot(capsys, *words, METHOD, "-o", path, "--metric=images_per_second") == ""
     assert {"images/s", "-9.1 % worse", METHOD} <= set(texts(path.read_bytes()))
+
+
+def test_a_history_as_text_begins_with_its_observations_as_blocks(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert history_command([METHOD, f"--workspace={workspace}"]) == 0
+    first, second = (
+        line for line in capsys.readouterr().out.splitlines() if "observations" in line
+    )
+    assert re.fullmatch(r"[\u2583-\u2586]{15} 11\.9\d..12\.\d+ ms, 15 observations", first)
+    # Those of before and after the step; the disturbed one does not count.
+    blocks = re.fullmatch(r"(\u2581|\u2582){10}[\u2586-\u2588]{14} .* 24 observations", second)
+    assert blocks, second
+    assert shortened([1, 2, 3, 4, 9, 9], 3) == [1.5, 3.5, 9]
+    monkeypatch.setattr("perfrun.changes.history.can_show_blocks", lambda stream: False)
+    history_command([METHOD, f"--workspace={workspace}"])
+    assert "observations" not in capsys.readouterr().out
+
+
+def test_a_metric_of_any_size_is_drawn_or_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = [1e308, -1e308, 1e-320, 3.0, 4.0]
+    documents = [
+        summary(
+            metrics={"score": value}, timestamp=1.79e9 + 86400 * at, name=f"n{at}", run_id=f"{at}"
+        )
+        for at, value in enumerate(values)
+    ]
+    write(tmp_path / "output", *documents)
+    shown = plot(capsys, "history", f"--workspace={tmp_path}", METHOD, "--metric=score")
+    assert shown.count("\u25cf") == 2
 
 
 def test_what_there_is_not_is_one_line(workspace: Path, tmp_path: Path) -> None:

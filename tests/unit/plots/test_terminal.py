@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from perfrun.plots.data import HistoryData
+from perfrun.plots import figures
+from perfrun.plots.data import Bar, HistoryData
 from perfrun.plots.terminal import DRAWN, Medium
 from perfrun.shown import width as columns_of
 from tests.unit.plots.test_figures import (
@@ -17,6 +18,7 @@ from tests.unit.plots.test_figures import (
     history,
     memory,
     pairs,
+    svg,
     versus,
 )
 
@@ -57,6 +59,31 @@ def test_pairs_and_bars_on_a_terminal_have_their_figures() -> None:
     bars = DRAWN["versus"](versus(), Medium(width=80, blocks=True))
     assert sum("4.1 ms (4..4.3)" in line for line in bars) == 2
     assert sum("no figure: crashed (SIGSEGV)" in line for line in bars) == 2
+
+
+@pytest.mark.parametrize(
+    "values", [[1e100, 1e-100, 0.0, -1e99], [0.0] * 4, [1e-100] * 4, [-1.0, -2.0, -3.0, -4.0]]
+)
+def test_figures_of_any_size_can_be_drawn(values: list[float]) -> None:
+    # Metrics are numbers from outside. A warning of numpy or matplotlib is an error here.
+    sizes = [abs(value) for value in values]
+    observations = zip(history().observations, values, strict=False)
+    drawn: dict[str, Any] = {
+        "history": replace(
+            history(),
+            observations=tuple(replace(one, value=v, low=-1e99, high=v) for one, v in observations),
+            levels=(),
+            shifts=(),
+            cuts=(),
+        ),
+        "distribution": replace(distribution(), times_s=tuple(sizes), first_call_s=1e17),
+        "versus": replace(
+            versus(), cases={"a": tuple(Bar(label="b", value=v, low=0, high=1e100) for v in sizes)}
+        ),
+    }
+    for kind, data in drawn.items():
+        assert DRAWN[kind](data, Medium(width=59, blocks=True))
+        assert svg(getattr(figures, kind)(data))
 
 
 @pytest.mark.parametrize("count", [1, 2, 400])
