@@ -6,6 +6,7 @@ the details of trials, which the page asks for one by one.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections import Counter
@@ -70,7 +71,7 @@ def overview(index: Index, title: str) -> dict[str, Any]:
         "newest": last,
         "machines": _machines(found, newest),
         "outcomes": _outcomes(found),
-        "warnings": _warnings(found, shown),
+        "warnings": [],
         "changes": changes,
         "methods": _methods(shown, newest, entries),
         "series": [_series(one, commits) for one in entries],
@@ -78,6 +79,8 @@ def overview(index: Index, title: str) -> dict[str, Any]:
         "details": [],
         "pairs": [],
         "versus": [],
+        "shared": [],
+        "left_out": _left_out(found, shown),
     }
     return dict(finite(redacted(document)))
 
@@ -168,7 +171,9 @@ def _method(
     return {
         "name": total.subject.method,
         "environment": total.subject.environment,
-        "hardware": total.subject.hardware,
+        "hardware": _short(total.subject.hardware),
+        "hardware_text": total.subject.hardware,
+        "settings": total.subject.settings,
         "main": own[0] if own else None,
         "series": list(own),
         "state": newest.status,
@@ -181,6 +186,11 @@ def _method(
         "grade": newest.grade,
         "detail": None,
     }
+
+
+def _short(hardware: str) -> str:
+    """Return a key for a kind of machine that has room in a table."""
+    return hashlib.sha256(hardware.encode("utf-8", "replace")).hexdigest()[:6] if hardware else ""
 
 
 def _ratio(values: Sequence[float], base: float | None) -> float | None:
@@ -216,7 +226,7 @@ def _outcomes(found: Iterable[Total]) -> dict[str, int]:
     return dict(counted)
 
 
-def _warnings(found: Sequence[Total], shown: Sequence[Total]) -> list[str]:
+def _left_out(found: Sequence[Total], shown: Sequence[Total]) -> list[str]:
     if len(found) > len(shown):
         left_out = len(found) - len(shown)
         return [f"{left_out} of {len(found)} methods, with older trials, are left out"]
@@ -233,14 +243,14 @@ def _changes(entries: Sequence[_Entry]) -> list[dict[str, Any]]:
         return []
     rows = find_changes(chosen.watched, chosen.left_out).rows
     places = {
-        (entry.series.key.metric, point.point.execution_id): (number, at)
+        (entry.series.key.method, entry.series.key.metric, point.point.execution_id): (number, at)
         for number, entry in enumerate(entries)
         for at, point in enumerate(entry.points)
     }
     found = [
-        _change(row, *places[row.metric, row.after_execution_id])
+        _change(row, entries, *place)
         for row in rows
-        if (row.metric, row.after_execution_id) in places
+        if (place := places.get((row.method, row.metric, row.after_execution_id)))
     ]
     newest = max((row.night for row in rows), default="")
     for one in found:
@@ -254,13 +264,15 @@ def _days(night: str) -> int:
     return date.fromisoformat(night).toordinal()
 
 
-def _change(row: ChangeRow, series: int, at: int) -> dict[str, Any]:
+def _change(row: ChangeRow, entries: Sequence[_Entry], series: int, at: int) -> dict[str, Any]:
     commits = [
         f"{name} {row.commits_before.get(name, '')[:_HASH]}..{commit[:_HASH]}"
         for name, commit in sorted(row.commits_after.items())
         if row.commits_before.get(name) != commit
     ]
     return {
+        "method": entries[series].method,
+        "metric": row.metric,
         "series": series,
         "direction": row.direction,
         "ratio": row.ratio,
@@ -270,8 +282,8 @@ def _change(row: ChangeRow, series: int, at: int) -> dict[str, Any]:
         "alarm_night": row.alarm_night,
         "at": at,
         "status": row.status,
-        "pairs": None,
-        "text": "",
+        "pairs": 0,
+        "text": "found in the history; not confirmed by pairs here",
         "commits": commits,
         "culprit": None,
         "environment": list(row.environment_differences or ()),

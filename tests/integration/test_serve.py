@@ -199,8 +199,9 @@ def test_the_documents_are_those_of_the_commands(server: Serving, store: Path) -
 
     page = server.document("/api/page")
     change = page["changes"][0]
-    assert (change["direction"], change["at"]) == ("worse", 20)
-    assert page["methods"][page["series"][change["series"]]["method"]]["name"] == METHOD
+    assert (change["direction"], change["metric"], change["at"]) == ("worse", "wall_time", 20)
+    assert page["series"][change["series"]]["method"] == change["method"]
+    assert page["methods"][change["method"]]["name"] == METHOD
     assert page["outcomes"] == {"passed": 31, "crashed": 1}
 
     seen, after = [], ""
