@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from worlds import ROOT, World, strict
 from perfrun.benchmark import main
 from perfrun.compare.baselines import _VERSION as BASELINE_VERSION
 from perfrun.exchange.rows import COLUMNS
+from perfrun.probes.accelerators import Accelerators, DeviceUsage, SampledRange
+from perfrun.probes.rapl import Meter
 from perfrun.summary.document import SCHEMA_VERSION, Status
+from perfrun.summary.memory import DeviceMemory
 from perfrun.versus.result_file import SCHEMA_VERSION as VERSUS_VERSION
 
 PERFZERO = ROOT / "tests" / "data" / "perfzero"
@@ -237,6 +241,20 @@ def test_versions_are_those_of_the_program() -> None:
 def test_the_table_of_export_is_that_of_the_schema() -> None:
     row = schemas.schema("export")["items"]
     assert list(row["properties"]) == row["required"] == [column.name for column in COLUMNS]
+
+
+def test_what_only_some_machines_have_is_described() -> None:
+    own = schemas.schema("summary")["properties"]["perfrun"]["properties"]
+    device = own["devices"]["properties"]["devices"]["items"]
+    parts = {
+        DeviceUsage: device,
+        SampledRange: device["properties"]["power_w"],
+        Accelerators: own["machine"]["properties"]["accelerators"],
+        Meter: own["energy"]["properties"]["meters"]["items"],
+        DeviceMemory: own["memory"]["properties"]["device"]["items"],
+    }
+    for kind, part in parts.items():
+        assert part["properties"].keys() == {one.name for one in fields(kind)}, kind
 
 
 def test_the_reference_names_every_schema_with_its_version() -> None:
