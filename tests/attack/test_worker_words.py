@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemas
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import ENDED, Bench, real_files
@@ -512,6 +513,8 @@ def test_each_trial_has_a_summary_and_the_run_goes_on(tmp_path: Path) -> None:
         **dict.fromkeys(failed, "failed"),
     }
     assert len(done.summaries()) == 11
+    for document in done.summaries():
+        schemas.check("summary", document)
     assert "internal error" not in done.stderr
 
 

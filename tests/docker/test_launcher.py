@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemas
 from actors import Caller
 from engines import ROOTLESS, Site, both_engines, give_up, only_rootless
 from fault_table import TABLE, Row
@@ -186,6 +187,7 @@ def test_a_trial_in_a_container_says_the_same_as_one_on_the_host(world: World, i
     inside = world.run("--format=json", image, methods=methods)
     assert (inside.code, inside.statuses) == (outside.code, outside.statuses), inside.stderr
     for there, here in zip(inside.summaries(), outside.summaries(), strict=True):
+        schemas.check("summary", there)
         assert there["benchmark_result"] == here["benchmark_result"]
         assert there["perfrun"]["reports"] == here["perfrun"]["reports"]
         assert list(there) == list(here)

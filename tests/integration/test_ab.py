@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemas
 
 from tests.gitrepos import make_repository
 from tests.worlds import HOLD, World, finish, strict, wait_held
@@ -66,6 +67,8 @@ def test_a_side_that_does_more_is_slower_and_never_faster(world: World) -> None:
     assert found["pairs"] >= 8
     assert [d["text"] for d in found["environment_differences"]] == ["LOOPS (none) -> 1.3"]
     record = json.loads(Path(found["record"]).read_text(encoding="utf-8"))
+    schemas.check("ab", found)
+    schemas.check("ab", record)
     assert {trial["first"] for trial in record["trials"]} == {"a", "b"}  # by that seed
     for trial in record["trials"]:
         for side in "ab":

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemas
 
 from tests.gitrepos import git, make_repository
 from tests.worlds import HOLD, Finished, World, finish, strict, wait_held
@@ -71,7 +72,10 @@ def words(world: World, repo: Path, good: str, bad: str, *more: str) -> list[str
 def bisect(world: World, repo: Path, good: str, bad: str, *more: str) -> tuple[Finished, Any]:
     done = world.run_words(words(world, repo, good, bad, *more), patience_s=900.0)
     assert done.stdout, done.stderr
-    return done, strict(done.stdout)
+    answer = strict(done.stdout)
+    schemas.check("bisect", answer)
+    schemas.check_lines("search-log", Path(answer["folder"]) / "search.jsonl")
+    return done, answer
 
 
 @pytest.mark.slow

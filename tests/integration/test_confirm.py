@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemas
 
 from tests.gitrepos import make_repository
 from tests.worlds import HOLD, World, finish, strict, wait_held, written_here
@@ -88,7 +89,9 @@ def detect(world: World, workspace: Path, *more: str) -> tuple[int, Any]:
     words = [world.python, world.entry, "detect", f"--workspace={workspace}", "--metric=cpu_s"]
     done = world.run_words([*words, "--format=json", *more])
     assert done.stdout, done.stderr
-    return done.code, strict(done.stdout)["changes"]
+    found = strict(done.stdout)
+    schemas.check("detect", found)
+    return done.code, found["changes"]
 
 
 def test_a_change_that_is_there_is_confirmed(history: tuple[World, list[str]]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemas
 from worlds import ROOT, Finished, World, strict
 
 KEYS = {"name", "wanted", "status", "needed", "value", "why", "mend"}
@@ -20,7 +21,9 @@ def world(tmp_path: Path) -> World:
 
 def checks(done: Finished) -> dict[str, dict[str, Any]]:
     assert "Traceback" not in done.stderr
-    return {check["name"]: check for check in strict(done.stdout)["checks"]}
+    document = strict(done.stdout)
+    schemas.check("doctor", document)
+    return {check["name"]: check for check in document["checks"]}
 
 
 def test_every_check_says_what_it_found_and_why_it_matters(world: World) -> None:

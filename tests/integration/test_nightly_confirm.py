@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemas
 
 from tests.gitrepos import git, make_repository
 from tests.worlds import HOLD, World, finish, strict, wait_held, written_here
@@ -116,6 +117,7 @@ def test_a_night_that_is_interrupted_while_it_confirms_goes_on(tmp_path: Path) -
 
     done = place.world.run_words(place.words)
     report = strict(done.stdout)
+    schemas.check("nightly", report)
     (change,) = (c for c in report["changes"] if c["metric"] == "wall_time")
     assert (change["status"], change["is_new"], done.code) == ("confirmed", True, 1), report
     assert change["confirmation"]["pairs"] == 8

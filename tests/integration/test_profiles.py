@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemas
 from worlds import Finished, World, strict
 
 SOURCE = """
@@ -171,6 +172,8 @@ def test_the_summary_of_a_profile_says_so_and_is_refused_as_a_result(
     summary = folder_of(run, BUSY) / profile["trial"]["folder"] / "profile_summary.json"
     own = strict(summary.read_text("utf-8"))["perfrun"]
     assert own["order"]["profile"] == "cprofile"
+    for document in run.summaries():
+        schemas.check("summary", document)
     timed = [one["perfrun"]["order"]["profile"] for one in run.summaries()]
     assert timed == [None, None]
     compared = world.run_words(

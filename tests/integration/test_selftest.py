@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import schemas
 from selftest_rows import off, wrong
 
 from perfrun.selftest.reference import checks, read_peak
@@ -31,6 +32,7 @@ def selftest(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_what_perfrun_measures_here_is_true(tmp_path: Path) -> None:
     done = selftest("--format=json", cwd=tmp_path)
     found = json.loads(done.stdout)
+    schemas.check("selftest", found)
     assert wrong(found) == {}, done.stderr
     assert (found["passed"], done.returncode) == ((False, 1) if off(found) else (True, 0))
     assert [row["what"] for row in found["rows"]] == [check.what for check in checks(read_peak())]
@@ -60,6 +62,7 @@ def test_limits_that_are_too_narrow_make_rows_off(tmp_path: Path) -> None:
     done = selftest("--timeout=0.001", "--format=json", cwd=tmp_path)
     assert done.returncode == 1
     found = json.loads(done.stdout)
+    schemas.check("selftest", found)
     assert found["passed"] is False
     reasons = {row["what"]: str(row["reason"]) for row in found["rows"]}
     assert "timed_out" in reasons["sleep of known length"]

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import schemas
 
 from tests.gitrepos import make_repository
 from tests.worlds import HOLD, Finished, World, finish, strict, wait_held
@@ -77,6 +78,7 @@ def test_one_table_of_what_ran_in_turns_and_of_what_failed(world: World) -> None
     )
     found = strict(done.stdout)
     assert done.code == 1, done.stderr  # one crashed
+    schemas.check("versus", found)
     latency = {row["phase"]: row for row in found["comparisons"] if row["figure"] == "latency_s"}
     inference = latency["inference"]
     assert (inference["base"], inference["label"], inference["verdict"]) == (
@@ -174,6 +176,7 @@ def test_one_without_a_working_environment_is_left_out_and_the_machines_combine(
         ).stdout
     )
     assert sorted(document["machines"]) == ["big", "small"]
+    schemas.check("versus-combined", document)
 
 
 def test_when_nothing_can_be_run_there_is_one_line(world: World) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemas
 
 from perfrun.benchmark import main
 from perfrun.compare.selection import read_folder
@@ -36,6 +37,7 @@ def imported(workspace: Path, form: str, path: Path, *words: str) -> dict[str, l
     assert main(argv) == 0
     found: dict[str, list[SummaryRecord]] = {}
     for record in read_folder(workspace, pytest.fail):
+        schemas.check("summary", record.document)
         found.setdefault(record.method, []).append(record)
     return found
 
