@@ -38,8 +38,9 @@ def browser() -> Iterator[Any]:
     except ImportError as error:
         unable(f"playwright cannot be imported: {error}")
     with sync_playwright() as playwright:
-        # A sandbox of the browser's own cannot be made by root.
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        arguments = ["--disable-gpu", "--renderer-process-limit=1"]
+        if os.geteuid() == 0:
+            arguments.append("--no-sandbox")  # root cannot make the browser's own sandbox
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
         yield browser
         browser.close()
