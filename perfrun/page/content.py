@@ -263,6 +263,8 @@ def _method(
     places = rows.series.get(key, [])
     main = series[places[0]] if places else None
     values = rows.last_values(places[0]) if places else ()
+    is_cut = main is not None and any(cut.at == main.n - 1 for cut in main.cuts)
+    before = None if is_cut or len(values) < 2 else values[-2]  # of another environment: no base
     last = own[-1]
     return MethodShown(
         name=key.method,
@@ -276,7 +278,7 @@ def _method(
         trials=len(own),
         failed=sum(not one.ran for one in own),
         last=last.timestamp,
-        against_last_night=_ratio(values[-1], values[-2]) if len(values) > 1 else None,
+        against_last_night=_ratio(values[-1], before) if values else None,
         against_baseline=_ratio(values[-1], main.baseline) if main and values else None,
         noise=main.noise if main else None,
         grade=last.grade,

@@ -175,7 +175,6 @@ EXAMPLE = Path(__file__).parents[2] / "docs" / "guides" / "example.ipynb"
 
 
 def test_the_example_tells_its_story_in_a_real_kernel(tmp_path: Path) -> None:
-    pytest.importorskip("perfrun.plots")
     stored = json.loads(EXAMPLE.read_text(encoding="utf-8"))
     code = [cell for cell in stored["cells"] if cell["cell_type"] == "code"]
     assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)

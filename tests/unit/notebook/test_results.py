@@ -231,7 +231,6 @@ def test_a_notebook_shows_few_rows_of_many(tmp_path: Path) -> None:
 
 
 def test_results_and_comparisons_are_drawn(workspace: Path, tmp_path: Path) -> None:
-    pytest.importorskip("perfrun.plots")
     found = perfrun.load(workspace)
     change = found.filter(label="before").compare(found.filter(label="after"))
     for picture in (found.plot("history"), change.plot(theme="dark")):

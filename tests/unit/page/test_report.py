@@ -254,6 +254,18 @@ def test_cuts_gaps_and_busy_nights_are_marked(tmp_path: Path) -> None:
     assert report(tmp_path, "--nights=3")["series"][0]["n"] == 4
 
 
+@pytest.mark.parametrize(("first_after", "is_beside"), [(11, False), (10, True)])
+def test_a_night_stands_beside_the_last_one_of_the_same_environment_only(
+    first_after: int, is_beside: bool, tmp_path: Path
+) -> None:
+    documents = nights(12, system={"accelerator_driver_version": "570"})
+    for document in documents[first_after:]:
+        document["system_info"]["accelerator_driver_version"] = "580"
+    write(tmp_path / "output", *documents)
+    (method,) = report(tmp_path)["methods"]
+    assert (method["against_last_night"] is not None) == is_beside
+
+
 @pytest.mark.parametrize(
     ("words", "telling"),
     [
