@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_word, parse_workspace, shown
 from perfrun.reports.sparkline import can_show_blocks
-from perfrun.shown import cell, say, write_lines
+from perfrun.shown import cell, say, write_json, write_lines
 from perfrun.text import columns
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _EPILOG = """\
 
 SELECTION is a folder, or a run, label, execution id, commit, date or baseline of the workspace's
 results, or `last` (the default); for history also a method (* for any text). Without -o the picture
-is text on the terminal.
+is text on the terminal; --format=json prints the values that it is made of.
 
 Exit status: 0, or 2 when there is nothing to draw. All of it is in docs/guides/plotting.md.
 """
@@ -54,6 +54,7 @@ def parser() -> CommandParser:
     made.switch("--zero", "of history: let the axis of values begin at zero")
     made.add_workspace()
     made.add_store()
+    made.add_format(("text", "json"))
     made.add_clone()
     return made
 
@@ -71,7 +72,10 @@ def plot_command(argv: Sequence[str]) -> int:
         raise UsageError(f"perfrun plot: {shown(given.kind)!r} is none of {', '.join(KINDS)}")
     _check_flags(given)
     path = Path(given.output) if given.output else None
-    on_terminal = given.terminal or path is None
+    as_json = given.format == "json"
+    on_terminal = given.terminal or (path is None and not as_json)
+    if given.terminal and as_json:
+        raise UsageError("perfrun plot: --terminal and --format=json: one of them at a time")
     _check_place(path, on_terminal=on_terminal)
     several = _DATA[given.kind](given)
     if len(several) > _MOST_PANELS:
@@ -79,7 +83,11 @@ def plot_command(argv: Sequence[str]) -> int:
         several = several[:_MOST_PANELS]
     if path is not None:
         _write(given, several, path)
-    if on_terminal:
+    if as_json:
+        from dataclasses import asdict  # for `perfrun plot --help` it would be 10 ms
+
+        write_json({"kind": given.kind, "pictures": [asdict(one) for one in several]})
+    elif on_terminal:
         _print(given.kind, several)
     return 0
 

@@ -263,6 +263,20 @@ def test_pairs_are_those_of_an_answer(tmp_path: Path, capsys: pytest.CaptureFixt
         plot_command(["pairs", at])
 
 
+def test_the_values_of_a_picture_are_printed_as_json(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("history", METHOD, f"--workspace={workspace}", "--format=json")
+    document = json.loads(plot(capsys, *words))
+    (picture,) = document["pictures"]
+    assert (document["kind"], picture["unit"], len(picture["observations"])) == ("history", "s", 40)
+    assert picture["observations"][30]["counts"] is False
+    (shift,) = picture["shifts"]
+    assert (shift["first"], shift["direction"]) == (25, "worse")
+    with pytest.raises(UsageError, match="one of them at a time"):
+        plot_command([*words, "--terminal"])
+
+
 def test_bars_are_those_of_a_saved_comparison(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
