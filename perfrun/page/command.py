@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
-from perfrun.shown import as_is, say, write_prose
+from perfrun.shown import as_is, say, write_json, write_prose
 
 if TYPE_CHECKING:
     from perfrun.page.content import Asked
@@ -52,6 +52,7 @@ def parser() -> CommandParser:
     nights = partial(parse_whole, least=1)
     made.flag("--nights", "N", f"draw so many days before the newest (default {NIGHTS})", nights)
     made.add_clone()
+    made.add_format()
     return made
 
 
@@ -59,6 +60,8 @@ def report_command(argv: Sequence[str]) -> int:
     """Run `perfrun report`; return its exit status."""
     given = parser().parse_args(list(argv))
     output = _output(given.output)
+    if output is None and given.format == "json":
+        raise UsageError("-o -: standard output is the page; --format=json needs a file for it")
     from perfrun.page.content import page_of  # numpy, SQLAlchemy
     from perfrun.page.render import template
 
@@ -76,7 +79,11 @@ def report_command(argv: Sequence[str]) -> int:
         write_whole(output, text)
     except OSError as error:
         raise WorkspaceError(f"-o {output}: cannot be written: {error.strerror}") from None
-    write_prose([f"{output}: {_size(text)}; {_holds(shown)}"])
+    size = len(text.encode("utf-8", "backslashreplace"))
+    if given.format == "json":
+        write_json(_document(output, size, shown))
+    else:
+        write_prose([f"{output}: {_size(size)}; {_holds(shown)}"])
     return 0
 
 
@@ -175,19 +182,32 @@ def rendered(page: Page) -> tuple[str, Page]:
     return render(document), shown
 
 
-def _size(text: str) -> str:
-    size = len(text.encode("utf-8", "backslashreplace"))
+def _document(output: Path, size: int, page: Page) -> dict[str, Any]:
+    """Return the document that `--format=json` prints."""
+    return {
+        "file": str(output),
+        "bytes": size,
+        "trials": sum(page.outcomes.values()),
+        "methods": len({one.name for one in page.methods}),
+        "histories": len(page.series),
+        "points": sum(one.n for one in page.series),
+        "changes": len(page.changes),
+        "worse": sum(one.direction == "worse" for one in page.changes),
+        "left_out": list(page.left_out),
+    }
+
+
+def _size(size: int) -> str:
     return f"{size / 1e6:.2f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
 
 
 def _holds(page: Page) -> str:
-    worse = sum(one.direction == "worse" for one in page.changes)
-    points = sum(one.n for one in page.series)
+    held = _document(Path(), 0, page)
     parts = [
-        _many(sum(page.outcomes.values()), "trial"),
-        _many(len({one.name for one in page.methods}), "method"),
-        f"{_many(len(page.series), 'history', 'histories')} of {_many(points, 'point')}",
-        f"{_many(len(page.changes), 'change')}, {worse} for the worse",
+        _many(held["trials"], "trial"),
+        _many(held["methods"], "method"),
+        f"{_many(held['histories'], 'history', 'histories')} of {_many(held['points'], 'point')}",
+        f"{_many(held['changes'], 'change')}, {held['worse']} for the worse",
     ]
     left_out = f"; left out to stay below 1 MB: {', '.join(page.left_out)}" if page.left_out else ""
     return f"{', '.join(parts)}{left_out}"

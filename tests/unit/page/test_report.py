@@ -122,7 +122,9 @@ def test_real_trials_come_into_the_page(tmp_path: Path) -> None:
     assert all(text.isprintable() for text in texts_of(data))
 
 
-def test_a_regression_and_where_it_began(tmp_path: Path) -> None:
+def test_a_regression_and_where_it_began(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(tmp_path / "output", *nights())
     data = report(tmp_path)
     (change,) = data["changes"]
@@ -145,7 +147,21 @@ def test_a_regression_and_where_it_began(tmp_path: Path) -> None:
     assert 0.001 < method["noise"] < 0.02  # that of the present level, without the step
     assert change["environment"] == []  # only the commit differs, which is said apart
     assert method["against_last_night"] == pytest.approx(1.0, abs=0.03)
-    assert read_page((tmp_path / "page.html").read_text()).data == data
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert report(tmp_path, "--format=json")["changes"] == data["changes"]
+    told = json.loads(capsys.readouterr().out)
+    assert told.pop("file") == str(tmp_path / "page.html")
+    assert abs(told.pop("bytes") - len(html.encode())) < 50  # of the time at which it was made
+    assert told == {
+        "trials": NIGHTS,
+        "methods": 1,
+        "histories": 2,
+        "points": 2 * NIGHTS,
+        "changes": 1,
+        "worse": 1,
+        "left_out": [],
+    }
 
 
 def test_nights_searches_and_a_baseline_have_their_say(tmp_path: Path) -> None:
@@ -274,6 +290,7 @@ def test_a_night_stands_beside_the_last_one_of_the_same_environment_only(
         (("-o", "."), "name a file"),
         (("-o", "no/page.html"), "there is no folder no"),
         (("--nights=0",), "--nights"),
+        (("-o", "-", "--format=json"), "needs a file"),
         (("--since=soon",), "write a date"),
         (("--baseline=none",), "there is no baseline"),
         (("--workspace=gone",), "is not there"),
