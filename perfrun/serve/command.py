@@ -69,7 +69,7 @@ def serve_command(argv: Sequence[str]) -> int:
 
         index = _ready(address)
         port = listener.getsockname()[1]
-        _say_where(f"http://{_shown_host(host)}:{port}/", token, is_made=not given.token)
+        url = f"http://{_shown_host(host)}:{port}/"
         serve(
             listener,
             index,
@@ -77,6 +77,7 @@ def serve_command(argv: Sequence[str]) -> int:
             title=f"perfrun: {workspace.name if address.workspace else address.shown}",
             token=token,
             names=names | _own_names(host),
+            on_ready=partial(_say_where, url, token, is_made=not given.token),
         )
     say("ended")
     return 0

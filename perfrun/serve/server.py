@@ -77,7 +77,7 @@ class Protocol(H11Protocol):
 class Server(uvicorn.Server):
     """A server that does nothing while nobody asks, and ends without an error."""
 
-    def __init__(self, app: App, on_exit: Callable[[], None]) -> None:
+    def __init__(self, app: App, on_exit: Callable[[], None], on_ready: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -98,12 +98,13 @@ class Server(uvicorn.Server):
                 h11_max_incomplete_event_size=2 * LARGEST_HEAD,
             )
         )
-        self._on_exit = on_exit
+        self._on_exit, self._on_ready = on_exit, on_ready
         self._over = asyncio.Event()
 
     async def main_loop(self) -> None:
         """Wait for the end; uvicorn's own loop wakes ten times a second, for its date header."""
         await self.on_tick(0)
+        self._on_ready()
         await self._over.wait()
 
     @contextmanager
@@ -132,8 +133,12 @@ def serve(
     title: str,
     token: str | None,
     names: frozenset[str],
+    on_ready: Callable[[], None],
 ) -> None:
-    """Serve an index at a socket that listens already, until a signal ends it."""
+    """Serve an index at a socket that listens already, until a signal ends it.
+
+    `on_ready` is called when a signal ends it in order, and not before.
+    """
     results = Results(index, runs, title)
     rules = Rules(names=names, token=token, cookie=f"perfrun_{listener.getsockname()[1]}")
 
@@ -142,7 +147,7 @@ def serve(
         events = Events(results, Journals(runs), threads)
         guard = Guard(application(results, events, threads), rules)
         first = asyncio.create_task(_first_page(results, threads))
-        await Server(guard, events.close).serve([listener])
+        await Server(guard, events.close, on_ready).serve([listener])
         first.cancel()
 
     asyncio.run(main())

@@ -101,7 +101,7 @@ def test_clients_come_lag_and_come_again(monkeypatch: pytest.MonkeyPatch) -> Non
 @contextlib.asynccontextmanager
 async def listening(app: App) -> AsyncIterator[tuple[str, int]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        running = server.Server(app, lambda: None)
+        running = server.Server(app, lambda: None, lambda: None)
         task = asyncio.create_task(running.serve([listener]))
         yield listener.getsockname()
         running._end()
