@@ -96,7 +96,7 @@ def inline_commands(page: Path) -> Iterator[Command]:
     parts = _parts(page.read_text(encoding="utf-8"))
     lines = [" ".join(one) if kind == _PROSE else "" for kind, one in parts]
     if page.name == "messages.md":  # the first cell of a row is a message, not a command
-        lines = [re.sub(r"^\| `[^`]*` \|", "|", line) for line in lines]
+        lines = [re.sub(r"^\| (?:`` .*? ``|`[^`]*`) \|", "|", line) for line in lines]
     for found in re.findall(r"(?<!`)`((?:[^`\n]|\n(?!\n))+)`(?!`)", "\n".join(lines)):
         typed = " ".join(found.replace("\\|", "|").split())
         typed = re.sub(r" (?:\[[^]=]*\]|[.]{3})(?= |$)", "", typed).replace("<word>", "sorting.py")

@@ -257,7 +257,10 @@ NOT_RUN = {
     "detect": "with --confirm it takes minutes; tests/integration/test_confirm.py",
     "doctor": "of containers; tests/docker/test_doctor.py",
     "nightly": "clones from the network; tests/integration/test_nightly.py",
+    "plot": "draws with libraries of its own; tests/unit/plots/test_plot_command.py",
+    "report": "the same; tests/unit/page/test_report.py",
     "selftest": "takes minutes; tests/integration/test_selftest.py",
+    "serve": "ends by Ctrl-C; tests/integration/test_serve.py",
     "versus": "needs frameworks; tests/integration/test_versus.py",
 }
 # A verdict, a finding of doctor, or too short a history: all are answers.
