@@ -19,6 +19,7 @@ from perfrun.summary.result_folder import write_whole
 FILE = "night.json"
 REPORT = "report.json"
 RECENT_DAYS = 14  # changes of so many last nights are reported again
+KNOWN_DAYS = 60  # reports of so many last nights say what is known; an alarm may move by weeks
 Earlier = Sequence[tuple[Night, Mapping[str, Any]]]  # nights with their JSON reports
 OLDEST_S = 20 * 3600.0  # an older night does not continue
 
@@ -98,11 +99,11 @@ class Nights:
         return frozenset(one.night for one in self._before(night) if not one.told)
 
     def _before(self, night: Night) -> list[Night]:
-        days = RECENT_DAYS + 1
+        oldest = night.begun - KNOWN_DAYS * 86400
         return [
             one
             for one in self._all()
-            if one.suite == night.suite and night.begun - days * 86400 < one.begun < night.begun
+            if one.suite == night.suite and oldest < one.begun < night.begun
         ]
 
     def _all(self) -> list[Night]:

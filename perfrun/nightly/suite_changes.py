@@ -16,7 +16,7 @@ from perfrun.changes.observations import night_of, observations_of
 from perfrun.changes.outlook import outlook_lines
 from perfrun.changes.watched import choose_series
 from perfrun.errors import Interrupted, PerfrunError
-from perfrun.nightly.night_state import RECENT_DAYS, Earlier
+from perfrun.nightly.night_state import KNOWN_DAYS, RECENT_DAYS, Earlier
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
 from perfrun.nightly.suite import Suite
 from perfrun.run.interruption import Interruption
@@ -58,7 +58,7 @@ def recent_changes(
     chosen = choose_series(series, canaries=sorted(canaries))
     oldest = _oldest(begun)
     derived = partial(store.series, clones=clones, which="derived")
-    reported = oldest - timedelta(days=RECENT_DAYS + 1)  # the first that any of `Earlier` may list
+    reported = oldest - timedelta(days=KNOWN_DAYS)  # the first that any of `Earlier` may list
     result = find_changes(chosen.watched, chosen.left_out, alarm_since=reported, derived=derived)
     rows: tuple[list[ChangeRow], list[ChangeRow]] = ([], [])
     for row in result.rows:

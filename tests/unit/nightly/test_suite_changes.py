@@ -193,8 +193,8 @@ def test_a_change_beside_one_that_is_still_there_is_new(tmp_path: Path) -> None:
 
 
 def test_changes_that_only_earlier_reports_list_are_looked_at_too(tmp_path: Path) -> None:
-    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 45, seed=1)
-    for night, listed, older in ((44, 1, 0), (55, 0, 1), (70, 0, 0)):
+    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 90, seed=1)
+    for night, listed, older in ((44, 1, 0), (55, 0, 1), (115, 0, 0)):
         with open_store(parse_address(None, tmp_path)) as store:
             store.refresh()
             recent = recent_changes(store, [method(METHOD)], f"n-{night}", BEGIN + night * 86400)
