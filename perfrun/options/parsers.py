@@ -234,11 +234,12 @@ def parse_whole(text: str | None, flag: str, least: int = 1) -> int | None:
     plain = text.strip()
     if not re.fullmatch(r"\d+", plain, re.ASCII):
         raise UsageError(f"{flag}={shown(text)}: must be a whole number, {least} or more")
-    if len(plain.lstrip("0")) > _MOST_DIGITS:
+    digits = plain.lstrip("0") or "0"  # thousands of zeros are too much for `int`, too
+    if len(digits) > _MOST_DIGITS:
         raise UsageError(f"{flag}={shown(text)}: is too large a number")
-    if int(plain) < least:
+    if int(digits) < least:
         raise UsageError(f"{flag}={shown(text)}: must be a whole number, {least} or more")
-    return int(plain)
+    return int(digits)
 
 
 def parse_share(text: str | None, flag: str, *, above_zero: bool = False) -> float | None:

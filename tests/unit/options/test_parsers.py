@@ -38,7 +38,11 @@ PARSERS = (
 )
 
 
-@pytest.mark.parametrize(("text", "number"), [(None, None), ("", None), (" 7 ", 7), ("007", 7)])
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [(None, None), ("", None), (" 7 ", 7), ("007", 7), ("0" * 5000, 0), ("0" * 5000 + "7", 7)],
+    ids=["None", "empty", "blanks", "007", "zeros", "zeros7"],
+)
 def test_a_whole_number_is_read(text: str | None, number: int | None) -> None:
     assert parse_whole(text, "--n", 0) == number
 
