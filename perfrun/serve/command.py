@@ -116,12 +116,13 @@ def _parse_name(text: str) -> str:
 def _need_libraries() -> None:
     """Raise UsageError where the libraries of this command are not installed."""
     try:
+        import jinja2  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise UsageError(
             f"perfrun serve needs the Python package {error.name}; install it with "
-            f"`{shlex.quote(sys.executable)} -m pip install starlette uvicorn`, or from a "
+            f"`{shlex.quote(sys.executable)} -m pip install jinja2 starlette uvicorn`, or from a "
             "checkout of perfrun with `pip install '.[serve]'`"
         ) from None
 
