@@ -56,5 +56,5 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__() -> list[str]:
+def __dir__() -> "list[str]":  # Python 3.8 reads this file
     return sorted({*globals(), "Benchmark", "SetupError", "load"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 import tempfile
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +15,7 @@ from perfrun.notebook import cell, engine
 from perfrun.notebook.results import Results
 from perfrun.options.command_line import parse
 from perfrun.options.parsers import CommandParser, parse_duration, parse_whole, parse_workspace
-from perfrun.shown import say, visible
+from perfrun.shown import say, visible, write_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +81,7 @@ def measure_cell(
     except ValueError as error:
         made.error(f"{error}: quote CODE with blanks as --setup='import json'")
     if {"-h", "--help"} & set(typed):
-        sys.stdout.write(made.format_help())
+        write_lines(made.format_help().splitlines())
         return None
     given, others = made.parse_known_args(typed)
     if given.to and not given.to.isidentifier():

@@ -294,8 +294,8 @@ def share_compiled_statements() -> None:
     Dialect.__eq__ = lambda one, other: type(one) is type(other)  # type: ignore[method-assign]
     plain = perfrun.store.database._engine
 
-    def sharing(address: Any) -> sqlalchemy.Engine:
-        engine = plain(address)
+    def sharing(*words: Any, **named: Any) -> sqlalchemy.Engine:
+        engine = plain(*words, **named)
         engine._compiled_cache = shared
         return engine
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -30,7 +31,9 @@ def test_the_command_that_is_shown_runs_the_trial_again(tmp_path: Path) -> None:
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     program = bin_folder / "perfrun"
-    program.write_text(f'#!/bin/sh\nexec {world.python} {world.entry} "$@"\n')
+    program.write_text(
+        f'#!/bin/sh\nexec {shlex.quote(str(world.python))} {shlex.quote(str(world.entry))} "$@"\n'
+    )
     program.chmod(0o755)
     path = f"{bin_folder}:{os.environ['PATH']}"
     done = subprocess.run(
