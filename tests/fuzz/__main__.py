@@ -17,11 +17,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from .mutation import mutated
 from .runner import FuzzError, check
 from .target import Target, in_memory
-from .targets import TARGETS
 
 KINDS_SHOWN = 5  # of failures of one target
 
@@ -29,13 +29,13 @@ KINDS_SHOWN = 5  # of failures of one target
 def main(argv: Sequence[str] | None = None) -> int:
     """Fuzz; print a line for each target; return the exit status."""
     options = _parser().parse_args(argv)
-    chosen = [target for target in TARGETS if options.target in (None, target.name)]
-    if not chosen:
-        names = ", ".join(target.name for target in TARGETS)
-        sys.stderr.write(f"--target={options.target}: must be one of {names}\n")
-        return 2
     if options.atheris:
-        return _atheris(chosen[0], options.inputs)
+        return _atheris(options.target, options.inputs)
+    from .targets import TARGETS
+
+    chosen = _chosen(TARGETS, options.target)
+    if not chosen:
+        return 2
     tasks = [(TARGETS.index(target), options.inputs, options.seed) for target in chosen]
     failures = 0
     # The processes of a pool are ended without a chance to remove their files.
@@ -50,11 +50,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if failures else 0
 
 
+def _chosen(targets: Sequence[Target], name: str | None) -> list[Target]:
+    """Return the targets of that name, or all; an empty list after a line that says why."""
+    chosen = [target for target in targets if name in (None, target.name)]
+    if not chosen:
+        names = ", ".join(target.name for target in targets)
+        sys.stderr.write(f"--target={name}: must be one of {names}\n")
+    return chosen
+
+
 def _begin(place: str) -> None:
     tempfile.tempdir = place
 
 
 def _fuzz(task: tuple[int, int, int]) -> tuple[str, int]:
+    from .targets import TARGETS
+
     number, inputs, seed = task
     target = TARGETS[number]
     chance = random.Random(f"{target.name} {seed}")
@@ -82,14 +93,27 @@ def _place(error: FuzzError) -> str:
     return f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}" if last else "?"
 
 
-def _atheris(target: Target, inputs: int) -> int:
+def _atheris(name: str | None, inputs: int) -> int:
     try:
         import atheris
     except ImportError:
         sys.stderr.write("--atheris: needs the package atheris (pip install atheris)\n")
         return 2
-    atheris.instrument_all()
-    atheris.Setup([sys.argv[0], f"-atheris_runs={inputs}"], lambda data: check(target, data) and 0)
+    # The coverage of perfrun's own code: that of all of Python's takes minutes to prepare.
+    with atheris.instrument_imports(include=["perfrun"]):
+        from .targets import TARGETS
+    chosen = _chosen(TARGETS, name)
+    if not chosen:
+        return 2
+
+    def one_input(data: bytes) -> None:
+        check(chosen[0], data)
+
+    corpus = Path(tempfile.mkdtemp(prefix="perfrun-fuzz-"))  # stays: what was found is in it
+    for number, seed in enumerate(chosen[0].seeds):
+        (corpus / f"seed-{number}").write_bytes(seed)
+    sys.stderr.write(f"inputs are kept in {corpus}\n")
+    atheris.Setup([sys.argv[0], f"-atheris_runs={inputs}", str(corpus)], one_input)
     atheris.Fuzz()  # ends the process
     return 0
 

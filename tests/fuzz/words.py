@@ -61,7 +61,7 @@ def _series(data: bytes) -> None:
     notes: list[str] = []
     facts = worker_words.series_of(parse_json(data), "series_1.json", notes)
     _can_be_written([facts, notes])
-    if "statistics" not in facts or facts["statistics"] is None:
+    if "statistics" not in facts:  # as run/outcome: a whole one has its figures, or none
         rows = series_files.parse_rows(_ROWS)
         facts = {**dict.fromkeys(outcome._LATER), **facts, **measurement.evaluate(rows)}
         facts["devices"] = facts["devices"] or 1
