@@ -12,6 +12,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from perfrun.store.query import Origin, Origins, Point, point_of
+from perfrun.summary.counted_trials import counted_places
 
 _NOON = timedelta(hours=12)
 _QUARTER_S = 900
@@ -128,9 +129,8 @@ def _groups(rows: Sequence[Origin]) -> Sequence[Sequence[int]]:
 
 def _observation(rows: Sequence[Origin], places: Sequence[int]) -> tuple[int, bool, Sequence[int]]:
     """Return its day, True when it is disturbed, and the places of the trials that count."""
-    quiet = [place for place in places if not rows[place].disturbed]
-    is_disturbed = 2 * len(quiet) < len(places)
-    return night_of(rows[places[0]].timestamp), is_disturbed, places if is_disturbed else quiet
+    counted, is_disturbed = counted_places(rows, places)
+    return night_of(rows[places[0]].timestamp), is_disturbed, counted
 
 
 def night_of(timestamp: float) -> int:

@@ -49,7 +49,7 @@ class Results:
                 hint = self._hint(rest, kind, f"{kind}:")
                 raise UsageError(f"{word}: {self._place} holds no such results{hint}")
             return chosen
-        if word and _exists(Path(word)):
+        if word and exists(Path(word)):
             return read_folder(Path(word), self._notify)
         found = {kind: self._chosen(kind, word) for kind in KINDS if word}
         kinds = [kind for kind, records in found.items() if records]
@@ -173,7 +173,7 @@ class Results:
     @cached_property
     def _index(self) -> Address | None:
         """The index to choose from, brought up to date if it is the workspace's own."""
-        if not self._store and not _exists(self._workspace / "perfrun.db"):
+        if not self._store and not exists(self._workspace / "perfrun.db"):
             return None
         from perfrun.options.store_address import parse_address
         from perfrun.store.index import open_store  # SQLAlchemy
@@ -193,7 +193,7 @@ class Results:
     @cached_property
     def _all(self) -> tuple[SummaryRecord, ...]:
         output = self._workspace / "output"
-        paths = sorted(output.glob(f"*/{SUMMARY}")) if _exists(output) else []
+        paths = sorted(output.glob(f"*/{SUMMARY}")) if exists(output) else []
         return _read(paths, self._notify)
 
 
@@ -319,7 +319,8 @@ def _span(word: str) -> tuple[float, float] | None:
         return None
 
 
-def _exists(path: Path) -> bool:
+def exists(path: Path) -> bool:
+    """Return True for a path that is there; False for what can be no path, too."""
     try:
         return path.exists()
     except (OSError, ValueError):  # too long for a path, or with a null character

@@ -27,6 +27,7 @@ from perfrun.page.history import (
     Commits,
     MethodKey,
     Trials,
+    hardware_key,
     key_of_record,
     key_of_series,
     noise_of,
@@ -269,7 +270,7 @@ def _method(
     return MethodShown(
         name=key.method,
         environment=key.environment,
-        hardware=_short_hardware(key.hardware),
+        hardware=hardware_key(key.hardware),
         hardware_text=key.hardware,
         settings=key.settings,
         main=places[0] if places else None,
@@ -288,12 +289,6 @@ def _method(
 
 def _ratio(value: float, base: float | None) -> float | None:
     return value / base if base and base > 0 else None
-
-
-def _short_hardware(text: str) -> str:
-    import hashlib
-
-    return hashlib.sha256(text.encode()).hexdigest()[:6] if text else ""
 
 
 def _machines(records: Sequence[SummaryRecord]) -> Iterator[Machine]:

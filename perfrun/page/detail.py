@@ -18,6 +18,7 @@ from perfrun.show.view import TrialView, view
 from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord, read_record
 from perfrun.summary.series_identity import is_number, objects, section, text
+from perfrun.summary.series_times import series_of_wall_time
 from perfrun.untrusted import Folder, Refused
 
 MOST_SAMPLES = 400  # of a trial that are kept
@@ -87,9 +88,7 @@ def detail_of(
 def _series(record: SummaryRecord, own: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the series whose median is the wall time, else the first."""
     found = objects(own.get("series"))[:100]
-    wall_time = record.values.get(WALL_TIME)
-    of_wall = [s for s in found if section(s, "statistics").get("median_s") == wall_time]
-    return next(iter([*of_wall, *found]), {})
+    return series_of_wall_time(found, record.values.get(WALL_TIME)) or {}
 
 
 def _samples(series: Mapping[str, Any]) -> tuple[Packed | None, int, int | None]:

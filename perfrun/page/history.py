@@ -6,6 +6,7 @@ cut between them: `detect` must not compare what lies on both sides, and a reade
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from perfrun.changes.observations import night_of
 from perfrun.page.document import Cut
 from perfrun.page.packed import Packed, packed, packed_times, packed_whole
 from perfrun.store.query import Origin, Series
+from perfrun.summary.counted_trials import counted_places
 from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import section, text
@@ -150,10 +152,8 @@ class Calendar:
         """Return the trials that count in a point, by the rule of all commands, and its flags."""
         if not own:
             return own, FAILED
-        quiet = [place for place in own if not self._rows[place].disturbed]
-        if 2 * len(quiet) >= len(own):
-            return quiet, 0
-        return own, DISTURBED
+        counted, is_disturbed = counted_places(self._rows, own)
+        return counted, DISTURBED if is_disturbed else 0
 
     def _commit(self, own: Sequence[int], commits: Commits) -> int | None:
         return commits.place(self._rows[own[-1]].commits) if own else None
@@ -256,6 +256,11 @@ class Commits:
                 number = self.places.setdefault((name, commits[name]), len(self.places))
             known = self._of[id(commits)] = (commits, number)
         return known[1]
+
+
+def hardware_key(hardware: str) -> str:
+    """Return a key for a kind of machine that has room in a table."""
+    return hashlib.sha256(hardware.encode("utf-8", "replace")).hexdigest()[:6] if hardware else ""
 
 
 def relevance(metric: str, direction: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfrun.analysis.directions import direction_of, unit_of
 from perfrun.compare.baselines import LAST
-from perfrun.compare.selection import Results
+from perfrun.compare.selection import Results, exists
 from perfrun.errors import UsageError
 from perfrun.plots.data import MOST_RATIO, Bar, Paired, PairsData, VersusData, is_drawable
 from perfrun.shown import cell, say
@@ -187,10 +187,7 @@ def versus(workspace: Path, word: str, metric: str | None = None) -> tuple[Versu
 
 
 def _is_path(word: str) -> bool:
-    try:
-        return bool(word) and Path(word).exists()
-    except (OSError, ValueError):
-        return False
+    return bool(word) and exists(Path(word))
 
 
 def _answer(

@@ -15,6 +15,7 @@ from perfrun.changes.observations import night_of, observations_of
 from perfrun.changes.watched import history_of, watch_series
 from perfrun.errors import UsageError
 from perfrun.plots.data import Cut, HistoryData, Level, Observed, Shift, is_drawable
+from perfrun.summary.counted_trials import counted_places
 from perfrun.summary.record import read_record
 from perfrun.summary.series_identity import section, text
 from perfrun.summary.series_times import intervals
@@ -127,9 +128,7 @@ def _seen(series: Series) -> Iterator[_Seen]:
     for number, one in enumerate(observations_of(series.origins, series.values)):
         kept[one.point.run_id or night_of(one.point.timestamp)] = number
     for name, places in groups.items():
-        quiet = [place for place in places if not rows[place].disturbed]
-        disturbed = 2 * len(quiet) < len(places)
-        own = places if disturbed else quiet
+        own, disturbed = counted_places(rows, places)
         values = [series.values[place] for place in own]
         known = figure(values)
         middle = median(values)

@@ -20,7 +20,7 @@ from perfrun.shown import cell
 from perfrun.summary.metrics import WALL_TIME
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import is_number, objects, section, text
-from perfrun.summary.series_times import median_interval_of
+from perfrun.summary.series_times import median_interval_of, series_of_wall_time
 from perfrun.untrusted import Folder, Refused
 
 _LOG = "process_info.log"
@@ -74,9 +74,7 @@ def _chosen(
             known = ", ".join(cell(one) for one in names[:8])
             raise UsageError(f"--series={cell(name)}: this trial has {known}")
         return several[names.index(name)]
-    wall_time = record.values.get(WALL_TIME)
-    medians = [section(one, "statistics").get("median_s") for one in several]
-    return several[medians.index(wall_time) if wall_time in medians else 0]
+    return series_of_wall_time(several, record.values.get(WALL_TIME)) or several[0]
 
 
 def _about(record: SummaryRecord) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ the details of trials, which the page asks for one by one.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun import __version__
 from perfrun.changes.observations import Observation, observations_of
 from perfrun.changes.watched import NoResultsError, choose_series
+from perfrun.page.history import hardware_key
 from perfrun.page.packed import packed, packed_flags, packed_times, packed_whole
 from perfrun.serve.questions import (
     MOST_SUBJECTS,
@@ -171,7 +171,7 @@ def _method(
     return {
         "name": total.subject.method,
         "environment": total.subject.environment,
-        "hardware": _short(total.subject.hardware),
+        "hardware": hardware_key(total.subject.hardware),
         "hardware_text": total.subject.hardware,
         "settings": total.subject.settings,
         "main": own[0] if own else None,
@@ -186,11 +186,6 @@ def _method(
         "grade": newest.grade,
         "detail": None,
     }
-
-
-def _short(hardware: str) -> str:
-    """Return a key for a kind of machine that has room in a table."""
-    return hashlib.sha256(hardware.encode("utf-8", "replace")).hexdigest()[:6] if hardware else ""
 
 
 def _ratio(values: Sequence[float], base: float | None) -> float | None:

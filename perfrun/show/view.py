@@ -13,7 +13,7 @@ from perfrun.show.histogram import Bin, histogram
 from perfrun.summary.metrics import FIRST_CALL, MEDIAN, PEAK_RSS, THROUGHPUT, WALL_TIME
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import is_number, objects, section, text
-from perfrun.summary.series_times import intervals, steady_times
+from perfrun.summary.series_times import intervals, series_of_wall_time, steady_times
 
 _MOST_TEXT = 600  # characters of a fact
 _MOST_ITEMS = 100  # of a list
@@ -133,9 +133,7 @@ def _chosen_series(
 ) -> tuple[Mapping[str, Any] | None, list[str]]:
     """Return the series whose median is the wall time, else the first, and the others' names."""
     series = objects(own.get("series"))[:_MOST_ITEMS]
-    wall_time = record.values.get(WALL_TIME)
-    of_wall_time = [s for s in series if section(s, "statistics").get("median_s") == wall_time]
-    chosen = next(iter([*of_wall_time, *series]), None)
+    chosen = series_of_wall_time(series, record.values.get(WALL_TIME))
     return chosen, [_short(one.get("name")) for one in series if one is not chosen]
 
 

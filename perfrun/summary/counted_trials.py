@@ -23,5 +23,11 @@ def counted(trials: Sequence[SomeTrial]) -> Sequence[SomeTrial]:
     On a machine that is nearly always busy, the few quiet moments are no fair sample of it, and the
     few trials that are left say less than all of them.
     """
-    quiet = [trial for trial in trials if not trial.disturbed]
-    return quiet if 2 * len(quiet) >= len(trials) else trials
+    places, _ = counted_places(trials, range(len(trials)))
+    return [trials[place] for place in places]
+
+
+def counted_places(trials: Sequence[Trial], places: Sequence[int]) -> tuple[Sequence[int], bool]:
+    """Return which of these places of trials count, and True when most were disturbed."""
+    quiet = [place for place in places if not trials[place].disturbed]
+    return (quiet, False) if 2 * len(quiet) >= len(places) else (places, True)

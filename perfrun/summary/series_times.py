@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perfrun.summary.metrics import MEDIAN, WALL_TIME, MetricValue
@@ -23,6 +23,14 @@ def steady_times(series: Mapping[str, Any]) -> tuple[float, ...]:
     if isinstance(first, int) and isinstance(every, int) and first > 0 < every:
         times = times[math.ceil(first / every) :]
     return tuple(map(float, times))
+
+
+def series_of_wall_time(
+    several: Sequence[Mapping[str, Any]], wall_time: float | None
+) -> Mapping[str, Any] | None:
+    """Return the series whose median is the wall time, else the first; None where there is none."""
+    of_wall = (s for s in several if section(s, "statistics").get("median_s") == wall_time)
+    return next(of_wall, several[0] if several else None)
 
 
 def median_interval_of(series: Mapping[str, Any]) -> Interval | None:
