@@ -7,6 +7,7 @@ Documentation/filesystems/proc.rst of the kernel.
 from __future__ import annotations
 
 import os
+import time
 
 TYPE_CHECKING = False  # `typing` takes 4 ms to import, a tenth of a no-op trial
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 
 CHILD_GRACE_S = 0.5  # for children that end by themselves after the worker
+_SHOWN_LIMIT_S = 0.05  # from exec until a new program's files in /proc can be opened
 HELPER_GRACE_S = 5.0  # for multiprocessing's helpers, which end after all processes that use them
 _EXITING, _NOT_EXECUTED = 0x4, 0x40  # PF_EXITING and PF_FORKNOEXEC of the kernel's sched.h
 # Commands of multiprocessing's own processes.
@@ -57,9 +59,8 @@ def last_io_counts(pid: str) -> Callable[[], Dict[str, int]]:
 
     Call `last_io_counts` while the process lives: only root may open the file of a zombie.
     """
-    try:
-        file = open("/proc/%s/io" % pid, "rb", buffering=0)
-    except OSError:
+    file = _opened_io(pid)
+    if file is None:
         return dict
 
     def read() -> Dict[str, int]:
@@ -70,6 +71,24 @@ def last_io_counts(pid: str) -> Callable[[], Dict[str, int]]:
             return {}
 
     return read
+
+
+def _opened_io(pid: str) -> Any:
+    """Return /proc/PID/io, opened, or None where it is not shown.
+
+    Exec closes the pipe that tells of it before it makes the process visible to its user again,
+    if its parent hides (`hide_from_equals`): half of a machine's first looks came in between.
+    """
+    limit = time.perf_counter() + _SHOWN_LIMIT_S
+    while True:
+        try:
+            return open("/proc/%s/io" % pid, "rb", buffering=0)
+        except PermissionError:
+            if time.perf_counter() >= limit:
+                return None
+            time.sleep(0.0005)
+        except OSError:
+            return None
 
 
 def _io_counts(text: bytes) -> Dict[str, int]:

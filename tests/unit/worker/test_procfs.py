@@ -127,6 +127,33 @@ def test_an_ended_process_still_has_its_counts_until_it_is_reaped() -> None:
     assert io_counts(str(process.pid)) == {}
 
 
+HIDDEN_PARENT = """
+import ctypes, os, resource, warnings
+from perfrun.launchers.guard import Guard
+from perfrun.worker.procfs import last_io_counts
+
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # the parent goes on before its child
+if os.geteuid() == 0:  # who may open everything
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, which the change of user took
+guard, null, shown = Guard(), os.open(os.devnull, os.O_RDWR), 0
+for _ in range(30):
+    pid = guard.start(["/bin/sleep", "0.06"], null, null, dict(os.environ))
+    read = last_io_counts(str(pid))
+    guard.reap(pid)
+    shown += read is not dict
+print(shown)
+"""
+
+
+def test_the_counts_of_a_process_are_found_though_its_parent_hides() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HIDDEN_PARENT], capture_output=True, text=True, cwd=ROOT
+    )
+    assert (done.stdout, done.stderr) == ("30\n", "")
+
+
 def test_own_counts_hold_the_work_of_this_process_and_of_its_children() -> None:
     before, after, faults = run(
         """
