@@ -338,13 +338,13 @@ def test_git_that_ignores_its_end_and_leaves_a_child_with_its_pipes_is_not_waite
 def test_a_database_that_stands_still_is_given_up(
     postgresql: postgres.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "TRANSACTION_S", 0.5)
     url = postgresql.new_database()
     query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'perfrun' AND datname = %s"
     with open_store(parse_address(url, Path("no workspace"))) as store:
         assert store.counts().trials == 0
         with postgresql.connection("postgres") as connection:
             ((pid,),) = connection.execute(query, [url.rpartition("/")[2]]).fetchall()
+        monkeypatch.setattr(database, "TRANSACTION_S", 0.5)
         os.kill(pid, signal.SIGSTOP)
         try:
             with pytest.raises(
