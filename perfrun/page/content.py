@@ -63,6 +63,7 @@ class Asked:
     since: float = 0.0  # seconds since the epoch: what is older is not drawn
     baseline: Sequence[SummaryRecord] = ()
     found: Found | None = None  # the changes, where they have been searched already
+    newest: float | None = None  # the newest trial of all, where the results are a part of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +79,13 @@ class _History:
 def page_of(material: Material, asked: Asked) -> Page:
     """Return the content of the page."""
     records = [one for one in material.trials if one.timestamp >= asked.since]
-    newest = max((one.timestamp for one in records), default=None)
+    newest = asked.newest or max((one.timestamp for one in records), default=None)
     tallies = material.tallies or tuple(tallies_of(records))
     found = asked.found or found_changes(material, asked.since)
     commits = Commits(material.series)
-    histories, left_out = _histories(material, trials_of(records), asked.since, commits)
+    histories, left_out = _histories(
+        material, trials_of(records, material.begins), asked.since, commits
+    )
     by_key = _by_key(records)
     rows = _Rows(histories, by_key)
     changes = shown_changes(material, found.rows, newest or 0.0, rows.place)
@@ -380,7 +383,9 @@ def _pairs(
         for one, row in changes
         if row.confirmation and row.confirmation["pairs"]
     ]
-    found = [*confirming_pairs(material.workspace, judged), *ab_pairs(material.workspace)]
+    shown = {key.method for key in rows.methods}
+    ab = (one for one in ab_pairs(material.workspace) if one.method in shown)
+    found = [*confirming_pairs(material.workspace, judged), *ab]
     return tuple(
         replace(one, series=rows.series_named(one.method, one.metric))
         for one in found[:_MOST_PAIRS]

@@ -121,9 +121,9 @@ def key_of_series(series: Series) -> MethodKey:
     return MethodKey(own.method, own.environment, own.hardware, own.settings)
 
 
-def trials_of(records: Iterable[Trial]) -> Trials:
-    """Gather what the histories need of the trials."""
-    begins: dict[RunKey, float] = {}
+def trials_of(records: Iterable[Trial], known_begins: Mapping[RunKey, float]) -> Trials:
+    """Gather what the histories need of the trials, and when their runs began, as far as known."""
+    begins = dict(known_begins)
     facts: dict[str, Facts] = {}
     known: dict[tuple[int, str, str], Facts] = {}
     ran: dict[MethodKey, set[RunKey]] = {}

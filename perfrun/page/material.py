@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from perfrun.errors import UsageError
-from perfrun.page.history import MethodKey, Trial, key_of_record
+from perfrun.page.history import MethodKey, RunKey, Trial, key_of_record
 from perfrun.store.query import Origin, Origins, Selector, Series, SeriesKey
 from perfrun.summary.metrics import MetricValue, direction_of, unit_of
 from perfrun.summary.record import SummaryRecord
@@ -42,6 +42,7 @@ class Material:
     tallies: Sequence[Tally] = ()  # of all trials, where `trials` are the newest only
     urls: Mapping[str, str]  # folder of a checkout to its repository
     clones: Mapping[str, Path]  # the same to a full clone, as the user says
+    begins: Mapping[RunKey, float] = field(default_factory=dict)  # of runs with further trials
 
 
 def tallies_of(trials: Iterable[Trial]) -> Iterator[Tally]:
