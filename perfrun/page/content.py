@@ -26,6 +26,7 @@ from perfrun.page.history import (
     Calendar,
     Commits,
     MethodKey,
+    Trial,
     Trials,
     hardware_key,
     key_of_record,
@@ -34,7 +35,7 @@ from perfrun.page.history import (
     relevance,
     trials_of,
 )
-from perfrun.page.material import Material
+from perfrun.page.material import Material, Tally, tallies_of
 from perfrun.page.packed import packed, packed_flags
 from perfrun.page.paired import ab_pairs, confirming_pairs
 from perfrun.page.side_by_side import versus_tables
@@ -42,12 +43,14 @@ from perfrun.page.subjects import subjects_of
 from perfrun.store.garbage_collection import no_collection
 from perfrun.store.query import Series
 from perfrun.summary.counted_trials import counted
+from perfrun.summary.document import Status
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import section, text
 
 _MOST_SERIES = 3000  # that are looked at
 _MOST_DETAILS = 400  # methods
 _MOST_WARNINGS = 20
+_MOST_MACHINES = 50
 _MOST_PAIRS = 30
 _Name = tuple[MethodKey, str]  # of a history: method and metric
 
@@ -59,6 +62,8 @@ class Asked:
     title: str
     since: float = 0.0  # seconds since the epoch: what is older is not drawn
     baseline: Sequence[SummaryRecord] = ()
+    found: Found | None = None  # the changes, where they have been searched already
+    newest: float | None = None  # the newest trial of all, where the results are a part of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +79,13 @@ class _History:
 def page_of(material: Material, asked: Asked) -> Page:
     """Return the content of the page."""
     records = [one for one in material.trials if one.timestamp >= asked.since]
-    newest = max((one.timestamp for one in records), default=None)
-    found = found_changes(material, asked.since)
+    newest = asked.newest or max((one.timestamp for one in records), default=None)
+    tallies = material.tallies or tuple(tallies_of(records))
+    found = asked.found or found_changes(material, asked.since)
     commits = Commits(material.series)
-    histories, left_out = _histories(material, trials_of(records), asked.since, commits)
+    histories, left_out = _histories(
+        material, trials_of(records, material.begins), asked.since, commits
+    )
     by_key = _by_key(records)
     rows = _Rows(histories, by_key)
     changes = shown_changes(material, found.rows, newest or 0.0, rows.place)
@@ -91,15 +99,18 @@ def page_of(material: Material, asked: Asked) -> Page:
         for at, (name, history) in enumerate(histories.items())
     )
     details = _details(by_key, rows, material)
-    methods = tuple(_method(key, own, rows, series, details) for key, own in by_key.items())
+    counts = _counts(tallies)
+    methods = tuple(
+        _method(key, own, counts[key], rows, series, details) for key, own in by_key.items()
+    )
     pairs = _pairs(material, changes, rows)
     return Page(
         title=asked.title,
         selection=material.selection,
         made=time.time(),
         newest=newest,
-        machines=tuple(_machines(records)),
-        outcomes=dict(Counter(one.status.value for one in records)),
+        machines=tuple(_machines(tallies, records)),
+        outcomes=dict(_outcomes(tallies)),
         warnings=tuple(_warnings(records, found))[:_MOST_WARNINGS],
         changes=tuple(one for one, _ in changes),
         methods=methods,
@@ -112,11 +123,25 @@ def page_of(material: Material, asked: Asked) -> Page:
     )
 
 
-def _by_key(records: Sequence[SummaryRecord]) -> dict[MethodKey, list[SummaryRecord]]:
-    found: dict[MethodKey, list[SummaryRecord]] = {}
+def _by_key(records: Sequence[Trial]) -> dict[MethodKey, list[Trial]]:
+    found: dict[MethodKey, list[Trial]] = {}
     for record in records:
         found.setdefault(key_of_record(record), []).append(record)
     return dict(sorted(found.items()))
+
+
+def _counts(tallies: Sequence[Tally]) -> dict[MethodKey, list[Tally]]:
+    found: dict[MethodKey, list[Tally]] = {}
+    for one in tallies:
+        found.setdefault(one.key, []).append(one)
+    return found
+
+
+def _outcomes(tallies: Sequence[Tally]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for one in tallies:
+        found[one.status] += one.trials
+    return found
 
 
 def _histories(
@@ -161,7 +186,7 @@ class _Rows:
     def __init__(
         self,
         histories: Mapping[_Name, _History],
-        by_key: Mapping[MethodKey, Sequence[SummaryRecord]],
+        by_key: Mapping[MethodKey, Sequence[Trial]],
     ) -> None:
         self._histories = tuple(histories.values())
         self.methods = {key: at for at, key in enumerate(by_key)}
@@ -236,12 +261,14 @@ def _baseline(records: Sequence[SummaryRecord]) -> dict[_Name, float]:
 
 
 def _details(
-    by_key: Mapping[MethodKey, Sequence[SummaryRecord]], rows: _Rows, material: Material
+    by_key: Mapping[MethodKey, Sequence[Trial]], rows: _Rows, material: Material
 ) -> dict[MethodKey, Detail]:
     newest_first = sorted(by_key, key=lambda key: by_key[key][-1].timestamp, reverse=True)
     found = {}
     for key in newest_first[:_MOST_DETAILS]:
-        own = by_key[key]
+        own = [one for one in by_key[key] if isinstance(one, SummaryRecord)]
+        if not own:
+            continue
         last = own[-1]
         good = next((one for one in reversed(own) if _is_good(one, last)), None)
         failed = [one for one in own if not one.ran]
@@ -256,7 +283,8 @@ def _is_good(one: SummaryRecord, last: SummaryRecord) -> bool:
 
 def _method(
     key: MethodKey,
-    own: Sequence[SummaryRecord],
+    own: Sequence[Trial],
+    counts: Sequence[Tally],
     rows: _Rows,
     series: Sequence[SeriesShown],
     details: Mapping[MethodKey, Detail],
@@ -276,8 +304,8 @@ def _method(
         main=places[0] if places else None,
         series=tuple(places),
         state=last.status.value,
-        trials=len(own),
-        failed=sum(not one.ran for one in own),
+        trials=sum(one.trials for one in counts),
+        failed=sum(one.trials for one in counts if not Status(one.status).ran),
         last=last.timestamp,
         against_last_night=_ratio(values[-1], before) if values else None,
         against_baseline=_ratio(values[-1], main.baseline) if main and values else None,
@@ -291,23 +319,25 @@ def _ratio(value: float, base: float | None) -> float | None:
     return value / base if base and base > 0 else None
 
 
-def _machines(records: Sequence[SummaryRecord]) -> Iterator[Machine]:
-    by_host: dict[str, list[SummaryRecord]] = {}
-    for record in records:
-        by_host.setdefault(record.hostname, []).append(record)
-    for name, own in sorted(by_host.items(), key=lambda pair: -pair[1][-1].timestamp)[:50]:
-        system = section(own[-1].document, "system_info")
+def _machines(tallies: Sequence[Tally], records: Sequence[Trial]) -> Iterator[Machine]:
+    newest = {record.hostname: record for record in records}
+    by_host: dict[str, list[Tally]] = {}
+    for one in tallies:
+        by_host.setdefault(one.hostname, []).append(one)
+    last = {name: max(one.last for one in own) for name, own in by_host.items()}
+    for name in sorted(by_host, key=lambda name: -last[name])[:_MOST_MACHINES]:
+        system = section(newest[name].context, "system") if name in newest else {}
         model, count = text(system.get("accelerator_model")), text(system.get("accelerator_count"))
         yield Machine(
             name=name or "unknown host",
             cpu=text(system.get("cpu_model")),
             accelerators=f"{count or 1} x {model}" if model else "",
-            trials=len(own),
-            last=own[-1].timestamp,
+            trials=sum(one.trials for one in by_host[name]),
+            last=last[name],
         )
 
 
-def _warnings(records: Sequence[SummaryRecord], found: Found) -> Iterator[str]:
+def _warnings(records: Sequence[Trial], found: Found) -> Iterator[str]:
     if found.short:
         from perfrun.analysis.scan import FEWEST_OBSERVATIONS
 
@@ -353,7 +383,9 @@ def _pairs(
         for one, row in changes
         if row.confirmation and row.confirmation["pairs"]
     ]
-    found = [*confirming_pairs(material.workspace, judged), *ab_pairs(material.workspace)]
+    shown = {key.method for key in rows.methods}
+    ab = (one for one in ab_pairs(material.workspace) if one.method in shown)
+    found = [*confirming_pairs(material.workspace, judged), *ab]
     return tuple(
         replace(one, series=rows.series_named(one.method, one.metric))
         for one in found[:_MOST_PAIRS]

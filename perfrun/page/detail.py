@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -56,6 +57,9 @@ def detail_of(
 ) -> Detail:
     """Return the detail of a method: its newest trial against the last good one before it."""
     record = at_hand(newest)
+    if not record.document.get("execution_id"):
+        # Not its summary, or none: what lies beside it may be anything that an index names.
+        record = replace(record, path=Path())
     shown = view(record)
     own = section(record.document, "perfrun")
     series = _series(record, own)

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from math import isfinite
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from perfrun.changes.beginnings import source_text
 from perfrun.changes.observations import night_of
@@ -21,15 +21,59 @@ from perfrun.page.document import Cut
 from perfrun.page.packed import Packed, packed, packed_times, packed_whole
 from perfrun.store.query import Origin, Series
 from perfrun.summary.counted_trials import counted_places
+from perfrun.summary.document import Status
 from perfrun.summary.metrics import PEAK_RSS, THROUGHPUT, WALL_TIME
-from perfrun.summary.record import SummaryRecord
-from perfrun.summary.series_identity import section, text
+from perfrun.summary.series_identity import Subject, section, text
 
 _MOST_CUTS = 40  # of a history
 _MOST_NOISE = 60  # observations that noise is estimated from
 _FEWEST_NOISE, _ENOUGH_NOISE = 4, 10
 DISTURBED, FAILED = 1, 2  # bits of a point's flags
 RunKey = str | int  # a run's id, or the night of trials without one
+
+
+class Trial(Protocol):
+    """The facts of a trial that the page needs; a summary's record has them, and more."""
+
+    @property
+    def subject(self) -> Subject:
+        """The subject that was measured."""
+
+    @property
+    def execution_id(self) -> str:
+        """The id of the trial."""
+
+    @property
+    def run_id(self) -> str:
+        """The id of its run; '' in PerfZero's."""
+
+    @property
+    def timestamp(self) -> float:
+        """Its begin, in seconds since the epoch."""
+
+    @property
+    def status(self) -> Status:
+        """Its outcome."""
+
+    @property
+    def ran(self) -> bool:
+        """True when the method ended by itself."""
+
+    @property
+    def grade(self) -> str:
+        """Its grade; '' when it was not judged."""
+
+    @property
+    def disturbed(self) -> bool:
+        """True when the machine was disturbed."""
+
+    @property
+    def hostname(self) -> str:
+        """The host on which it ran."""
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        """Its framework, Python, image and machine, as the index keeps them."""
 
 
 class MethodKey(NamedTuple):
@@ -65,7 +109,7 @@ def run_key(run_id: str, timestamp: float) -> RunKey:
     return run_id or night_of(timestamp)
 
 
-def key_of_record(record: SummaryRecord) -> MethodKey:
+def key_of_record(record: Trial) -> MethodKey:
     """Return the row of the page that a trial belongs to."""
     own = record.subject
     return MethodKey(own.method, own.environment, own.hardware, own.settings)
@@ -77,9 +121,9 @@ def key_of_series(series: Series) -> MethodKey:
     return MethodKey(own.method, own.environment, own.hardware, own.settings)
 
 
-def trials_of(records: Iterable[SummaryRecord]) -> Trials:
-    """Gather what the histories need of the trials."""
-    begins: dict[RunKey, float] = {}
+def trials_of(records: Iterable[Trial], known_begins: Mapping[RunKey, float]) -> Trials:
+    """Gather what the histories need of the trials, and when their runs began, as far as known."""
+    begins = dict(known_begins)
     facts: dict[str, Facts] = {}
     known: dict[tuple[int, str, str], Facts] = {}
     ran: dict[MethodKey, set[RunKey]] = {}
@@ -103,7 +147,7 @@ def trials_of(records: Iterable[SummaryRecord]) -> Trials:
     return Trials(begins=begins, facts=facts, failed=alone)
 
 
-def _facts(record: SummaryRecord) -> Facts:
+def _facts(record: Trial) -> Facts:
     context = record.context
     framework = section(context, "framework")
     name = text(framework.get("name"))

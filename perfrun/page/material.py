@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfrun.errors import UsageError
+from perfrun.page.history import MethodKey, RunKey, Trial, key_of_record
 from perfrun.store.query import Origin, Origins, Selector, Series, SeriesKey
 from perfrun.summary.metrics import MetricValue, direction_of, unit_of
 from perfrun.summary.record import SummaryRecord
@@ -19,16 +21,40 @@ if TYPE_CHECKING:
 _DAY_S = 86400.0
 
 
+class Tally(NamedTuple):
+    """The number of trials of a method on a host that ended alike."""
+
+    key: MethodKey
+    hostname: str
+    status: str
+    trials: int
+    last: float  # when the newest of them began, in seconds since the epoch
+
+
 @dataclass(frozen=True, kw_only=True)
 class Material:
     """Trials and their series."""
 
     workspace: Path
     selection: str  # in words
-    trials: Sequence[SummaryRecord]  # by time, failed ones included
+    trials: Sequence[Trial]  # by time, failed ones included; those of records have details
     series: Sequence[Series]
+    tallies: Sequence[Tally] = ()  # of all trials, where `trials` are the newest only
     urls: Mapping[str, str]  # folder of a checkout to its repository
     clones: Mapping[str, Path]  # the same to a full clone, as the user says
+    begins: Mapping[RunKey, float] = field(default_factory=dict)  # of runs with further trials
+
+
+def tallies_of(trials: Iterable[Trial]) -> Iterator[Tally]:
+    """Count trials."""
+    counts: Counter[tuple[MethodKey, str, str]] = Counter()
+    last: dict[tuple[MethodKey, str, str], float] = {}
+    for one in trials:
+        alike = (key_of_record(one), one.hostname, one.status.value)
+        counts[alike] += 1
+        last[alike] = max(one.timestamp, last.get(alike, 0.0))
+    for alike, count in counts.items():
+        yield Tally(*alike, count, last[alike])
 
 
 def urls_of(records: Iterable[SummaryRecord]) -> dict[str, str]:
@@ -117,16 +143,21 @@ def stored(
             "perfrun --benchmark_methods=..."
         )
     oldest = min((row.timestamp for row in _rows(series)), default=begin)
-    span = f", from {datetime.fromtimestamp(begin):%Y-%m-%d} on" if begin > oldest else ""
     material = Material(
         workspace=workspace,
-        selection=f"all results of {store.address.shown}{span}",
+        selection=selection_of(store.address.shown, begin, oldest),
         trials=trials,
         series=series,
         urls=urls_of(trials),
         clones=clones,
     )
     return material, begin
+
+
+def selection_of(index: str, begin: float, oldest: float) -> str:
+    """Return in words which results of an index are drawn."""
+    span = f", from {datetime.fromtimestamp(begin):%Y-%m-%d} on" if begin > oldest else ""
+    return f"all results of {index}{span}"
 
 
 def _rows(series: Sequence[Series]) -> Iterable[Origin]:

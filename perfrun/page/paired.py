@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from perfrun import schema
 from perfrun.page.document import ChangeShown, PairsShown
 from perfrun.page.events import names_in, read_checked
 from perfrun.page.packed import packed
-from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
+from perfrun.summary.record import SUMMARY, SummaryRecord, parse_record, read_content
 from perfrun.summary.series_identity import section
 
 _MOST_FILES = 20  # comparisons by `perfrun ab`, the newest
@@ -107,11 +108,17 @@ _Values = dict[tuple[Any, int], tuple[float, float]]  # seed and number: time, v
 
 def _trials(workspace: Path, label: str, wanted: Iterable[tuple[str, str]]) -> list[SummaryRecord]:
     methods = {method for method, _ in wanted}
+    # Only those that name one are taken apart; what is not ASCII may be written in several ways.
+    names = [json.dumps(method)[1:-1].encode() for method in methods if method.isascii()]
+    is_plain = len(names) == len(methods)
     output = workspace / "output"
     found = []
     for name in names_in(output)[-_MOST_TRIALS:]:
         try:
-            record = read_record(output / name / SUMMARY)
+            content = read_content(output / name / SUMMARY)
+            if is_plain and not any(one in content for one in names):
+                continue
+            record = parse_record(content, output / name / SUMMARY)
         except (OSError, ValueError):
             continue
         if record.label == label and record.method in methods:

@@ -18,13 +18,14 @@ from perfrun.page.render import policy
 from perfrun.serve.events import Events
 from perfrun.serve.questions import Place, Selection
 from perfrun.serve.refused import Refused, missing, wrong
-from perfrun.serve.results import MOST_LISTED, MOST_POINTS, Results, encoded
+from perfrun.serve.results import MOST_LISTED, MOST_POINTS, Answer, Results, encoded
 from perfrun.serve.threads import Threads
 from perfrun.shown import say
 from perfrun.summary.document import Status
 
 _LISTED, _POINTS = 100, 1000  # where the question has no `limit`
 _SERIES_ID = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
+_METHOD_ID = re.compile(r"[0-9a-f]{16}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NEXT = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)_(\d{1,18})", re.ASCII)
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,9})?", re.ASCII)
@@ -36,6 +37,7 @@ def application(results: Results, events: Events, threads: Threads) -> Starlette
     routes = [
         Route("/", partial(_page, results, threads)),
         Route("/api/page", partial(_data, results, threads)),
+        Route("/api/page/{id}", partial(_method, results, threads)),
         Route("/api/methods", partial(_methods, results, threads)),
         Route("/api/series/{id}", partial(_series, results, threads)),
         Route("/api/trials", partial(_trials, results, threads)),
@@ -49,10 +51,10 @@ def application(results: Results, events: Events, threads: Threads) -> Starlette
     )
 
 
-Answer = Callable[[Request], Awaitable[Response]]
+Answerer = Callable[[Request], Awaitable[Response]]
 
 
-def _caught(answer: Answer) -> Answer:
+def _caught(answer: Answerer) -> Answerer:
     async def caught(request: Request) -> Response:
         try:
             return await answer(request)
@@ -90,10 +92,22 @@ async def _page(results: Results, threads: Threads, request: Request) -> Respons
 async def _data(results: Results, threads: Threads, request: Request) -> Response:
     _known(request, ())
     page = await threads.run(results.page)
-    headers = {"etag": page.etag, "cache-control": "no-cache"}
-    if request.headers.get("if-none-match") == page.etag:
+    return _unless_known(request, page.answer)
+
+
+async def _method(results: Results, threads: Threads, request: Request) -> Response:
+    _known(request, ())
+    wanted = request.path_params["id"]
+    if not _METHOD_ID.fullmatch(wanted):
+        raise missing("no such method")
+    return _unless_known(request, await threads.run(partial(results.method, wanted)))
+
+
+def _unless_known(request: Request, answer: Answer) -> Response:
+    headers = {"etag": answer.etag, "cache-control": "no-cache"}
+    if request.headers.get("if-none-match") == answer.etag:
         return Response(status_code=304, headers=headers)
-    return Response(page.data, media_type="application/json", headers=headers)
+    return Response(answer.data, media_type="application/json", headers=headers)
 
 
 async def _methods(results: Results, threads: Threads, request: Request) -> Response:

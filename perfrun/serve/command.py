@@ -73,7 +73,7 @@ def serve_command(argv: Sequence[str]) -> int:
         serve(
             listener,
             index,
-            runs=workspace / "runs",
+            workspace=workspace,
             title=f"perfrun: {workspace.name if address.workspace else address.shown}",
             token=token,
             names=names | _own_names(host),

@@ -1,286 +1,209 @@
-"""The data of the served page: what is in the index, the newest histories, and their changes.
+"""The content of the served page: that of a report, made of the newest trials of each method.
 
-It is the same document as that of `perfrun report`, without what needs every summary to be read:
-the details of trials, which the page asks for one by one.
+All of a method - its further metrics, its newest trial in detail, its pairs - is made when it is
+opened, since that needs summaries and logs to be read.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import date
-from statistics import median
-from typing import TYPE_CHECKING, Any
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
 
 from perfrun import __version__
-from perfrun.changes.observations import Observation, observations_of
-from perfrun.changes.watched import NoResultsError, choose_series
-from perfrun.page.history import hardware_key
-from perfrun.page.packed import packed, packed_flags, packed_times, packed_whole
+from perfrun.compare.differences import differences
+from perfrun.errors import UsageError
+from perfrun.page.change_list import MOST_CHANGES, Found, found_changes
+from perfrun.page.content import Asked, page_of
+from perfrun.page.document import document_of
+from perfrun.page.history import MethodKey, RunKey, key_of_record, trials_of
+from perfrun.page.material import Material, selection_of, series_of_records, urls_of
 from perfrun.serve.questions import (
     MOST_SUBJECTS,
-    SHOWN_POINTS,
     Index,
     Newest,
     Total,
     newest_of,
+    oldest_of,
+    span,
     totals,
+    whereabouts,
 )
+from perfrun.serve.refused import missing
+from perfrun.store.ancestry import by_ancestry
+from perfrun.store.garbage_collection import no_collection
+from perfrun.store.query import Selector, Series
+from perfrun.store.reading import read_trials, read_urls
+from perfrun.summary.record import SummaryRecord, read_record
 from perfrun.text import redacted
 
-if TYPE_CHECKING:
-    from perfrun.changes.change_report import ChangeRow
-    from perfrun.store.query import Series
-
-_MOST_CHANGES = 100
-_RECENT_DAYS = 14
-_BASELINE = 10  # observations before the newest one
-_HASH = 12
-_DISTURBED = 1
+NIGHTS = 365  # before the newest trial, as in a report
+_DAY_S = 86400.0
+_ID_DIGITS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Entry:
-    """A series of the page: the newest observations of one metric of one subject."""
+class Overview:
+    """The page without the details of its methods, and what these are made with."""
 
-    method: int
-    series: Series
-    points: Sequence[Observation]
+    document: Mapping[str, Any]
+    keys: Mapping[str, MethodKey]  # of the methods, by the id in their address
+    since: float
+    newest: float | None
+    found: Found
+    searched: frozenset[tuple[MethodKey, str]]  # methods and metrics, for changes
+    begins: Mapping[RunKey, float]
 
 
-def overview(index: Index, title: str) -> dict[str, Any]:
-    """Return the data of the page. Raises StoreError."""
+@no_collection()
+def overview(index: Index, workspace: Path, title: str) -> Overview:
+    """Return the page. Raises StoreError."""
     with index.asked() as connection:
-        found = totals(connection)
-        shown = sorted(found, key=lambda one: -one.last)[:MOST_SUBJECTS]
-        shown = sorted(shown, key=lambda one: (one.subject.method, one.subject.id))
-        newest = newest_of(connection, shown)
-    entries = _entries(shown, newest)
-    commits: dict[str, int] = {}
-    changes = _changes(entries)
-    last = max((one.last for one in found), default=None)
-    document = {
-        "schema": 1,
-        "perfrun": __version__,
-        "made": time.time(),
-        "title": title,
-        "selection": f"the newest {SHOWN_POINTS} nights of each series",
-        "newest": last,
-        "machines": _machines(found, newest),
-        "outcomes": _outcomes(found),
-        "warnings": [],
-        "changes": changes,
-        "methods": _methods(shown, newest, entries),
-        "series": [_series(one, commits) for one in entries],
-        "commits": [{"id": name, "subject": "", "repository": ""} for name in commits],
-        "details": [],
-        "pairs": [],
-        "versus": [],
-        "shared": [],
-        "left_out": _left_out(found, shown),
+        begun = span(connection)
+        since = max(0.0, begun[1] - NIGHTS * _DAY_S) if begun else 0.0
+        totalled = totals(connection, since)
+        shown = sorted(totalled, key=lambda one: -one.last)[:MOST_SUBJECTS]
+        newest = newest_of(connection, shown, since)
+        urls = read_urls(connection)
+        material = Material(
+            workspace=workspace,
+            selection=selection_of(index.address.shown, since, begun[0] if begun else since),
+            trials=newest.trials,
+            series=by_ancestry(newest.series, urls, {}, index.root),
+            tallies=[tally for one in totalled for tally in one.tallies],
+            urls=urls,
+            clones={},
+        )
+        found = _explained(found_changes(material, since), material.series, connection, index)
+    page = page_of(material, Asked(title=title, since=since, found=found))
+    page = replace(page, left_out=(*page.left_out, *_left_out(totalled, shown, newest)))
+    document = document_of(page, __version__)
+    keys = sorted({key_of_record(one) for one in newest.trials})  # as the page has them
+    for one, key in zip(document["methods"], keys, strict=True):
+        one["href"] = f"/api/page/{method_id(key)}"
+    return Overview(
+        document=redacted(document),
+        keys={method_id(key): key for key in keys},
+        since=since,
+        newest=page.newest,
+        found=found,
+        searched=frozenset((_key_of(one), one.key.metric) for one in material.series),
+        begins=trials_of(newest.trials, {}).begins,
+    )
+
+
+def method_id(key: MethodKey) -> str:
+    """Return the id of a row of the page, which is the same in every index that has it."""
+    return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:_ID_DIGITS]
+
+
+def _key_of(series: Series) -> MethodKey:
+    own = series.key
+    return MethodKey(own.method, own.environment, own.hardware, own.settings)
+
+
+def _explained(
+    found: Found, series: Sequence[Series], connection: Connection, index: Index
+) -> Found:
+    """Add to the changes what else differs between the trials before and after them."""
+    rows = found.rows[:MOST_CHANGES]
+    named = {name for row in rows for name in (row.before_execution_id, row.after_execution_id)}
+    begun = {
+        row.execution_id: row.timestamp
+        for origins in {id(one.origins): one.origins for one in series}.values()
+        for row in origins.rows
+        if row.execution_id in named
     }
-    return dict(finite(redacted(document)))
-
-
-def finite(value: Any) -> Any:
-    """Return a document with None in place of what JSON cannot hold."""
-    if isinstance(value, dict):
-        return {name: finite(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _entries(shown: Sequence[Total], newest: Mapping[int, Newest]) -> list[_Entry]:
-    return [
-        _Entry(method=number, series=series, points=_points(series))
-        for number, one in enumerate(shown)
-        for series in newest[one.subject.id].series
+    places = whereabouts(connection, index, begun)
+    explained = [
+        replace(
+            row,
+            evidence=frozenset(),  # which is for the pairs of `detect --confirm`
+            environment_differences=_differences(
+                places.get(row.before_execution_id), places.get(row.after_execution_id)
+            ),
+        )
+        for row in rows
     ]
+    return replace(found, rows=tuple(explained))
 
 
-def _points(series: Series) -> Sequence[Observation]:
-    found = observations_of(series.origins, series.values)
-    return [found[at] for at in range(max(0, len(found) - SHOWN_POINTS), len(found))]
-
-
-def _series(entry: _Entry, commits: dict[str, int]) -> dict[str, Any]:
-    series, points = entry.series, entry.points
-    values = [point.value for point in points]
-    return {
-        "method": entry.method,
-        "metric": series.key.metric,
-        "unit": series.unit,
-        "direction": series.direction,
-        "derived": bool(series.derived_from),
-        "n": len(points),
-        "time": asdict(packed_times([point.point.timestamp for point in points])),
-        "value": asdict(packed(values)),
-        "low": None,
-        "high": None,
-        "flags": packed_flags(_DISTURBED if point.disturbed else 0 for point in points),
-        "cuts": [],
-        "commit": _commit_column(points, commits),
-        "baseline": _baseline(values),
-        "noise": _noise(values),
-    }
-
-
-def _commit_column(points: Sequence[Observation], commits: dict[str, int]) -> dict[str, Any] | None:
-    names = [_commit(point.point.commits) for point in points]
-    if not any(names):
+def _differences(
+    before: tuple[str, str] | None, after: tuple[str, str] | None
+) -> tuple[str, ...] | None:
+    """Return what differs between two trials, given uid and path; None where one is gone."""
+    records = [_read(*one) if one else None for one in (before, after)]
+    base, new = records
+    if base is None or new is None:
         return None
-    return asdict(packed_whole([commits.setdefault(name, len(commits)) for name in names]))
+    try:
+        return tuple(one.text for one in differences([base], [new]))
+    except UsageError:  # a damaged summary
+        return None
 
 
-def _commit(commits: Mapping[str, str]) -> str:
-    """Return the commits of an observation as one text; mostly there is one checkout."""
-    return " ".join(commit[:_HASH] for _, commit in sorted(commits.items()))
+def _read(uid: str, path: str) -> SummaryRecord | None:
+    """Return a trial's summary: an index may name any file, so it must be that of this trial."""
+    try:
+        found = read_record(Path(path))
+    except (OSError, ValueError):
+        return None
+    return found if found.uid == uid else None
 
 
-def _baseline(values: Sequence[float]) -> float | None:
-    before = values[-_BASELINE - 1 : -1]
-    return median(before) if before else None
-
-
-def _noise(values: Sequence[float]) -> float | None:
-    from perfrun.analysis.stats import relative_noise  # numpy and scipy
-
-    return relative_noise(values[-_BASELINE - 1 :])
-
-
-def _methods(
-    shown: Sequence[Total], newest: Mapping[int, Newest], entries: Sequence[_Entry]
-) -> list[dict[str, Any]]:
-    places: dict[int, list[int]] = {}
-    for place, entry in enumerate(entries):
-        places.setdefault(entry.method, []).append(place)
-    return [
-        _method(one, newest[one.subject.id], places.get(number, []), entries)
-        for number, one in enumerate(shown)
-    ]
-
-
-def _method(
-    total: Total, newest: Newest, own: Sequence[int], entries: Sequence[_Entry]
-) -> dict[str, Any]:
-    values = [point.value for point in entries[own[0]].points] if own else []
-    return {
-        "name": total.subject.method,
-        "environment": total.subject.environment,
-        "hardware": hardware_key(total.subject.hardware),
-        "hardware_text": total.subject.hardware,
-        "settings": total.subject.settings,
-        "main": own[0] if own else None,
-        "series": list(own),
-        "state": newest.status,
-        "trials": total.trials,
-        "failed": total.failed,
-        "last": total.last,
-        "against_last_night": _ratio(values, values[-2] if len(values) > 1 else None),
-        "against_baseline": _ratio(values, _baseline(values)),
-        "noise": _noise(values),
-        "grade": newest.grade,
-        "detail": None,
-    }
-
-
-def _ratio(values: Sequence[float], base: float | None) -> float | None:
-    return values[-1] / base if values and base else None
-
-
-def _machines(found: Sequence[Total], newest: Mapping[int, Newest]) -> list[dict[str, Any]]:
-    """Return the kinds of machines; each is named as the one that ran its newest trial."""
-    kinds: dict[tuple[str, str], list[Total]] = {}
-    for one in found:
-        kinds.setdefault((one.subject.hardware, one.subject.driver), []).append(one)
-    return [
-        {
-            "name": _hostname(own, newest),
-            "cpu": hardware,
-            "accelerators": f"driver {driver}" if driver else "",
-            "trials": sum(one.trials for one in own),
-            "last": max(one.last for one in own),
-        }
-        for (hardware, driver), own in kinds.items()
-    ]
-
-
-def _hostname(own: Sequence[Total], newest: Mapping[int, Newest]) -> str:
-    known = [one for one in own if one.subject.id in newest]
-    return newest[max(known, key=lambda one: one.last).subject.id].hostname if known else ""
-
-
-def _outcomes(found: Iterable[Total]) -> dict[str, int]:
-    counted: Counter[str] = Counter()
-    for one in found:
-        counted.update(one.by_status)
-    return dict(counted)
-
-
-def _left_out(found: Sequence[Total], shown: Sequence[Total]) -> list[str]:
+def _left_out(found: Sequence[Total], shown: Sequence[Total], newest: Newest) -> list[str]:
+    texts = []
     if len(found) > len(shown):
         left_out = len(found) - len(shown)
-        return [f"{left_out} of {len(found)} methods, with older trials, are left out"]
-    return []
+        texts.append(f"{left_out} of {len(found)} methods, with older trials, are left out")
+    if any(one.trials > newest.most_trials for one in shown):
+        texts.append(
+            f"changes are searched in the newest {newest.most_trials} trials of each method"
+        )
+    if newest.left_out:
+        texts.append(
+            f"changes are searched in few metrics of so many methods; {newest.left_out} further "
+            "ones are shown, and searched, where their method is opened"
+        )
+    return texts
 
 
-def _changes(entries: Sequence[_Entry]) -> list[dict[str, Any]]:
-    """Return the changes in the histories that are shown: worse ones first, the newest of them."""
-    from perfrun.changes.detect import find_changes  # numpy and scipy
-
-    try:
-        chosen = choose_series(entry.series for entry in entries)
-    except NoResultsError:
-        return []
-    rows = find_changes(chosen.watched, chosen.left_out).rows
-    places = {
-        (entry.series.key.method, entry.series.key.metric, point.point.execution_id): (number, at)
-        for number, entry in enumerate(entries)
-        for at, point in enumerate(entry.points)
-    }
-    found = [
-        _change(row, entries, *place)
-        for row in rows
-        if (place := places.get((row.method, row.metric, row.after_execution_id)))
-    ]
-    newest = max((row.night for row in rows), default="")
-    for one in found:
-        one["is_recent"] = _days(newest) - _days(one["night"]) <= _RECENT_DAYS
-    found.sort(key=lambda one: one["night"], reverse=True)
-    found.sort(key=lambda one: one["direction"] != "worse")
-    return found[:_MOST_CHANGES]
-
-
-def _days(night: str) -> int:
-    return date.fromisoformat(night).toordinal()
-
-
-def _change(row: ChangeRow, entries: Sequence[_Entry], series: int, at: int) -> dict[str, Any]:
-    commits = [
-        f"{name} {row.commits_before.get(name, '')[:_HASH]}..{commit[:_HASH]}"
-        for name, commit in sorted(row.commits_after.items())
-        if row.commits_before.get(name) != commit
-    ]
-    return {
-        "method": entries[series].method,
-        "metric": row.metric,
-        "series": series,
-        "direction": row.direction,
-        "ratio": row.ratio,
-        "low": row.low,
-        "high": row.high,
-        "night": row.night,
-        "alarm_night": row.alarm_night,
-        "at": at,
-        "status": row.status,
-        "pairs": 0,
-        "text": "found in the history; not confirmed by pairs here",
-        "commits": commits,
-        "culprit": None,
-        "environment": list(row.environment_differences or ()),
-        "machine_suspect": row.machine_suspect,
-    }
+@no_collection()
+def method_page(index: Index, workspace: Path, whole: Overview, name: str) -> dict[str, Any]:
+    """Return all of one method as a page of its own. Raises StoreError and Refused."""
+    key = whole.keys.get(name)
+    if key is None:
+        raise missing("no such method")
+    with index.asked() as connection:
+        oldest = oldest_of(connection, key)
+        selector = Selector(methods=(key.method,), since=oldest)
+        found = read_trials(connection, index.root, selector)
+        records = [one for one in found if key_of_record(one) == key]
+        urls = urls_of(records)
+        series = by_ancestry(series_of_records(records), urls, {}, index.root)
+        material = Material(
+            workspace=workspace,
+            selection="",
+            trials=records,
+            series=series,
+            urls=urls,
+            clones={},
+            begins=whole.begins,
+        )
+        further = [one for one in series if (key, one.key.metric) not in whole.searched]
+        more = found_changes(replace(material, series=further), whole.since)
+        more = _explained(more, further, connection, index)
+    own = (key.method, key.environment, key.hardware)
+    rows = [r for r in whole.found.rows if (r.method, r.environment, r.hardware) == own]
+    asked = Asked(
+        title=key.method,
+        since=whole.since,
+        newest=whole.newest,
+        found=Found(rows=(*rows, *more.rows)),
+    )
+    return dict(redacted(document_of(page_of(material, asked), __version__)))

@@ -13,31 +13,50 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, and_, func, or_, select
 
 from perfrun.errors import StoreError
 from perfrun.options.store_address import Address
+from perfrun.page.history import MethodKey, relevance
+from perfrun.page.material import Tally
 from perfrun.store.database import Database
 from perfrun.store.places import OWN
 from perfrun.store.query import Origin, Series
 from perfrun.store.reading import columns_of, read_roots, read_rows, series_of
 from perfrun.store.schema import contexts, files, measurements, metrics, subjects, trials
 from perfrun.summary.document import Status
-from perfrun.summary.metrics import WALL_TIME
+from perfrun.summary.metrics import direction_of
+from perfrun.summary.series_identity import Subject, section
 
 ANSWER_S = 120.0  # of a busy machine, too: the page of a million trials takes seconds
-SHOWN_POINTS = 365  # of a series on the page, the newest ones
 MOST_SUBJECTS = 1000  # of which the page shows the history: those with the newest trials
 _MOST_TRIALS = 1000  # of a subject, the newest ones
 _FEWEST_TRIALS = 50
-_MOST_METRICS = 8  # of a subject
 _MOST_OF_ALL = 100_000  # trials of all subjects together, and figures likewise
 _AT_ONCE = 500  # values of an IN list
 _ID_DIGITS = 16
 _RAN = tuple(status.value for status in Status if status.ran)
-Metrics = Mapping[int, Any]  # rows of the table by id
+_OF_TRIAL = (
+    trials.c.id,
+    trials.c.context_id,
+    trials.c.execution_id,
+    trials.c.run_id,
+    trials.c.timestamp,
+    trials.c.status,
+    trials.c.grade,
+    trials.c.disturbed,
+    trials.c.label,
+    trials.c.hostname,
+)
+_OF_CONTEXT = {  # what the page shows of it
+    "framework": ("name", "version"),
+    "python": ("version",),
+    "image": ("image_id",),
+    "system": ("cpu_model", "accelerator_model", "accelerator_count"),
+}
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,76 +115,199 @@ class Total:
     """The trials of one subject."""
 
     subject: Any  # the row of its table
-    by_status: Mapping[str, int]
-    last: float  # when the newest trial began
+    tallies: tuple[Tally, ...]
+
+    @property
+    def last(self) -> float:
+        """The time at which its newest trial began."""
+        return max(one.last for one in self.tallies)
 
     @property
     def trials(self) -> int:
         """The number of its trials."""
-        return sum(self.by_status.values())
+        return sum(one.trials for one in self.tallies)
 
     @property
     def failed(self) -> int:
         """The number of trials that did not run to the end."""
-        return sum(n for status, n in self.by_status.items() if status not in _RAN)
+        return sum(one.trials for one in self.tallies if one.status not in _RAN)
 
 
-def totals(connection: Connection) -> tuple[Total, ...]:
-    """Return the totals of all subjects with trials, by name."""
-    counted: dict[int, dict[str, int]] = {}
-    last: dict[int, float] = {}
-    columns = (trials.c.subject_id, trials.c.status)
+def totals(connection: Connection, since: float = 0.0) -> tuple[Total, ...]:
+    """Return the totals of all subjects with trials since a time, by name."""
+    columns = (trials.c.subject_id, trials.c.hostname, trials.c.status)
     query = select(*columns, func.count(), func.max(trials.c.timestamp)).group_by(*columns)
-    for subject_id, status, count, newest in connection.execute(query):
-        counted.setdefault(subject_id, {})[status] = count
-        last[subject_id] = max(newest, last.get(subject_id, 0.0))
-    named = connection.execute(select(subjects))
-    found = [
-        Total(subject=row, by_status=counted[row.id], last=last[row.id])
-        for row in named
-        if row.id in counted
-    ]
+    if since:
+        query = query.where(trials.c.timestamp >= since)
+    about = {row.id: row for row in connection.execute(select(subjects))}
+    counted: dict[int, list[Tally]] = {}
+    for subject_id, *counts in connection.execute(query):
+        tally = Tally(key_of_subject(about[subject_id]), *counts)
+        counted.setdefault(subject_id, []).append(tally)
+    found = [Total(subject=about[i], tallies=tuple(own)) for i, own in counted.items()]
     return tuple(sorted(found, key=lambda one: (one.subject.method, one.subject.id)))
+
+
+def key_of_subject(row: Any) -> MethodKey:
+    """Return the row of the page that a subject belongs to."""
+    return MethodKey(row.method, row.environment, row.hardware, row.settings)
+
+
+def _subject(row: Any) -> Subject:
+    return Subject(
+        method=row.method,
+        environment=row.environment,
+        hardware=row.hardware,
+        driver=row.driver,
+        source=row.source,
+        settings=row.settings,
+    )
+
+
+def span(connection: Connection) -> tuple[float, float] | None:
+    """Return when the oldest and the newest trial with figures began; None without any."""
+    begun = trials.c.timestamp
+    query = select(func.min(begun), func.max(begun)).where(trials.c.status.in_(_RAN))
+    oldest, newest = connection.execute(query).one()
+    return None if newest is None else (oldest, newest)
+
+
+class SeenTrial(NamedTuple):
+    """A trial as far as the page needs it; there are many, so it is small."""
+
+    origin: Origin
+    subject: Subject
+    hostname: str
+    context: Mapping[str, Any]
+
+    @property
+    def execution_id(self) -> str:
+        """The id of the trial."""
+        return self.origin.execution_id
+
+    @property
+    def run_id(self) -> str:
+        """The id of its run."""
+        return self.origin.run_id
+
+    @property
+    def timestamp(self) -> float:
+        """Its begin, in seconds since the epoch."""
+        return self.origin.timestamp
+
+    @property
+    def status(self) -> Status:
+        """Its outcome."""
+        return Status(self.origin.status)
+
+    @property
+    def ran(self) -> bool:
+        """True when the method ended by itself."""
+        return self.origin.status in _RAN
+
+    @property
+    def grade(self) -> str:
+        """Its grade."""
+        return self.origin.grade
+
+    @property
+    def disturbed(self) -> bool:
+        """True when the machine was disturbed."""
+        return self.origin.disturbed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Newest:
-    """The newest trials of a subject, and the series of their primary metrics."""
+    """The newest trials of subjects, and the series of their primary metrics."""
 
-    hostname: str
-    status: str
-    grade: str
-    series: tuple[Series, ...]  # the main one first
+    trials: Sequence[SeenTrial]  # since a time, the oldest first
+    series: Sequence[Series]
+    most_trials: int  # of a subject
+    left_out: int  # metrics
 
 
-def newest_of(connection: Connection, chosen: Sequence[Total]) -> Mapping[int, Newest]:
-    """Return the newest trials of each of the subjects, by the subject's id.
+def newest_of(connection: Connection, chosen: Sequence[Total], since: float) -> Newest:
+    """Return the newest trials of the subjects.
 
     The more subjects there are, the fewer trials and metrics are read of each.
     """
     stated = {row.id: row for row in connection.execute(select(metrics))}
     share = _MOST_OF_ALL // max(1, len(chosen))
     most_trials = min(_MOST_TRIALS, max(_FEWEST_TRIALS, share))
-    most_metrics = min(_MOST_METRICS, max(1, share // SHOWN_POINTS))
-    commits: dict[int, Mapping[str, str]] = {}
-    found = {}
+    contexts_of = _Contexts(connection)
+    seen: list[SeenTrial] = []
+    series: list[Series] = []
+    left_out = 0
     for one in chosen:
-        known = known_metrics(connection, one.subject.id)
-        primary = [metric.name for metric in known if not metric.derived_from]
-        named = sorted(primary, key=lambda name: name != WALL_TIME)[:most_metrics]
+        about = one.subject
+        rows = _newest_rows(connection, about.id, most_trials)
+        known = [m for m in known_metrics(connection, about.id) if not m.derived_from]
+        known.sort(key=lambda m: (relevance(m.name, direction_of(m.name, m.direction)), m.name))
+        most_metrics = max(1, share // max(len(rows), 1))
+        left_out += max(0, len(known) - most_metrics)
+        named = {metric.name for metric in known[:most_metrics]}
         wanted = [number for number, row in stated.items() if row.name in named]
-        rows = _newest_rows(connection, one.subject.id, most_trials)
-        _add_commits(connection, commits, rows)
-        origins = {row.id: (row.subject_id, _origin(row, commits, "")) for row in rows}
+        contexts_of.add(rows)
+        origins = {row.id: (about.id, _origin(row, contexts_of.commits, "")) for row in rows}
+        subject = _subject(about)
+        for row in rows:
+            if row.timestamp >= since:
+                small = contexts_of.small[row.context_id]
+                seen.append(SeenTrial(origins[row.id][1], subject, row.hostname, small))
         figures = _figures(connection, origins, wanted)
-        about = {one.subject.id: one.subject}
-        series = series_of(columns_of(figures, origins), about, stated)
-        found[one.subject.id] = Newest(
-            hostname=rows[-1].hostname,
-            status=rows[-1].status,
-            grade=rows[-1].grade,
-            series=tuple(sorted(series, key=lambda one: named.index(one.key.metric))),
-        )
+        series += series_of(columns_of(figures, origins), {about.id: about}, stated)
+    seen.sort(key=lambda one: (one.timestamp, one.execution_id))
+    return Newest(trials=seen, series=series, most_trials=most_trials, left_out=left_out)
+
+
+class _Contexts:
+    """The commits and the environments of trials; those of a run share one object."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[str, Mapping[str, Any]] = {}
+        self.commits: dict[int, Mapping[str, str]] = {}
+        self.small: dict[int, Mapping[str, Any]] = {}  # the parts that the page shows
+
+    def add(self, rows: Sequence[Any]) -> None:
+        """Read the contexts of trials."""
+        for part in _parts(sorted({row.context_id for row in rows} - self.commits.keys())):
+            query = select(contexts.c.id, contexts.c.commits, contexts.c.document)
+            for number, commits, document in self._connection.execute(
+                query.where(contexts.c.id.in_(part))
+            ):
+                self.commits[number] = json.loads(commits)
+                whole = json.loads(document)
+                small = {
+                    name: {key: value for key in keys if (value := section(whole, name).get(key))}
+                    for name, keys in _OF_CONTEXT.items()
+                }
+                self.small[number] = self._known.setdefault(json.dumps(small), small)
+
+
+def oldest_of(connection: Connection, key: MethodKey) -> float:
+    """Return when the oldest of a method's trials began that are read when it is opened."""
+    named = connection.execute(select(subjects).where(subjects.c.method == key.method))
+    own = [row.id for row in named if key_of_subject(row) == key]
+    begins = [
+        rows[0].timestamp
+        for number in own
+        if (rows := _newest_rows(connection, number, _MOST_TRIALS))
+    ]
+    return min(begins, default=0.0)
+
+
+def whereabouts(
+    connection: Connection, index: Index, begun: Mapping[str, float]
+) -> Mapping[str, tuple[str, str]]:
+    """Return uid and path of trials, given the begin of each by its execution id."""
+    found: dict[str, tuple[str, str]] = {}
+    for part in _parts(sorted(set(begun.values()))):
+        query = select(trials.c.id, trials.c.uid, trials.c.execution_id)
+        rows = connection.execute(query.where(trials.c.timestamp.in_(part)))
+        own = {row.id: row for row in rows if row.execution_id in begun}
+        paths = paths_of(connection, starts_of(connection, index), list(own))
+        found |= {own[i].execution_id: (own[i].uid, path) for i, path in paths.items()}
     return found
 
 
@@ -173,7 +315,7 @@ def _newest_rows(
     connection: Connection, subject_id: int, most: int, before: float | None = None
 ) -> Sequence[Any]:
     """Return the newest trials of a subject, the oldest of them first."""
-    query = select(trials).where(trials.c.subject_id == subject_id)
+    query = select(*_OF_TRIAL).where(trials.c.subject_id == subject_id)
     if before is not None:
         query = query.where(trials.c.timestamp < before)
     order = (trials.c.timestamp.desc(), trials.c.execution_id.desc())
@@ -212,17 +354,8 @@ def _figures(
         yield from (figure for figure in found.get(number, ()) if figure[1] in known)
 
 
-def _parts(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+def _parts(numbers: Sequence[T]) -> Iterator[Sequence[T]]:
     return (numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE))
-
-
-def _add_commits(
-    connection: Connection, known: dict[int, Mapping[str, str]], rows: Sequence[Any]
-) -> None:
-    """Add the commits of trials; those of a run share one object, and are read once."""
-    for part in _parts(sorted({row.context_id for row in rows} - known.keys())):
-        query = select(contexts.c.id, contexts.c.commits).where(contexts.c.id.in_(part))
-        known.update((number, json.loads(commits)) for number, commits in connection.execute(query))
 
 
 def starts_of(connection: Connection, index: Index) -> Mapping[str, str]:
@@ -274,11 +407,11 @@ def find_series(
     starts = starts_of(connection, index)
     found: list[Series] = []
     chosen = None
-    commits: dict[int, Mapping[str, str]] = {}
+    contexts_of = _Contexts(connection)
     for about in same:
         rows = _newest_rows(connection, about.id, most, before)
-        _add_commits(connection, commits, rows)
-        paths = paths_of(connection, starts, [row.id for row in rows])
+        contexts_of.add(rows)
+        commits, paths = contexts_of.commits, paths_of(connection, starts, [row.id for row in rows])
         origins = {r.id: (about.id, _origin(r, commits, paths.get(r.id, ""))) for r in rows}
         columns = columns_of(_figures(connection, origins, own), origins)
         for series in series_of(columns, {about.id: about}, stated):

@@ -9,6 +9,7 @@ import os
 import re
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -19,7 +20,7 @@ from perfrun.changes.beginnings import beginnings
 from perfrun.changes.history import history_document
 from perfrun.page.render import render
 from perfrun.serve.journals import FollowedRun
-from perfrun.serve.overview import overview
+from perfrun.serve.overview import Overview, method_page, overview
 from perfrun.serve.questions import (
     Index,
     Place,
@@ -41,6 +42,7 @@ from perfrun.untrusted import Refused, parse_json, read_file
 
 MOST_LISTED = 1000  # methods or trials in one answer
 MOST_POINTS = 10_000
+_MOST_OPENED = 16  # methods whose pages are kept
 _UP_TO_DATE_S = 60.0  # between two looks for summaries that no run has added
 _SHARE = 20  # and at most so much of one core for them: 5 %
 _LARGEST_REPORT = 2**26
@@ -49,21 +51,30 @@ _RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,199}")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A document as it is sent."""
+
+    data: bytes  # JSON
+    etag: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Page:
     """The page as it was when the index had this stamp."""
 
     stamp: str
-    data: bytes  # JSON
+    answer: Answer
     html: bytes
-    etag: str
+    overview: Overview
 
 
 class Results:
     """The results of one index; its methods may be called in several threads."""
 
-    def __init__(self, index: Index, runs: Path | None, title: str) -> None:
-        self._index, self._runs, self._title = index, runs, title
+    def __init__(self, index: Index, workspace: Path, title: str) -> None:
+        self._index, self._workspace, self._title = index, workspace, title
         self._page: Page | None = None
+        self._opened: OrderedDict[tuple[str, str], Answer] = OrderedDict()  # by stamp and method
         self._making = threading.Lock()
         self._refreshing = threading.Lock()
         self._refreshed_at_s, self._refreshed_in_s = time.monotonic(), 0.0
@@ -80,16 +91,29 @@ class Results:
         with self._making:
             if self._page is None or self._page.stamp != stamp:
                 begin_s = time.thread_time()
-                data = overview(self._index, self._title)
-                text = json.dumps(data).encode("ascii")
+                self._page = None  # its memory is needed for the next one
+                made = overview(self._index, self._workspace, self._title)
                 self._page = Page(
                     stamp=stamp,
-                    data=text,
-                    html=render(data, live=True).encode("utf-8", "replace"),
-                    etag=f'"{hashlib.sha256(text).hexdigest()[:32]}"',
+                    answer=_answer(made.document),
+                    html=render(made.document, live=True).encode("utf-8", "replace"),
+                    overview=made,
                 )
+                self._opened.clear()
                 self.made_in_s = time.thread_time() - begin_s
             return self._page
+
+    def method(self, name: str) -> Answer:
+        """Return all of a method of the page. Raises StoreError and Refused."""
+        page = self.page()
+        with self._making:  # one at a time, since each reads files
+            known = self._opened.get((page.stamp, name))
+            if known is None:
+                known = _answer(method_page(self._index, self._workspace, page.overview, name))
+                self._opened[page.stamp, name] = known
+                if len(self._opened) > _MOST_OPENED:
+                    self._opened.popitem(last=False)
+        return known
 
     def bring_up_to_date(self, *, is_running: bool) -> None:
         """Read new summaries into the workspace's own index. Raises StoreError.
@@ -213,9 +237,9 @@ class Results:
         return {"run_id": run_id, "state": state, "report": report, "trials": found}
 
     def _journal(self, run_id: str) -> tuple[dict[str, Any] | None, Any]:
-        if self._runs is None or not _RUN_ID.fullmatch(run_id):
+        if not _RUN_ID.fullmatch(run_id):
             return None, None
-        run = FollowedRun(path=self._runs / f"{run_id}.jsonl")
+        run = FollowedRun(path=self._workspace / "runs" / f"{run_id}.jsonl")
         for _ in range(_LARGEST_JOURNAL_LOOKS):
             before = run.offset
             list(run.read())
@@ -228,6 +252,11 @@ class Results:
             return run.document(), _strict(parse_json(content))
         except (OSError, Refused):
             return run.document(), None
+
+
+def _answer(document: Mapping[str, Any]) -> Answer:
+    data = json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return Answer(data=data, etag=f'"{hashlib.sha256(data).hexdigest()[:32]}"')
 
 
 def _subject(one: Total) -> Mapping[str, str]:

@@ -129,7 +129,7 @@ def serve(
     listener: socket.socket,
     index: Index,
     *,
-    runs: Path,
+    workspace: Path,
     title: str,
     token: str | None,
     names: frozenset[str],
@@ -139,12 +139,12 @@ def serve(
 
     `on_ready` is called when a signal ends it in order, and not before.
     """
-    results = Results(index, runs, title)
+    results = Results(index, workspace, title)
     rules = Rules(names=names, token=token, cookie=f"perfrun_{listener.getsockname()[1]}")
 
     async def main() -> None:
         threads = Threads()
-        events = Events(results, Journals(runs), threads)
+        events = Events(results, Journals(workspace / "runs"), threads)
         guard = Guard(application(results, events, threads), rules)
         first = asyncio.create_task(_first_page(results, threads))
         await Server(guard, events.close, on_ready).serve([listener])

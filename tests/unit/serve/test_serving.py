@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import math
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,7 +20,6 @@ from perfrun.serve.command import parser, serve_command
 from perfrun.serve.events import Events
 from perfrun.serve.guard import App, Receive, Scope, Send
 from perfrun.serve.journals import Journals
-from perfrun.serve.overview import finite
 from perfrun.serve.questions import Index, Selection
 from perfrun.serve.refused import Refused
 from perfrun.serve.results import Results
@@ -202,10 +200,6 @@ def test_a_journal_is_followed_line_by_line_and_a_hostile_one_does_no_harm(tmp_p
     assert [state["planned"] for _, state in journals.look()] == [0]
 
 
-def test_what_is_not_finite_is_no_value() -> None:
-    assert finite({"a": [math.inf, 1.0]}) == {"a": [None, 1.0]}
-
-
 def test_an_index_that_is_only_read_is_not_made_or_changed(tmp_path: Path) -> None:
     address = parse_address(str(tmp_path / "i.sqlite"), tmp_path)
     with pytest.raises(StoreError, match="unable to open"):
@@ -265,14 +259,14 @@ def test_new_summaries_are_taken_up_but_not_beside_a_run(
     address = parse_address(None, tmp_path)
     with open_store(address) as store:
         store.refresh()
-    results = Results(Index(address=address, root=tmp_path.resolve()), None, "title")
+    results = Results(Index(address=address, root=tmp_path.resolve()), tmp_path, "title")
     first = results.page()
     assert results.page() is first
     write(tmp_path / "output", summary(name="later", timestamp=1.8e9))
     results.bring_up_to_date(is_running=True)
     assert results.page() is first
     results.bring_up_to_date(is_running=False)
-    assert json.loads(results.page().data)["methods"][0]["trials"] == 2
+    assert json.loads(results.page().answer.data)["methods"][0]["trials"] == 2
     assert address.file is not None
     address.file.unlink()
     write(tmp_path / "output", summary(name="last", timestamp=1.81e9))
@@ -291,10 +285,12 @@ def test_a_store_on_a_server_gives_the_same_answers(
         address = parse_address(store, tmp_path)
         with open_store(address) as opened:
             opened.refresh([tmp_path / "output"])
-        results = Results(Index(address=address, root=None), None, "title")
+        results = Results(Index(address=address, root=None), tmp_path, "title")
         methods = results.methods("pkg.*", 10, "")
         wall = next(s for s in methods["methods"][0]["series"] if s["metric"] == "wall_time")
-        page = json.loads(results.page().data)
+        page = json.loads(results.page().answer.data)
+        assert page.pop("selection").startswith("all results of ")
+        method = json.loads(results.method(page["methods"][0]["href"][-16:]).data)
         stamp = results.stamp()
         assert stamp == results.stamp()
         answers.append(
@@ -303,6 +299,7 @@ def test_a_store_on_a_server_gives_the_same_answers(
                 results.series(wall["id"], 10, None),
                 results.trials(Selection(status="passed"), 1, None)["trials"],
                 {**page, "made": 0},
+                {**method, "made": 0},
             )
         )
     assert answers[0] == answers[1]

@@ -14,7 +14,9 @@ function showMethod(method) {
     changesOfMethod(method).length ? section("Changes", changeList(changesOfMethod(method), true)) : null,
     series ? historySection(method, all, series) : null,
     pairSections(method),
-    detail ? detailSections(detail) : null);
+    detail ? detailSections(detail) : null,
+    isLive() && method.href && !method.isWhole ? make("p", { id: "coming", class: "muted", role: "status" }, "The newest trial of this method is being read …") : null);
+  if (isLive()) complete(method);
 }
 
 function section(title, ...content) {
@@ -94,7 +96,7 @@ function showRange() {
 }
 
 function pairSections(method) {
-  const found = (report.pairs || []).filter((pairs) => (method.series || []).includes(pairs.series) || report.methods[pairs.method] === method);
+  const found = (report.pairs || []).filter((pairs) => (method.series || []).includes(pairs.series) || pairs.method === method.name);
   if (!found.length) return null;
   return section("Paired trials", make("div", { class: "charts" }, found.map((pairs) => {
     const series = report.series[pairs.series] || { metric: pairs.metric || "", unit: pairs.unit || "", direction: "none" };
@@ -127,7 +129,7 @@ function detailSections(detail) {
       (detail.differences || []).length ? plainTable("Differences from the last good run", ["What", "Then", "Now"], detail.differences) : null,
       (detail.environment || []).length ? plainTable("Environment of the newest trial", ["What", "Value"], detail.environment) : null)) : null,
     (detail.profiles || []).length ? section("Profiles", make("ul", {}, detail.profiles.map((link) =>
-      make("li", {}, isRelative(link) ? make("a", { href: link, rel: "noopener" }, link) : make("code", {}, link))))) : null,
+      make("li", {}, isRelative(link) && !isLive() ? make("a", { href: link, rel: "noopener" }, link) : make("code", {}, link))))) : null,
     (detail.log_tail || []).length ? section("End of the log", logLines(detail.log_tail)) : null,
   ];
 }
@@ -143,5 +145,5 @@ function logLines(lines) {
 
 /** A link is followed only where it stays beside this page: no scheme, no host, no way up. */
 function isRelative(link) {
-  return /^[A-Za-z0-9_][^:\\?#]*$/.test(link) && !link.includes("//") && !link.split("/").includes("..");
+  return /^(\.\/)?[A-Za-z0-9_][^:\\?#]*$/.test(link) && !link.includes("//") && !link.split("/").includes("..");
 }

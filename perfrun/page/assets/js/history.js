@@ -22,7 +22,7 @@ function historyModel(series) {
     high: pick(highs),
     hasBand: Boolean(lows && highs),
     flags: order.map((i) => (flags ? flags[i] || 0 : 0)),
-    commits: order.map((i) => (commits && isNumber(commits[i]) ? report.commits[Math.round(commits[i])] : null)),
+    commits: order.map((i) => (commits && isNumber(commits[i]) ? (series.commits || report.commits)[Math.round(commits[i])] : null)),
     changes: changesOf(series).filter((change) => change.at >= 0 && change.at < order.length),
     cuts: (series.cuts || []).filter((cut) => cut.at >= 0 && cut.at < order.length),
   };

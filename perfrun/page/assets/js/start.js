@@ -113,7 +113,12 @@ function followServer() {
     try {
       const answer = await fetch("/api/page", { headers: { Accept: "application/json" } });
       if (!answer.ok) throw new Error(String(answer.status));
-      readReport(await answer.json());
+      const renewed = await answer.json();
+      const open = shownMethod;
+      const whole = open && open.isWhole ? await partOf(open).catch(() => null) : null;
+      readReport(renewed);
+      const again = open && report.methods.find((method) => method.href === open.href);
+      if (whole && again) takeIn(again, whole);
       showOverview();
       renewView();
       announce("The page has new results.");

@@ -52,7 +52,7 @@ function changesOf(series) {
       if (!map.has(key)) map.set(key, []);
       map.get(key).push(change);
     };
-    for (const change of report.changes) {
+    for (const change of [...report.changes, ...(report.further || [])]) {
       const series = report.series[change.series];
       const method = report.methods[change.method ?? (series && series.method)];
       if (series) add(found, series, change);

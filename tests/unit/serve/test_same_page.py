@@ -1,0 +1,149 @@
+"""The served page and `perfrun report` say the same of the same results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from perfrun.options.store_address import parse_address
+from perfrun.page.command import report_command
+from perfrun.serve import questions
+from perfrun.serve.questions import Index
+from perfrun.serve.results import Results
+from perfrun.store.index import open_store
+from tests.pages import read_page, unpack
+from tests.summaries import summary, write
+
+DAY_S = 86400.0
+BEGIN_S = 1_790_000_000.0
+SLOW = "pkg.cases.Cases.slow"
+METHODS = (SLOW, "pkg.cases.Cases.steady", "pkg.cases.Cases.failing")
+
+
+def results_of(workspace: Path) -> None:
+    """40 nights: a step, a new driver, busy nights, failures, pairs, a culprit, a comparison."""
+    documents = []
+    for night in range(-330, 40, 1):
+        if -320 < night < 0:
+            continue  # what is older than 365 nights counts for changes, and is not drawn
+        for method in METHODS:
+            is_slower = method == SLOW and night >= 25
+            level = (1.2 if is_slower else 1.0) * (1 + 0.004 * (night * 7 % 5 - 2))
+            fails = method == METHODS[2] and night in (8, 39)
+            documents.append(
+                summary(
+                    method=method,
+                    wall_time=level,
+                    metrics={"loss_s": 2 * level, "rate_per_s": 1 / level},
+                    name=f"night-{night:03}-{method[-4:]}",
+                    timestamp=BEGIN_S + night * DAY_S,
+                    run_id=f"run-{night}",
+                    status="crashed" if fails else "passed",
+                    disturbed=night in (3, 30),
+                    commits={"models": f"{night + 400:040x}"},
+                    system={"accelerator_driver_version": "570" if night < 12 else "580"},
+                )
+            )
+    documents[-1]["perfrun"]["outcome"] |= {"reason": "exit 3", "stderr_tail": "Traceback"}
+    documents[-3]["perfrun"]["series"] = [{"name": "measure", "times_s": [1.0, 1.1, 1.2]}]
+    output = write(workspace / "output", *documents)
+    log = '{"time": 0.0, "rss": 1}\n{"time": 1.0, "rss": 2}\n'
+    (output / f"night-039-slow-{len(documents) - 3}" / "process_info.log").write_text(log)
+    pairs = {
+        "comparisons": [{"method": SLOW, "metric": "wall_time", "ratio": 1.2, "verdict": "slower"}],
+        "trials": [{"method": SLOW, "values": [1.0, 1.2]}] * 3,
+    }
+    (workspace / "ab").mkdir()
+    (workspace / "ab" / "20261101.json").write_text(json.dumps(pairs))
+
+
+def reported(workspace: Path) -> dict[str, Any]:
+    page = workspace / "page.html"
+    assert report_command([f"--workspace={workspace}", f"--output={page}"]) == 0
+    return read_page(page.read_text(encoding="utf-8")).data
+
+
+def served(workspace: Path) -> Results:
+    address = parse_address(None, workspace)
+    with open_store(address) as store:
+        store.refresh()
+    index = Index(address=address, root=workspace.resolve())
+    return Results(index, workspace, f"Benchmarks of {workspace.name}")
+
+
+def plain(data: dict[str, Any], series: int) -> dict[str, Any]:
+    """A series with its numbers, and without places that differ from page to page."""
+    one = dict(data["series"][series])
+    for name in ("time", "value", "low", "high"):
+        one[name] = None if one[name] is None else unpack(data, one[name])
+    commits = [] if one["commit"] is None else unpack(data, one["commit"])
+    one["commit"] = [None if at is None else data["commits"][int(at)]["id"] for at in commits]
+    return {name: value for name, value in one.items() if name != "method"}
+
+
+def told(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The changes, with the series instead of its place."""
+    return [
+        {
+            **one,
+            "method": data["methods"][one["method"]]["name"],
+            "series": plain(data, one["series"]),
+        }
+        for one in data["changes"]
+    ]
+
+
+def test_report_and_served_page_say_the_same_of_one_store(tmp_path: Path) -> None:
+    results_of(tmp_path)
+    report = reported(tmp_path)
+    results = served(tmp_path)
+    page = json.loads(results.page().answer.data)
+    for name in ("newest", "machines", "outcomes", "warnings", "versus", "selection", "title"):
+        assert page[name] == report[name], name
+    assert told(page) == told(report)
+    assert {one["metric"] for one in told(page)} == {"wall_time", "loss_s", "rate_per_s"}
+    assert report["changes"][0]["environment"] is not None
+    assert [one["name"] for one in page["methods"]] == sorted(METHODS)
+    for ours, theirs in zip(page["methods"], report["methods"], strict=True):
+        places = ("main", "series", "detail")
+        own = {n: v for n, v in ours.items() if n not in (*places, "href")}
+        assert own == {n: v for n, v in theirs.items() if n not in places}
+        assert plain(page, ours["main"]) == plain(report, theirs["main"])
+
+        part = json.loads(results.method(ours["href"].removeprefix("/api/page/")).data)
+        (opened,) = part["methods"]
+        assert {n: v for n, v in opened.items() if n not in places} == own
+        shown = [plain(part, at) for at in opened["series"]]
+        assert shown == [plain(report, at) for at in theirs["series"]]
+        assert {one["direction"] for one in shown} == {"lower", "higher"}
+        (detail,) = part["details"]
+        expected = {**report["details"][theirs["detail"]], "method": 0}
+        assert {**detail, "timeline": len(detail["timeline"])} == {
+            **expected,
+            "timeline": len(expected["timeline"]),
+        }
+        of_method = [one for one in told(report) if one["method"] == ours["name"]]
+        assert told(part) == of_method
+        mine = [one for one in report["pairs"] if one["method"] == ours["name"]]
+        assert [{**one, "series": 0} for one in part["pairs"]] == [{**o, "series": 0} for o in mine]
+    (failing,) = (one for one in page["methods"] if one["name"] == METHODS[2])
+    assert (failing["state"], failing["failed"]) == ("crashed", 2)
+
+
+def test_a_large_store_shows_the_newest_and_says_what_it_leaves_out(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    results_of(tmp_path)
+    monkeypatch.setattr(questions, "_MOST_OF_ALL", 60)  # 10 trials a subject, one metric
+    monkeypatch.setattr(questions, "_FEWEST_TRIALS", 10)
+    results = served(tmp_path)
+    page = json.loads(results.page().answer.data)
+    assert page["outcomes"] == reported(tmp_path)["outcomes"]  # all are counted
+    assert {one["metric"] for one in page["series"]} == {"wall_time"}
+    assert any("10 trials of each method" in text for text in page["left_out"])
+    slow = next(one for one in page["methods"] if one["name"] == SLOW)
+    part = json.loads(results.method(slow["href"][-16:]).data)
+    # The metrics that the page has no room for are searched where their method is opened.
+    assert {one["metric"] for one in part["changes"]} == {"loss_s", "rate_per_s"}
+    assert part["methods"][0]["trials"] == slow["trials"]
