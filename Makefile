@@ -47,8 +47,10 @@ lint: $(VENV)/test-ready ## ruff and mypy
 	$(VENV)/bin/mypy
 
 .PHONY: site
-site: $(VENV)/site-ready ## Build the site of docs/ into ./site; a link that leads nowhere fails
+site: $(VENV)/site-ready ## Build the site of docs/ into ./site, with a report that is made for it; a link that leads nowhere fails
 	$(VENV)/bin/zensical build --clean --strict
+	$(VENV)/bin/python -m tests.story build/story site/night.html
+	$(VENV)/bin/python scripts/add_story.py site night.html
 	$(VENV)/bin/python scripts/check_site.py site
 
 .PHONY: check
@@ -104,7 +106,7 @@ image: ## Build the container image (PyTorch; FRAMEWORK=tensorflow or jax for an
 
 .PHONY: clean
 clean: ## Remove the environments; results in ./workspace stay
-	rm -rf $(VENV) .envs site .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .envs site build .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -119,7 +121,7 @@ $(VENV)/test-ready: pyproject.toml | $(VENV)/bin/python
 
 # Not while another pip is at work in the same environment (.ci/run asks for both).
 $(VENV)/site-ready: pyproject.toml | $(VENV)/bin/python $(filter $(VENV)/test-ready,$(MAKECMDGOALS))
-	$(VENV)/bin/python -m pip install --quiet --editable '.[site]'
+	$(VENV)/bin/python -m pip install --quiet --editable '.[site,test]'
 	@touch $@
 
 .envs/%/ready: scripts/install_framework.py

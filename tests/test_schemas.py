@@ -22,7 +22,7 @@ from perfrun.probes.accelerators import Accelerators, DeviceUsage, SampledRange
 from perfrun.probes.rapl import Meter
 from perfrun.summary.document import SCHEMA_VERSION, Status
 from perfrun.summary.memory import DeviceMemory
-from perfrun.versus.result_file import SCHEMA_VERSION as VERSUS_VERSION
+from perfrun.versus.saved_comparison import SCHEMA_VERSION as VERSUS_VERSION
 
 PERFZERO = ROOT / "tests" / "data" / "perfzero"
 CASES = """

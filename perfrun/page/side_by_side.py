@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from perfrun import schema
-from perfrun.page.events import names_in, read_checked
+from perfrun.errors import UsageError
+from perfrun.page.events import names_in
+from perfrun.untrusted import Folder, Refused
 from perfrun.versus.answer import DECIDING
-from perfrun.versus.result_file import SCHEMA
+from perfrun.versus.saved_comparison import LIMIT_BYTES, SavedComparison, saved_comparison
 
 _MOST_FILES = 5  # the newest
 _METRICS = (  # figures of a cell, with their units; the first one decides
@@ -17,60 +18,41 @@ _METRICS = (  # figures of a cell, with their units; the first one decides
     ("throughput_per_s", "1/s"),
     ("peak_memory_bytes", "bytes"),
 )
-_value = schema.maybe(schema.number())
-_FIGURE = schema.table(
-    {"median": schema.number(), "low": _value, "high": _value},
-    needs=("median",),
-    absent={"low": None, "high": None},
-)
-_CELL = schema.table(
-    {
-        "label": schema.text(),
-        "phase": schema.text(),
-        "batch_size": schema.whole(),
-        "figures": schema.mapped(_FIGURE, 100),
-    },
-    needs=("label", "phase", "batch_size"),
-    absent={"figures": {}},
-)
-_COMPARISON = schema.table(
-    {
-        "schema": schema.one_of(SCHEMA),
-        "model": schema.maybe(schema.text()),
-        "platform_name": schema.text(),
-        "cells": schema.listed(_CELL, 1000),
-    },
-    needs=("schema", "cells"),
-    absent={"model": None, "platform_name": ""},
-)
 
 
 def versus_tables(workspace: Path) -> tuple[dict[str, Any], ...]:
     """Return the tables of the last comparisons, the newest first."""
     folder = workspace / "versus"
     files = sorted((name for name in names_in(folder) if name.endswith(".json")), reverse=True)
-    documents = (read_checked(folder, name, _COMPARISON) for name in files[:_MOST_FILES])
-    return tuple(_table(document) for document in documents if document is not None)
+    return tuple(map(_table, _read(folder, files[:_MOST_FILES])))
 
 
-def _table(document: Mapping[str, Any]) -> dict[str, Any]:
-    title = " ".join(filter(None, (document["model"] or "model", document["platform_name"])))
-    cases = dict.fromkeys((cell["phase"], cell["batch_size"]) for cell in document["cells"])
+def _read(folder: Path, names: list[str]) -> Iterator[SavedComparison]:
+    """Yield the comparisons in a folder; what is none, or a link, counts as absent."""
+    for name in names:
+        try:
+            with Folder(folder) as held:
+                yield saved_comparison(folder / name, held.json(name, LIMIT_BYTES))
+        except (OSError, Refused, UsageError):
+            continue
+
+
+def _table(saved: SavedComparison) -> dict[str, Any]:
+    title = " ".join(filter(None, (saved.model or "model", saved.platform_name)))
     rows = []
-    for phase, batch_size in cases:
-        own = [c for c in document["cells"] if (c["phase"], c["batch_size"]) == (phase, batch_size)]
+    for case in dict.fromkeys(cell.case for cell in saved.cells):
+        own = [cell for cell in saved.cells if cell.case == case]
         for metric, unit in _METRICS:
             sides = [
                 {
-                    "name": cell["label"],
-                    "value": figure["median"],
-                    "low": figure["low"],
-                    "high": figure["high"],
+                    "name": cell.label,
+                    "value": figure.median,
+                    "low": figure.low,
+                    "high": figure.high,
                 }
                 for cell in own
-                if (figure := cell["figures"].get(metric)) is not None
+                if (figure := cell.figures.get(metric)) is not None
             ]
             if sides:
-                what = f"{phase}, batch {batch_size}"
-                rows.append({"what": what, "metric": metric, "unit": unit, "sides": sides})
+                rows.append({"what": case.name, "metric": metric, "unit": unit, "sides": sides})
     return {"title": title, "rows": rows}

@@ -146,13 +146,10 @@ def _differences(document: Mapping[str, Any]) -> Iterator[str]:
 
 def versus(workspace: Path, word: str, metric: str | None = None) -> tuple[VersusData, ...]:
     """Return the figures of a comparison of frameworks, by platform. Raises UsageError for none."""
-    from perfrun.versus.result_file import SCHEMA, read_saved
+    from perfrun.versus.saved_comparison import is_comparison, saved_comparison
 
-    def is_versus(document: Mapping[str, Any]) -> bool:
-        return document.get("schema") == SCHEMA
-
-    path, _ = _answer(workspace / "versus", word, is_versus, lambda _: False)
-    saved = read_saved(path)
+    path, document = _answer(workspace / "versus", word, is_comparison, lambda _: False)
+    saved = saved_comparison(path, document)
     names = list(dict.fromkeys(name for cell_ in saved.cells for name in cell_.figures))
     wanted = metric or "latency_s"
     if wanted not in names:

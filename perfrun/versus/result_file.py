@@ -1,11 +1,10 @@
-"""A comparison as JSON: written, read back, and combined with others (`--combine`).
+"""A comparison as JSON: written, and combined with others (`--combine`).
 
 docs/guides/versus.md describes the document.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -13,34 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from perfrun import __version__
-from perfrun.analysis.costs import Figure, cost_per_million
+from perfrun.analysis.costs import cost_per_million
 from perfrun.compare.command import difference_row
 from perfrun.errors import UsageError
 from perfrun.versus.answer import Cell, Ratio, VersusAnswer, count_notes, machine_text
-from perfrun.versus.options import Arm, Case, Prices, VersusPlan
+from perfrun.versus.options import Arm, Prices, VersusPlan
+from perfrun.versus.saved_comparison import (
+    SCHEMA,
+    SCHEMA_VERSION,
+    SavedComparison,
+    read_saved,
+)
 from perfrun.versus.trials import DECIDES, Trials
 
-SCHEMA = "perfrun.versus"
-SCHEMA_VERSION = 1
 _PLATFORMS_NOTE = (
     "Ratios and verdicts hold within a platform. Between platforms there is no verdict: their "
     "trials were not run in turns, and all that differs between the machines is in the figures."
 )
 _RowKey = tuple[str, str, str]  # platform, case, arm
-
-
-@dataclass(frozen=True, kw_only=True)
-class SavedComparison:
-    """A comparison that was read back."""
-
-    path: Path
-    begun: float  # seconds since the epoch
-    platform_name: str
-    machine: Mapping[str, Any]
-    model: str | None
-    cells: tuple[Cell, ...]
-    ratios: tuple[Ratio, ...]
-    notes: tuple[str, ...]
 
 
 def versus_document(
@@ -112,60 +101,6 @@ def row_of(one: Cell | Ratio) -> dict[str, Any]:
     return row
 
 
-def read_saved(path: Path) -> SavedComparison:
-    """Read a comparison back. Raises UsageError for any other file."""
-    try:
-        whole = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"--combine: {path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"--combine: {path}: is not JSON: {error}") from None
-    if not isinstance(whole, dict) or whole.get("schema") != SCHEMA:
-        raise UsageError(f"--combine: {path}: was not written by `perfrun versus`")
-    if whole.get("schema_version") != SCHEMA_VERSION:
-        raise UsageError(
-            f"--combine: {path}: has version {whole.get('schema_version')!r} of the format; this "
-            f"perfrun reads {SCHEMA_VERSION}"
-        )
-    try:
-        return _saved_comparison(path, whole)
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        raise UsageError(f"--combine: {path}: is damaged: {error!r}") from None
-
-
-def _saved_comparison(path: Path, whole: Mapping[str, Any]) -> SavedComparison:
-    if not whole["cells"]:
-        raise ValueError("no cells")
-    return SavedComparison(
-        path=path,
-        begun=float(whole["begun"]),
-        platform_name=str(whole["platform_name"]),
-        machine=whole["machine"],
-        model=whole["model"],
-        cells=tuple(_cell(row) for row in whole["cells"]),
-        ratios=tuple(Ratio(**_with_case(row)) for row in whole["comparisons"]),
-        notes=tuple(map(str, whole["notes"])),
-    )
-
-
-def _cell(row: Mapping[str, Any]) -> Cell:
-    given = _with_case(row)
-    given["figures"] = {name: _figure(value) for name, value in given["figures"].items()}
-    cost = given["cost_per_million"]
-    given["cost_per_million"] = None if cost is None else _figure(cost)
-    return Cell(**given)
-
-
-def _figure(row: Mapping[str, Any]) -> Figure:
-    return Figure(**row)
-
-
-def _with_case(row: Mapping[str, Any]) -> dict[str, Any]:
-    given = dict(row)
-    given["case"] = Case(phase=given.pop("phase"), batch_size=given.pop("batch_size"))
-    return given
-
-
 @dataclass(frozen=True, kw_only=True)
 class Combined:
     """Several comparisons as one table."""
@@ -177,13 +112,24 @@ class Combined:
 
 
 def find_saved(sources: Sequence[Path]) -> tuple[SavedComparison, ...]:
-    """Read the files, and those in the folders (workspaces, or folders of copied files)."""
+    """Read the files, and those in the folders (workspaces, or folders of copied files).
+
+    Raises UsageError for what is no comparison.
+    """
     found: dict[Path, SavedComparison] = {}
     for source in sources:
         paths = _in_folder(source) if source.is_dir() else [source]
         for path in paths:
-            found.setdefault(path.resolve(), read_saved(path))
+            if path.resolve() not in found:
+                found[path.resolve()] = _read(path)
     return tuple(sorted(found.values(), key=lambda one: one.begun))
+
+
+def _read(path: Path) -> SavedComparison:
+    try:
+        return read_saved(path)
+    except UsageError as error:
+        raise UsageError(f"--combine: {error}") from None
 
 
 def _in_folder(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ import pytest
 import schemas
 
 from tests.gitrepos import git, make_repository
+from tests.story import SUITE
 from tests.worlds import HOLD, World, finish, strict, wait_held, written_here
 
 # The time is no measurement: what is tested is what a night makes of it.
@@ -26,17 +27,6 @@ class Cases(Benchmark):
         self.report_benchmark(wall_time=SECONDS * (1 + time.time_ns() % 1000 / 1e6))
 """
 METHOD = "bench.cases.Cases.one"
-SUITE = """
-name = "models"
-python_path = ["repo"]
-[confirm]
-max_pairs = 12
-[[repos]]
-url = "{url}"
-branch = "main"
-[[methods]]
-name = "{method}"
-"""
 BEFORE, AFTER = 40, 10  # nights, the last of them real
 DAY_S = 86400.0
 
@@ -51,7 +41,7 @@ class Place:
         versions[1]["bench/settings.py"] = "SECONDS = 1.5\n"
         self.url = (folder / "repo").as_uri()
         self.hashes = make_repository(folder / "repo", versions)
-        suite = SUITE.format(url=self.url, method=METHOD)
+        suite = SUITE.format(name="models", url=self.url, method=METHOD)
         (folder / "suite.toml").write_text(suite, encoding="utf-8")
         self.words = [self.world.python, self.world.entry, "nightly", "suite.toml"]
         self.words += ["--format=json"]

@@ -21,7 +21,8 @@ from perfrun.summary.document import to_json
 from perfrun.summary.record import SummaryRecord, record_of
 from perfrun.versus.answer import answer_of, difference_texts, machine_text
 from perfrun.versus.options import VersusPlan, parse_prices, parse_versus
-from perfrun.versus.result_file import combine, find_saved, read_saved, versus_document
+from perfrun.versus.result_file import combine, find_saved, versus_document
+from perfrun.versus.saved_comparison import read_saved
 from perfrun.versus.trials import Decision, Trials
 from perfrun.versus.versus_table import failure_lines, markdown_page, undecided_lines, versus_table
 from tests.summaries import summary
@@ -383,13 +384,15 @@ def test_of_a_platform_the_newest_comparison_counts_and_the_older_are_counted(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is not JSON"),
+        ("", "cannot be read: not JSON"),
+        ("[" * 100_000, "cannot be read: JSON nested too deep"),
         ("[]", "was not written by"),
         ('{"schema": "other"}', "was not written by"),
         ('{"schema": "perfrun.versus", "schema_version": 99}', "has version 99"),
         ('{"schema": "perfrun.versus", "schema_version": 1}', "is damaged"),
         (json.dumps({**EMPTY, "cells": [{"phase": "inference"}]}), "is damaged"),
-        (json.dumps({**EMPTY, "notes": None}), "is damaged"),
+        (json.dumps({**EMPTY, "notes": None}), "is damaged: it is wrong: notes is null"),
+        (json.dumps({**EMPTY, "begun": float("nan")}), "begun is nan, not a number"),
         (json.dumps(EMPTY), "is damaged"),
     ],
 )
@@ -400,6 +403,20 @@ def test_a_file_that_is_no_comparison_is_one_line(tmp_path: Path, text: str, sai
         find_saved([path])
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_file_too_large_or_with_one_wrong_row_is_refused_as_a_whole(tmp_path: Path) -> None:
+    path = saved(tmp_path, "small", 1.0) / "versus" / "x.json"
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    whole["cells"][1]["figures"] = []
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    wrong = r"damaged: it is wrong: cells \(x\.json: cells\[1\] is wrong: figures"
+    with pytest.raises(UsageError, match=wrong):
+        find_saved([path])
+    with path.open("wb") as file:
+        file.truncate(2**40)  # a terabyte without a block
+    with pytest.raises(UsageError, match=r"cannot be read: x\.json is larger than"):
+        find_saved([path])
 
 
 def test_places_without_a_comparison_are_one_line(tmp_path: Path) -> None:
