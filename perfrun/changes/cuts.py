@@ -193,6 +193,11 @@ def _compared(pair: Handover, known: Mapping[int, SeriesWatch]) -> tuple[Cut, Le
     return cut, level_shift(before, after) if enough else None
 
 
+def is_step(shift: LevelShift) -> bool:
+    """Return True for the step of a single metric that is sure and relevant."""
+    return shift.p_value <= _SURE and abs(shift.shift) >= _LEAST
+
+
 def _judged(several: Sequence[tuple[Cut, LevelShift | None, str]]) -> list[Cut]:
     """Judge the metrics of one cut together: few of the steps that are said are false ones."""
     from perfrun.analysis.level_shift import FEWEST, MOST
@@ -207,13 +212,12 @@ def _judged(several: Sequence[tuple[Cut, LevelShift | None, str]]) -> list[Cut]:
             never = cut.nights_before < FEWEST
             found.append(replace(cut, verdict="none" if never else "not_yet_sure"))
             continue
-        is_sure = shift.p_value <= _SURE and adjusted[id(cut)] <= _FALSE
         low, high = shift.interval(CONFIDENCE)
-        size = abs(shift.shift)
+        is_relevant = abs(shift.shift) >= _LEAST
         verdict: Verdict = "none"
-        if is_sure and size >= _LEAST:
+        if is_step(shift) and adjusted[id(cut)] <= _FALSE:
             verdict = "step"
-        elif cut.nights_after < MOST and size >= _LEAST and shift.p_value <= _VISIBLE:
+        elif cut.nights_after < MOST and is_relevant and shift.p_value <= _VISIBLE:
             verdict = "not_yet_sure"
         is_worse = (shift.shift > 0) == (better == "lower")
         found.append(
