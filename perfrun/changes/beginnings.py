@@ -64,14 +64,15 @@ def beginning_rows(found: Sequence[Beginning]) -> list[dict[str, Any]]:
 
 def beginning_text(one: Beginning) -> str:
     """Return `series begins anew on 2026-11-17: module changed (hash a1b2 -> c3d4)`."""
-    sources = (one.before, one.after)
+    return f"series begins anew on {one.date}: {changed_source(one.before, one.after)}"
+
+
+def changed_source(before: str, after: str) -> str:
+    """Return `module changed (hash a1b2 -> c3d4)`, or that the version did."""
+    sources = (before, after)
     if any(source.startswith(VERSION) for source in sources):
-        what = "version changed"
-        told = " -> ".join(source_text(source) for source in sources)
-    else:
-        what = "module changed"
-        told = "hash " + " -> ".join(source_text(source, "") for source in sources)
-    return f"series begins anew on {one.date}: {what} ({told})"
+        return f"version changed ({' -> '.join(source_text(source) for source in sources)})"
+    return f"module changed (hash {' -> '.join(source_text(source, '') for source in sources)})"
 
 
 def source_text(source: str, kind: str = "module ") -> str:

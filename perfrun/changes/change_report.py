@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfrun.changes.beginnings import Beginning, beginning_text
+from perfrun.changes.cuts import Cut, cut_blocks, is_shown
 from perfrun.changes.outlook import (
     SensitivityRow,
     ShiftRow,
@@ -69,6 +70,7 @@ def changes_page(
     shifts: Sequence[ShiftRow] = (),
     young: Sequence[SensitivityRow] = (),
     begun_anew: Sequence[Beginning] = (),
+    cuts: Sequence[Cut] = (),
 ) -> str:
     """Return all changes, grouped by night and commits, what is not sure yet, and the totals."""
     groups: dict[tuple[str, str], list[ChangeRow]] = {}
@@ -83,9 +85,12 @@ def changes_page(
             *_environment(own),
             "",
         ]
+    told = {(cut.method, cut.environment, cut.date) for cut in cuts if is_shown(cut)}
+    anew = [one for one in begun_anew if (one.method, one.environment, one.date) not in told]
     lines += _blocks(
+        *cut_blocks(cuts),
         shift_lines(shifts),
-        [f"{one.method}: {beginning_text(one)}" for one in begun_anew],
+        [f"{one.method}: {beginning_text(one)}" for one in anew],
         sensitivity_lines(young),
     )
     counts = [f"{left_out[why]} {text}" for why, text in _REASONS.items() if left_out.get(why)]

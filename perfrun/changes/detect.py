@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from perfrun.changes.beginnings import Beginning, beginning_rows, beginnings
 from perfrun.changes.budget import DEFAULT_CHANGES, INTERRUPTED, Budget, parse_budget
 from perfrun.changes.change_report import ChangeRow, change_row, changes_page
+from perfrun.changes.cuts import Cut, cut_rows, cuts_of, with_evidence
 from perfrun.changes.observations import Observation, observations_of
 from perfrun.changes.outlook import (
     YOUNG_NIGHTS,
@@ -98,6 +99,7 @@ class DetectResult:
     shifts: tuple[ShiftRow, ...] = ()
     young: tuple[SensitivityRow, ...] = ()
     begun_anew: tuple[Beginning, ...] = ()
+    cuts: tuple[Cut, ...] = ()
 
 
 def detect_command(argv: Sequence[str]) -> int:
@@ -132,6 +134,7 @@ def detect_command(argv: Sequence[str]) -> int:
                 shifts=found.shifts,
                 young=found.young,
                 begun_anew=found.begun_anew,
+                cuts=found.cuts,
             )
         )
     if interrupted:
@@ -207,8 +210,11 @@ def _with_outlook(
         if key in own and (one.date >= oldest if since else one.trials < YOUNG_NIGHTS)
     ]
     shifts, young = outlook_of(chosen, found.watches)
+    several = (*chosen.watched, *chosen.short)
+    cuts = [cut for cut in cuts_of(several, found.watches) if cut.date >= oldest]
     return replace(
         found,
+        cuts=with_evidence(cuts),
         shifts=shifts,
         young=young,
         begun_anew=tuple(sorted(anew, key=lambda one: (one.date, one.method))),
@@ -388,4 +394,5 @@ def _document(found: DetectResult) -> dict[str, Any]:
         "not_yet_sure": shift_rows(found.shifts),
         "young": sensitivity_rows(found.young),
         "begun_anew": beginning_rows(found.begun_anew),
+        "cuts": cut_rows(found.cuts),
     }

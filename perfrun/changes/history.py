@@ -16,6 +16,7 @@ from perfrun.changes.beginnings import (
     beginnings,
     source_text,
 )
+from perfrun.changes.cuts import Cut, cut_rows, cut_text, cuts_of_series, is_shown
 from perfrun.changes.observations import observations_of
 from perfrun.reports.sparkline import can_show_blocks, shortened, sparkline
 from perfrun.reports.table import Column, Table, aligned
@@ -50,11 +51,12 @@ def history_command(argv: Sequence[str]) -> int:
         series = store.series(given.method, given.metric or "wall_time", clones=clones)
         found = tuple(sorted(series, key=_order))  # a series that goes on another's comes after it
         others = [] if found else sorted({one.key.metric for one in store.series(given.method)})
-    begun = beginnings(found)
+    begun, cuts = beginnings(found), cuts_of_series(found)
     if given.format == "json":
-        write_json(history_document(found, begun))
+        write_json(history_document(found, begun, cuts))
     else:
-        sys.stdout.write("\n".join(_series_text(one, _begun(one, begun)) for one in found))
+        texts = [_series_text(one, _begin_lines(one, begun, cuts)) for one in found]
+        sys.stdout.write("\n".join(texts))
     if not found:
         wanted = f"no {given.metric or 'wall_time'} of {given.method} in the index"
         say(f"{wanted}{_instead(others)}")
@@ -77,8 +79,23 @@ def _begun(series: Series, begun: Mapping[SeriesKey, Beginning]) -> tuple[Beginn
     return (own,) if own else ()
 
 
+def _cuts(series: Series, cuts: Sequence[Cut]) -> list[Cut]:
+    own = replace(series.key, metric="")
+    return [cut for cut in cuts if cut.subject == own and cut.metric == series.key.metric]
+
+
+def _begin_lines(
+    series: Series, begun: Mapping[SeriesKey, Beginning], cuts: Sequence[Cut]
+) -> list[str]:
+    """Return what is said of the begin of a series; a step across it says all of that."""
+    shown = [cut_text(cut) for cut in _cuts(series, cuts) if is_shown(cut)]
+    return shown or [beginning_text(one) for one in _begun(series, begun)]
+
+
 def history_document(
-    series: Sequence[Series], begun: Mapping[SeriesKey, Beginning]
+    series: Sequence[Series],
+    begun: Mapping[SeriesKey, Beginning],
+    cuts: Sequence[Cut] | None = None,
 ) -> dict[str, Any]:
     """Return the document that `--format=json` prints."""
     return {
@@ -89,6 +106,7 @@ def history_document(
                 "derived_from": one.derived_from or None,
                 "direction": one.direction,
                 "begun_anew": beginning_rows(_begun(one, begun)),
+                **({} if cuts is None else {"cuts": cut_rows(_cuts(one, cuts))}),
                 "points": [_point(point) for point in one.points],
             }
             for one in series
@@ -101,7 +119,7 @@ def _point(point: Point) -> dict[str, Any]:
     return {key: None if value == "" else value for key, value in values.items()}
 
 
-def _series_text(series: Series, begun: Sequence[Beginning]) -> str:
+def _series_text(series: Series, begins: Sequence[str]) -> str:
     """Return the key of a series and a line for each point."""
     key = series.key
     # The whole column has one unit: that of its median.
@@ -118,7 +136,7 @@ def _series_text(series: Series, begun: Sequence[Beginning]) -> str:
     rows = tuple(_cells(point, scale) for point in series.points)
     lines = aligned(Table(columns=columns, rows=rows))
     about = [key.method, "; ".join(fact for fact in facts if fact)]
-    return page([*about, *map(beginning_text, begun), *_sparkline(series, scale, unit), *lines])
+    return page([*about, *begins, *_sparkline(series, scale, unit), *lines])
 
 
 def _sparkline(series: Series, scale: float, unit: str) -> list[str]:

@@ -58,6 +58,12 @@ class Observations:
         """The days; an observation that stands after a later one has the later one's day."""
         return self._calendar.not_falling
 
+    @property
+    def span(self) -> tuple[float, float]:
+        """The times of the first and the last trial, those that do not count included."""
+        times = [row.timestamp for row in self._origins.rows]
+        return min(times), max(times)
+
     def __len__(self) -> int:
         return len(self.values)
 

@@ -74,7 +74,7 @@ def choose_series(
         is_canary = any(fnmatchcase(series.key.method, pattern) for pattern in patterns)
         methods.add(series.key.method)
         if is_canary or not method or fnmatchcase(series.key.method, method):
-            one = _watched(series, is_canary)
+            one = watched_of(series, is_canary=is_canary)
             if isinstance(one, str):
                 left_out[one] += 1
             elif len(one.observations) < FEWEST_OBSERVATIONS:
@@ -91,7 +91,8 @@ def choose_series(
     return ChosenSeries(watched=watched, short=short, left_out=left_out)
 
 
-def _watched(series: Series, is_canary: bool) -> WatchedSeries | str:
+def watched_of(series: Series, *, is_canary: bool = False) -> WatchedSeries | str:
+    """Return a series as it is searched, or the reason why it cannot be."""
     direction = series.direction
     if direction == "none":
         return "no_direction"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrun.changes.budget import INTERRUPTED
 from perfrun.changes.change_report import ChangeRow
+from perfrun.changes.cuts import cut_lines, cuts_of
 from perfrun.changes.detect import find_changes
 from perfrun.changes.observations import night_of, observations_of
 from perfrun.changes.outlook import outlook_lines
@@ -70,12 +71,17 @@ def recent_changes(
         number for number, own in different.items() if any(row.label == night for row in own.rows)
     }
     current = [one for one in series if id(one.origins) in of_night]
+    cuts = cuts_of((*chosen.watched, *chosen.short), result.watches)
+    lines = (
+        *outlook_lines(chosen, result.watches, [one.key for one in current]),
+        *cut_lines(cuts, since=oldest),
+    )
     return Recent(
         rows=tuple(rows[0]),
         older=tuple(rows[1]),
         short=sum(_is_short(one) for one in current),
         series=len(current),
-        outlook=tuple(outlook_lines(chosen, result.watches, [one.key for one in current])),
+        outlook=lines,
     )
 
 

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 from perfrun.changes.change_report import ChangeRow
+from perfrun.changes.cuts import Cut, cuts_of
 from perfrun.changes.detect import find_changes
 from perfrun.changes.observations import night_of
 from perfrun.changes.watched import NoResultsError, choose_series
@@ -28,6 +29,7 @@ class Found:
     rows: tuple[ChangeRow, ...] = ()
     judged: int = 0
     short: int = 0  # series with too few nights
+    cuts: tuple[Cut, ...] = ()  # with the levels on both sides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,12 @@ def found_changes(material: Material, since: float) -> Found:
     found = find_changes(chosen.watched, chosen.left_out, since=oldest)
     rows = sorted(found.rows, key=_relevance)
     rows = confirmed_by_nights(material.workspace, rows)
-    return Found(rows=tuple(rows), judged=found.series, short=chosen.left_out["short"])
+    return Found(
+        rows=tuple(rows),
+        judged=found.series,
+        short=chosen.left_out["short"],
+        cuts=cuts_of((*chosen.watched, *chosen.short), found.watches),
+    )
 
 
 def _relevance(row: ChangeRow) -> tuple[bool, int, int, bool, float]:

@@ -10,11 +10,14 @@ from statistics import median
 from typing import Any
 
 from perfrun.changes.change_report import ChangeRow
+from perfrun.changes.cuts import Cut as Step
+from perfrun.changes.cuts import level_text, parts_text
 from perfrun.page.change_list import Found, Place, found_changes, shown_changes
 from perfrun.page.detail import detail_of
 from perfrun.page.document import (
     ChangeShown,
     CommitShown,
+    Cut,
     Detail,
     Machine,
     MethodShown,
@@ -94,8 +97,11 @@ def page_of(material: Material, asked: Asked) -> Page:
         if one.series is not None and one.at is not None:
             levels.setdefault(one.series, []).append(one.at)
     baseline = _baseline(asked.baseline)
+    steps = {
+        (one.after_execution_id, one.metric): one for one in found.cuts if one.verdict == "step"
+    }
     series = tuple(
-        _series(history, rows.methods[name[0]], baseline.get(name), levels.get(at, ()), name)
+        _series(history, rows.methods[name[0]], baseline.get(name), levels.get(at, ()), name, steps)
         for at, (name, history) in enumerate(histories.items())
     )
     details = _details(by_key, rows, material)
@@ -226,6 +232,7 @@ def _series(
     baseline: float | None,
     changes: Sequence[int],
     name: _Name,
+    steps: Mapping[tuple[str, str], Step],
 ) -> SeriesShown:
     calendar, one = history.calendar, history.series
     values = calendar.medians(history.values)
@@ -242,11 +249,23 @@ def _series(
         low=intervals[0] if intervals else None,
         high=intervals[1] if intervals else None,
         flags=packed_flags(calendar.flags),
-        cuts=calendar.cuts,
+        cuts=_with_steps(calendar, name[1], steps),
         commit=calendar.commit,
         baseline=baseline,
         noise=noise_of(values, calendar.flags, changes),
     )
+
+
+def _with_steps(
+    calendar: Calendar, metric: str, steps: Mapping[tuple[str, str], Step]
+) -> tuple[Cut, ...]:
+    """Return the cuts of a history with the step of the metric across each, where it is known."""
+    texts = {cut.at: cut.text for cut in calendar.cuts}
+    for (trial, of_metric), step in steps.items():
+        at = calendar.places.get(trial) if of_metric == metric else None
+        if at is not None:
+            texts[at] = f"{texts.get(at) or parts_text(step.parts)}; {level_text(step)}"
+    return tuple(Cut(at=at, text=text) for at, text in sorted(texts.items()))
 
 
 def _baseline(records: Sequence[SummaryRecord]) -> dict[_Name, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -268,6 +269,22 @@ def test_cuts_gaps_and_busy_nights_are_marked(tmp_path: Path) -> None:
     chosen = report(tmp_path, "run:run-1", "run:run-2")
     assert (chosen["selection"], chosen["series"][0]["n"]) == ("run:run-1 and run:run-2", 2)
     assert report(tmp_path, "--nights=3")["series"][0]["n"] == 4
+
+
+def test_a_cut_says_the_step_across_it(tmp_path: Path) -> None:
+    documents = nights(SLOW_FROM + 6, system={"accelerator_driver_version": "570"})
+    for document in documents[SLOW_FROM:]:
+        document["system_info"]["accelerator_driver_version"] = "580"
+        document["perfrun"]["environment"]["python"]["version"] = "3.11.9"
+    write(tmp_path / "output", *documents)
+    data = report(tmp_path)
+    cuts = {data["series"][at]["metric"]: data["series"][at]["cuts"]
+            for at in data["methods"][0]["series"]}  # fmt: skip
+    changed = "driver 570 -> 580; python 3.11.2 -> 3.11.9"
+    (cut,) = cuts["wall_time"]
+    assert cut["at"] == SLOW_FROM
+    assert re.fullmatch(rf"{changed}; level \+20 % \(\+\d+ % to \+2\d %\), worse", cut["text"])
+    assert cuts["peak_rss_bytes"] == [{"at": SLOW_FROM, "text": changed}]
 
 
 @pytest.mark.parametrize(("first_after", "is_beside"), [(11, False), (10, True)])
