@@ -31,6 +31,7 @@ LEVELS = (  # lowest first; a module at the top of the package counts as a folde
     {"compare", "doctor", "selftest"},
     {"changes", "versus", "dlbs", "exchange", "show"},
     {"page", "plots"},
+    {"incidents"},
     {"nightly", "notebook", "serve"},
     {"benchmark"},
     {"__main__"},

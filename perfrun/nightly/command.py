@@ -24,6 +24,7 @@ from perfrun.nightly.screen import show
 from perfrun.nightly.suite import Night, Outputs, Suite, units, words
 from perfrun.nightly.suite_changes import with_changes
 from perfrun.nightly.suite_file import read_suite
+from perfrun.nightly.suite_incidents import told_incidents, with_incidents
 from perfrun.nightly.trends import with_trends
 from perfrun.nightly.units import Units
 from perfrun.nightly.webhook import post
@@ -183,6 +184,9 @@ def _finish(
         earlier, untold = nights.reports_before(night), nights.untold_before(night)
         report = with_trends(_with_gaps(report, night, earlier), earlier)
     report, told = with_changes(suite, report, earlier, untold, screen, interruption)
+    if told:
+        with interruption.allowed():
+            report = with_incidents(suite, report)
     ended = time.time()  # after confirming, which takes time
     report = replace(report, ended=ended)
     folder = nights.folder_of(night)
@@ -201,6 +205,7 @@ def _finish(
         write_reports(report, folder, suite.outputs)
     interruption.check()
     nights.save(replace(night, ended=ended, told=told))
+    told_incidents(suite, report)
     return report
 
 

@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from perfrun.nightly.report import ChangeReport, MethodReport, NightFigure, NightReport
+from perfrun.incidents.words import fixed_text, incident_text
+from perfrun.nightly.report import (
+    ChangeReport,
+    IncidentReport,
+    MethodReport,
+    NightFigure,
+    NightReport,
+)
 from perfrun.nightly.trends import change_text, last_night_text, usual_text
 from perfrun.reports.sparkline import sparkline
 from perfrun.reports.table import Column, Table
@@ -55,9 +62,16 @@ def verdict(report: NightReport) -> str:
     ):
         number = sum(method.state == state for method in report.methods)
         counts += [f"{number} {text}"] if number else []
-    counts += [_many(len(report.regressions), "regression")] if report.regressions else []
+    counts += [_regressions(report)] if report.regressions else []
     counts += [_many(len(report.errors), "error")] if report.errors else []
     return ", ".join(counts)
+
+
+def _regressions(report: NightReport) -> str:
+    """Return `5 regressions in 1 incident`; without incidents, their number alone."""
+    own = {change.incident for change in report.regressions}
+    count = _many(len(report.regressions), "regression")
+    return f"{count} in {_many(len(own), 'incident')}" if None not in own else count
 
 
 def _many(count: int, what: str) -> str:
@@ -71,18 +85,46 @@ def period(report: NightReport) -> str:
 
 
 def findings(report: NightReport, medium: Medium) -> list[str]:
-    """Return what is to be looked at: errors, methods that did not pass, regressions."""
+    """Return what is to be looked at: errors, methods that did not pass, regressions.
+
+    Regressions with one cause are one incident, which is told when it is new and when it grows.
+    """
+    told = [one for one in report.incidents if one.news in ("new", "grown")]
+    alone = [change for change in report.regressions if change.incident is None]
     return [
         *map(medium.clean, report.errors),
         *(_bad_text(method, medium) for method in report.bad),
-        *(_change_text(change, medium) for change in report.regressions),
+        *(_news_text(one, medium) for one in told),
+        *(_change_text(change, medium) for change in alone),
     ]
 
 
 def other_changes(report: NightReport, medium: Medium) -> list[str]:
-    """Return the changes of the last nights that are no regressions of this one."""
-    known = [change for change in report.changes if not change.is_regression]
-    return [_change_text(change, medium) for change in known]
+    """Return the changes of the last nights that are no regressions of this one.
+
+    Of incidents, those that are fixed are told; the others that are known are a number.
+    """
+    fixed = [one for one in report.incidents if one.news == "fixed"]
+    known = sum(one.news == "known" for one in report.incidents)
+    others = [c for c in report.changes if not c.is_regression and c.incident is None]
+    return [
+        *(_news_text(one, medium) for one in fixed),
+        *(_change_text(change, medium) for change in others),
+        *([f"{_many(known, 'known incident')} open: perfrun incidents"] if known else []),
+    ]
+
+
+def _news_text(one: IncidentReport, medium: Medium) -> str:
+    """Return the line about a new incident, one that has grown, or one that is fixed."""
+    words = (one.incident, medium.clean, medium.commits, medium.owner)
+    if one.news == "fixed":
+        return _begun_large(fixed_text(*words))
+    more = f", {_many(one.more, 'change')} more" if one.news == "grown" else ""
+    return f"{one.news.capitalize()}{more}: {incident_text(*words)}"
+
+
+def _begun_large(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _bad_text(method: MethodReport, medium: Medium) -> str:

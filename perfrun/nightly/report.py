@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from math import isfinite
 from pathlib import Path
@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, Literal
 
 from perfrun.errors import UsageError
+from perfrun.incidents.incident import Incident, incident_row
 from perfrun.nightly.suite import Bound, MethodSpec, Night, Suite, Unit, UnitDone, units
 from perfrun.options.plan import parse_selector
 from perfrun.summary.counted_trials import counted
@@ -126,6 +127,7 @@ class ChangeReport:
     environment_differences: tuple[str, ...]
     confirmation: Mapping[str, Any] | None = None  # as in `perfrun detect --confirm`
     derived: tuple[Mapping[str, Any], ...] = ()  # as in `perfrun detect`
+    incident: int | None = None  # that it is part of, or that it has ended
 
     @property
     def is_regression(self) -> bool:
@@ -135,6 +137,15 @@ class ChangeReport:
         if self.status == "candidate":
             return not self.machine_suspect
         return self.status == "confirmed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncidentReport:
+    """An incident that is open, or that was fixed since the last night."""
+
+    news: Literal["new", "grown", "fixed", "known"]
+    more: int  # changes that no earlier night has told
+    incident: Incident
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +163,7 @@ class NightReport:
     errors: tuple[str, ...]  # what went wrong besides the methods; a night with one is not ok
     notes: tuple[str, ...]
     changes: tuple[ChangeReport, ...] = ()  # of the last nights
+    incidents: tuple[IncidentReport, ...] = ()
 
     @property
     def regressions(self) -> tuple[ChangeReport, ...]:
@@ -204,8 +216,13 @@ def report_method(
 
 def report_document(report: NightReport) -> dict[str, Any]:
     """Return the JSON report. Times are in ISO 8601, with the zone."""
+    incidents = [
+        {"news": one.news, "more": one.more, **incident_row(one.incident)}
+        for one in report.incidents
+    ]
     return {
-        **asdict(report),
+        **asdict(replace(report, incidents=())),
+        "incidents": incidents,
         "begun": _iso(report.begun),
         "ended": _iso(report.ended),
         "deadline": None if report.deadline is None else _iso(report.deadline),

@@ -31,6 +31,10 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "history": ("perfrun.changes.history", "history_command", "print the series of a method"),
         "plot": ("perfrun.plots.command", "plot_command", "draw results as SVG, PNG or text"),
         "detect": ("perfrun.changes.detect", "detect_command", "find when a figure changed"),
+        "incidents": (
+            *("perfrun.incidents.command", "incidents_command"),
+            "list changes by their cause",
+        ),
         "bisect": ("perfrun.changes.bisect", "bisect_command", "find which commit changed it"),
         "serve": ("perfrun.serve.command", "serve_command", "show the results as a live page"),
         "nightly": ("perfrun.nightly.command", "nightly_command", "run a suite once a night"),

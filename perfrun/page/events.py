@@ -183,13 +183,13 @@ def searches(workspace: Path) -> list[Search]:
                 ratio=answer["ratio"],
                 low=answer["low"],
                 high=answer["high"],
-                revisions=_revisions(folder / name),
+                revisions=revisions_of(folder / name),
             )
         )
     return found
 
 
-def _revisions(folder: Path) -> list[str]:
+def revisions_of(folder: Path) -> list[str]:
     """Return the revisions of a search: the first line of its log."""
     try:
         with Folder(folder) as held:

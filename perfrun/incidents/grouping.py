@@ -1,0 +1,199 @@
+"""Group changes by their cause, and keep incidents up to date with what a search has found. Pure.
+
+A change belongs to an incident when both moved by the same thing: by the same commits, by the same
+difference of the environment, with a canary, or at least in the same night.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from perfrun.incidents.incident import (
+    Culprit,
+    Incident,
+    Ledger,
+    Returned,
+    Worsening,
+    owner_of,
+)
+
+_NEAR_DAYS = 2  # between changes one of which is not placed to the night
+_SAME_COMMITS_DAYS = 14  # between changes over the same commits: a machine may rest for a week
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sighting:
+    """A change for the worse as a search has found it, and what is known of its cause."""
+
+    change: Worsening
+    culprit: Culprit | None = None
+    is_bisecting: bool = False
+
+
+def brought_up_to_date(
+    ledger: Ledger, sightings: Iterable[Sighting], *, opened_since: str = ""
+) -> Ledger:
+    """Return the incidents with what a search of the whole history has found.
+
+    Known changes get their newest figures, new ones join an open incident of their cause or open
+    one, and an incident ends when all its levels have returned. Changes that were made sure before
+    the date `opened_since` open none.
+    """
+    incidents = {one.id: one for one in ledger.incidents}
+    seen: dict[int, list[Sighting]] = {}
+    number = ledger.next
+    ordered = sorted(sightings, key=lambda one: (one.change.night, -one.change.certainty))
+    fresh = []
+    for sighting in ordered:
+        known = _known(incidents.values(), sighting.change)
+        if known is None:
+            fresh.append(sighting)
+            continue
+        seen.setdefault(known.id, []).append(sighting)
+        incidents[known.id] = _with_newest(known, sighting.change)
+    # Those that are placed best come first: they say which night, and which commits, it is.
+    for sighting in sorted(fresh, key=lambda one: (-one.change.certainty, one.change.night)):
+        own = _of_cause(incidents.values(), sighting)
+        if own is not None:
+            incidents[own.id] = replace(own, changes=(*own.changes, sighting.change))
+        elif sighting.change.alarm_night >= opened_since and _can_open(sighting.change):
+            own = Incident(id=number, changes=(sighting.change,), culprit=sighting.culprit)
+            incidents[number] = own
+            number += 1
+        else:
+            continue
+        seen.setdefault(own.id, []).append(sighting)
+    done = tuple(_concluded(one, seen.get(one.id, ()), ledger.owners) for one in incidents.values())
+    return replace(ledger, incidents=_renumbered(done, ledger.next), next=number)
+
+
+def _can_open(change: Worsening) -> bool:
+    return change.status != "not_reproduced"
+
+
+def _renumbered(incidents: Iterable[Incident], first: int) -> tuple[Incident, ...]:
+    """Number the new incidents in the order in which they were first seen."""
+    old = [one for one in incidents if one.id < first]
+    new = sorted(
+        (one for one in incidents if one.id >= first),
+        key=lambda one: (one.first_seen, one.main.night, one.id),
+    )
+    return (*old, *(replace(one, id=first + at) for at, one in enumerate(new)))
+
+
+def _known(incidents: Iterable[Incident], change: Worsening) -> Incident | None:
+    """Return the incident that has the change; of several, that of the nearest night."""
+    found = [
+        (abs(_days(own.night, change.night)), -one.id, one)
+        for one in incidents
+        for own in one.changes
+        if own.is_same(change)
+    ]
+    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _with_newest(incident: Incident, change: Worsening) -> Incident:
+    """Put the newest figures of a change in the place of the old ones.
+
+    What pairs have found stays when a search does not know it: a night's report may be gone. So
+    does a return.
+    """
+
+    def newest(own: Worsening) -> Worsening:
+        if not own.is_same(change):
+            return own
+        status = own.status if change.status == "candidate" else change.status
+        return replace(change, status=status, returned=change.returned or own.returned)
+
+    return replace(incident, changes=tuple(newest(own) for own in incident.changes))
+
+
+def _of_cause(incidents: Iterable[Incident], sighting: Sighting) -> Incident | None:
+    """Return the open incident that has the cause of a change; of several, the nearest one."""
+    change = sighting.change
+    found = [
+        (abs(_days(one.main.night, change.night)), one.id, one)
+        for one in incidents
+        if one.is_open and _is_cause(one, sighting)
+    ]
+    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _is_cause(incident: Incident, sighting: Sighting) -> bool:
+    """Return True when a change and an incident moved by the same thing, as far as is known."""
+    change, main = sighting.change, incident.main
+    if change.is_machine != main.is_machine:
+        return False
+    if incident.culprit is not None and sighting.culprit is not None:
+        return incident.culprit.name == sighting.culprit.name
+    apart = abs(_days(main.night, change.night))
+    if change.commits and _same(change.commits, main.commits):
+        return apart <= _SAME_COMMITS_DAYS
+    if apart and change.status == main.status == "confirmed":
+        return False  # pairs have shown both, each over its own commits
+    is_exact = change.is_placed and main.is_placed
+    return apart <= (0 if is_exact else _NEAR_DAYS) and _can_be_one(change, main)
+
+
+def _can_be_one(change: Worsening, main: Worsening) -> bool:
+    """Return True when two changes of about one night can have one cause."""
+    if change.commits or main.commits:
+        return bool(change.commits.keys() & main.commits.keys())
+    if change.hardware != main.hardware:
+        return False
+    unknown = not change.differences or not main.differences
+    return unknown or bool(set(change.differences or ()) & set(main.differences or ()))
+
+
+def _same(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) -> bool:
+    return {k: tuple(v) for k, v in one.items()} == {k: tuple(v) for k, v in other.items()}
+
+
+def _concluded(incident: Incident, seen: Sequence[Sighting], owners: Mapping[str, str]) -> Incident:
+    """Return the incident with what follows from its changes: culprit, owner, end."""
+    culprit = next((one.culprit for one in seen if one.culprit is not None), incident.culprit)
+    named = owner_of(incident.changes, owners, culprit.author if culprit else "")
+    changes = tuple(sorted(incident.changes, key=lambda one: (one.night, one.method, one.metric)))
+    counting = [change for change in changes if change.status != "not_reproduced"]
+    ended = bool(counting) and all(_is_back(change, incident) for change in counting)
+    return replace(
+        incident,
+        changes=changes,
+        culprit=culprit,
+        owner=named or incident.owner,
+        is_bisecting=any(one.is_bisecting for one in seen),
+        is_fixed=incident.is_fixed or ended,
+    )
+
+
+def _is_back(change: Worsening, incident: Incident) -> bool:
+    """Return True when its level has returned, after the incident was last opened again."""
+    decision = incident.decision
+    since = decision.day if decision is not None and decision.what == "reopened" else ""
+    return change.returned is not None and change.returned.alarm_night > since
+
+
+def returned_after(
+    change: Worsening, better: Iterable[Returned], level_after: Mapping[str, float], before: float
+) -> Returned | None:
+    """Return the first change for the better that brought the level back; None without one.
+
+    `level_after` has the level since each of these nights, and `before` that of the time before
+    the change. Back is what has undone three quarters of it.
+    """
+    from math import log
+
+    for one in sorted(better, key=lambda one: one.night):
+        level = level_after.get(one.night)
+        if one.night > change.night and level and before > 0:
+            left = abs(log(level / before))
+            undone = (level < before) == (change.ratio > 1)  # beyond the old level is back, too
+            if undone or left <= change.size / 4:
+                return one
+    return None
+
+
+def _days(one: str, other: str) -> int:
+    return date.fromisoformat(one).toordinal() - date.fromisoformat(other).toordinal()

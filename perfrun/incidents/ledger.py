@@ -1,0 +1,221 @@
+"""The file of a workspace's incidents: `<workspace>/incidents.json`.
+
+It is no part of the index: what people have said of an incident is nowhere else. It is read again,
+changed and written whole while its lock is held, so that of two commands neither loses the other's
+words.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from perfrun import schema
+from perfrun.durable import make_folder, sync_names
+from perfrun.errors import WorkspaceError
+from perfrun.incidents.incident import Culprit, Decision, Incident, Ledger, Returned, Worsening
+from perfrun.locks import FileLock
+from perfrun.schema import Wrong
+from perfrun.shown import say
+from perfrun.summary.result_folder import write_whole
+from perfrun.untrusted import Refused, parse_json, read_file
+
+FILE = "incidents.json"
+MOST_INCIDENTS = 10_000  # when there are more, the oldest closed ones are forgotten
+MOST_CHANGES = 10_000  # of an incident
+_VERSION = 1
+_LARGEST_BYTES = 64 * 2**20
+_COMMIT = 100  # characters
+_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+
+_text = schema.text()
+_day = schema.matching(_DAY, "a date")
+_positive = schema.number(1e-300, 1e300)
+_commits = schema.mapped(schema.listed(schema.text(_COMMIT), 2), 1000)
+_RETURNED = schema.table(
+    {"night": _day, "alarm_night": _day, "commits": _commits},
+    needs=("night", "alarm_night", "commits"),
+)
+_CHANGE_FIELDS = {
+    **dict.fromkeys(
+        ("method", "metric", "environment", "hardware", "settings", "series"), schema.text(10_000)
+    ),
+    **dict.fromkeys(("ratio", "low", "high"), _positive),
+    "night": _day,
+    "alarm_night": _day,
+    "status": schema.one_of("candidate", "confirmed", "not_reproduced"),
+    "is_machine": schema.flag,
+    "before_execution_id": _text,
+    "after_execution_id": _text,
+    "commits": _commits,
+    "differences": schema.maybe(schema.listed(schema.text(), 10_000)),
+}
+_CHANGE = schema.table(
+    {**_CHANGE_FIELDS, "returned": schema.maybe(_RETURNED)},
+    needs=tuple(_CHANGE_FIELDS),
+    absent={"returned": None},
+)
+_CULPRIT = schema.table(
+    dict.fromkeys(("name", "author", "subject"), _text), needs=("name", "author", "subject")
+)
+_DECISION = schema.table(
+    {
+        "what": schema.one_of("accepted", "reopened"),
+        "at": schema.seconds,
+        "day": _day,
+        "reason": _text,
+    },
+    needs=("what", "at", "day", "reason"),
+)
+_INCIDENT = schema.table(
+    {
+        "id": schema.whole(1),
+        "changes": schema.listed(_CHANGE, MOST_CHANGES),
+        "owner": _text,
+        "culprit": schema.maybe(_CULPRIT),
+        "is_bisecting": schema.flag,
+        "decision": schema.maybe(_DECISION),
+        "is_fixed": schema.flag,
+        "told": schema.whole(),
+        "has_told_end": schema.flag,
+    },
+    needs=("id", "changes"),
+)
+_FILE = schema.table(
+    {
+        "version": schema.whole(1, _VERSION),
+        "next": schema.whole(1),
+        "canaries": schema.listed(_text, 10_000),
+        "owners": schema.mapped(_text, 100_000),
+        "incidents": schema.listed(_INCIDENT, MOST_INCIDENTS),
+    },
+    needs=("version", "next", "incidents"),
+    absent={"canaries": [], "owners": {}},
+)
+
+
+def read(workspace: Path) -> Ledger:
+    """Return the incidents of a workspace. Raises WorkspaceError for a file that is none of ours.
+
+    Anything wrong in it refuses the whole file: what was left out would be lost at the next write.
+    """
+    path = workspace / FILE
+    notes: list[str] = []
+    try:
+        said = parse_json(read_file(path, _LARGEST_BYTES))
+        document: dict[str, Any] = schema.checked(_FILE, said, path.name, notes)
+        if notes:
+            raise WorkspaceError(f"{path} cannot be used: {notes[0]}; mend it, or move it away")
+        return _ledger(document)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return Ledger()
+        why = error.strerror or str(error)
+        raise WorkspaceError(f"{path} cannot be read: {why}") from None
+    except Refused as error:
+        raise WorkspaceError(f"{path}: {error}; mend it, or move it away") from None
+    except Wrong as error:
+        raise WorkspaceError(f"{path} {error}; mend it, or move it away") from None
+
+
+def change(workspace: Path, changed: Callable[[Ledger], Ledger]) -> Ledger:
+    """Read the incidents, change them and write them, one command at a time.
+
+    Raises WorkspaceError, and what `changed` raises; then nothing is written.
+    """
+    with FileLock(workspace / ".locks" / "incidents") as lock:
+        lock.own(lambda: say(f"waiting for another perfrun to write {FILE}{lock.holder}"))
+        before = read(workspace)
+        after = _bounded(changed(before))
+        if after != before:
+            _write(workspace, after)
+        return after
+
+
+def _write(workspace: Path, ledger: Ledger) -> None:
+    path = workspace / FILE
+    document = {"version": _VERSION, **asdict(ledger)}
+    try:
+        for folder in make_folder(path.parent):
+            sync_names(folder)
+        write_whole(path, json.dumps(document, indent=1) + "\n")
+    except OSError as error:
+        raise WorkspaceError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _bounded(ledger: Ledger) -> Ledger:
+    """Forget the oldest closed incidents beyond the limit, and changes beyond that of one."""
+    left = len(ledger.incidents) - MOST_INCIDENTS
+    gone = {one.id for one in [i for i in ledger.incidents if not i.is_open][: max(0, left)]}
+    kept = tuple(
+        one
+        if len(one.changes) <= MOST_CHANGES
+        else replace(one, changes=one.changes[:MOST_CHANGES])
+        for one in ledger.incidents
+        if one.id not in gone
+    )
+    return ledger if kept == ledger.incidents else replace(ledger, incidents=kept)
+
+
+def _ledger(document: Mapping[str, Any]) -> Ledger:
+    """Return the values of a checked document. Raises Wrong."""
+    incidents = tuple(map(_incident, document["incidents"]))
+    numbers = [one.id for one in incidents]
+    if len({*numbers}) < len(numbers) or max(numbers, default=0) >= document["next"]:
+        raise Wrong("has numbers of incidents twice, or beyond `next`")
+    return Ledger(
+        incidents=incidents,
+        next=document["next"],
+        canaries=tuple(document["canaries"]),
+        owners=document["owners"],
+    )
+
+
+def _incident(row: Mapping[str, Any]) -> Incident:
+    if not row["changes"]:
+        raise Wrong(f"has incident {row['id']} without a change")
+    culprit, decision = row.get("culprit"), row.get("decision")
+    return Incident(
+        **{
+            **row,
+            "changes": tuple(map(_worsening, row["changes"])),
+            "culprit": culprit and Culprit(**culprit),
+            "decision": decision and Decision(**decision),
+        }
+    )
+
+
+def _worsening(row: Mapping[str, Any]) -> Worsening:
+    returned = row["returned"]
+    for commits in (row["commits"], returned["commits"] if returned else {}):
+        if any(len(pair) != 2 for pair in commits.values()):
+            raise Wrong("has a checkout without its two commits")
+    for day in (row["night"], row["alarm_night"]):
+        _checked_day(day)
+    return Worsening(
+        **{
+            **row,
+            "commits": _pairs(row["commits"]),
+            "differences": None if row["differences"] is None else tuple(row["differences"]),
+            "returned": returned
+            and Returned(**{**returned, "commits": _pairs(returned["commits"])}),
+        }
+    )
+
+
+def _pairs(commits: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(pair) for name, pair in commits.items()}
+
+
+def _checked_day(day: str) -> None:
+    from datetime import date
+
+    try:
+        date.fromisoformat(day)
+    except ValueError:
+        raise Wrong(f"has no such day as {re.sub('[^0-9-]', '', day)}") from None

@@ -1,0 +1,239 @@
+"""Search an index for the changes of which incidents are made, with what is known of each cause."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from fnmatch import fnmatchcase
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Protocol
+
+from perfrun.changes.change_report import ChangeRow
+from perfrun.changes.detect import find_changes
+from perfrun.changes.search_log import LOCK_NAME, LOG_NAME
+from perfrun.changes.watched import WatchedSeries, choose_series
+from perfrun.incidents.grouping import Sighting, returned_after
+from perfrun.incidents.incident import Commits, Culprit, Returned, Worsening
+from perfrun.locks import is_held
+from perfrun.page.events import (
+    Search,
+    confirmed_by_nights,
+    culprit_of,
+    names_in,
+    revisions_of,
+    searches,
+)
+
+if TYPE_CHECKING:
+    from perfrun.store.index import Store
+
+_LEVEL = 20  # observations of a level
+_GOING_ON = 20  # newest searches that are looked at for one that goes on
+_LONGEST = 300  # characters of a difference
+
+
+class Told(Protocol):
+    """A change as another search, or a night, has told it."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def metric(self) -> str: ...
+    @property
+    def environment(self) -> str: ...
+    @property
+    def direction(self) -> str: ...
+    @property
+    def night(self) -> str: ...
+    @property
+    def alarm_night(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def confirmation(self) -> Mapping[str, Any] | None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The changes for the worse of an index, and the number of series that were searched."""
+
+    sightings: tuple[Sighting, ...]
+    series: int
+    short: int  # series with too few nights
+
+
+def search(
+    store: Store,
+    workspace: Path,
+    *,
+    canaries: Sequence[str] = (),
+    known_canaries: Iterable[str] = (),
+    clones: Mapping[str, Path] | None = None,
+    tonight: Sequence[Told] = (),
+) -> Found:
+    """Find the changes of all primary metrics, as `perfrun detect` does.
+
+    `known_canaries` are those that suites have named; one without results counts as absent.
+    `tonight` holds what a night has confirmed and not written yet. Raises NoResultsError.
+    """
+    series = tuple(store.series(clones=clones, which="primary"))
+    methods = {one.key.method for one in series}
+    known = [name for name in known_canaries if any(fnmatchcase(m, name) for m in methods)]
+    chosen = choose_series(series, None, [*canaries, *known], store.address.shown)
+    found = find_changes(chosen.watched, chosen.left_out)
+    rows = confirmed_by_nights(workspace, [_with_tonight(row, tonight) for row in found.rows])
+    owners = _Owners(chosen.watched)
+    own = [(row, one) for row in rows if (one := owners.of(row)) is not None]
+    better: dict[int, list[tuple[ChangeRow, WatchedSeries]]] = {}
+    for row, one in own:
+        if row.direction == "better":
+            better.setdefault(id(one), []).append((row, one))
+    by_search = searches(workspace) if rows else []
+    going_on = _going_on(workspace) if rows else []
+    sightings = []
+    for row, one in own:
+        if row.direction == "worse":
+            after = [found for found, _ in better.get(id(one), ()) if found.night > row.night]
+            change = _worsening(row, one, after)
+            culprit = culprit_of(row, by_search)
+            sightings.append(
+                Sighting(
+                    change=change,
+                    culprit=None if culprit is None else _culprit(culprit),
+                    is_bisecting=any(_covers(revisions, change) for revisions in going_on),
+                )
+            )
+    return Found(sightings=tuple(sightings), series=found.series, short=chosen.left_out["short"])
+
+
+class _Owners:
+    """The series that changes were found in. Those of one name may differ in their settings."""
+
+    def __init__(self, watched: Sequence[WatchedSeries]) -> None:
+        self._found: dict[tuple[str, ...], list[WatchedSeries]] = {}
+        for one in watched:
+            key = (one.method, one.metric, one.environment, one.hardware)
+            self._found.setdefault(key, []).append(one)
+
+    def of(self, row: ChangeRow) -> WatchedSeries | None:
+        """Return the series of a change."""
+        key = (row.method, row.metric, row.environment, row.hardware)
+        several = self._found.get(key, [])
+        if len(several) < 2:
+            return several[0] if several else None
+        for one in several:
+            if any(o.point.execution_id == row.after_execution_id for o in one.observations):
+                return one
+        return None
+
+
+def _with_tonight(row: ChangeRow, tonight: Sequence[Told]) -> ChangeRow:
+    for told in tonight:
+        if told.confirmation is not None and is_told(row, told):
+            return replace(row, status=told.status, confirmation=told.confirmation)
+    return row
+
+
+def is_told(row: ChangeRow, told: Told) -> bool:
+    """Return True for the same change in two searches."""
+    names = ("method", "metric", "environment", "direction")
+    return (
+        all(getattr(row, name) == getattr(told, name) for name in names)
+        and told.night <= row.alarm_night
+        and row.night <= told.alarm_night
+    )
+
+
+def _worsening(row: ChangeRow, one: WatchedSeries, better: Sequence[ChangeRow]) -> Worsening:
+    change = Worsening(
+        method=row.method,
+        metric=row.metric,
+        environment=row.environment,
+        hardware=row.hardware,
+        settings=one.subject.settings,
+        series=hashlib.sha256(repr(one.subject).encode("utf-8", "replace")).hexdigest()[:16],
+        ratio=row.ratio,
+        low=row.low,
+        high=row.high,
+        night=row.night,
+        alarm_night=row.alarm_night,
+        status=row.status,
+        is_machine=row.machine_suspect or one.is_canary,
+        before_execution_id=row.before_execution_id,
+        after_execution_id=row.after_execution_id,
+        commits=moved(row.commits_before, row.commits_after),
+        differences=_differences(row),
+    )
+    return replace(change, returned=_returned(change, one, better)) if better else change
+
+
+def _returned(
+    change: Worsening, one: WatchedSeries, better: Sequence[ChangeRow]
+) -> Returned | None:
+    days, values = one.observations.not_falling, one.observations.values
+
+    def level(first: int, end: int) -> float:
+        chosen = [v for day, v in zip(days, values, strict=True) if first <= day < end]
+        return median(chosen[-_LEVEL:]) if chosen else 0.0
+
+    begin = date.fromisoformat(change.night).toordinal()
+    nights = sorted({row.night for row in better})
+    ends = [*(date.fromisoformat(night).toordinal() for night in nights[1:]), 2**31]
+    after = {
+        night: level(date.fromisoformat(night).toordinal(), end)
+        for night, end in zip(nights, ends, strict=True)
+    }
+    told = [
+        Returned(
+            night=row.night,
+            alarm_night=row.alarm_night,
+            commits=moved(row.commits_before, row.commits_after),
+        )
+        for row in better
+    ]
+    return returned_after(change, told, after, level(0, begin))
+
+
+def moved(before: Mapping[str, str], after: Mapping[str, str]) -> Commits:
+    """Return the commits of the checkouts that differ: before and after, '' where unknown."""
+    return {
+        name: (before.get(name, ""), after.get(name, ""))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    }
+
+
+def _differences(row: ChangeRow) -> tuple[str, ...] | None:
+    """Return what differs besides the commits, which have a place of their own."""
+    if row.environment_differences is None:
+        return None
+    commits = tuple(f"{name} {before[:12]} -> " for name, before in row.commits_before.items())
+    return tuple(
+        re.sub(r"\s+", " ", text)[:_LONGEST]
+        for text in row.environment_differences
+        if not (commits and text.startswith(commits))
+    )
+
+
+def _culprit(found: Search) -> Culprit:
+    own = found.culprit
+    return Culprit(name=own["name"], author=own["author"] or "", subject=own["subject"] or "")
+
+
+def _going_on(workspace: Path) -> list[Sequence[str]]:
+    """Return the revisions of each bisection that runs now."""
+    folder = workspace / "bisect"
+    found: list[Sequence[str]] = []
+    for name in sorted(names_in(folder), reverse=True)[:_GOING_ON]:
+        own = names_in(folder / name)
+        if LOG_NAME in own and LOCK_NAME in own and is_held(folder / name / LOCK_NAME):
+            found.append(revisions_of(folder / name))
+    return found
+
+
+def _covers(revisions: Sequence[str], change: Worsening) -> bool:
+    return any(pair[0] in revisions and pair[1] in revisions for pair in change.commits.values())

@@ -1,0 +1,145 @@
+"""The sentences about incidents, for each medium: a terminal, Markdown, a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from perfrun.incidents.incident import Commits, Incident, Worsening
+from perfrun.reports.figures import changed_by
+from perfrun.reports.table import Column, Table, aligned
+from perfrun.shown import cell, markdown_code, page
+from perfrun.shown import markdown as markdown_of
+
+Clean = Callable[[str], str]
+_HASH = 12
+_MOST_DIFFERENCES = 5
+_NONE_OPEN = "No incident is open."
+
+
+def status_text(one: Incident) -> str:
+    """Return the status in words."""
+    return one.status.replace("_", " ")
+
+
+def incident_text(one: Incident, clean: Clean, commits: Clean, owner: Clean) -> str:
+    """Return one line: what became worse since when, the status, the owner and the cause."""
+    largest = one.largest
+    methods = _many(len(one.methods), "method")
+    of = f" ({owner(one.owner)})" if one.owner else ""
+    return (
+        f"incident {one.id}{of}: {methods} worse since the night of {one.main.night}, most "
+        f"{clean(largest.method)}: {clean(largest.metric)} {changed_by(largest.ratio)} "
+        f"({status_text(one)}): {cause_text(one, clean, commits)}"
+    )
+
+
+def cause_text(one: Incident, clean: Clean, commits: Clean) -> str:
+    """Return the cause as far as it is known."""
+    if one.culprit is not None:
+        culprit = one.culprit
+        author = f" of {clean(culprit.author)}" if culprit.author else ""
+        subject = f": {clean(culprit.subject)}" if culprit.subject else ""
+        return f"{commits(culprit.name[:_HASH])}{author}{subject}"
+    differences = _differences(one.differences, clean)
+    if one.kind == "machine":
+        return f"the machine, as a canary moved too{': ' if differences else ''}{differences}"
+    parts = [commits_text(one.main.commits, clean, commits), differences]
+    return ", or ".join(part for part in parts if part) or "nothing else is known to differ"
+
+
+def commits_text(moved: Commits, clean: Clean, commits: Clean) -> str:
+    """Return `models 1a2b3c4d5e6f..6f7a8b9c0d1e` for each checkout that moved."""
+    pairs = {name: [one[:_HASH] or "none" for one in pair] for name, pair in moved.items()}
+    return "; ".join(f"{clean(name)} {commits('..'.join(pair))}" for name, pair in pairs.items())
+
+
+def fixed_text(one: Incident, clean: Clean, commits: Clean, owner: Clean) -> str:
+    """Return the line about an incident whose levels have returned."""
+    fix = one.fix
+    assert fix is not None
+    of = f" ({owner(one.owner)})" if one.owner else ""
+    by = commits_text(fix.commits, clean, commits)
+    return (
+        f"incident {one.id}{of} is fixed: {_many(len(one.methods), 'method')}, most "
+        f"{clean(one.largest.method)}, at the old level since the night of {fix.night}"
+        f"{f': {by}' if by else ''}"
+    )
+
+
+def text_of(incidents: Sequence[Incident], notes: Iterable[str], closed: int) -> str:
+    """Return the list for a terminal, and the number of closed incidents that it leaves out."""
+    lines: list[str] = []
+    for one in incidents:
+        lines += [f"{one.id}  {_head(one)}", *(f"   {fact}" for fact in _facts(one)), ""]
+    lines += [] if incidents else [_NONE_OPEN if closed else "There is no incident."]
+    lines += [f"{_many(closed, 'closed incident')}: perfrun incidents --all"] if closed else []
+    return page([*lines, *notes])
+
+
+def one_text(one: Incident) -> str:
+    """Return all that is known of an incident, with a line for each change."""
+    columns = tuple(
+        Column(heading=name, right=name == "change")
+        for name in ("method", "metric", "change", "interval", "night", "seen", "pairs", "back")
+    )
+    rows = tuple(_row(change) for change in one.changes)
+    table = aligned(Table(columns=columns, rows=rows))
+    return page([f"incident {one.id}: {_head(one)}", *_facts(one), "", *table])
+
+
+def markdown_list(incidents: Sequence[Incident], closed: int) -> str:
+    """Return the list as Markdown."""
+    lines = [
+        f"- {incident_text(one, markdown_of, markdown_code, markdown_of)}"
+        if one.fix is None
+        else f"- {fixed_text(one, markdown_of, markdown_code, markdown_of)}"
+        for one in incidents
+    ]
+    lines += [] if lines else [_NONE_OPEN]
+    lines += ["", f"{_many(closed, 'closed incident')} left out."] if closed else []
+    return "\n".join(lines) + "\n"
+
+
+def _head(one: Incident) -> str:
+    largest = one.largest
+    return (
+        f"{status_text(one)} since {one.main.night}, seen {one.first_seen}: "
+        f"{_many(len(one.methods), 'method')}, {largest.metric} {changed_by(largest.ratio)} "
+        f"({changed_by(largest.low)} to {changed_by(largest.high)}) {largest.method}"
+    )
+
+
+def _facts(one: Incident) -> list[str]:
+    facts = [f"cause: {cause_text(one, cell, cell)}"]
+    facts += [f"owner: {one.owner}"] if one.owner else []
+    if one.decision is not None:
+        reason = f": {one.decision.reason}" if one.decision.reason else ""
+        facts.append(f"{one.decision.what} {one.decision.day}{reason}")
+    if one.fix is not None:
+        by = commits_text(one.fix.commits, cell, cell)
+        facts.append(f"back at the old level since {one.fix.night}{f': {by}' if by else ''}")
+    return facts
+
+
+def _row(change: Worsening) -> tuple[str, ...]:
+    status: Mapping[str, str] = {"candidate": "-", "not_reproduced": "not reproduced"}
+    return (
+        f"{change.method} {change.settings}".rstrip(),
+        change.metric,
+        changed_by(change.ratio),
+        f"{changed_by(change.low)} to {changed_by(change.high)}",
+        change.night,
+        change.alarm_night,
+        status.get(change.status, change.status),
+        "-" if change.returned is None else change.returned.night,
+    )
+
+
+def _differences(texts: Sequence[str], clean: Clean) -> str:
+    more = len(texts) - _MOST_DIFFERENCES
+    shown = [clean(text) for text in texts[:_MOST_DIFFERENCES]]
+    return "; ".join([*shown, *([f"and {more} more"] if more > 0 else [])])
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,165 @@
+"""The incidents of a suite: brought up to date at the end of a night, and told once each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Literal
+
+from perfrun.changes.observations import night_of
+from perfrun.changes.watched import NoResultsError
+from perfrun.errors import PerfrunError
+from perfrun.incidents import ledger as file
+from perfrun.incidents.grouping import brought_up_to_date
+from perfrun.incidents.incident import Incident, Ledger, Worsening
+from perfrun.incidents.search import Found, search
+from perfrun.nightly.night_state import RECENT_DAYS
+from perfrun.nightly.report import ChangeReport, IncidentReport, NightReport
+from perfrun.nightly.suite import Suite
+
+
+def with_incidents(suite: Suite, report: NightReport) -> NightReport:
+    """Bring the incidents up to date, and say which changes of the night belong to them.
+
+    A night without changes for the worse, in a workspace without open incidents, costs nothing. A
+    failure becomes a note: the changes are told one by one then.
+    """
+    try:
+        known = file.read(suite.workspace)
+        is_open = any(one.is_open for one in known.incidents)
+        if not is_open and not any(change.direction == "worse" for change in report.changes):
+            return report
+        found = _searched(suite, report, known)
+        after = file.change(suite.workspace, lambda now: _brought_up_to_date(now, found, report))
+    except NoResultsError:
+        return report
+    except (PerfrunError, ImportError, OSError) as error:
+        text = f"incidents could not be brought up to date: {error}"
+        return replace(report, notes=(*report.notes, text))
+    oldest = _oldest(report)
+    news = tuple(one for one in (_news(i, oldest) for i in after.incidents) if one is not None)
+    alarming = {one.incident.id for one in news if one.news in ("new", "grown")}
+    changes = (_with_incident(change, after.incidents) for change in report.changes)
+    return replace(
+        report,
+        changes=tuple(
+            # What was told before, or accepted, is not alarmed again though its alarm has moved.
+            replace(change, is_new=False)
+            if change.direction == "worse"
+            and change.incident is not None
+            and change.incident not in alarming
+            else change
+            for change in changes
+        ),
+        incidents=news,
+    )
+
+
+def told_incidents(suite: Suite, report: NightReport) -> None:
+    """Write down that the reports of a night have told its incidents; told twice is no harm."""
+    if not report.incidents:
+        return
+    counts = {one.incident.id: one for one in report.incidents}
+
+    def changed(now: Ledger) -> Ledger:
+        return replace(
+            now,
+            incidents=tuple(
+                replace(
+                    one,
+                    told=len(counts[one.id].incident.changes),
+                    has_told_end=counts[one.id].news == "fixed",
+                )
+                if one.id in counts
+                else one
+                for one in now.incidents
+            ),
+        )
+
+    with suppress(PerfrunError):
+        file.change(suite.workspace, changed)
+
+
+def _searched(suite: Suite, report: NightReport, known: Ledger) -> Found:
+    from perfrun.options.store_address import parse_address
+    from perfrun.store.index import open_store  # SQLAlchemy
+
+    clones = {repo.directory: repo.clone for repo in suite.repos if repo.clone is not None}
+    with open_store(parse_address(suite.store, suite.workspace)) as store:
+        return search(
+            store,
+            suite.workspace,
+            known_canaries=(*known.canaries, *_canaries(report)),
+            clones=clones,
+            tonight=report.changes,
+        )
+
+
+def _canaries(report: NightReport) -> list[str]:
+    return sorted({method.method for method in report.methods if method.canary})
+
+
+def _brought_up_to_date(now: Ledger, found: Found, report: NightReport) -> Ledger:
+    own = {method.method: method.owner for method in report.methods if method.owner}
+    known = replace(
+        now,
+        canaries=tuple(sorted({*now.canaries, *_canaries(report)})),
+        owners={**now.owners, **own},
+    )
+    return brought_up_to_date(known, found.sightings, opened_since=_oldest(report))
+
+
+def _oldest(report: NightReport) -> str:
+    """Return the first alarm night that the report of a night lists."""
+    night = date.fromordinal(night_of(report.begun))
+    return (night - timedelta(days=RECENT_DAYS - 1)).isoformat()
+
+
+def _news(one: Incident, oldest: str) -> IncidentReport | None:
+    """Return what a night tells of an incident; None for one that is over and told.
+
+    What `perfrun incidents` has found in nights before `oldest` is no news.
+    """
+    more = len(one.changes) - one.told
+    news: Literal["new", "grown", "fixed", "known"] = "known"
+    if one.status == "fixed":
+        if one.has_told_end or not one.told:
+            return None  # that it was there was never told
+        news = "fixed"
+    elif not one.is_open:
+        return None
+    elif not one.told:
+        is_recent = max(change.alarm_night for change in one.changes) >= oldest
+        news = "new" if is_recent else "known"
+    elif more > 0:
+        news = "grown"
+    return IncidentReport(news=news, more=max(0, more), incident=one)
+
+
+def _with_incident(change: ChangeReport, incidents: Sequence[Incident]) -> ChangeReport:
+    """Return the change with the incident that it is part of, or that it has ended."""
+    is_of = {"worse": _is_same, "better": _has_ended}[change.direction]
+    for one in reversed(incidents):
+        if any(is_of(change, own) for own in one.changes):
+            return replace(change, incident=one.id)
+    return change
+
+
+def _is_same(change: ChangeReport, own: Worsening) -> bool:
+    return (
+        (change.method, change.metric, change.environment)
+        == (own.method, own.metric, own.environment)
+        and change.night <= own.alarm_night
+        and own.night <= change.alarm_night
+    )
+
+
+def _has_ended(change: ChangeReport, own: Worsening) -> bool:
+    return own.returned is not None and (
+        change.method,
+        change.metric,
+        change.environment,
+        change.night,
+    ) == (own.method, own.metric, own.environment, own.returned.night)
