@@ -102,6 +102,7 @@ def test_report_and_served_page_say_the_same_of_one_store(tmp_path: Path) -> Non
     for name in ("newest", "machines", "outcomes", "warnings", "versus", "selection", "title"):
         assert page[name] == report[name], name
     assert told(page) == told(report)
+    assert (page["details"], page["pairs"]) == ([], [])  # they come with their method
     assert {one["metric"] for one in told(page)} == {"wall_time", "loss_s", "rate_per_s"}
     assert report["changes"][0]["environment"] is not None
     assert [one["name"] for one in page["methods"]] == sorted(METHODS)

@@ -133,12 +133,26 @@ function followServer() {
     const trial = toldBy(event);
     say(trial.state === "started" ? `live: ${shortName(String(trial.method || ""))} runs` : "live", "on");
   });
+  const runs = new Map();
+  events.addEventListener("run", (event) => {
+    const run = toldBy(event);
+    runs.delete(run.run_id);
+    if (run.state === "running") runs.set(run.run_id, run);
+    say(progressOf([...runs.values()].pop()), "on");
+  });
   events.addEventListener("store", (event) => {
     const store = toldBy(event);
     if (store.state === "gone") say(String(store.text || "the store is gone"), "off");
     else renew();
   });
   setInterval(showHeading, 60000);
+}
+
+/** What a run does, in a line: its trial that runs now, of how many. */
+function progressOf(run) {
+  if (!run) return "live";
+  const now = Array.isArray(run.now) && run.now[0] ? `${shortName(String(run.now[0].method))} runs` : "a run goes on";
+  return run.planned > 0 ? `live: ${now}, ${run.finished} of ${count(run.planned, "trial")} done` : `live: ${now}`;
 }
 
 function toldBy(event) {
