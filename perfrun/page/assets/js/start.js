@@ -102,6 +102,7 @@ function followServer() {
   const say = (text, kind) => {
     light.className = `live ${kind}`;
     light.textContent = text;
+    light.title = text;
   };
   const events = new EventSource("/api/events");
   let timer = 0;
@@ -148,11 +149,12 @@ function followServer() {
   setInterval(showHeading, 60000);
 }
 
-/** What a run does, in a line: its trial that runs now, of how many. */
+/** What a run does, in a line. How many trials it will have is not known: it plans them round by round. */
 function progressOf(run) {
   if (!run) return "live";
-  const now = Array.isArray(run.now) && run.now[0] ? `${shortName(String(run.now[0].method))} runs` : "a run goes on";
-  return run.planned > 0 ? `live: ${now}, ${run.finished} of ${count(run.planned, "trial")} done` : `live: ${now}`;
+  const trial = Array.isArray(run.now) ? run.now[run.now.length - 1] : null; // the one before may still be written
+  const now = trial ? `${shortName(String(trial.method))} runs` : "a run goes on";
+  return isNumber(run.finished) ? `${now}, ${count(run.finished, "trial")} done` : now;
 }
 
 function toldBy(event) {
