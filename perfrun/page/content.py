@@ -67,6 +67,8 @@ class Asked:
     baseline: Sequence[SummaryRecord] = ()
     found: Found | None = None  # the changes, where they have been searched already
     newest: float | None = None  # the newest trial of all, where the results are a part of them
+    has_pairs: bool = True  # to find those of a confirmation, many summaries are read
+    has_versus: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +111,7 @@ def page_of(material: Material, asked: Asked) -> Page:
     methods = tuple(
         _method(key, own, counts[key], rows, series, details) for key, own in by_key.items()
     )
-    pairs = _pairs(material, changes, rows)
+    pairs = _pairs(material, changes, rows) if asked.has_pairs else ()
     return Page(
         title=asked.title,
         selection=material.selection,
@@ -124,7 +126,7 @@ def page_of(material: Material, asked: Asked) -> Page:
         commits=_commits(commits, material),
         details=tuple(details.values()),
         pairs=pairs,
-        versus=versus_tables(material.workspace),
+        versus=versus_tables(material.workspace) if asked.has_versus else (),
         left_out=left_out,
     )
 

@@ -80,7 +80,7 @@ def overview(index: Index, workspace: Path, title: str) -> Overview:
             clones={},
         )
         found = _explained(found_changes(material, since), material.series, connection, index)
-    page = page_of(material, Asked(title=title, since=since, found=found))
+    page = page_of(material, Asked(title=title, since=since, found=found, has_pairs=False))
     page = replace(page, left_out=(*page.left_out, *_left_out(totalled, shown, newest)))
     document = document_of(page, __version__)
     keys = sorted({key_of_record(one) for one in newest.trials})  # as the page has them
@@ -205,5 +205,6 @@ def method_page(index: Index, workspace: Path, whole: Overview, name: str) -> di
         since=whole.since,
         newest=whole.newest,
         found=Found(rows=(*rows, *more.rows)),
+        has_versus=False,
     )
     return dict(redacted(document_of(page_of(material, asked), __version__)))

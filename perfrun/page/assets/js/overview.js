@@ -39,8 +39,8 @@ function tile(kind, figureText, words, more) {
 
 function showWarnings() {
   const list = report.warnings || [];
+  if (byId("warnings").hidden) byId("warnings").open = window.innerWidth > 720; // later it is the reader's choice
   byId("warnings").hidden = !list.length;
-  byId("warnings").open = window.innerWidth > 720;
   byId("warnings-title").textContent = `Read with care: ${count(list.length, "warning")}`;
   refill(byId("warning-list"), list.map((text) => make("li", {}, text)));
 }

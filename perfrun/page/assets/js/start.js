@@ -102,6 +102,7 @@ function followServer() {
   const say = (text, kind) => {
     light.className = `live ${kind}`;
     light.textContent = text;
+    light.title = text;
   };
   const events = new EventSource("/api/events");
   let timer = 0;
@@ -133,12 +134,27 @@ function followServer() {
     const trial = toldBy(event);
     say(trial.state === "started" ? `live: ${shortName(String(trial.method || ""))} runs` : "live", "on");
   });
+  const runs = new Map();
+  events.addEventListener("run", (event) => {
+    const run = toldBy(event);
+    runs.delete(run.run_id);
+    if (run.state === "running") runs.set(run.run_id, run);
+    say(progressOf([...runs.values()].pop()), "on");
+  });
   events.addEventListener("store", (event) => {
     const store = toldBy(event);
     if (store.state === "gone") say(String(store.text || "the store is gone"), "off");
     else renew();
   });
   setInterval(showHeading, 60000);
+}
+
+/** What a run does, in a line. How many trials it will have is not known: it plans them round by round. */
+function progressOf(run) {
+  if (!run) return "live";
+  const trial = Array.isArray(run.now) ? run.now[run.now.length - 1] : null; // the one before may still be written
+  const now = trial ? `${shortName(String(trial.method))} runs` : "a run goes on";
+  return isNumber(run.finished) ? `${now}, ${count(run.finished, "trial")} done` : now;
 }
 
 function toldBy(event) {
