@@ -139,9 +139,45 @@ def test_a_library_that_is_missing_is_named_with_its_command(
         plot_command(["history", f"--workspace={workspace}", METHOD, *flags])
 
 
+def test_several_trials_are_drawn_over_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    documents = []
+    for number in range(10):
+        name = f"2026-11-22-10-00-0{number}-000000"
+        documents.append(timed(summary(name=name, timestamp=1795341600.5 + number, run_id="r")))
+    documents.append(summary(name="2026-11-22-10-01-00-000000", timestamp=1.8e9, run_id="r"))
+    write(tmp_path / "output", *documents)
+    at = f"--workspace={tmp_path}"
+    shown = plot(capsys, "distribution", at)
+    assert "step; 8 trials; " in shown
+    assert "  h 2026-11-22-10-00-09-000000: median 10.3 ms, longest 10.6 ms, 26 steady" in shown
+    for word in (METHOD, "*.spin", tmp_path):
+        assert plot(capsys, "distribution", at, word) == shown
+    plot_command(["distribution", at, "-o", str(tmp_path / "d.svg")])
+    told = capsys.readouterr().err
+    assert f"{METHOD}: 8 of 11 trials are drawn, the newest" in told
+    found = texts((tmp_path / "d.svg").read_bytes())
+    assert sum("26 steady" in text for text in found) == 8
+    document = json.loads(plot(capsys, "distribution", at, "--format=json"))
+    assert [one["trial"][17:19] for one in document["pictures"]] == [f"0{n}" for n in range(2, 10)]
+    # One of them alone is drawn in the order of its steps.
+    one = plot(capsys, "distribution", at, "id:2026-11-22-10-00-09-000000")
+    assert "first call 250 ms; warm-up 2 iterations" in one
+
+
 def one_trial(folder: Path, log: bytes, **series: Any) -> Path:
     """A trial with a series, whose method began 0.5 s after its folder was made."""
-    document = summary(name="2026-11-22-10-00-00-000000", timestamp=1795341600.5)
+    document = timed(summary(name="2026-11-22-10-00-00-000000", timestamp=1795341600.5), **series)
+    write(folder / "output", document)
+    trial = next((folder / "output").iterdir())
+    (trial / "process_info.log").write_bytes(log)
+    (trial / "perfrun").mkdir()
+    return trial
+
+
+def timed(document: dict[str, Any], **series: Any) -> dict[str, Any]:
+    """The summary of a trial with a series."""
     document["perfrun"] |= {
         "series": [
             {
@@ -162,11 +198,7 @@ def one_trial(folder: Path, log: bytes, **series: Any) -> Path:
         },
         "usage": {"elapsed_s": 2.6},
     }
-    write(folder / "output", document)
-    trial = next((folder / "output").iterdir())
-    (trial / "process_info.log").write_bytes(log)
-    (trial / "perfrun").mkdir()
-    return trial
+    return document
 
 
 def line(time: object, **more: object) -> bytes:
