@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemas
 
 from perfrun.changes.history import history_command
 from perfrun.errors import UsageError
@@ -286,6 +287,7 @@ def test_pairs_are_those_of_an_answer(tmp_path: Path, capsys: pytest.CaptureFixt
     assert shown.count("\u25cf") - 1 == shown.count("\u25a0") - 1 == 4
     for word in ("run-b", "run:run-a", path, tmp_path):
         assert plot(capsys, "pairs", word, at) == shown
+    schemas.check("plot", json.loads(plot(capsys, "pairs", at, "--format=json")))
     with pytest.raises(UsageError, match="names none of the answers"):
         plot_command(["pairs", "nothing", at])
     with pytest.raises(UsageError, match="metrics in it: wall_time"):
@@ -300,6 +302,7 @@ def test_the_values_of_a_picture_are_printed_as_json(
 ) -> None:
     words = ("history", METHOD, f"--workspace={workspace}", "--format=json")
     document = json.loads(plot(capsys, *words))
+    schemas.check("plot", document)
     (picture,) = document["pictures"]
     assert (document["kind"], picture["unit"], len(picture["observations"])) == ("history", "s", 40)
     assert picture["observations"][30]["counts"] is False
@@ -317,5 +320,6 @@ def test_bars_are_those_of_a_saved_comparison(
     assert "perfrun versus: net" in shown
     assert "latency, lower is better; small" in shown
     assert plot(capsys, "versus", folder / "versus" / "x.json") == shown
+    schemas.check("plot", json.loads(plot(capsys, "versus", folder, "--format=json")))
     with pytest.raises(UsageError, match="it has no nothing; figures in it: latency_s"):
         plot_command(["versus", str(folder), "--metric=nothing"])
