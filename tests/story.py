@@ -115,7 +115,7 @@ def replay(world: World, trials: list[dict[str, Any]], nights: int) -> None:
 
 def tell(folder: Path) -> Story:
     """Run it all in a new folder: the past nights, tonight, the search and the report."""
-    world = World(folder / "a b")
+    world = World(folder / "nights of lookup")
     hashes = make_history(world.folder / "repo")
     url = (world.folder / "repo").as_uri()
     suite = SUITE.format(name="lookup", url=url, method=METHOD)
@@ -140,7 +140,7 @@ def tell(folder: Path) -> Story:
         ]
     )
     assert found.code == 0, found.stderr
-    made = world.run_words([*perfrun, "report"])
+    made = world.run_words([*perfrun, "report", "--title=Lookup, every night"])
     assert made.code == 0, made.stderr
     answers = {
         "hashes": hashes,
@@ -154,7 +154,7 @@ def tell(folder: Path) -> Story:
 def told(folder: Path) -> Story:
     """Return the story that was told in a folder."""
     answers = json.loads((folder / _ANSWERS).read_text(encoding="utf-8"))
-    return Story(page=folder / "a b" / "report.html", **answers)
+    return Story(page=folder / "nights of lookup" / "report.html", **answers)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import schemas
 from jsonschema import Draft202012Validator
+from pages import read_page
 from worlds import ROOT, World, strict
 
 from perfrun.benchmark import main
@@ -83,12 +84,18 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     found["journal"] = [strict(line) for log in logs for line in log.read_text().splitlines()]
     files = world.workspace.glob("baselines/*.json")
     found["baseline-file"] = [strict(path.read_text()) for path in files]
-    found["baseline"] += [answer("baseline", "list", place), answer("baseline", "rm", "first", place)]  # noqa: E501  # fmt: skip
+    found["baseline"] += [answer("baseline", "list", place)]
     found["show"] = [answer("show", f"--workspace={world.workspace}", what)
                      for what in ("last", "label:old")]  # fmt: skip
     found["compare"] = [answer("compare", "label:old", "label:new", place)]
     found["index"] = [answer("index", place)]
     found["history"] = [answer("history", "*", "--metric=*", place)]
+    found["plot"] = [answer("plot", *words, place) for words in (
+        ("history", "*"), ("distribution", MEASURED), ("memory", MEASURED))]  # fmt: skip
+    page = world.folder / "page.html"
+    found["report"] = [answer("report", f"--output={page}", "--baseline=first", place)]
+    found["page"] = [read_page(page.read_text(encoding="utf-8")).data]
+    found["baseline"] += [answer("baseline", "rm", "first", place)]
     found["prune"] = [answer("prune", place, "--keep_nights=1", "--dry_run")]
     code = f"--python_path={world.folder / 'code'}"
     found["list"] = [answer("list", "pkg", "--cost", place, code), answer("list", "pkg", code)]
@@ -131,8 +138,13 @@ def test_the_documents_are_not_nearly_empty(documents: dict[str, list[Any]]) -> 
         documents["export"][0],
         documents["nightly"][0]["methods"][0]["figures"],
         documents["nightly"][0]["methods"][1]["failures"],
+        *(one["pictures"] for one in documents["plot"]),
+        *(documents["page"][0][name] for name in ("machines", "methods", "series", "details")),
         documents["prune"][0]["removed"],
     ]
+    details = documents["page"][0]["details"]
+    assert any(one["samples"] and one["timeline"] and one["phases"] for one in details)
+    assert any(one["failures"] for one in details)
     assert all(lists[:-1])
     assert any(one["cost"] for one in documents["list"][0]["methods"])
 

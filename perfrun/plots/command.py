@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_word, parse_workspace, shown
@@ -15,26 +15,26 @@ from perfrun.reports.sparkline import can_show_blocks
 from perfrun.shown import cell, say, write_json, write_lines
 from perfrun.text import columns
 
-if TYPE_CHECKING:
-    from perfrun.summary.record import SummaryRecord
-
 KINDS = ("history", "distribution", "pairs", "versus", "memory")
 THEMES = ("light", "dark")
 _ABOUT = "Draw results as SVG or PNG, or as text on the terminal."
 _EPILOG = """\
   perfrun plot history pkg.module.Class.method -o history.svg
   perfrun plot distribution last
+  perfrun plot distribution pkg.module.Class.method -o distribution.svg
   perfrun plot pairs last -o pairs.png
   perfrun plot versus last -o frameworks.svg --theme=dark
   perfrun plot memory last -o memory.svg
 
 SELECTION is a folder, or a run, label, execution id, commit, date or baseline of the workspace's
-results, or `last` (the default); for history also a method (* for any text). Without -o the picture
-is text on the terminal; --format=json prints the values that it is made of.
+results, or `last` (the default); for history, distribution and memory also a method (* for any
+text). Without -o the picture is text on the terminal; --format=json prints the values that it is
+made of.
 
 Exit status: 0, or 2 when there is nothing to draw. All of it is in docs/guides/plotting.md.
 """
 _MOST_PANELS = 8  # histories or methods in one picture
+_MOST_TRIALS = 8  # of a method in one distribution
 _PIXELS = re.compile(r"(\d{3,4})", re.ASCII)
 _DEFAULT_METRIC = "wall_time"
 
@@ -77,10 +77,7 @@ def plot_command(argv: Sequence[str]) -> int:
     if given.terminal and as_json:
         raise UsageError("perfrun plot: --terminal and --format=json: one of them at a time")
     _check_place(path, on_terminal=on_terminal)
-    several = _DATA[given.kind](given)
-    if len(several) > _MOST_PANELS:
-        say(f"{len(several)} are there; the first {_MOST_PANELS} are drawn: select fewer")
-        several = several[:_MOST_PANELS]
+    several = _first_panels(_DATA[given.kind](given))
     if path is not None:
         _write(given, several, path)
     if as_json:
@@ -90,6 +87,16 @@ def plot_command(argv: Sequence[str]) -> int:
     elif on_terminal:
         _print(given.kind, several)
     return 0
+
+
+def _first_panels(several: Sequence[Any]) -> Sequence[Any]:
+    """Return what goes into one picture; trials of the same method share a panel."""
+    panels = list(dict.fromkeys(getattr(one, "panel", at) for at, one in enumerate(several)))
+    if len(panels) <= _MOST_PANELS:
+        return several
+    say(f"{len(panels)} are there; the first {_MOST_PANELS} are drawn: select fewer")
+    kept = panels[:_MOST_PANELS]
+    return [one for at, one in enumerate(several) if getattr(one, "panel", at) in kept]
 
 
 def _check_flags(given: Any) -> None:
@@ -125,28 +132,24 @@ def _histories(given: Any) -> Sequence[Any]:
     return selected_histories(given, given.metric or _DEFAULT_METRIC)
 
 
-def _one_trial(given: Any) -> SummaryRecord:
-    """Return the newest of the selected trials, and say of how many."""
-    from perfrun.compare.selection import Results
-
-    workspace = parse_workspace(given.workspace)
-    records = Results(workspace, say, given.store).select(given.selection)
-    newest = max(records, key=lambda one: (one.timestamp, one.execution_id))
-    if len(records) > 1:
-        say(f"the newest of {len(records)} trials is drawn: {cell(newest.execution_id)}")
-    return newest
-
-
 def _distributions(given: Any) -> Sequence[Any]:
+    from perfrun.plots.selected import newest_of_each, selected_trials
     from perfrun.plots.trials import distribution
 
-    return [distribution(_one_trial(given), given.series)]
+    return newest_of_each(
+        selected_trials(given), lambda one: distribution(one, given.series), _MOST_TRIALS
+    )
 
 
 def _memories(given: Any) -> Sequence[Any]:
+    from perfrun.plots.selected import read_again, selected_trials
     from perfrun.plots.trials import memory
 
-    return [memory(_one_trial(given))]
+    records = selected_trials(given)
+    newest = records[-1]
+    if len(records) > 1:
+        say(f"the newest of {len(records)} trials is drawn: {cell(newest.execution_id)}")
+    return [memory(read_again(newest))]
 
 
 def _pairs(given: Any) -> Sequence[Any]:
@@ -181,10 +184,13 @@ def _write(given: Any, several: Sequence[Any], path: Path) -> None:
 
 
 def _print(kind: str, several: Sequence[Any]) -> None:
+    from perfrun.plots.data import overlaid
     from perfrun.plots.terminal import DRAWN, NARROWEST, WIDEST, Medium
 
     medium = Medium(
         width=min(max(columns() - 1, NARROWEST), WIDEST), blocks=can_show_blocks(sys.stdout)
     )
+    if kind == "distribution" and len(several) > 1:
+        kind, several = "distributions", overlaid(several)
     for number, data in enumerate(several):
         write_lines([*([""] if number else []), *DRAWN[kind](data, medium)])

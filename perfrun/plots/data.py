@@ -6,7 +6,7 @@ may come from anywhere and are cleaned where they are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfrun.analysis.directions import Direction
@@ -84,6 +84,9 @@ class DistributionData:
 
     method: str
     series: str
+    trial: str  # its execution id
+    label: str
+    environment: str
     about: tuple[str, ...]
     first_call_s: float | None
     warmup_s: tuple[float, ...]
@@ -102,6 +105,62 @@ class DistributionData:
         if not self.steady_from:
             return 0
         return min(-(-self.steady_from // self.times_every), len(self.times_s))
+
+    @property
+    def panel(self) -> tuple[str, str]:
+        """What the trials of one diagram share: the method and its series."""
+        return self.method, self.series
+
+    @property
+    def steady_s(self) -> tuple[float, ...]:
+        """The samples of the steady part; all where none is steady."""
+        return self.times_s[self.first_steady :] or self.times_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlaid:
+    """The samples of several trials of a method, to be drawn over each other."""
+
+    method: str
+    series: str
+    trials: tuple[DistributionData, ...]
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the axis of times: a few steps that are far above all others are beyond it.
+
+        That is above Tukey's outer fence of their own trial, as in the histograms of
+        `perfrun show`.
+        """
+        highs = []
+        for one in self.trials:
+            times = sorted(one.steady_s)
+            lower, upper = times[len(times) // 4], times[(3 * len(times)) // 4]
+            fence = upper + 3 * max(upper - lower, 0.01 * upper)
+            highs.append(max(time for time in times if time <= fence))
+        low, high = min(min(one.steady_s) for one in self.trials), max(highs)
+        pad = 0.04 * max(high - low, 0.02 * high) or 1e-9
+        return low - pad, high + pad
+
+    def name(self, trial: DistributionData) -> str:
+        """Return what tells a trial from the others: its label, its id, its environment."""
+        parts = (
+            trial.label,
+            trial.trial,
+            trial.environment if len({one.environment for one in self.trials}) > 1 else "",
+        )
+        return ", ".join(part for part in parts if part)
+
+
+def overlaid(several: Sequence[DistributionData]) -> tuple[Overlaid, ...]:
+    """Group trials by method and series, in the order in which these come first."""
+    found: dict[tuple[str, str], list[DistributionData]] = {}
+    for one in several:
+        found.setdefault(one.panel, []).append(one)
+    return tuple(
+        Overlaid(method=method, series=series, trials=tuple(trials))
+        for (method, series), trials in found.items()
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

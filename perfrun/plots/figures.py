@@ -26,8 +26,10 @@ from perfrun.plots.data import (
     MemoryData,
     PairsData,
     VersusData,
+    overlaid,
 )
-from perfrun.plots.style import DPI, WIDTH, Look, head, new_figure, styled
+from perfrun.plots.shares import figure_of_trials
+from perfrun.plots.style import DPI, WIDTH, Look, columns_of_legend, head, new_figure, styled
 from perfrun.plots.words import Scale, change_text, clean, many, verdict_text
 from perfrun.text import rounded, with_unit
 
@@ -86,16 +88,10 @@ def _legend(axes: Axes, below: float) -> None:
     axes.legend(
         loc="upper left",
         bbox_to_anchor=(0, below),
-        ncols=_columns(axes.figure, axes.get_legend_handles_labels()[1]),
+        ncols=columns_of_legend(axes.figure, axes.get_legend_handles_labels()[1]),
         borderaxespad=0,
         handletextpad=0.5,
     )
-
-
-def _columns(figure: Any, labels: Sequence[str]) -> int:
-    """Return how many columns of a legend go into the width of a figure."""
-    longest = max((len(label) for label in labels), default=1)
-    return max(1, int(figure.get_figwidth() * DPI * 0.85 / (6.4 * longest + 55)))
 
 
 def _about(data: HistoryData) -> tuple[str, ...]:
@@ -243,14 +239,21 @@ def _limits(axes: Axes, data: HistoryData, scale: Scale, rows: int, *, zero: boo
 
 
 @styled
-def distribution(look: Look, data: DistributionData, *, width: int = WIDTH) -> Figure:
+def distribution(look: Look, *several: DistributionData, width: int = WIDTH) -> Figure:
+    """Draw the samples of a trial, or those of several over each other."""
+    if len(several) == 1:
+        return _one_trial(look, several[0], width)
+    return figure_of_trials(look, overlaid(several), width)
+
+
+def _one_trial(look: Look, data: DistributionData, width: int) -> Figure:
     """Draw the samples of a trial in their order, and how often each length occurs.
 
     The axis shows the timed part. What is far above it, as a first call, is a triangle at the top.
     """
     figure = new_figure(420, width)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[5, 1])
-    steady = data.times_s[data.first_steady :] or data.times_s
+    steady = data.steady_s
     scale = Scale("", "s", steady or data.warmup_s)
     bottom, top = _range(data)
     warm, steady_at = len(data.warmup_s) * data.warmup_every, data.first_steady
@@ -305,7 +308,7 @@ def distribution(look: Look, data: DistributionData, *, width: int = WIDTH) -> F
     kinds = kind.get(data.kind, data.kind.replace("_", " "))
     head(left, look, data.method, (data.series, kinds, *data.about))
     labels = left.get_legend_handles_labels()[1]
-    figure.legend(loc="outside lower left", ncols=_columns(figure, labels))
+    figure.legend(loc="outside lower left", ncols=columns_of_legend(figure, labels))
     return figure
 
 

@@ -1,10 +1,11 @@
-"""The histories that a word of the command line selects: of a method, or of selected trials."""
+"""What a word of the command line selects: the histories or the trials of methods."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perfrun.compare.selection import Results, each_of_folder
 from perfrun.errors import UsageError
@@ -14,11 +15,14 @@ from perfrun.plots.data import HistoryData
 from perfrun.plots.histories import histories
 from perfrun.shown import cell, say
 from perfrun.store.command import bring_up_to_date, opened
+from perfrun.summary.record import SummaryRecord, read_record
 
 if TYPE_CHECKING:
     from perfrun.store.index import Store
 
 _MOST_NAMES = 8
+_MOST_LOOKED_AT = 50  # trials of a method, some of which may have no samples
+Data = TypeVar("Data")
 
 
 def selected_histories(given: Any, metric: str) -> tuple[HistoryData, ...]:
@@ -83,3 +87,60 @@ def _of_methods(
             f"{where}: its results have no {cell(metric)}; they have {known}{more} (--metric=NAME)"
         )
     return tuple(found)
+
+
+def selected_trials(given: Any) -> tuple[SummaryRecord, ...]:
+    """Return the trials of a method, or those that another word selects, the oldest first.
+
+    Those of a method are as the index has them. Raises UsageError where there is none.
+    """
+    word = given.selection
+    found: tuple[SummaryRecord, ...] = ()
+    if ("." in word or "*" in word) and not _is_folder(word):
+        from perfrun.store.query import Selector
+
+        with opened(given) as store:
+            bring_up_to_date(store, given)
+            found = tuple(store.trials(Selector(methods=(word,))))
+    if not found:
+        found = Results(parse_workspace(given.workspace), say, given.store).select(word)
+    return tuple(sorted(found, key=lambda one: (one.timestamp, one.execution_id)))
+
+
+def newest_of_each(
+    records: Sequence[SummaryRecord], data_of: Callable[[SummaryRecord], Data], most: int
+) -> list[Data]:
+    """Return the data of the newest trials of each method, at most so many, the oldest first.
+
+    `data_of` raises UsageError for a trial without the data. Raises its error where all are.
+    """
+    methods: dict[str, list[SummaryRecord]] = {}
+    for one in records:
+        methods.setdefault(one.method, []).append(one)
+    found: list[Data] = []
+    lacking: list[UsageError] = []
+    for own in methods.values():
+        drawn: list[Data] = []
+        looked_at = own[::-1][:_MOST_LOOKED_AT]
+        for one in looked_at:
+            if len(drawn) == most:
+                break
+            try:
+                drawn.append(data_of(read_again(one)))
+            except UsageError as error:
+                lacking.append(error)
+        if drawn and len(own) > len(drawn):
+            say(f"{cell(own[0].method)}: {len(drawn)} of {len(own)} trials are drawn, the newest")
+        found += drawn[::-1]
+    if not found:
+        raise lacking[0]
+    return found
+
+
+def read_again(record: SummaryRecord) -> SummaryRecord:
+    """Return a trial from its summary, which has more than the index, where that is at hand."""
+    try:
+        again = read_record(record.path)
+    except (OSError, ValueError):
+        return record
+    return again if again.uid == record.uid else record

@@ -7,7 +7,7 @@ colour alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec
@@ -145,6 +145,12 @@ def head(axes: Any, look: Look, title: str, about: tuple[str, ...], below: str =
             # What is written takes room above the axes, and none beside them.
             axes.annotate(text, (0, 1), **own, **how).set_in_layout(False)
             axes.annotate(" ", (0, 1), **own, **how)
+
+
+def columns_of_legend(figure: Any, labels: Sequence[str]) -> int:
+    """Return how many columns of a legend go into the width of a figure."""
+    longest = max((len(label) for label in labels), default=1)
+    return max(1, int(figure.get_figwidth() * DPI * 0.85 / (6.4 * longest + 55)))
 
 
 def _characters(axes: Any) -> int:

@@ -13,8 +13,24 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from perfrun.errors import UsageError
-from perfrun.plots.data import DistributionData, HistoryData, MemoryData, PairsData, VersusData
-from perfrun.plots.words import Scale, change_text, clean, listed, many, verdict_text
+from perfrun.plots.data import (
+    DistributionData,
+    HistoryData,
+    MemoryData,
+    Overlaid,
+    PairsData,
+    VersusData,
+)
+from perfrun.plots.words import (
+    Scale,
+    change_text,
+    clean,
+    facts_of,
+    listed,
+    many,
+    said_of,
+    verdict_text,
+)
 from perfrun.show.histogram import histogram, histogram_lines
 from perfrun.shown import width as columns_of
 from perfrun.text import rounded, with_unit
@@ -22,6 +38,7 @@ from perfrun.text import rounded, with_unit
 NARROWEST, WIDEST = 40, 200  # columns
 _HEIGHT = 15  # lines of a diagram
 _LOWER = 8
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"  # of the trials of a diagram
 _ASCII = str.maketrans(
     "\u250c\u2510\u2514\u2518\u2500\u2502\u252c\u2534\u251c\u2524\u253c", "++++-|+++++"
 )
@@ -180,7 +197,7 @@ def _time_ticks(canvas: _Canvas, x: Sequence[float], medium: Medium, *, is_time:
 
 def distribution(data: DistributionData, medium: Medium) -> list[str]:
     """Return the samples in their order, and a histogram of the steady ones."""
-    steady = data.times_s[data.first_steady :] or data.times_s
+    steady = data.steady_s
     scale = Scale("", "s", steady)
     warm = len(data.warmup_s) * data.warmup_every
     x = [1.0 + warm + n * data.times_every for n in range(len(data.times_s))]
@@ -211,6 +228,29 @@ def distribution(data: DistributionData, medium: Medium) -> list[str]:
             else []
         ),
         *histogram_lines(bins, medium.width, blocks=medium.blocks),
+    ]
+
+
+def distributions(data: Overlaid, medium: Medium) -> list[str]:
+    """Return the share of steps that took at most so long, with a letter for each trial."""
+    low, high = data.ends
+    scale = Scale("", "s", [low, high])
+    canvas = _Canvas(medium, _HEIGHT + 4)
+    names = []
+    for one, letter in zip(data.trials, _LETTERS, strict=False):
+        times = sorted(one.steady_s)
+        inside = [at for at, time in enumerate(times) if time <= high]
+        chosen = inside[:: max(1, len(inside) // medium.width)]
+        shares = [100 * (at + 1) / len(times) for at in chosen]
+        canvas.points(scale.of(times[at] for at in chosen), shares, letter, letter)
+        names.append(clean(f"{letter} {data.name(one)}: {facts_of(one)}", medium.width - 2))
+    _value_ticks(canvas, [0.0, 100.0])
+    _time_ticks(canvas, scale.of((low, high)), medium, is_time=False)
+    return [
+        *_head(data.method, said_of(data), medium),
+        clean(f"% of steps that took at most so long ({scale.unit})", medium.width),
+        *canvas.lines(),
+        *(f"  {name}" for name in names),
     ]
 
 
@@ -319,6 +359,7 @@ def memory(data: MemoryData, medium: Medium) -> list[str]:
 DRAWN: Mapping[str, Callable[[Any, Medium], list[str]]] = {
     "history": history,
     "distribution": distribution,
+    "distributions": distributions,
     "pairs": pairs,
     "versus": versus,
     "memory": memory,

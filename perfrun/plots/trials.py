@@ -51,6 +51,9 @@ def distribution(record: SummaryRecord, series: str | None = None) -> Distributi
     return DistributionData(
         method=record.method,
         series=text(one.get("name")),
+        trial=record.execution_id,
+        label=record.label or "",
+        environment=record.subject.environment,
         about=_about(record),
         first_call_s=_time(one.get("first_call_s")),
         warmup_s=_times(warmup.get("times_s")),

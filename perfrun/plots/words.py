@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import TYPE_CHECKING
 
 from perfrun.reports.figures import interval_text, name_and_unit
 from perfrun.shown import cell
-from perfrun.text import scale_of
+from perfrun.text import scale_of, with_unit
+
+if TYPE_CHECKING:
+    from perfrun.plots.data import DistributionData, Overlaid
 
 _FIGURES = 4
 _DOTS = "\u2026"
@@ -69,3 +73,18 @@ def verdict_text(ratio: float | None, low: float | None, high: float | None, ver
 def many(count: int, what: str) -> str:
     """Return `1 pair`, `8 pairs`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def said_of(data: Overlaid) -> tuple[str, ...]:
+    """Return what is said below the title of several trials."""
+    environments = {one.environment for one in data.trials}
+    shared = next(iter(environments)) if len(environments) == 1 else ""
+    return (data.series, many(len(data.trials), "trial"), shared)
+
+
+def facts_of(one: DistributionData) -> str:
+    """Return the figures of a trial, for a legend."""
+    times = one.steady_s
+    middle = f"median {with_unit(one.median_s, 's')}, " if one.median_s is not None else ""
+    count = f"{len(times):,} steady" if one.first_steady else many(len(times), "sample")
+    return f"{middle}longest {with_unit(max(times), 's')}, {count}"

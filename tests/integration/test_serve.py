@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemas
 
 from perfrun.options.store_address import parse_address
 from perfrun.store.index import open_store
@@ -28,6 +29,13 @@ from tests.worlds import strict, wait_until
 PERFRUN = [sys.executable, "-m", "perfrun"]
 METHOD = "pkg.cases.Cases.spin"
 NOOP = "benchmarks.python.calibration.Calibration.noop"
+SCHEMAS = (  # of the answers at these addresses
+    ("/api/page", "page"),
+    ("/api/methods", "serve-methods"),
+    ("/api/series/[^/]+", "history"),
+    ("/api/trials", "serve-trials"),
+    ("/api/runs/[^/]+", "serve-run"),
+)
 HOSTILE = "</script><script>alert(1)</script>\u2028\x1b[2J"
 
 
@@ -53,9 +61,15 @@ class Serving:
             return got.status, {k.lower(): v for k, v in got.getheaders()}, got.read().decode()
 
     def document(self, target: str, status: int = 200) -> Any:
+        """Ask for a document; one that has a schema must be as that says."""
         found, _, body = self.answer(target)
         assert found == status, body
-        return strict(body)
+        document = strict(body)
+        address = target.partition("?")[0]
+        name = next((name for place, name in SCHEMAS if re.fullmatch(place, address)), None)
+        if name and status == 200:
+            schemas.check(name, document)
+        return document
 
     def end(self) -> str:
         """End it as a user does; return what it said on standard error."""
@@ -134,6 +148,8 @@ def test_two_clients_follow_a_run_and_ctrl_c_ends_the_server_at_once(tmp_path: P
             assert (ended["planned"], ended["finished"], ended["now"]) == (2, 2, [])
             finished = [t for t in client.of("trial") if t["state"] == "finished"]
             assert [(t["method"], t["trial_id"]) for t in finished] == [(NOOP, 1), (NOOP, 2)]
+            for _, kind, data in client.events:
+                schemas.check("serve-event", {"event": kind, "data": data})
         # A client that comes again gets what it has missed, and no more.
         numbers = [number for number, _, _ in clients[0].events]
         again = Listener(server, {"Last-Event-ID": numbers[1]})
@@ -144,6 +160,7 @@ def test_two_clients_follow_a_run_and_ctrl_c_ends_the_server_at_once(tmp_path: P
         assert (method["name"], method["trials"], method["state"]) == (NOOP, 2, "passed")
         run = server.document(f"/api/runs/{ended['run_id']}")
         assert run["state"] == ended
+        schemas.check("run", run["report"])
         assert run["report"]["methods"]
         folders = {trial["execution_id"] for trial in finished}
         assert {trial["execution_id"] for trial in run["trials"]} == folders

@@ -26,6 +26,7 @@ from perfrun.plots.data import (
     Phase,
     Shift,
     VersusData,
+    overlaid,
 )
 from perfrun.plots.style import LOOKS
 from tests.unit.plots.pictures import marks, texts
@@ -67,6 +68,9 @@ def distribution() -> DistributionData:
     return DistributionData(
         method="pkg.cases.Cases.spin",
         series="step",
+        trial="2026-11-22-10-00-00-000000",
+        label="",
+        environment="python3.11",
         about=("passed",),
         first_call_s=0.5,
         warmup_s=(0.02, 0.0108),
@@ -79,6 +83,25 @@ def distribution() -> DistributionData:
         low_s=0.0102,
         high_s=0.0104,
     )
+
+
+def distributions(method: str = "pkg.cases.Cases.spin") -> tuple[DistributionData, ...]:
+    """Three trials, the last two of them 5 and 10 % slower; the last has one step of a second."""
+    found = []
+    for number, ratio in enumerate((1.0, 1.05, 1.1)):
+        one = distribution()
+        times = tuple(time * ratio for time in one.times_s)
+        found.append(
+            replace(
+                one,
+                method=method,
+                trial=f"trial-{number}",
+                label="after" if number else "before",
+                times_s=times if number < 2 else (*times[:-1], 1.0),
+                median_s=0.0103 * ratio,
+            )
+        )
+    return tuple(found)
 
 
 def pairs() -> PairsData:
@@ -194,6 +217,23 @@ def test_a_distribution_has_every_sample_and_says_what_is_above_the_axis() -> No
     assert "35 steady samples" in found
 
 
+def test_several_trials_are_curves_over_each_other_and_far_steps_are_beyond_the_axis() -> None:
+    both = (*distributions(), *distributions(method="pkg.cases.Cases.other"))
+    drawn = svg(figures.distribution(*both, width=1200))
+    found = texts(drawn)
+    assert "before, trial-0: median 10.3 ms, longest 10.6 ms, 35 steady" in found
+    assert found.count("after, trial-2: median 11.33 ms, longest 1 s, 35 steady") == 2
+    assert {"pkg.cases.Cases.spin", "pkg.cases.Cases.other"} <= set(found)
+    # Trials of a label share their colour; each has its median, in each of the two diagrams.
+    first, second = LOOKS["light"].arms[:2]
+    assert (marks(drawn, first), marks(drawn, second)) == (2, 4)
+    low, high = overlaid(distributions())[0].ends
+    assert 0.0099 < low < 0.01
+    assert 0.0116 < high < 0.012
+    alike = replace(distribution(), times_s=(0.01,) * 9, steady_from=None)
+    svg(figures.distribution(alike, alike))  # neither a spread nor a label to tell them apart
+
+
 def test_pairs_have_a_mark_each_and_the_verdict() -> None:
     drawn = svg(figures.pairs(pairs()))
     found = texts(drawn)
@@ -218,6 +258,7 @@ def test_each_picture_has_room_at_any_width(width: int) -> None:
     for figure in (
         figures.history(history(), width=width),
         figures.distribution(distribution(), width=width),
+        figures.distribution(*distributions(), width=width),
         figures.versus(versus(), width=width),
         figures.memory(memory(), width=width),
         figures.pairs(pairs(), width=width),

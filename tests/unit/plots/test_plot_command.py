@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemas
 
 from perfrun.changes.history import history_command
 from perfrun.errors import UsageError
@@ -139,9 +140,45 @@ def test_a_library_that_is_missing_is_named_with_its_command(
         plot_command(["history", f"--workspace={workspace}", METHOD, *flags])
 
 
+def test_several_trials_are_drawn_over_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    documents = []
+    for number in range(10):
+        name = f"2026-11-22-10-00-0{number}-000000"
+        documents.append(timed(summary(name=name, timestamp=1795341600.5 + number, run_id="r")))
+    documents.append(summary(name="2026-11-22-10-01-00-000000", timestamp=1.8e9, run_id="r"))
+    write(tmp_path / "output", *documents)
+    at = f"--workspace={tmp_path}"
+    shown = plot(capsys, "distribution", at)
+    assert "step; 8 trials; " in shown
+    assert "  h 2026-11-22-10-00-09-000000: median 10.3 ms, longest 10.6 ms, 26 steady" in shown
+    for word in (METHOD, "*.spin", tmp_path):
+        assert plot(capsys, "distribution", at, word) == shown
+    plot_command(["distribution", at, "-o", str(tmp_path / "d.svg")])
+    told = capsys.readouterr().err
+    assert f"{METHOD}: 8 of 11 trials are drawn, the newest" in told
+    found = texts((tmp_path / "d.svg").read_bytes())
+    assert sum("26 steady" in text for text in found) == 8
+    document = json.loads(plot(capsys, "distribution", at, "--format=json"))
+    assert [one["trial"][17:19] for one in document["pictures"]] == [f"0{n}" for n in range(2, 10)]
+    # One of them alone is drawn in the order of its steps.
+    one = plot(capsys, "distribution", at, "id:2026-11-22-10-00-09-000000")
+    assert "first call 250 ms; warm-up 2 iterations" in one
+
+
 def one_trial(folder: Path, log: bytes, **series: Any) -> Path:
     """A trial with a series, whose method began 0.5 s after its folder was made."""
-    document = summary(name="2026-11-22-10-00-00-000000", timestamp=1795341600.5)
+    document = timed(summary(name="2026-11-22-10-00-00-000000", timestamp=1795341600.5), **series)
+    write(folder / "output", document)
+    trial = next((folder / "output").iterdir())
+    (trial / "process_info.log").write_bytes(log)
+    (trial / "perfrun").mkdir()
+    return trial
+
+
+def timed(document: dict[str, Any], **series: Any) -> dict[str, Any]:
+    """The summary of a trial with a series."""
     document["perfrun"] |= {
         "series": [
             {
@@ -162,11 +199,7 @@ def one_trial(folder: Path, log: bytes, **series: Any) -> Path:
         },
         "usage": {"elapsed_s": 2.6},
     }
-    write(folder / "output", document)
-    trial = next((folder / "output").iterdir())
-    (trial / "process_info.log").write_bytes(log)
-    (trial / "perfrun").mkdir()
-    return trial
+    return document
 
 
 def line(time: object, **more: object) -> bytes:
@@ -254,6 +287,7 @@ def test_pairs_are_those_of_an_answer(tmp_path: Path, capsys: pytest.CaptureFixt
     assert shown.count("\u25cf") - 1 == shown.count("\u25a0") - 1 == 4
     for word in ("run-b", "run:run-a", path, tmp_path):
         assert plot(capsys, "pairs", word, at) == shown
+    schemas.check("plot", json.loads(plot(capsys, "pairs", at, "--format=json")))
     with pytest.raises(UsageError, match="names none of the answers"):
         plot_command(["pairs", "nothing", at])
     with pytest.raises(UsageError, match="metrics in it: wall_time"):
@@ -268,6 +302,7 @@ def test_the_values_of_a_picture_are_printed_as_json(
 ) -> None:
     words = ("history", METHOD, f"--workspace={workspace}", "--format=json")
     document = json.loads(plot(capsys, *words))
+    schemas.check("plot", document)
     (picture,) = document["pictures"]
     assert (document["kind"], picture["unit"], len(picture["observations"])) == ("history", "s", 40)
     assert picture["observations"][30]["counts"] is False
@@ -285,5 +320,6 @@ def test_bars_are_those_of_a_saved_comparison(
     assert "perfrun versus: net" in shown
     assert "latency, lower is better; small" in shown
     assert plot(capsys, "versus", folder / "versus" / "x.json") == shown
+    schemas.check("plot", json.loads(plot(capsys, "versus", folder, "--format=json")))
     with pytest.raises(UsageError, match="it has no nothing; figures in it: latency_s"):
         plot_command(["versus", str(folder), "--metric=nothing"])

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from perfrun.plots import figures
-from perfrun.plots.data import Bar, HistoryData
+from perfrun.plots.data import Bar, HistoryData, overlaid
 from perfrun.plots.terminal import DRAWN, Medium
 from perfrun.shown import width as columns_of
 from tests.unit.plots.test_figures import (
     HOSTILE,
     distribution,
+    distributions,
     history,
     memory,
     pairs,
@@ -25,6 +26,7 @@ from tests.unit.plots.test_figures import (
 DATA: dict[str, Any] = {
     "history": history(),
     "distribution": distribution(),
+    "distributions": overlaid(distributions())[0],
     "pairs": pairs(),
     "versus": versus(),
     "memory": memory(),
@@ -49,6 +51,19 @@ def test_a_history_on_a_terminal_has_its_observations_and_names_its_changes() ->
     assert any(re.fullmatch(r"  \d{4}-\d\d-\d\d  \+12 % worse", line) for line in shown)
     assert "driver 535 \u2192 550" in text
     assert "1 disturbed observation, not counted" in text
+
+
+def test_trials_over_each_other_on_a_terminal_have_a_letter_each() -> None:
+    data = overlaid(distributions())[0]
+    shown = DRAWN["distributions"](data, Medium(width=100, blocks=True))
+    diagram = [line for line in shown if "\u2502" in line]
+    for letter in "abc":
+        assert sum(line.count(letter) for line in diagram) >= 15, letter
+    # The slower trials lie to the right of the first, and a step of a second is beyond the axis.
+    first, last = (min(line.find(x) for line in diagram if x in line) for x in "ac")
+    assert first < last
+    assert "  a before, trial-0: median 10.3 ms, longest 10.6 ms, 35 steady" in shown
+    assert "  c after, trial-2: median 11.33 ms, longest 1 s, 35 steady" in shown
 
 
 def test_pairs_and_bars_on_a_terminal_have_their_figures() -> None:
