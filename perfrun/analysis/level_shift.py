@@ -55,7 +55,7 @@ class LevelShift:
         return math.exp(self.shift - reach), math.exp(self.shift + reach)
 
 
-def level_shift(before: Sequence[float], after: Sequence[float]) -> LevelShift:
+def level_shift(before: Sequence[float] | Floats, after: Sequence[float] | Floats) -> LevelShift:
     """Compare positive values, `FEWEST` or more on either side, in the order of time."""
     sides = [np.log(np.asarray(side, dtype=np.float64)) for side in (before, after)]
     trimmed = [_trimmed(side) for side in sides]
@@ -78,6 +78,13 @@ def added(shifts: Sequence[LevelShift]) -> LevelShift:
     return LevelShift(
         shift=sum(one.shift for one in shifts), error=math.sqrt(total), freedom=total**2 / weights
     )
+
+
+def trimmed_levels(rows: Floats) -> Floats:
+    """Return the levels of many stretches of logarithms, a row each."""
+    cut = _cut(rows.shape[1])
+    levels: Floats = np.sort(rows, axis=1)[:, cut : rows.shape[1] - cut].mean(axis=1)
+    return levels
 
 
 def _cut(count: int) -> int:

@@ -71,6 +71,7 @@ def changes_page(
     young: Sequence[SensitivityRow] = (),
     begun_anew: Sequence[Beginning] = (),
     cuts: Sequence[Cut] = (),
+    creep: Sequence[str] = (),
 ) -> str:
     """Return all changes, grouped by night and commits, what is not sure yet, and the totals."""
     groups: dict[tuple[str, str], list[ChangeRow]] = {}
@@ -89,6 +90,7 @@ def changes_page(
     anew = [one for one in begun_anew if (one.method, one.environment, one.date) not in told]
     lines += _blocks(
         *cut_blocks(cuts),
+        creep,
         shift_lines(shifts),
         [f"{one.method}: {beginning_text(one)}" for one in anew],
         sensitivity_lines(young),

@@ -18,6 +18,15 @@ from typing import TYPE_CHECKING, Any
 from perfrun.changes.beginnings import Beginning, beginning_rows, beginnings
 from perfrun.changes.budget import DEFAULT_CHANGES, INTERRUPTED, Budget, parse_budget
 from perfrun.changes.change_report import ChangeRow, change_row, changes_page
+from perfrun.changes.creep import (
+    Creep,
+    CreepRule,
+    creep_document,
+    creep_lines,
+    creep_of,
+    find_pin,
+    parse_rule,
+)
 from perfrun.changes.cuts import Cut, cut_rows, cuts_of, with_evidence
 from perfrun.changes.observations import Observation, observations_of
 from perfrun.changes.outlook import (
@@ -68,6 +77,9 @@ def parser() -> CommandParser:
     canary = "a method whose code never changes: it shows changes of the machine (repeatable)"
     made.flag("--canary", "METHOD", canary, default=[], action="append")
     made.add_clone()
+    baseline = "compare each night also with this baseline: its name, or a date (2026-11-01)"
+    made.flag("--creep_baseline", "NAME|DATE", baseline)
+    made.flag("--creep_bound", "PERCENT", "changes since it that are reported (default 5%%)")
     made.switch(
         "--confirm",
         "run the trials before and after each change against each other on this machine",
@@ -100,13 +112,15 @@ class DetectResult:
     young: tuple[SensitivityRow, ...] = ()
     begun_anew: tuple[Beginning, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    creep: Creep | None = None  # None: no baseline was named
 
 
 def detect_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun detect`: 1 when something got worse."""
     given = parser().parse_args(list(argv))
     since = parse_since(given.since, date.today())
-    budget, clones = _budget(given), dict(given.clone)
+    budget, clones, creep = _budget(given), dict(given.clone), _creep_rule(given)
+    pin = find_pin(creep, parse_workspace(given.workspace)) if creep else None
     with opened(given) as store:
         bring_up_to_date(store, given)
         # A derived metric repeats what its primary one says, so it is judged only when named.
@@ -119,6 +133,12 @@ def detect_command(argv: Sequence[str]) -> int:
         derived = partial(store.series, clones=clones, which="derived")
         found = find_changes(chosen.watched, chosen.left_out, since=since, derived=derived)
     found = _with_outlook(found, chosen, series, since)
+    if pin is not None and creep is not None:
+        several = (*chosen.watched, *chosen.short)
+        against = creep_of(several, found.watches, found.cuts, pin, creep.bound)
+        found = replace(found, creep=against)
+    recent = [cut for cut in found.cuts if since is None or cut.date >= since.isoformat()]
+    found = replace(found, cuts=with_evidence(recent))
     interrupted = False
     if budget is not None:
         workspace = parse_workspace(given.workspace)
@@ -135,12 +155,13 @@ def detect_command(argv: Sequence[str]) -> int:
                 young=found.young,
                 begun_anew=found.begun_anew,
                 cuts=found.cuts,
+                creep=creep_lines(found.creep, since),
             )
         )
     if interrupted:
         say("interrupted; the same command goes on from here")
         return Interrupted.exit_code
-    if any(_alarms(row) for row in found.rows):
+    if any(_alarms(row) for row in found.rows) or _creeps(found, since):
         return 1
     if not any(_is_chosen(one, given.method) for one in chosen.watched):
         say(_nothing_judged(chosen))
@@ -211,10 +232,9 @@ def _with_outlook(
     ]
     shifts, young = outlook_of(chosen, found.watches)
     several = (*chosen.watched, *chosen.short)
-    cuts = [cut for cut in cuts_of(several, found.watches) if cut.date >= oldest]
     return replace(
         found,
-        cuts=with_evidence(cuts),
+        cuts=cuts_of(several, found.watches),
         shifts=shifts,
         young=young,
         begun_anew=tuple(sorted(anew, key=lambda one: (one.date, one.method))),
@@ -252,6 +272,23 @@ def _alarms(row: ChangeRow) -> bool:
     if row.status != "candidate":
         return row.direction == "worse" and row.status == "confirmed"
     return row.direction == "worse" and not row.machine_suspect
+
+
+def _creeps(found: DetectResult, since: date | None) -> bool:
+    """Return True when something has passed the bound for the worse."""
+    oldest = since.isoformat() if since else ""
+    rows = found.creep.rows if found.creep else ()
+    return any(
+        row.state == "beyond" and row.direction == "worse" and row.night >= oldest for row in rows
+    )
+
+
+def _creep_rule(given: argparse.Namespace) -> CreepRule | None:
+    if given.creep_baseline:
+        return parse_rule(given.creep_baseline, given.creep_bound)
+    if given.creep_bound:
+        raise UsageError("--creep_bound is of --creep_baseline: give that, too")
+    return None
 
 
 def _budget(given: argparse.Namespace) -> Budget | None:
@@ -395,4 +432,5 @@ def _document(found: DetectResult) -> dict[str, Any]:
         "young": sensitivity_rows(found.young),
         "begun_anew": beginning_rows(found.begun_anew),
         "cuts": cut_rows(found.cuts),
+        "creep": creep_document(found.creep),
     }

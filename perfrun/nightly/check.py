@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from perfrun.changes.creep import find_pin
 from perfrun.dataclass import dataclass, replace
 from perfrun.errors import PerfrunError
 from perfrun.launchers.choice import make_launcher
@@ -33,7 +34,7 @@ class Checked:
 
 def check(suite: Suite, notify: Callable[[str], None]) -> Checked:
     """Look up the repositories, environments and methods of a suite."""
-    found = [*_repositories(suite)]
+    found = [*_repositories(suite), *_baseline(suite)]
     for unit in units(suite):
         plan = plan_of(suite, unit, Night(night=suite.name))
         try:
@@ -60,6 +61,16 @@ def _repositories(suite: Suite) -> list[Checked]:
             text = f"commit {repo.git_hash} of {repo.shown_url}, which only a fetch can tell"
             found.append(Checked(not_checked=(text,)))
     return found
+
+
+def _baseline(suite: Suite) -> list[Checked]:
+    if suite.creep is None:
+        return []
+    try:
+        find_pin(suite.creep, suite.workspace)
+    except PerfrunError as error:
+        return [Checked(problems=(f"creep_baseline: {error}",))]
+    return []
 
 
 def _methods(unit: Unit, plan: RunPlan, launcher: Launcher) -> Checked:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from perfrun.changes.budget import Budget
+from perfrun.changes.creep import CreepRule
 from perfrun.errors import UsageError
 from perfrun.nightly.retention import Policy
 from perfrun.options.plan import MethodSelector
@@ -109,6 +110,7 @@ class Suite:
     webhook_format: str = "json"  # or a chat: perfrun.nightly.chat.FORMATS
     retention: Policy = field(default_factory=Policy)  # applied at the end of the night
     confirm: Budget | None = None  # of the pairs of new changes; None: no pairs are run
+    creep: CreepRule | None = None  # the baseline that each night is compared with; None: none
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from perfrun.changes.budget import INTERRUPTED
 from perfrun.changes.change_report import ChangeRow
-from perfrun.changes.cuts import cut_lines, cuts_of
-from perfrun.changes.detect import find_changes
+from perfrun.changes.creep import CreepRule, creep_of, find_pin, new_lines
+from perfrun.changes.cuts import Cut, cut_lines, cuts_of
+from perfrun.changes.detect import DetectResult, find_changes
 from perfrun.changes.observations import night_of, observations_of
 from perfrun.changes.outlook import outlook_lines
-from perfrun.changes.watched import choose_series
+from perfrun.changes.watched import ChosenSeries, choose_series
 from perfrun.errors import Interrupted, PerfrunError
 from perfrun.nightly.night_state import KNOWN_DAYS, RECENT_DAYS, Earlier
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
@@ -48,6 +49,9 @@ def recent_changes(
     night: str,
     begun: float,
     clones: Mapping[str, Path] | None = None,
+    *,
+    creep: CreepRule | None = None,
+    workspace: Path = Path(),
 ) -> Recent:
     """Find the changes of the suite's methods. `night` is the label of tonight's trials."""
     if not any(method.figures for method in methods):
@@ -75,6 +79,7 @@ def recent_changes(
     lines = (
         *outlook_lines(chosen, result.watches, [one.key for one in current]),
         *cut_lines(cuts, since=oldest),
+        *_creep_lines(chosen, result, cuts, creep, workspace, night),
     )
     return Recent(
         rows=tuple(rows[0]),
@@ -83,6 +88,25 @@ def recent_changes(
         series=len(current),
         outlook=lines,
     )
+
+
+def _creep_lines(
+    chosen: ChosenSeries,
+    result: DetectResult,
+    cuts: Sequence[Cut],
+    rule: CreepRule | None,
+    workspace: Path,
+    night: str,
+) -> list[str]:
+    """Return what has passed the bound against the pinned baseline tonight, or has come back."""
+    if rule is None:
+        return []
+    try:
+        pin = find_pin(rule, workspace)
+    except PerfrunError as error:
+        return [f"creep_baseline = {rule.baseline}: nothing was compared with it: {error}"]
+    several = (*chosen.watched, *chosen.short)
+    return new_lines(creep_of(several, result.watches, cuts, pin, rule.bound), night)
 
 
 def _oldest(begun: float) -> date:
@@ -206,7 +230,15 @@ def _recent(suite: Suite, report: NightReport) -> Recent:
     clones = {repo.directory: repo.clone for repo in suite.repos if repo.clone is not None}
     with open_store(parse_address(suite.store, suite.workspace)) as store:
         store.refresh([suite.workspace] if suite.store else [])
-        return recent_changes(store, report.methods, report.night, report.begun, clones)
+        return recent_changes(
+            store,
+            report.methods,
+            report.night,
+            report.begun,
+            clones,
+            creep=suite.creep,
+            workspace=suite.workspace,
+        )
 
 
 def _confirmed(

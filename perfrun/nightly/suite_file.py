@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta, Struct
 
 from perfrun.changes.budget import DEFAULT_CHANGES, Budget, parse_budget
+from perfrun.changes.creep import CreepRule, parse_rule
 from perfrun.errors import UsageError
 from perfrun.nightly.chat import FORMATS
 from perfrun.nightly.retention import Policy, parse_age
@@ -150,6 +151,8 @@ class _Suite(_Rules, frozen=True, kw_only=True):
     output: _Output = _Output()
     retention: _Retention = _Retention()
     confirm: bool | _Confirm = False
+    creep_baseline: Text = ""
+    creep_bound: Text | float | None = None
     python_path: list[Text] = []
     data: list[Text] = []
     root_data_dir: Text | None = None
@@ -208,6 +211,7 @@ class _Reader:
             ),
             retention=self._retention(),
             confirm=self._confirm(),
+            creep=self._creep(),
         )
 
     def _every_run(self) -> dict[str, str]:
@@ -323,6 +327,16 @@ class _Reader:
             texts[key] = str(value)
             self._judged(("confirm", key), partial(parse_budget, **{key: texts[key]}))
         return parse_budget(**texts)
+
+    def _creep(self) -> CreepRule | None:
+        bound = "" if self.top.creep_bound is None else str(self.top.creep_bound)
+        if self.top.creep_baseline:
+            found: CreepRule = self._judged(
+                ("creep_bound",), parse_rule, self.top.creep_baseline, bound
+            )
+            return found
+        self.refuse(bound, ("creep_bound",), "creep_bound is of creep_baseline: give that, too")
+        return None
 
     def _webhook(self) -> str | None:
         url = self._expanded("webhook", self.top.webhook)

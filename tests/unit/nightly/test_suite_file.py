@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfrun.changes.budget import Budget
+from perfrun.changes.creep import CreepRule
 from perfrun.errors import UsageError
 from perfrun.nightly.retention import Policy
 from perfrun.nightly.suite import Bound, Night, Suite, units
@@ -105,6 +106,17 @@ def test_retention_and_variables_are_read(tmp_path: Path) -> None:
     assert dict(plan.env) == {"OMP_NUM_THREADS": "4", "B": "x y"}
 
 
+def test_the_baseline_of_creep_and_its_bound_are_read(tmp_path: Path) -> None:
+    def rule(text: str) -> CreepRule | None:
+        return suite_of(tmp_path, text + METHOD).creep
+
+    assert rule("") is None
+    assert rule("creep_baseline = 'v1'\n") == CreepRule(baseline="v1", bound=0.05)
+    assert rule("creep_baseline = '2026-06-01'\ncreep_bound = '3%'\n") == CreepRule(
+        baseline="2026-06-01", bound=0.03
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "budget"),
     [
@@ -191,6 +203,8 @@ WRONG = (
     ("[retention]\nkeep_nights = 0\n" + METHOD, 2, "keep_nights: must be 1 or more"),
     ("[retention]\nolder_than = '1y'\n" + METHOD, 2, "write 90d"),
     ("[retention]\n\nunfinished_older_than = '1y'\n" + METHOD, 3, "write 90d"),
+    ("creep_baseline = 'v1'\ncreep_bound = 5\n" + METHOD, 2, "creep_bound = 5.0: must be more"),
+    ("creep_bound = '5%'\n" + METHOD, 1, "creep_bound is of creep_baseline: give that, too"),
     ("confirm = 3\n" + METHOD, 1, "confirm: must be true or false or a table, not 3"),
     ("[confirm]\nmax_pairs = 7\n" + METHOD, 2, "max_pairs = 7: must be a whole number, 8 or more"),
     ("[confirm]\ntime_budget = 'soon'\n" + METHOD, 2, "write seconds, or 20m"),
