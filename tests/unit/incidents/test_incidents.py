@@ -131,6 +131,26 @@ def test_a_history_has_the_incidents_that_were_planted_and_no_other(told: Told) 
     assert all(f"\n{method}  wall_time " in text for method in ENV)
 
 
+def test_what_was_fast_because_it_was_wrong_is_no_baseline(told: Told) -> None:
+    documents = []
+    noise = np.random.default_rng(7).standard_normal(60)
+    for method, is_bounded in ((ALONE, True), (BACK, False)):
+        for night in range(60):
+            is_wrong = 25 <= night < 40
+            documents.append(
+                summary(
+                    method=method,
+                    wall_time=(0.8 if is_wrong else 1.0) * float(np.exp(0.01 * noise[night])),
+                    name=f"{method}-{night:03}",
+                    run_id=f"run-{night:03}",
+                    timestamp=BEGIN + night * 86400,
+                    status="out_of_bounds" if is_wrong and is_bounded else "passed",
+                )
+            )
+    write(told.workspace / "output", *documents)
+    assert [one["methods"] for one in told()] == [[BACK]]
+
+
 def test_a_bisection_names_culprit_and_owner(told: Told) -> None:
     nights(told.workspace, 0, 38)
     assert {one["owner"] for one in told()} == {None}
