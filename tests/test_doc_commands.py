@@ -256,6 +256,7 @@ NOT_RUN = {
     "bisect": "takes minutes; tests/integration/test_bisect.py",
     "detect": "with --confirm it takes minutes; tests/integration/test_confirm.py",
     "doctor": "of containers; tests/docker/test_doctor.py",
+    "incidents": "need some; tests/unit/incidents/test_incidents.py",
     "nightly": "clones from the network; tests/integration/test_nightly.py",
     "plot": "draws with libraries of its own; tests/unit/plots/test_plot_command.py",
     "report": "the same; tests/unit/page/test_report.py",

@@ -13,9 +13,11 @@ from weakref import WeakKeyDictionary
 
 from perfrun.store.query import Origin, Origins, Point, point_of
 from perfrun.summary.counted_trials import counted_places
+from perfrun.summary.document import Status
 
 _NOON = timedelta(hours=12)
 _QUARTER_S = 900
+_OUT_OF_BOUNDS = Status.OUT_OF_BOUNDS.value
 _CALENDARS: WeakKeyDictionary[Origins, _TrialCalendar] = WeakKeyDictionary()
 
 
@@ -134,8 +136,15 @@ def _groups(rows: Sequence[Origin]) -> Sequence[Sequence[int]]:
 
 
 def _observation(rows: Sequence[Origin], places: Sequence[int]) -> tuple[int, bool, Sequence[int]]:
-    """Return its day, True when it is disturbed, and the places of the trials that count."""
-    counted, is_disturbed = counted_places(rows, places)
+    """Return its day, True when it is disturbed, and the places of the trials that count.
+
+    Trials that missed a bound of their figures count where most of the observation's did: then that
+    is what the method does, and perhaps the change that is looked for.
+    """
+    correct = [place for place in places if rows[place].status != _OUT_OF_BOUNDS]
+    counted, is_disturbed = counted_places(
+        rows, correct if 2 * len(correct) >= len(places) else places
+    )
     return night_of(rows[places[0]].timestamp), is_disturbed, counted
 
 

@@ -17,6 +17,7 @@ from perfrun.options.parsers import CommandParser, nearest, parse_workspace
 from perfrun.reports.table import Column, Table
 from perfrun.reports.terminal import Terminal
 from perfrun.shown import say, write_json, write_prose
+from perfrun.summary.document import Status
 from perfrun.summary.record import SummaryRecord
 
 ACTIONS = ("set", "list", "rm")
@@ -34,6 +35,7 @@ trials and does not copy them; `perfrun prune` keeps them.
 Exit status: 0, or 2 when there is no such baseline or no such result. All of it is in
 docs/guides/comparing.md.
 """
+_GOOD_GRADES = ("", "A", "B", "C")  # '' of a trial that nobody has judged
 _COLUMNS = (
     Column(heading="baseline"),
     Column(heading="trials", right=True),
@@ -82,13 +84,25 @@ def _set(workspace: Path, given: Any) -> int:
     results = Results(workspace, say, given.store)
     selection = words or [baselines.LAST]
     chosen = [record for word in selection for record in results.select(word)]
-    usable = [record for record in chosen if record.ran]
-    if not usable:
+    ended = [record for record in chosen if record.ran]
+    if not ended:
         raise UsageError(
             f"perfrun baseline set {name}: no trial of {' '.join(selection)} has ended by itself"
         )
-    if len(usable) < len(chosen):
-        say(f"{_many(len(chosen) - len(usable), 'trial')} did not end by themselves: left out")
+    correct = [record for record in ended if record.status is Status.PASSED]
+    if not correct:
+        raise UsageError(
+            f"perfrun baseline set {name}: each trial of {' '.join(selection)} has missed a bound "
+            "of its figures, so what it did cannot be a baseline"
+        )
+    usable = _good(correct)
+    for count, what in (
+        (len(chosen) - len(ended), "failed or did not end"),
+        (len(ended) - len(correct), "missed a bound of its figures"),
+        (len(correct) - len(usable), "disturbed, or of grade D or worse"),
+    ):
+        if count:
+            say(f"{_many(count, 'trial')} left out: {what}")
     before = _before(workspace, name)
     made = baselines.write(workspace, name, selection, usable)
     if given.format == "json":
@@ -96,6 +110,19 @@ def _set(workspace: Path, given: Any) -> int:
     else:
         write_prose([_set_line(made, before), *_hints(made, usable)])
     return 0
+
+
+def _good(records: Sequence[SummaryRecord]) -> list[SummaryRecord]:
+    """Return the trials of each method that are undisturbed and of a good grade.
+
+    Where most of a method's are not, that is how this machine measures, and all of them count.
+    """
+    found = []
+    for method in dict.fromkeys(record.method for record in records):
+        own = [record for record in records if record.method == method]
+        good = [r for r in own if not r.disturbed and r.grade in _GOOD_GRADES]
+        found += good if 2 * len(good) >= len(own) else own
+    return found
 
 
 def _before(workspace: Path, name: str) -> Baseline | None:

@@ -162,22 +162,22 @@ def _named(known: Ledger, numbers: Sequence[int], workspace: Path) -> list[Incid
 def _decided(numbers: Sequence[int], decision: Decision, workspace: Path, known: Ledger) -> Ledger:
     """Return the incidents with a decision about some of them. Raises UsageError."""
     wanted = {one.id for one in _named(known, numbers, workspace)}
+    incidents = (
+        _with_decision(one, decision) if one.id in wanted else one for one in known.incidents
+    )
+    return replace(known, incidents=tuple(incidents))
 
-    def changed(one: Incident) -> Incident:
-        if one.id not in wanted:
-            return one
-        if decision.what == "accepted":
-            return replace(one, decision=decision)
-        if one.is_open:
-            raise UsageError(f"incident {one.id} is open")
-        # It is what was refuted that comes back, too.
-        changes = tuple(
-            replace(c, status="candidate") if c.status == "not_reproduced" else c
-            for c in one.changes
-        )
-        return replace(one, decision=decision, changes=changes, is_fixed=False, has_told_end=False)
 
-    return replace(known, incidents=tuple(map(changed, known.incidents)))
+def _with_decision(one: Incident, decision: Decision) -> Incident:
+    if decision.what == "accepted":
+        return replace(one, decision=decision)
+    if one.is_open:
+        raise UsageError(f"incident {one.id} is open: there is nothing to reopen")
+    # What pairs have refuted comes back as what a history shows.
+    changes = tuple(
+        replace(c, status="candidate") if c.status == "not_reproduced" else c for c in one.changes
+    )
+    return replace(one, decision=decision, changes=changes, is_fixed=False, has_told_end=False)
 
 
 def _print(found: Sequence[Incident], given: argparse.Namespace) -> None:

@@ -27,11 +27,14 @@ from perfrun.page.events import (
     revisions_of,
     searches,
 )
+from perfrun.summary.document import Status
 
 if TYPE_CHECKING:
     from perfrun.store.index import Store
 
 _LEVEL = 20  # observations of a level
+_JUDGED = 6  # observations next to a change that say if its level is of correct trials
+_OUT_OF_BOUNDS = Status.OUT_OF_BOUNDS.value
 _GOING_ON = 20  # newest searches that are looked at for one that goes on
 _LONGEST = 300  # characters of a difference
 
@@ -90,13 +93,13 @@ def search(
     own = [(row, one) for row in rows if (one := owners.of(row)) is not None]
     better: dict[int, list[tuple[ChangeRow, WatchedSeries]]] = {}
     for row, one in own:
-        if row.direction == "better":
+        if row.direction == "better" and not _is_wrong(one, row.night, after=True):
             better.setdefault(id(one), []).append((row, one))
     by_search = searches(workspace) if rows else []
     going_on = _going_on(workspace) if rows else []
     sightings = []
     for row, one in own:
-        if row.direction == "worse":
+        if row.direction == "worse" and not _is_wrong(one, row.night, after=False):
             after = [found for found, _ in better.get(id(one), ()) if found.night > row.night]
             change = _worsening(row, one, after)
             culprit = culprit_of(row, by_search)
@@ -169,6 +172,24 @@ def _worsening(row: ChangeRow, one: WatchedSeries, better: Sequence[ChangeRow]) 
         differences=_differences(row),
     )
     return replace(change, returned=_returned(change, one, better)) if better else change
+
+
+def _is_wrong(one: WatchedSeries, night: str, *, after: bool) -> bool:
+    """Return True when most trials of a level missed a bound of their figures: it is no baseline.
+
+    What was fast because it was wrong is not worse once it is right. Where most of a series miss a
+    bound, that says nothing about a level.
+    """
+    day = date.fromisoformat(night).toordinal()
+    days = one.observations.not_falling
+    at = next((place for place, own in enumerate(days) if own >= day), len(days))
+    level = range(at, min(at + _JUDGED, len(days))) if after else range(max(0, at - _JUDGED), at)
+
+    def wrong(places: Sequence[int]) -> bool:
+        missed = sum(one.observations[at].point.status == _OUT_OF_BOUNDS for at in places)
+        return 2 * missed > len(places)
+
+    return wrong(level) and not wrong(range(len(days)))
 
 
 def _returned(

@@ -103,7 +103,7 @@ def markdown_list(incidents: Sequence[Incident], closed: int) -> str:
 def _head(one: Incident) -> str:
     largest = one.largest
     return (
-        f"{status_text(one)} since {one.main.night}, seen {one.first_seen}: "
+        f"{status_text(one)}, began {one.main.night}, seen {one.first_seen}: "
         f"{_many(len(one.methods), 'method')}, {largest.metric} {changed_by(largest.ratio)} "
         f"({changed_by(largest.low)} to {changed_by(largest.high)}) {largest.method}"
     )

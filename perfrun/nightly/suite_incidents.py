@@ -30,7 +30,7 @@ def with_incidents(suite: Suite, report: NightReport) -> NightReport:
         known = file.read(suite.workspace)
         is_open = any(one.is_open for one in known.incidents)
         if not is_open and not any(change.direction == "worse" for change in report.changes):
-            return report
+            return _with_numbers(report, known.incidents, ())
         found = _searched(suite, report, known)
         after = file.change(suite.workspace, lambda now: _brought_up_to_date(now, found, report))
     except NoResultsError:
@@ -40,21 +40,23 @@ def with_incidents(suite: Suite, report: NightReport) -> NightReport:
         return replace(report, notes=(*report.notes, text))
     oldest = _oldest(report)
     news = tuple(one for one in (_news(i, oldest) for i in after.incidents) if one is not None)
+    return _with_numbers(report, after.incidents, news)
+
+
+def _with_numbers(
+    report: NightReport, incidents: Sequence[Incident], news: tuple[IncidentReport, ...]
+) -> NightReport:
+    """Return the report with its incidents, and the number of its incident at each change.
+
+    What was told before, or accepted, is not alarmed again though its alarm has moved.
+    """
     alarming = {one.incident.id for one in news if one.news in ("new", "grown")}
-    changes = (_with_incident(change, after.incidents) for change in report.changes)
-    return replace(
-        report,
-        changes=tuple(
-            # What was told before, or accepted, is not alarmed again though its alarm has moved.
-            replace(change, is_new=False)
-            if change.direction == "worse"
-            and change.incident is not None
-            and change.incident not in alarming
-            else change
-            for change in changes
-        ),
-        incidents=news,
-    )
+    changes = []
+    for change in report.changes:
+        number = _number(change, incidents)
+        is_known = change.direction == "worse" and number is not None and number not in alarming
+        changes.append(replace(change, incident=number, is_new=change.is_new and not is_known))
+    return replace(report, changes=tuple(changes), incidents=news)
 
 
 def told_incidents(suite: Suite, report: NightReport) -> None:
@@ -138,13 +140,13 @@ def _news(one: Incident, oldest: str) -> IncidentReport | None:
     return IncidentReport(news=news, more=max(0, more), incident=one)
 
 
-def _with_incident(change: ChangeReport, incidents: Sequence[Incident]) -> ChangeReport:
-    """Return the change with the incident that it is part of, or that it has ended."""
+def _number(change: ChangeReport, incidents: Sequence[Incident]) -> int | None:
+    """Return the incident that a change is part of, or that it has ended."""
     is_of = {"worse": _is_same, "better": _has_ended}[change.direction]
     for one in reversed(incidents):
         if any(is_of(change, own) for own in one.changes):
-            return replace(change, incident=one.id)
-    return change
+            return one.id
+    return None
 
 
 def _is_same(change: ChangeReport, own: Worsening) -> bool:

@@ -114,6 +114,9 @@ WAITS = {
     "image/engine:_ask:subprocess.run": COMMAND,
     "image/saved:_copy:answer.read1": "CONNECT_TIMEOUT_S a read, _PART bytes in _SILENCE_S",
     "image/saved:_fetch:opener.open": "CONNECT_TIMEOUT_S a read, and at most 100 headers",
+    "incidents/ledger:change:lock.own": (
+        "as long as another command reads, changes and writes one file, which a line says" + SIGNAL
+    ),
     "launchers/container:Container.listen:select.select": "the seconds that its caller gives",
     "launchers/container:ContainerProcess._after_engine:time.sleep": "REPORT_GRACE_S in all",
     "launchers/container:ContainerProcess._state_at_end:time.sleep": "KILL_GRACE_S in all",

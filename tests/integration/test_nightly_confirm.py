@@ -111,6 +111,9 @@ def test_a_night_that_is_interrupted_while_it_confirms_goes_on(tmp_path: Path) -
     (change,) = (c for c in report["changes"] if c["metric"] == "wall_time")
     assert (change["status"], change["is_new"], done.code) == ("confirmed", True, 1), report
     assert change["confirmation"]["pairs"] == 8
+    (incident,) = report["incidents"]
+    assert (incident["news"], incident["status"]) == ("new", "confirmed")
+    assert incident["cause"]["commits"] == {"repo": place.hashes}
     assert place.pairs() == 17  # nothing ran twice but what was cut short
     commits = [change[f"commits_{when}"]["repo"] for when in ("before", "after")]
     assert commits == place.hashes
@@ -120,5 +123,6 @@ def test_a_night_that_is_interrupted_while_it_confirms_goes_on(tmp_path: Path) -
     again = place.world.run_words(place.words)
     (change,) = (c for c in strict(again.stdout)["changes"] if c["metric"] == "wall_time")
     assert (change["status"], change["is_new"], again.code) == ("confirmed", False, 0)
+    assert [one["news"] for one in strict(again.stdout)["incidents"]] == ["known"]
     assert change["confirmation"]["pairs"] == 8
     assert git(tmp_path / "a b" / "repo", "status", "--porcelain") == ""

@@ -10,13 +10,15 @@ from perfrun.changes.observations import Observation
 from perfrun.store.query import Origin, Origins, Point
 
 
-def point(value: float, when: str, *, run_id: str = "", disturbed: bool = False) -> Point:
+def point(
+    value: float, when: str, *, run_id: str = "", disturbed: bool = False, status: str = "passed"
+) -> Point:
     return Point(
         execution_id=f"{when}={value}",
         run_id=run_id,
         timestamp=datetime.fromisoformat(when).timestamp(),
         value=value,
-        status="passed",
+        status=status,
         grade="A",
         disturbed=disturbed,
         commits={},
@@ -52,6 +54,15 @@ def test_disturbed_trials_do_not_count_unless_they_are_the_most() -> None:
     assert (observation.value, observation.disturbed) == (1.1, False)
     (observation,) = observations_of([quiet[0], disturbed, disturbed])
     assert (observation.value, observation.disturbed) == (9.0, True)
+
+
+def test_trials_that_missed_a_bound_do_not_count_unless_they_are_the_most() -> None:
+    right = [point(value, "2026-11-01 23:00", run_id="r") for value in (1.0, 1.2)]
+    wrong = point(0.1, "2026-11-01 23:00", run_id="r", status="out_of_bounds")
+    (observation,) = observations_of([*right, wrong])
+    assert observation.value == 1.1
+    (observation,) = observations_of([right[0], wrong, wrong])
+    assert observation.value == 0.1
 
 
 def test_a_disturbed_night_is_left_out_unless_most_are() -> None:

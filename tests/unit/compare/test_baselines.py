@@ -90,6 +90,36 @@ def test_a_name_that_means_two_things_has_to_say_which(
     assert len(Results(workspace, print).select("label:last")) == 1
 
 
+def test_a_baseline_takes_trials_that_were_correct_and_of_a_good_grade(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def made(name: str, **facts: Any) -> dict[str, Any]:
+        document = summary(name=name, label="mixed", **facts)
+        document["perfrun"]["quality"]["grade"] = facts.get("method", "x")[-1].upper()
+        return document
+
+    good, poor = "pkg.cases.Cases.a", "pkg.cases.Cases.d"  # their grades
+    write(
+        workspace / "output",
+        *(made(f"good-{at}", method=good) for at in range(3)),
+        made("disturbed", method=good, disturbed=True),
+        made("wrong", method=good, status="out_of_bounds"),
+        made("crashed", method=good, status="crashed"),
+        *(made(f"poor-{at}", method=poor) for at in range(2)),  # as always on this machine
+        summary(name="missed", label="all-wrong", status="out_of_bounds"),
+    )
+    assert main(["baseline", f"--workspace={workspace}", "set", "b", "mixed"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("baseline b: 5 trials of 2 methods, ")
+    assert said.err.splitlines() == [
+        "perfrun: 1 trial left out: failed or did not end",
+        "perfrun: 1 trial left out: missed a bound of its figures",
+        "perfrun: 1 trial left out: disturbed, or of grade D or worse",
+    ]
+    assert main(["baseline", f"--workspace={workspace}", "set", "b", "all-wrong"]) == 2
+    assert "each trial of all-wrong has missed a bound" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["last", "", "../x", "a/b", ".x", "-x", "a b", "x" * 101, "é"])
 def test_only_plain_names_are_taken(
     name: str, workspace: Path, capsys: pytest.CaptureFixture[str]

@@ -112,7 +112,7 @@ def test_a_history_has_the_incidents_that_were_planted_and_no_other(told: Told) 
     assert (accepted["status"], accepted["decision"]["reason"]) == ("accepted", "new numerics")
     status, text = told.text()
     assert (status, text.count("\n\n")) == (1, 2)
-    assert "2  suspect since 2026-07-01, seen 2026-07-03: 5 methods, wall_time +10 %" in text
+    assert "2  suspect, began 2026-07-01, seen 2026-07-03: 5 methods, wall_time +10 %" in text
     assert "   cause: models bbbbbbbbbbbb..cccccccccccc\n" in text
     assert text.endswith("2 closed incidents: perfrun incidents --all\n")
     status, text = told.text("list", "--format=markdown")
@@ -124,11 +124,34 @@ def test_a_history_has_the_incidents_that_were_planted_and_no_other(told: Told) 
     # What was closed opens by a word, and what returned before that word does not close it again.
     assert told.text("reopen", "1", "3") == (0, "incident 1: open again\nincident 3: open again\n")
     assert [one["id"] for one in told()] == [1, 2, 3, 4]
-    assert told.text("reopen", "2") == (2, "perfrun: incident 2 is open\n")
+    assert told.text("reopen", "2") == (
+        2,
+        "perfrun: incident 2 is open: there is nothing to reopen\n",
+    )
     status, text = told.text("show", "3")
     first, *_ = text.splitlines()
-    assert first.startswith("incident 3: suspect since 2026-07-11, seen ")
+    assert first.startswith("incident 3: suspect, began 2026-07-11, seen ")
     assert all(f"\n{method}  wall_time " in text for method in ENV)
+
+
+def test_what_was_fast_because_it_was_wrong_is_no_baseline(told: Told) -> None:
+    documents = []
+    noise = np.random.default_rng(7).standard_normal(60)
+    for method, is_bounded in ((ALONE, True), (BACK, False)):
+        for night in range(60):
+            is_wrong = 25 <= night < 40
+            documents.append(
+                summary(
+                    method=method,
+                    wall_time=(0.8 if is_wrong else 1.0) * float(np.exp(0.01 * noise[night])),
+                    name=f"{method}-{night:03}",
+                    run_id=f"run-{night:03}",
+                    timestamp=BEGIN + night * 86400,
+                    status="out_of_bounds" if is_wrong and is_bounded else "passed",
+                )
+            )
+    write(told.workspace / "output", *documents)
+    assert [one["methods"] for one in told()] == [[BACK]]
 
 
 def test_a_bisection_names_culprit_and_owner(told: Told) -> None:

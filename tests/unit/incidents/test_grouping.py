@@ -1,0 +1,154 @@
+"""Which changes are one incident, and when it is over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+
+from perfrun.incidents.grouping import Sighting, brought_up_to_date
+from perfrun.incidents.incident import Culprit, Decision, Incident, Ledger, Returned, Worsening
+
+DAY = date(2026, 7, 1)
+
+
+def worse(name: str, *, night: int = 0, sure: bool = True, **facts: Any) -> Worsening:
+    begun = DAY + timedelta(days=night)
+    commits = facts.pop("commits", {"models": (f"{night - 1:040}", f"{night:040}")})
+    return Worsening(
+        method=name,
+        metric="wall_time",
+        environment="here",
+        hardware=facts.pop("hardware", "this"),
+        settings="",
+        series=name,
+        ratio=1.1,
+        low=1.095 if sure else 1.05,
+        high=1.105 if sure else 1.15,
+        night=begun.isoformat(),
+        alarm_night=(begun + timedelta(days=5)).isoformat(),
+        status=facts.pop("status", "candidate"),
+        is_machine=facts.pop("is_machine", False),
+        before_execution_id="b",
+        after_execution_id="a",
+        commits=commits,
+        differences=facts.pop("differences", ()),
+        **facts,
+    )
+
+
+def groups(*changes: Worsening | Sighting) -> list[list[str]]:
+    sightings = [c if isinstance(c, Sighting) else Sighting(change=c) for c in changes]
+    return [one.methods for one in brought_up_to_date(Ledger(), sightings).incidents]
+
+
+def by(name: str, commit: str, **facts: Any) -> Sighting:
+    culprit = Culprit(name=commit, author="A", subject="")
+    return Sighting(change=worse(name, **facts), culprit=culprit)
+
+
+NUMPY = ("numpy 2.2 -> 2.3",)
+SAME = {"models": ("1" * 40, "2" * 40)}
+
+
+@pytest.mark.parametrize(
+    ("pair", "is_one"),
+    [
+        ((worse("a"), worse("b")), True),
+        ((worse("a"), worse("b", night=1)), False),
+        ((worse("a"), worse("b", night=1, sure=False)), True),  # its night is not known so well
+        ((worse("a"), worse("b", night=3, sure=False)), False),
+        ((worse("a", commits=SAME), worse("b", night=9, commits=SAME)), True),
+        ((worse("a", commits=SAME), worse("b", night=30, commits=SAME)), False),
+        (
+            (
+                worse("a", status="confirmed"),
+                worse("b", night=1, sure=False, status="confirmed"),
+            ),
+            False,
+        ),
+        ((worse("a"), worse("b", is_machine=True)), False),
+        ((worse("a", is_machine=True), worse("b", is_machine=True)), True),
+        ((worse("a"), worse("b", commits={})), False),
+        ((worse("a"), worse("b", commits={"other": ("1", "2")})), False),
+        ((worse("a", commits={}), worse("b", commits={})), True),
+        ((worse("a", commits={}), worse("b", commits={}, hardware="that")), False),
+        (
+            (
+                worse("a", commits={}, differences=NUMPY),
+                worse("b", commits={}, differences=("torch 2.1 -> 2.2",)),
+            ),
+            False,
+        ),
+        (
+            (
+                worse("a", commits={}, differences=NUMPY),
+                worse("b", commits={}, differences=(*NUMPY, "kernel 6.1 -> 6.2")),
+            ),
+            True,
+        ),
+        ((by("a", "1"), by("b", "2")), False),
+        ((by("a", "1"), by("b", "1", night=4)), True),
+    ],
+)
+def test_changes_of_one_cause_are_one_incident(
+    pair: tuple[Worsening | Sighting, ...], is_one: bool
+) -> None:
+    assert groups(*pair) == groups(*reversed(pair)) or not is_one
+    assert sorted(groups(*pair)) == ([["a", "b"]] if is_one else [["a"], ["b"]])
+
+
+def updated(one: Incident | None, *changes: Worsening, **more: Any) -> Incident:
+    before = Ledger() if one is None else Ledger(incidents=(one,), next=one.id + 1)
+    after = brought_up_to_date(before, [Sighting(change=c) for c in changes], **more)
+    return after.incidents[0]
+
+
+def back(day: int) -> Returned:
+    found = (DAY + timedelta(days=day)).isoformat()
+    return Returned(night=found, alarm_night=found, commits={})
+
+
+def test_an_incident_is_over_when_all_its_levels_have_returned() -> None:
+    first, second = worse("a"), worse("b")
+    one = updated(None, first, second)
+    half = updated(one, replace(first, returned=back(20)), second)
+    assert half.status == "suspect"
+    fixed = updated(half, replace(first, returned=back(20)), replace(second, returned=back(22)))
+    assert (fixed.status, fixed.fix) == ("fixed", back(22))
+    # What a search no longer finds, because results were pruned, is no return.
+    assert updated(one).status == "suspect"
+    assert updated(fixed, first, second).status == "fixed"
+    decision = Decision(what="reopened", at=0.0, day=back(23).night, reason="")
+    again = replace(fixed, decision=decision, is_fixed=False)
+    assert updated(again, replace(first, returned=back(20))).status == "suspect"
+    later = [replace(one, returned=back(40)) for one in (first, second)]
+    assert updated(again, *later).status == "fixed"
+
+
+def test_what_pairs_refute_opens_no_incident_and_closes_one() -> None:
+    assert groups(worse("a", status="not_reproduced")) == []
+    one = updated(None, worse("a"))
+    assert updated(one, worse("a", status="not_reproduced")).status == "not_reproduced"
+    confirmed = updated(one, worse("a", status="confirmed"))
+    assert confirmed.status == "confirmed"
+    assert updated(confirmed, worse("a")).status == "confirmed"  # the night's report is gone
+
+
+def test_a_closed_incident_takes_no_further_change_and_knows_its_own_again() -> None:
+    accepted = Decision(what="accepted", at=0.0, day="2026-07-09", reason="")
+    one = replace(updated(None, worse("a")), decision=accepted)
+    ledger = Ledger(incidents=(one,), next=2)
+    moved = replace(worse("a", night=1), low=1.05, high=1.15)  # its alarm, as results went
+    after = brought_up_to_date(ledger, [Sighting(change=c) for c in (moved, worse("b"))])
+    assert [(i.id, i.status, i.methods) for i in after.incidents] == [
+        (1, "accepted", ["a"]),
+        (2, "suspect", ["b"]),
+    ]
+
+
+def test_an_old_change_opens_no_incident_of_a_night() -> None:
+    known = brought_up_to_date(Ledger(), [Sighting(change=worse("a"))], opened_since="2026-07-07")
+    assert known.incidents == ()
