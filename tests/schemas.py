@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonschema import Draft202012Validator
+if TYPE_CHECKING:  # its formats take four seconds to import
+    from jsonschema import Draft202012Validator
 
 FOLDER = Path(__file__).resolve().parent.parent / "perfrun" / "schemas"
 SUFFIX = ".schema.json"
@@ -29,7 +30,7 @@ def schema(name: str) -> dict[str, Any]:
 @cache
 def published(name: str) -> Draft202012Validator:
     """What a user's validator does: formats are checked, further keys are let through."""
-    return Draft202012Validator(schema(name), format_checker=Draft202012Validator.FORMAT_CHECKER)
+    return _validator(schema(name))
 
 
 @cache
@@ -39,9 +40,13 @@ def closed(name: str) -> Draft202012Validator:
     perfrun may add keys, so the published schemas let them through. A key that is added without a
     description is found by this one.
     """
-    return Draft202012Validator(
-        _closed(schema(name)), format_checker=Draft202012Validator.FORMAT_CHECKER
-    )
+    return _validator(_closed(schema(name)))
+
+
+def _validator(described: Any) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(described, format_checker=Draft202012Validator.FORMAT_CHECKER)
 
 
 def _closed(part: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -41,6 +42,7 @@ BARE = ("worker", "image", "adapters")  # run where nothing is installed: standa
 LONGEST = 600  # lines; a module is split by subject, not by length
 
 
+@cache
 def modules() -> list[Path]:
     return [
         p for p in sorted(PACKAGE.rglob("*.py")) if p.name != "__init__.py" or p.parent == PACKAGE
@@ -57,6 +59,7 @@ def folder_of(module: str) -> str:
     return rest if rest == "__main__" else first
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """All modules and names that a file imports, those inside functions too.
 
@@ -83,9 +86,13 @@ def imported(path: Path) -> set[str]:
 
 def own_imports(path: Path) -> set[str]:
     """The modules of perfrun that a file imports."""
-    names = {name_of(other) for other in modules()}
     found = {name.removeprefix("perfrun.") for name in imported(path)}
-    return (found & names) - {name_of(path)}
+    return (found & names_of_all()) - {name_of(path)}
+
+
+@cache
+def names_of_all() -> set[str]:
+    return {name_of(path) for path in modules()}
 
 
 def test_every_folder_has_a_level() -> None:

@@ -23,6 +23,7 @@ VALUES: tuple[Any, ...] = (
     "../..", "/dev/zero", "1", "1e999", "\u202e", "=1+1", [], {}, [[]], [{}], {"a": []}, ["x", 1],
 )  # fmt: skip
 MOST_JSON_BYTES = 2**20  # a second of the processor is what a parser has for a megabyte
+MOST_COPIED_BYTES = 2**16  # else a hundred copies of a hundred copies take seconds to write
 
 
 def mutated(seeds: tuple[bytes, ...], chance: random.Random, most_bytes: int = 64 * 1024) -> bytes:
@@ -87,7 +88,9 @@ def _changed(document: Any, chance: random.Random) -> bytes:
             case 1 if isinstance(outer, dict):
                 outer[str(chance.choice(VALUES))] = outer.pop(key)
             case 2:
-                outer[key] = [place] * chance.choice((1, 2, 100))
+                times = chance.choice((1, 2, 100))
+                fits = times == 1 or times * len(json.dumps(place)) <= MOST_COPIED_BYTES
+                outer[key] = [place] * (times if fits else 1)
             case _:
                 outer[key] = chance.choice(VALUES)
     return json.dumps(document).encode()

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from perfrun.changes import search_log
-from perfrun.compare import baselines
+from perfrun.compare import baseline_command, baselines
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.launchers.docker_engine import Streams
 from perfrun.launchers.launcher import Exit
@@ -204,7 +204,8 @@ def _journal(data: bytes) -> None:
     if found is not None:
         json.dumps([dict(found.pinned), found.seed])
         assert all(isinstance(a, str) and type(b) is int for a, b in found.started)
-        assert not any(value.exists() for value in found.finished.values())
+        for value in (*found.started.values(), *found.finished.values()):
+            value.exists()  # it raises for a name that the system cannot be asked for
         found.knows(("m", 1), "x")
     journal.complete(runs, _plan())
     journal.going_on(runs)
@@ -230,9 +231,8 @@ def _baseline(data: bytes) -> None:
     assert baselines.names(workspace) == ["name"]
     found = baselines.named(workspace, "name")
     _can_be_written([found.methods, found.notes])
-    for trial in baselines.named_trials(workspace):
-        where = baselines.place_of(trial, workspace)
-        assert where is None or not where.is_dir() or trial.path
+    assert baselines.named_trials(workspace) == found.trials
+    assert 0 <= baseline_command._gone(found, workspace) <= len(found.trials)
 
 
 def _records(data: bytes) -> None:

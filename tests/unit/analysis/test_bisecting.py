@@ -227,6 +227,7 @@ def test_pairs_are_not_only_against_good() -> None:
     assert any(pair.a and pair.b < 30 for pair in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("draw", "spread"), [(gaussian, 0.02), (outliers, 0.02), (gaussian, 0.05)])
 def test_the_simulation_in_small(
     draw: Callable[[np.random.Generator, float], float], spread: float

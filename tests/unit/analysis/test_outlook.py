@@ -20,6 +20,7 @@ from simulations.noises import Noise
 from simulations.outlook import least_seen, said_of_steps, shown_in_noise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [gaussian, drifting])
 def test_the_nights_that_are_said_are_those_that_the_rules_then_take(noise: Noise) -> None:
     said = [

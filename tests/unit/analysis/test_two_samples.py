@@ -74,6 +74,7 @@ def test_pairs_without_a_difference_are_no_evidence() -> None:
     assert wilcoxon([1.0, 2.0], [1.0, 2.0]).p_value == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gaussian", "log-normal", "5 % outliers"])
 @pytest.mark.parametrize("size", [5, 10, 15])
 def test_intervals_of_a_ratio_keep_their_level(noise: str, size: int) -> None:
@@ -83,6 +84,7 @@ def test_intervals_of_a_ratio_keep_their_level(noise: str, size: int) -> None:
     assert 0.93 <= np.mean([holds(r.interval, 1.1) for r in ratios if r]) <= 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [10, 30])
 def test_the_interval_of_cliffs_delta_keeps_its_level(size: int) -> None:
     # Gaussian samples one standard deviation apart: delta = 2 Phi(1 / sqrt 2) - 1.
@@ -92,6 +94,7 @@ def test_the_interval_of_cliffs_delta_keeps_its_level(size: int) -> None:
     assert 0.93 <= np.mean([holds(f.interval, float(reference)) for f in found if f]) <= 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", list(NOISES))
 def test_tests_of_equal_samples_are_rarely_significant(noise: str) -> None:
     series = NOISES[noise](np.random.default_rng(7), (1000, 2, 12), SPREAD)

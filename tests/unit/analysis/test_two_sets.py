@@ -126,6 +126,7 @@ def test_whatever_the_figures_the_ratio_lies_in_the_interval(
         assert 0 <= found.p_value <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("size", [3, 5, 10])
 def test_of_identical_methods_at_most_five_in_a_hundred_are_called_different(
@@ -135,6 +136,7 @@ def test_of_identical_methods_at_most_five_in_a_hundred_are_called_different(
     assert simulate(NOISES[noise], size, suites=12).share_different <= 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gaussian", "log-normal", "two modes"])
 def test_ten_trials_find_one_method_of_fifty_that_is_a_tenth_slower(noise: str) -> None:
     tally = simulate(NOISES[noise], 10, suites=12)

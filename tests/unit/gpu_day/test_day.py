@@ -183,6 +183,7 @@ def test_a_question_after_its_time_is_not_asked(tmp_path: Path) -> None:
     assert issubclass(TimeOverError, Unanswered)
 
 
+@pytest.mark.slow
 def test_wheels_are_carried_and_only_those_that_are_missing_are_installed(tmp_path: Path) -> None:
     shelf, place = tmp_path / "shelf", tmp_path / "carried here"
     made = make_wheel(shelf, "perfrun-carried-example", "1.0")

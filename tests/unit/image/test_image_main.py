@@ -28,7 +28,8 @@ def interpreters() -> list[str]:
     """This Python, and each older and newer one that this machine has."""
     names = [f"python3.{minor}" for minor in range(8, 15)]
     folders = sorted(Path.home().glob(".pyenv/versions/3.*/bin"))
-    path = os.pathsep.join([os.environ.get("PATH", ""), *map(str, folders)])
+    # The interpreters come before the scripts of pyenv that look for them for a third of a second.
+    path = os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
     found = {name: shutil.which(name, path=path) for name in names}
     ask = ("-c", "import sys; print(sys.executable)")
     asked = [

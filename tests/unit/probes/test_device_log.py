@@ -114,6 +114,7 @@ def test_the_figures_are_exactly_those_of_all_readings(count: int, unknown: floa
     assert running_figures(readings, times) == kept_figures(readings, times)
 
 
+@pytest.mark.slow
 def test_a_million_readings_take_no_more_memory_than_a_thousand() -> None:
     generator = random.Random(1)
     readings = [made_up(generator, 0.1) for _ in range(100)]

@@ -87,6 +87,7 @@ def run(url: str, lock: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_known_vulnerability_in_the_lock_fails_and_is_named(osv: str, tmp_path: Path) -> None:
     lock = tmp_path / "requirements.lock"
     lock.write_text(f"{BAD} \\\n    --hash=sha256:{'0' * 64}\n", encoding="ascii")
@@ -126,6 +127,7 @@ def test_a_database_that_does_not_answer_is_left_after_a_while(
             audit.audit(f"--requirement={lock}", "--disable-pip", url=url, limit_s=0.05)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_audited_is_no_clean_result(
     audit: ModuleType, osv: str, tmp_path: Path
 ) -> None:

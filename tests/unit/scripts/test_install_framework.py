@@ -110,6 +110,7 @@ def last_line(done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr.strip().splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_on_a_cpu_the_cpu_build_is_taken_and_nothing_for_cuda_comes_with_it(
     machine: Machine,
 ) -> None:
@@ -129,6 +130,7 @@ def test_on_a_cpu_the_cpu_build_is_taken_and_nothing_for_cuda_comes_with_it(
     assert last_line(done).startswith("installed: torch 2.13.0+cpu, torchvision 0.28.0, numpy 1.0")
 
 
+@pytest.mark.slow
 def test_a_second_call_installs_nothing_does_not_ask_pip_and_says_so(machine: Machine) -> None:
     machine.offers("torch", "2.13.0+cpu")
     machine.offers("torchvision", "0.28.0")
@@ -145,6 +147,7 @@ def test_a_second_call_installs_nothing_does_not_ask_pip_and_says_so(machine: Ma
     assert again.stderr.startswith("nothing to do, there already: torch 2.13.0+cpu")
 
 
+@pytest.mark.slow
 def test_without_a_cpu_build_one_line_says_what_to_do_and_nothing_is_installed(
     machine: Machine,
 ) -> None:
@@ -160,6 +163,7 @@ def test_without_a_cpu_build_one_line_says_what_to_do_and_nothing_is_installed(
     assert machine.installed() == {}
 
 
+@pytest.mark.slow
 def test_a_wheel_that_would_bring_cuda_is_refused_on_a_cpu_before_it_is_installed(
     machine: Machine,
 ) -> None:
@@ -172,6 +176,7 @@ def test_a_wheel_that_would_bring_cuda_is_refused_on_a_cpu_before_it_is_installe
     assert machine.installed() == {}
 
 
+@pytest.mark.slow
 def test_uv_is_the_last_resort_and_is_told_the_interpreter_the_backend_and_the_index(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -198,6 +203,7 @@ def test_uv_is_the_last_resort_and_is_told_the_interpreter_the_backend_and_the_i
     assert "uv" not in found  # it was there for this one call only
 
 
+@pytest.mark.slow
 def test_for_cuda_the_cpu_build_is_passed_over_even_where_pip_prefers_it(machine: Machine) -> None:
     machine.offers("torch", "2.99.0+cpu")
     machine.offers("torch", "2.99.0", "nvidia-fakelib")
@@ -213,6 +219,7 @@ def test_for_cuda_the_cpu_build_is_passed_over_even_where_pip_prefers_it(machine
     assert found["torchvision"] == "0.114.1"
 
 
+@pytest.mark.slow
 def test_extras_are_installed_beside_the_framework_and_cannot_replace_it(machine: Machine) -> None:
     machine.offers("torch", "2.13.0+cpu")
     machine.offers("torch", "3.0.0")
@@ -231,6 +238,7 @@ def test_extras_are_installed_beside_the_framework_and_cannot_replace_it(machine
     assert machine.installed()["torch"] == "2.13.0+cpu"
 
 
+@pytest.mark.slow
 def test_an_extra_that_would_bring_cuda_to_a_cpu_is_refused_before_it_is_installed(
     machine: Machine,
 ) -> None:
@@ -245,6 +253,7 @@ def test_an_extra_that_would_bring_cuda_to_a_cpu_is_refused_before_it_is_install
     assert "friend" not in machine.installed()
 
 
+@pytest.mark.slow
 def test_a_dry_run_prints_every_command_and_changes_nothing(machine: Machine) -> None:
     done = machine.install("--framework", "torch", "--device", "cpu", "--dry_run", "--extra", "a;b")
     assert done.returncode == 0, done.stderr
@@ -255,6 +264,7 @@ def test_a_dry_run_prints_every_command_and_changes_nothing(machine: Machine) ->
     assert machine.installed() == {}
 
 
+@pytest.mark.slow
 def test_tensorflow_is_installed_and_a_second_distribution_of_it_is_refused(
     machine: Machine,
 ) -> None:
@@ -269,6 +279,7 @@ def test_tensorflow_is_installed_and_a_second_distribution_of_it_is_refused(
     assert "use a fresh environment" in rival.stderr
 
 
+@pytest.mark.slow
 def test_jax_comes_with_the_library_of_its_models_and_no_torch(machine: Machine) -> None:
     machine.offers("jax", script.JAX_VERSION)
     machine.offers("flax", "0.12.8")
@@ -282,6 +293,7 @@ def test_jax_comes_with_the_library_of_its_models_and_no_torch(machine: Machine)
     assert "jax has no build for ROCm" in last_line(refused)
 
 
+@pytest.mark.slow
 def test_both_frameworks_are_resolved_together_into_one_environment(machine: Machine) -> None:
     name = script.default_spec("tensorflow", "cpu").partition("==")[0]
     machine.offers("torch", "2.13.0+cpu", "common>=1")
@@ -296,6 +308,7 @@ def test_both_frameworks_are_resolved_together_into_one_environment(machine: Mac
     assert last_line(done).startswith(f"installed: torch 2.13.0+cpu, {name} 2.21.0, torchvision")
 
 
+@pytest.mark.slow
 def test_constraints_of_a_lock_are_obeyed_by_the_framework_and_the_extras(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -313,6 +326,7 @@ def test_constraints_of_a_lock_are_obeyed_by_the_framework_and_the_extras(
     assert (found["friend"], found["extra"]) == ("1.0", "1.0")
 
 
+@pytest.mark.slow
 def test_a_version_replaces_the_pinned_one(machine: Machine) -> None:
     machine.offers("torch", "2.12.1+cpu")
     machine.offers("torchvision", "0.27.3")
@@ -322,6 +336,7 @@ def test_a_version_replaces_the_pinned_one(machine: Machine) -> None:
     assert machine.installed()["torchvision"] == "0.27.3"
 
 
+@pytest.mark.slow
 def test_for_rocm_a_build_that_is_not_for_it_is_passed_over_and_uv_is_asked(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -341,6 +356,7 @@ def test_for_rocm_a_build_that_is_not_for_it_is_passed_over_and_uv_is_asked(
     assert machine.installed()["torch"] == "2.13.0+rocm7.1"
 
 
+@pytest.mark.slow
 def test_without_a_rocm_build_one_line_says_what_is_missing(machine: Machine) -> None:
     machine.offers("torch", "2.13.0+cpu")
     done = machine.install("--framework", "torch", "--device", "rocm")
@@ -387,6 +403,7 @@ def test_of_both_one_spec_each_may_be_given() -> None:
         script.choose_specs("both", "rocm", "", "")
 
 
+@pytest.mark.slow
 def test_a_wrong_framework_is_a_usage_error(machine: Machine) -> None:
     done = machine.install("--framework", "caffe")
     assert done.returncode == 2
