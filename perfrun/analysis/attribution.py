@@ -25,6 +25,9 @@ RELEVANT_SHARE = 0.01  # of the base's total by which a row differs, at least
 OF_LARGEST = 0.05  # and this share of the largest difference of a row
 _COMMON_SHARE = 0.01  # of the total: a row that counts for what all have in common
 _FEWEST_COMMON = 5
+_CLIP = 3.0  # standard deviations above the median of a side's profiles
+_SIGMA_OF_MAD = 1.4826
+_LARGEST_LOG = 50.0  # of a ratio: its exponential is a number
 
 Row = TypeVar("Row", bound=Hashable)
 Profile = Mapping[Row, float]  # the value of each row, such as seconds a step
@@ -97,15 +100,14 @@ def attribute(
     if common is not None:
         ours, theirs = ours / np.exp(common[0])[:, None], theirs / np.exp(common[1])[:, None]
         common_change = _ratio(common[1] - common[0], level)
-    found = [(row, change_of(ours[:, at], theirs[:, at], level)) for at, row in enumerate(rows)]
+    judge = _change_of_times if has_common else change_of
+    found = [(row, judge(ours[:, at], theirs[:, at], level)) for at, row in enumerate(rows)]
     found.sort(key=lambda one: -abs(one[1].difference))
     largest = max((abs(change.difference) for _, change in found), default=0.0)
     least = max(RELEVANT_SHARE * abs(total.base), OF_LARGEST * largest)
     return Attribution(
         rows=tuple(
-            Attributed(
-                row=row, change=one, named=one.is_sure and abs(one.difference) >= least > 0
-            )
+            Attributed(row=row, change=one, named=one.is_sure and abs(one.difference) >= least > 0)
             for row, one in found
         ),
         total=total,
@@ -157,6 +159,35 @@ def _common(base: Floats, new: Floats) -> tuple[Floats, Floats] | None:
     reference = np.log(base[:, both]).mean(axis=0)
     found = [np.median(np.log(side[:, both]) - reference, axis=1) for side in (base, new)]
     return found[0], found[1]
+
+
+def _change_of_times(base: Floats, new: Floats, level: float) -> Change:
+    """Return the difference of times: the interval is that of their ratio.
+
+    What disturbs a time multiplies it, more often by much than by little, so the logarithms are
+    compared, and those far above the others of a side are clipped: a process that takes the
+    processor for milliseconds makes one row of one profile longer. A row that one side lacks has
+    no ratio.
+    """
+    if not ((base > 0).all() and (new > 0).all()):
+        return change_of(base, new, level)
+    logs = _clipped(np.log(base)), _clipped(np.log(new))
+    found = change_of(*logs, level)
+    before, after = math.exp(found.base), math.exp(found.new)
+    interval = found.interval
+    if interval is not None:
+        low, high = (
+            before * math.expm1(min(end, _LARGEST_LOG)) for end in (interval.low, interval.high)
+        )
+        interval = ConfidenceInterval(low=low, high=high, confidence=interval.confidence)
+    return Change(base=before, new=after, difference=after - before, interval=interval)
+
+
+def _clipped(values: Floats) -> Floats:
+    middle = float(np.median(values))
+    spread = _SIGMA_OF_MAD * float(np.median(np.abs(values - middle)))
+    clipped: Floats = np.minimum(values, middle + _CLIP * spread)
+    return clipped
 
 
 def _means(side: Sequence[Profile[Row]]) -> dict[Row, float]:

@@ -61,7 +61,7 @@ class CallRecorder(ProfileRecorder):
         ]
         return sorted(rows, key=lambda row: -float(row["self_s"]))[: self.most_rows]
 
-    def all_rows(self, rows: List[Row]) -> List[Row]:
+    def all_rows(self, _rows: List[Row]) -> List[Row]:
         """Return a row for each Python function, with the C functions that it calls.
 
         What a function lets C code do is its own work for whoever looks for a cause.

@@ -89,9 +89,9 @@ class ProfileRecorder:
         """Return the `most_rows` largest consumers, largest first. Call it after the last stop."""
         raise NotImplementedError
 
-    def all_rows(self, rows: List[Row]) -> List[Row]:
-        """Return what the file of all rows holds, where that is more than `top`, the `rows`."""
-        return rows
+    def all_rows(self, _rows: List[Row]) -> List[Row]:
+        """Return what the file of all rows holds, where that is more than `top`, the `_rows`."""
+        return _rows
 
 
 def profile_facts(

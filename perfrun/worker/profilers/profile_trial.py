@@ -65,9 +65,7 @@ class ProfileTrial:
     its beginning, and in the scope `timed` that is dropped when its first measurement begins.
     """
 
-    def __init__(
-        self, kind: str, folder: str, scope: str = TIMED, all_rows: bool = False
-    ) -> None:
+    def __init__(self, kind: str, folder: str, scope: str = TIMED, all_rows: bool = False) -> None:
         self._kind = kind
         self._scope = scope
         self._folder = os.path.join(folder, "profile")
