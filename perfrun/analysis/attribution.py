@@ -67,7 +67,7 @@ class Attribution(Generic[Row]):
     common_is_named: bool
 
 
-def tested(base: Sequence[Profile[Row]], new: Sequence[Profile[Row]]) -> tuple[Row, ...]:
+def rows_to_test(base: Sequence[Profile[Row]], new: Sequence[Profile[Row]]) -> tuple[Row, ...]:
     """Return the rows that are large enough on one side to be relevant.
 
     Only the size decides, so that the choice does not favour differences.
@@ -90,7 +90,7 @@ def attribute(
     `tests` is the number of all intervals that share `FALSE_NAMES`. With `has_common` the rows are
     times, which a busy machine moves together.
     """
-    rows = tested(base, new)
+    rows = rows_to_test(base, new)
     level = FALSE_NAMES / max(1, tests)
     ours, theirs = _matrix(base, rows), _matrix(new, rows)
     sums = [np.array([sum(one.values()) for one in side]) for side in (base, new)]

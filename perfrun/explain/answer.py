@@ -14,7 +14,7 @@ from perfrun.analysis.attribution import (
     Change,
     attribute,
     change_of,
-    tested,
+    rows_to_test,
 )
 from perfrun.analysis.stats import numbers_of
 from perfrun.compare.command import difference_row
@@ -132,7 +132,7 @@ def _values(sides: Sequence[Sequence[Keyed]]) -> tuple[Values, Values]:
 def _tests(kind: str, base: Values, new: Values) -> int:
     if kind == "counters":  # each event is a figure of its own
         return len({key for side in (base, new) for one in side for key in one})
-    return len(tested(base, new)) + 1  # and what all rows have in common
+    return len(rows_to_test(base, new)) + 1  # and what all rows have in common
 
 
 def _explained(

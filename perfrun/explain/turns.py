@@ -29,6 +29,8 @@ Choose = Callable[[SummaryRecord], Sequence[str]]
 class ExplainFailed(PerfrunError):  # noqa: N818 - it is an answer
     """Raised when a side has no figures to be explained."""
 
+    exit_code = 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Turns:
@@ -95,7 +97,7 @@ def run_turns(
         work = _Turns(arms, methods["a"][0], choose, metric, screen, proposed)
         stopped_by = work.run(turns, time_s, ours)
         roots: dict[ArmName, tuple[str, ...]] = {
-            name: (*import_paths(plan).first, str(plan.site_packages.resolve()))
+            name: (str(plan.site_packages.resolve()), *import_paths(plan).first)
             for name, plan in plans.items()
         }
         return work.result(roots, stopped_by)

@@ -37,7 +37,7 @@ HEAVY = LIBRARIES | STANDARD | OWN
 # Commands that cannot answer anything without statistics, or an index, import them at their top.
 STATISTICS = {"numpy", "scipy"}
 ALLOWED_HELP = {
-    **dict.fromkeys(("ab", "bisect", "compare", "versus"), STATISTICS),
+    **dict.fromkeys(("ab", "bisect", "compare", "explain", "versus"), STATISTICS),
     "prune": {"sqlalchemy"},
 }
 NOOP = "benchmarks.python.calibration.Calibration.noop"
@@ -197,7 +197,8 @@ def test_labels_are_looked_up_in_the_index_where_there_is_one(nights: Path) -> N
 @pytest.mark.parametrize(
     "command",
     [
-        "ab", "baseline", "bisect", "compare", "completion", "detect", "dlbs", "doctor", "export",
+        "ab", "baseline", "bisect", "compare", "completion", "detect", "dlbs", "doctor", "explain",
+        "export",
         "history", "import", "index", "init", "list", "nightly", "prune", "run", "selftest",
         "serve", "show", "versus",
     ],
