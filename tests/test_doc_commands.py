@@ -25,6 +25,7 @@ from perfrun.compare.ab import parse_ab
 from perfrun.compare.baseline_command import ACTIONS
 from perfrun.dlbs.command import parse_experiment
 from perfrun.errors import PerfrunError
+from perfrun.explain.command import parse_explain
 from perfrun.image.setup_flags import make_parser as image_parser
 from perfrun.options.command_line import parse as parse_run
 from perfrun.options.commands import COMMANDS
@@ -36,6 +37,7 @@ PARSERS: dict[str, Callable[[list[str]], Any]] = {
     "ab": parse_ab,
     "bisect": parse_bisect,
     "dlbs": parse_experiment,
+    "explain": parse_explain,
     "doctor": partial(parse_run, command="doctor"),
     "list": partial(parse_run, command="list"),
     "run": parse_run,
@@ -255,6 +257,7 @@ NOT_RUN = {
     "ab": "takes minutes; tests/integration/test_ab.py",
     "bisect": "takes minutes; tests/integration/test_bisect.py",
     "detect": "with --confirm it takes minutes; tests/integration/test_confirm.py",
+    "explain": "takes minutes; tests/integration/test_explain.py",
     "doctor": "of containers; tests/docker/test_doctor.py",
     "incidents": "need some; tests/unit/incidents/test_incidents.py",
     "nightly": "clones from the network; tests/integration/test_nightly.py",

@@ -31,7 +31,7 @@ LEVELS = (  # lowest first; a module at the top of the package counts as a folde
     {"run"},
     {"compare", "doctor", "selftest"},
     {"changes", "versus", "dlbs", "exchange", "show"},
-    {"page", "plots"},
+    {"page", "plots", "explain"},
     {"incidents"},
     {"nightly", "notebook", "serve"},
     {"benchmark"},

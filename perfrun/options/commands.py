@@ -36,6 +36,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
             "list changes by their cause",
         ),
         "bisect": ("perfrun.changes.bisect", "bisect_command", "find which commit changed it"),
+        "explain": ("perfrun.explain.command", "explain_command", "say why a figure changed"),
         "serve": ("perfrun.serve.command", "serve_command", "show the results as a live page"),
         "nightly": ("perfrun.nightly.command", "nightly_command", "run a suite once a night"),
         "prune": ("perfrun.nightly.prune", "prune_command", "remove the folders of old trials"),

@@ -21,7 +21,8 @@ from perfrun.options.flags import parser as run_parser
 from perfrun.options.parsers import ALLOCATORS, KINDS, CommandParser, parse_word
 
 _SHELLS = ("bash", "zsh", "fish")
-_ARMS = ("ab", "versus", "bisect", "dlbs")  # their flags are their own and those of a run
+# Their flags are their own and those of a run.
+_ARMS = ("ab", "versus", "bisect", "explain", "dlbs")
 _VALUES = {"allocator": ALLOCATORS, "profile": KINDS}
 _WORDS = re.compile(r"[a-z_]+(?:\|[a-z_]+)+")  # a placeholder that names all values: table|json
 _FOLDERS = ("workspace", "root_data_dir", "python_path")

@@ -57,7 +57,7 @@ def run_profiles(
         for kind in facts.plan.profiles:
             written = partial(journal.written, key)
             found = _earlier(linked[key], kind, key, resumed)
-            found = found or _one(facts, method, linked[key], kind, around, screen, written)
+            found = found or profile(facts, method, linked[key], kind, around, screen, written)
             if found is None:
                 continue
             profiles.append(found)
@@ -69,7 +69,7 @@ def run_profiles(
     return Profiles(results=linked, profiles=tuple(profiles), ended=ended)
 
 
-def _one(
+def profile(
     facts: RunFacts,
     method: Method,
     counted: TrialResult,
@@ -77,8 +77,13 @@ def _one(
     around: Surroundings,
     screen: Screen,
     written: Callable[[str], None],
+    *,
+    all_rows: bool = False,
 ) -> TrialResult | None:
-    """Run one profile trial; None when its folder cannot be made."""
+    """Run one profile trial; None when its folder cannot be made.
+
+    With `all_rows` the profiler's rows are in a file beside its own, and not only the largest.
+    """
     place = Path(counted.summary).parent / FOLDER
     try:
         folder = _new_folder(place, kind)
@@ -93,6 +98,7 @@ def _one(
         folder=folder,
         order=order,
         announce=written,
+        all_rows=all_rows,
     )
     result = run_trial(facts, spec, around)
     screen.profile_finished(result)

@@ -115,6 +115,21 @@ class Rounds:
         step = Step(method=method, trial_id=number, round=number)
         return self._results[method, number] if self._run_step(step) else None
 
+    def profile_one(self, method: str, number: int, kind: str) -> TrialResult | None:
+        """Profile a method whose trial of that number ran, for a caller with its own schedule.
+
+        All rows of the profile are on disk. None when its folder cannot be made.
+        """
+        from perfrun.run.profiling import profile
+
+        key = (method, number)
+        written = partial(self._journal.written, key)
+        return profile(
+            *(self._facts, self._methods[method], self._results[key], kind),
+            *(self._around, self._screen, written),
+            all_rows=True,
+        )
+
     def finish(self, *, ended: bool) -> RunResult:
         """Write the run's report and return its result; without `ended`, the run can be resumed."""
         if self._unsettled:

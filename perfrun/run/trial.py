@@ -58,6 +58,7 @@ class TrialSpec:
     folder: ResultFolder  # its name is the execution id
     order: Order = field(default_factory=Order)
     announce: Callable[[str], None] | None = None  # gets the summary before it is written
+    all_rows: bool = False  # of a profile: its rows are written to a file, and not only the top
 
     @property
     def execution_id(self) -> str:
@@ -333,6 +334,7 @@ def _order(plan: RunPlan, spec: TrialSpec, paths: Paths) -> dict[str, Any]:
         "benchmark_flags": plan.benchmark_flags,
         "profile": spec.order.profile,
         "profile_scope": plan.profile_scope,
+        "all_rows": spec.all_rows,
         "debug": plan.debug,
     }
 

@@ -232,7 +232,8 @@ class TrialReport:
         from perfrun.worker.profilers.profile_trial import ProfileTrial
 
         scope = self.order["profile_scope"]
-        return ProfileTrial(self.order["profile"], self.order["output_dir"], scope)
+        all_rows = bool(self.order.get("all_rows"))
+        return ProfileTrial(self.order["profile"], self.order["output_dir"], scope, all_rows)
 
     def _note_module(self, module: Any) -> None:
         path = getattr(module, "__file__", None)

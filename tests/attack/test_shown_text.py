@@ -464,6 +464,7 @@ WRITERS = {
     "reports.output": "it is the stream",
     "benchmark": "cleans its line itself, and works when nothing else does",
     "compare.command": "Markdown, which `markdown` cleans",
+    "explain.command": "Markdown, which `markdown` cleans",
     "nightly.command": "Markdown, which `markdown` cleans",
     "versus.command": "Markdown, which `markdown` cleans",
     "changes.detect": "`changes_page` is a page of clean lines",

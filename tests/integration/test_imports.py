@@ -37,7 +37,7 @@ HEAVY = LIBRARIES | STANDARD | OWN
 # Commands that cannot answer anything without statistics, or an index, import them at their top.
 STATISTICS = {"numpy", "scipy"}
 ALLOWED_HELP = {
-    **dict.fromkeys(("ab", "bisect", "compare", "versus"), STATISTICS),
+    **dict.fromkeys(("ab", "bisect", "compare", "explain", "versus"), STATISTICS),
     "prune": {"sqlalchemy"},
 }
 NOOP = "benchmarks.python.calibration.Calibration.noop"
@@ -197,9 +197,9 @@ def test_labels_are_looked_up_in_the_index_where_there_is_one(nights: Path) -> N
 @pytest.mark.parametrize(
     "command",
     [
-        "ab", "baseline", "bisect", "compare", "completion", "detect", "dlbs", "doctor", "export",
-        "history", "import", "incidents", "index", "init", "list", "nightly", "prune", "run",
-        "selftest", "serve", "show", "versus",
+        "ab", "baseline", "bisect", "compare", "completion", "detect", "dlbs", "doctor", "explain",
+        "export", "history", "import", "incidents", "index", "init", "list", "nightly", "prune",
+        "run", "selftest", "serve", "show", "versus",
     ],
 )  # fmt: skip
 def test_the_help_of_a_command_loads_no_library(command: str, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from perfrun.worker.profilers.own_lines import (
     write_lines,
 )
 from perfrun.worker.profilers.profile_recorder import (
-    TOP_ROWS,
     ProfileRecorder,
     Row,
     UnavailableError,
@@ -97,8 +96,8 @@ class MemrayRecorder(ProfileRecorder):
     def top(self) -> List[Row]:
         windows = [list(self._held(path)) for path in self._files]
         if self._by_line:
-            return _rows_by_line(self.folder, windows)
-        return _largest(windows)
+            return _rows_by_line(self.folder, windows, self.most_rows)
+        return _largest(windows, self.most_rows)
 
     def _held(self, path: str) -> Iterator[Held]:
         with self._memray.FileReader(path) as reader:
@@ -178,7 +177,9 @@ class SnapshotRecorder(ProfileRecorder):
         window = [] if self._snapshot is None else list(_held_in(self._snapshot))
         if self.times_steps_only:
             window = [one for one in window if not is_bookkeeping(one[0][0][1], "")]
-        return _rows_by_line(self.folder, [window]) if self._by_line else _largest([window])
+        if self._by_line:
+            return _rows_by_line(self.folder, [window], self.most_rows)
+        return _largest([window], self.most_rows)
 
 
 class CudaHistory:
@@ -216,7 +217,7 @@ def _is_bookkeeping(stack: Stack) -> bool:
     return any(is_bookkeeping(path, name) for name, path, _ in stack)
 
 
-def _largest(windows: List[List[Held]]) -> List[Row]:
+def _largest(windows: List[List[Held]], most_rows: int) -> List[Row]:
     """Return the places that allocated most; of several windows each place's largest sum."""
     most: Dict[Any, List[int]] = {}
     for held in windows:
@@ -231,10 +232,10 @@ def _largest(windows: List[List[Held]]) -> List[Row]:
         }
         for (name, path, line), (size, count) in most.items()
     ]
-    return sorted(rows, key=lambda row: -int(row["bytes"]))[:TOP_ROWS]
+    return sorted(rows, key=lambda row: -int(row["bytes"]))[:most_rows]
 
 
-def _rows_by_line(folder: str, windows: List[List[Held]]) -> List[Row]:
+def _rows_by_line(folder: str, windows: List[List[Held]], most_rows: int) -> List[Row]:
     """Return the lines of own files whose calls allocated most, and write all of them."""
     most: Dict[Any, List[int]] = {}
     for held in windows:
@@ -250,13 +251,13 @@ def _rows_by_line(folder: str, windows: List[List[Held]]) -> List[Row]:
         shown = ("%.3f" % (size / 2**20), "%d" % count)
         found[line_of(path, number)] = {"bytes": size, "allocations": count, "shown": shown}
     write_lines(os.path.join(folder, _LINES), found, "bytes", _HEADINGS)
-    rows = line_rows(found, "bytes")
+    rows = line_rows(found, "bytes", most_rows)
     for row in rows:
         del row["shown"]
     if elsewhere is not None:
         name = "(called from none of the benchmark's or the model's own lines)"
         rows.append({"name": name, "where": "", "bytes": elsewhere[0], "allocations": elsewhere[1]})
-    return sorted(rows, key=lambda row: -int(row["bytes"]))[:TOP_ROWS]
+    return sorted(rows, key=lambda row: -int(row["bytes"]))[:most_rows]
 
 
 def _summed(held: Iterable[Tuple[Any, int, int]]) -> Dict[Any, List[int]]:

@@ -8,8 +8,10 @@ import os
 import platform
 from typing import Any, Dict, List
 
-from perfrun.worker.profilers.profile_recorder import TOP_ROWS, ProfileRecorder, Row, is_bookkeeping
+from perfrun.worker.profilers.profile_recorder import ProfileRecorder, Row, is_bookkeeping
 
+_NATIVE = "~"  # cProfile's file of C functions
+_MOST_NATIVE = 5  # C functions of one Python function that are named
 _LSPROF = "_lsprof.Profiler"  # cProfile's own object, in the name of the call that pauses it
 
 
@@ -50,14 +52,54 @@ class CallRecorder(ProfileRecorder):
         rows = [
             {
                 "name": name,
-                "where": "" if path == "~" else "%s:%d" % (path, line),
+                "where": "" if path == _NATIVE else "%s:%d" % (path, line),
                 "calls": calls,
                 "self_s": own_s,
                 "total_s": total_s,
             }
             for (path, line, name), (_, calls, own_s, total_s, _) in self._stats.items()
         ]
-        return sorted(rows, key=lambda row: -float(row["self_s"]))[:TOP_ROWS]
+        return sorted(rows, key=lambda row: -float(row["self_s"]))[: self.most_rows]
+
+    def all_rows(self, _rows: List[Row]) -> List[Row]:
+        """Return a row for each Python function, with the C functions that it calls.
+
+        What a function lets C code do is its own work for whoever looks for a cause.
+        """
+        found: Dict[Any, Row] = {}
+        for key, (_, calls, own_s, total_s, callers) in self._stats.items():
+            if key[0] != _NATIVE:
+                row = found.setdefault(key, _function(key))
+                row.update(calls=calls, self_s=row["self_s"] + own_s, total_s=total_s)
+                continue
+            for caller, (_, from_here, in_c_s, _) in callers.items():
+                calls, own_s = calls - from_here, own_s - in_c_s
+                place = key if caller[0] == _NATIVE else caller
+                row = found.setdefault(place, _function(place))
+                row["self_s"] += in_c_s
+                if place is key:
+                    row["calls"] += from_here
+                else:
+                    row["native"].append([key[2], from_here, in_c_s])
+            if calls > 0:  # from where cProfile saw no caller
+                row = found.setdefault(key, _function(key))
+                row.update(calls=row["calls"] + calls, self_s=row["self_s"] + max(0.0, own_s))
+        for row in found.values():
+            row["native"] = sorted(row["native"], key=lambda one: -one[2])[:_MOST_NATIVE]
+        return sorted(found.values(), key=lambda row: -float(row["self_s"]))[: self.most_rows]
+
+
+def _function(key: Any) -> Row:
+    path, line, name = key
+    where = "" if path == _NATIVE else "%s:%d" % (path, line)
+    return {
+        "name": name,
+        "where": where,
+        "calls": 0,
+        "self_s": 0.0,
+        "total_s": 0.0,
+        "native": [],
+    }
 
 
 def _without_bookkeeping(stats: Dict[Any, Any]) -> Dict[Any, Any]:

@@ -76,7 +76,7 @@ class LineRecorder(ProfileRecorder):
         write_lines(os.path.join(self.folder, "lines.txt"), self._found(), "total_s", _HEADINGS)
 
     def top(self) -> List[Row]:
-        rows = line_rows(self._found(), "total_s")
+        rows = line_rows(self._found(), "total_s", self.most_rows)
         if not rows:
             self.notes.append("no line of the benchmark's or the model's own files ran")
         return [{key: row[key] for key in row if key != "shown"} for row in rows]

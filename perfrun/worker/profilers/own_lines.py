@@ -76,9 +76,11 @@ def _functions(path: str) -> List[Tuple[int, int, str]]:
     ]
 
 
-def line_rows(found: Dict[Line, Dict[str, Any]], largest_by: str) -> List[Row]:
+def line_rows(
+    found: Dict[Line, Dict[str, Any]], largest_by: str, most: int = TOP_ROWS
+) -> List[Row]:
     """Return the rows of the largest lines; each is named by its source."""
-    ordered = sorted(found, key=lambda line: -float(found[line][largest_by]))[:TOP_ROWS]
+    ordered = sorted(found, key=lambda line: -float(found[line][largest_by]))[:most]
     return [
         {"name": line.text.strip() or line.function, "where": line.where, **found[line]}
         for line in ordered

@@ -19,6 +19,8 @@ else:
     Row = dict
 
 TOP_ROWS = 10
+MOST_ROWS = 1000  # of a file of all rows
+ALL_ROWS = "rows.json"  # that file, beside those of the profiler
 # Intervals of `measure` that a trace holds: it grows with every operation of every step.
 TRACED_STEPS = 20
 _observers: List[Any] = []
@@ -56,6 +58,7 @@ class ProfileRecorder:
     scope = ""  # whose work is recorded, in a few words
     # True: a recording grows with every operation, so only few timed steps of each series run.
     traces_every_operation = False
+    most_rows = TOP_ROWS  # that `top` returns
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -83,8 +86,12 @@ class ProfileRecorder:
         """Take the number of timed steps of the window that ends, for figures of a step."""
 
     def top(self) -> List[Row]:
-        """Return the TOP_ROWS largest consumers, largest first. Call it after the last stop."""
+        """Return the `most_rows` largest consumers, largest first. Call it after the last stop."""
         raise NotImplementedError
+
+    def all_rows(self, _rows: List[Row]) -> List[Row]:
+        """Return what the file of all rows holds, where that is more than `top`, the `_rows`."""
+        return _rows
 
 
 def profile_facts(

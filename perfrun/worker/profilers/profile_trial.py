@@ -13,7 +13,14 @@ from typing import Any, Dict, List, Optional
 
 from perfrun.worker.measure.stopping import Limits
 from perfrun.worker.profilers import profile_recorder
-from perfrun.worker.profilers.profile_recorder import TRACED_STEPS, ProfileRecorder, profile_facts
+from perfrun.worker.profilers.profile_recorder import (
+    ALL_ROWS,
+    MOST_ROWS,
+    TOP_ROWS,
+    TRACED_STEPS,
+    ProfileRecorder,
+    profile_facts,
+)
 
 MOST_WINDOWS = 8  # measurements of one method that are recorded, with a file for each
 TIMED, METHOD, PROCESS = "timed", "method", "process"  # scopes
@@ -58,12 +65,15 @@ class ProfileTrial:
     its beginning, and in the scope `timed` that is dropped when its first measurement begins.
     """
 
-    def __init__(self, kind: str, folder: str, scope: str = TIMED) -> None:
+    def __init__(self, kind: str, folder: str, scope: str = TIMED, all_rows: bool = False) -> None:
         self._kind = kind
         self._scope = scope
         self._folder = os.path.join(folder, "profile")
         os.makedirs(self._folder, exist_ok=True)
         self._recorder = make_recorder(kind, self._folder)
+        self._all_rows = all_rows
+        if all_rows:
+            self._recorder.most_rows = MOST_ROWS
         self._windows: List[Dict[str, Any]] = []
         self._open: Optional[Dict[str, Any]] = None
         self._error: Optional[str] = None
@@ -150,12 +160,21 @@ class ProfileTrial:
         except Exception as error:  # noqa: BLE001 - a profiler raises what it likes
             self._error = "the profiler did not %s: %s" % (verb, error)
 
+    def _write_all(self, rows: List[Dict[str, Any]]) -> None:
+        import json  # a profile trial imports what it needs when it needs it
+
+        with open(os.path.join(self._folder, ALL_ROWS), "w", encoding="utf-8") as file:
+            json.dump(self._recorder.all_rows(rows), file)
+
     def facts(self) -> Dict[str, Any]:
         """Return what the summary says of the profile."""
         top: List[Dict[str, Any]] = []
         if self._windows:
             try:
                 top = self._recorder.top()
+                if self._all_rows:
+                    self._write_all(top)
+                    top = top if self._kind == "counters" else top[:TOP_ROWS]
             except Exception as error:  # noqa: BLE001
                 self._error = "the profile could not be read: %s" % error
         windows = [

@@ -43,7 +43,7 @@ def sampling_recorder(folder: str) -> ProfileRecorder:
     return PyinstrumentRecorder(folder)
 
 
-def largest(stacks: Stacks) -> List[Row]:
+def largest(stacks: Stacks, most: int = TOP_ROWS) -> List[Row]:
     """Return the functions in which most time was spent."""
     own: Dict[Frame, float] = {}
     total: Dict[Frame, float] = {}
@@ -57,7 +57,7 @@ def largest(stacks: Stacks) -> List[Row]:
         {"name": frame[0], "where": frame[1], "self_s": seconds, "total_s": total[frame]}
         for frame, seconds in own.items()
     ]
-    return sorted(rows, key=lambda row: -float(row["self_s"]))[:TOP_ROWS]
+    return sorted(rows, key=lambda row: -float(row["self_s"]))[:most]
 
 
 class PyinstrumentRecorder(ProfileRecorder):
@@ -91,7 +91,8 @@ class PyinstrumentRecorder(ProfileRecorder):
 
     def top(self) -> List[Row]:
         records = self._session.frame_records if self._session else ()
-        return largest((tuple(map(_named, stack)), seconds) for stack, seconds in records)
+        stacks = ((tuple(map(_named, stack)), seconds) for stack, seconds in records)
+        return largest(stacks, self.most_rows)
 
 
 def _named(identifier: str) -> Frame:
@@ -153,11 +154,12 @@ class ThreadRecorder(ProfileRecorder):
 
     def top(self) -> List[Row]:
         main = threading.main_thread().name
-        return largest(
+        stacks = (
             (frames, seconds)
             for (thread, frames), seconds in self._stacks.items()
             if thread == main
         )
+        return largest(stacks, self.most_rows)
 
     def _sample(self) -> None:
         before = time.perf_counter()
@@ -263,11 +265,12 @@ class SpyRecorder(ProfileRecorder):
 
     def top(self) -> List[Row]:
         if self._instead is not None:
+            self._instead.most_rows = self.most_rows
             return self._instead.top()
         stacks = [one for path in self._files for one in _spied(path)]
         if self.times_steps_only:
             stacks = [one for one in stacks if _is_of_steps(one[0])]
-        return largest(stacks)
+        return largest(stacks, self.most_rows)
 
 
 def _spied(path: str) -> Iterator[Tuple[Tuple[Frame, ...], float]]:

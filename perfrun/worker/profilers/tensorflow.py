@@ -13,7 +13,7 @@ import os
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 from perfrun.worker.folders import places
-from perfrun.worker.profilers.profile_recorder import TOP_ROWS, ProfileRecorder, Row, imported
+from perfrun.worker.profilers.profile_recorder import ProfileRecorder, Row, imported
 
 MOST_EVENTS = 300_000  # in a trace: browsers become slow beyond
 # Where TensorFlow keeps the messages XSpace, XPlane, XLine, XEvent: since 2.12, and before.
@@ -203,7 +203,7 @@ class TensorflowRecorder(ProfileRecorder):
             self.notes.append("trace.json.gz lacks %d events, all later ones" % traced.left_out)
         if not rows:
             self.notes.append("nothing was recorded: the method ran no TensorFlow operation")
-        return sorted(rows.values(), key=lambda row: -float(row["self_s"]))[:TOP_ROWS]
+        return sorted(rows.values(), key=lambda row: -float(row["self_s"]))[: self.most_rows]
 
 
 def _recordings(folder: str) -> List[str]:

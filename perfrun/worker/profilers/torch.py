@@ -13,7 +13,7 @@ import sys
 import tempfile
 from typing import Any, Dict, Iterator, List, Optional
 
-from perfrun.worker.profilers.profile_recorder import TOP_ROWS, ProfileRecorder, Row, imported
+from perfrun.worker.profilers.profile_recorder import ProfileRecorder, Row, imported
 
 _US = 1e-6  # the profiler's times are in microseconds
 _STDERR = 2
@@ -74,7 +74,7 @@ class TorchRecorder(ProfileRecorder):
                 del row["device_s"]
             if not rows:
                 self.notes.append("nothing was recorded: the method ran no PyTorch operation")
-        return sorted(rows.values(), key=lambda row: -float(row[key]))[:TOP_ROWS]
+        return sorted(rows.values(), key=lambda row: -float(row[key]))[: self.most_rows]
 
 
 @contextlib.contextmanager
