@@ -1,0 +1,323 @@
+"""A simulation of a year of nights that screen, then confirm by pairs, beside `perfrun detect`.
+
+    python -m simulations.screen_year                     # the table of docs/research/detection.md
+    python -m simulations.screen_year --years=20 --seed=0
+
+The year is that of `simulations.year`: 200 series of 0.5 to 3 % noise (Gaussian, log-normal, with
+outliers, autocorrelated), 20 changes of 3 to 15 %, a machine that is swapped, is down and has slow
+nights. Every night, suspects are screened, and pairs of the last good night against the new one are
+run, up to a share of the night's trials. The logarithmic ratio of a pair has 1.5 times the noise of
+a night; where nights have outliers, so have the trials of pairs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from perfrun.analysis.screening import (
+    FEWEST_BEFORE,
+    FEWEST_ODDS,
+    MOST_BEFORE,
+    MOST_RECENT,
+    Deviation,
+    Pot,
+    chance,
+    common_factor,
+    deviations,
+    is_proven,
+    log_evidence,
+    log_growth,
+)
+from simulations.detect import outliers
+from simulations.noises import Floats
+from simulations.year import NOISES, SLOW, MadeChange, Year, make
+from simulations.year import score as score_of_detect
+
+PAIR_NOISE = 1.5  # of the logarithmic ratio of a pair, over that of a night
+CHUNK = 4  # pairs of a question before the order is looked at again
+MOST_PAIRS = 120  # of a question
+FORGOTTEN = 7  # nights after which a question that is no suspect any more is dropped
+
+
+@dataclass
+class Question:
+    """A suspect that pairs are run for."""
+
+    part: int  # of the histories
+    first: int  # night that seems to be the first at the new level
+    before: int  # nights, whose trials are the two sides
+    after: int
+    shift: float
+    noise: float
+    odds: float
+    seen: int  # the last night in which it was a suspect
+    alpha: float = 0.0  # of the error; 0 until the first pair
+    pairs: list[float] = field(default_factory=list)
+    log_pairs: float = 0.0
+
+    def chance(self) -> float:
+        return chance(self.odds, self.log_pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScreenScore:
+    """The counts of a simulated year."""
+
+    made: int
+    delays: tuple[int, ...]
+    false: int
+    suspects: int  # of all nights
+    questions: int
+    pairs: int
+    trials: int  # of the nights
+    missed: tuple[MadeChange, ...]
+    seconds: float
+
+
+class _Part:
+    """A history with the level that confirmed changes have left it at."""
+
+    def __init__(self, logs: Floats, nights: Sequence[int]) -> None:
+        self.logs, self.nights = logs, nights
+        self.places = {night: place for place, night in enumerate(nights)}
+        self.found: dict[int, Deviation | None] = {}
+        self.screen(0)
+
+    def screen(self, start: int) -> None:
+        """Screen each night from `start` on, by itself and those before it."""
+        logs, width = self.logs[start:], MOST_BEFORE + MOST_RECENT
+        for place in range(start, len(self.logs)):
+            self.found.pop(self.nights[place], None)
+        for count in range(FEWEST_BEFORE + 1, min(width, len(logs) + 1)):
+            self.found[self.nights[start + count - 1]] = deviations(logs[None, :count])[0]
+        if len(logs) >= width:
+            rows = np.lib.stride_tricks.sliding_window_view(logs, width)
+            for at, one in enumerate(deviations(rows)):
+                self.found[self.nights[start + width - 1 + at]] = one
+
+
+def without_common(year: Year) -> list[Floats]:
+    """Return the logarithms of all values without what each night did to all of them."""
+    by_night: dict[int, list[float]] = {}
+    every = [np.log(np.asarray(history.values)) for history in year.histories]
+    for logs, history in zip(every, year.histories, strict=True):
+        for place in range(FEWEST_BEFORE, len(logs)):
+            level = np.median(logs[max(0, place - MOST_BEFORE) : place])
+            by_night.setdefault(history.nights[place], []).append(float(logs[place] - level))
+    factors = {night: common_factor(found) for night, found in by_night.items()}
+    return [
+        logs - np.array([factors.get(night, 0.0) for night in history.nights])
+        for logs, history in zip(every, year.histories, strict=True)
+    ]
+
+
+class _Nights:
+    """The nights of a year, one after the other."""
+
+    def __init__(self, year: Year, share: float, seed: int) -> None:
+        self._year, self._share = year, share
+        self._generator = np.random.default_rng([seed, 77])
+        logs = without_common(year)
+        self.parts = [
+            _Part(own, history.nights) for own, history in zip(logs, year.histories, strict=True)
+        ]
+        self._changes = {change.series: change for change in year.made}
+        self.open: dict[int, Question] = {}
+        self.pot = Pot()
+        self.pairs = self.questions = self.suspects = self.trials = 0
+        self.confirmed: list[tuple[Question, int]] = []
+
+    def run(self, nights: int) -> None:
+        for night in range(nights):
+            self._night(night)
+
+    def _night(self, night: int) -> None:
+        self.pot = self.pot.after(1)
+        there = [number for number, part in enumerate(self.parts) if night in part.places]
+        self.trials += len(there)
+        tonight = []
+        for number in there:
+            part = self.parts[number]
+            found = part.found.get(night)
+            question = self.open.get(number)
+            if found is not None and found.is_suspect:
+                self.suspects += 1
+                question = self._asked(number, found, question, night)
+                tonight.append(question)
+            elif question is not None and question.log_pairs > 1:
+                tonight.append(question)
+            elif question is not None and night - question.seen > FORGOTTEN:
+                del self.open[number]
+        left = round(self._share * len(there) / 2)
+        while left > 0:
+            waiting = [q for q in tonight if q.chance() >= FEWEST_ODDS and len(q.pairs) < MOST_PAIRS]
+            if not waiting:
+                break
+            best = max(waiting, key=lambda q: q.chance() * log_growth(q.shift, q.noise))
+            for _ in range(min(CHUNK, left)):
+                left -= 1
+                if self._pair(best):
+                    self._confirm(best, night)
+                    tonight.remove(best)
+                    break
+                if best.chance() < FEWEST_ODDS:
+                    break
+
+    def _asked(
+        self, number: int, found: Deviation, known: Question | None, night: int
+    ) -> Question:
+        part = self.parts[number]
+        place = part.places[night]
+        before = part.nights[place - found.since_good]
+        if known is not None and (known.shift > 0) == (found.shift > 0):
+            is_later = part.nights[place - found.recent + 1] > known.after
+            is_other = known.log_pairs < 0 and before != known.before
+            if not is_later and not (is_other and found.odds > 3 * known.odds):
+                known.seen = night
+                known.odds = max(found.odds, known.odds)
+                return known
+        made = Question(
+            part=number,
+            first=part.nights[place - found.recent + 1],
+            before=before,
+            after=night,
+            shift=found.shift,
+            noise=found.noise,
+            odds=found.odds,
+            seen=night,
+        )
+        self.open[number] = made
+        return made
+
+    def _pair(self, question: Question) -> bool:
+        """Run a pair of a question; return True when it is proven."""
+        if not question.pairs:
+            question.alpha, self.pot = self.pot.spent(question.odds)
+            self.questions += 1
+        self.pairs += 1
+        question.pairs.append(self._ratio(question))
+        question.log_pairs = log_evidence(question.pairs, question.shift, question.noise)
+        return is_proven(question.pairs, question.shift, question.log_pairs, question.alpha)
+
+    def _ratio(self, question: Question) -> float:
+        year = self._year
+        owner = year.owners[question.part]
+        spread = year.spreads[question.part] * PAIR_NOISE / math.sqrt(2)
+        noise = NOISES[owner % len(NOISES)]
+        # Neighbouring trials of a memory would be alike, which makes pairs better: not assumed.
+        if noise is outliers:
+            both = np.log(outliers(self._generator, (2,), spread))
+        else:
+            both = spread * self._generator.standard_normal(2)
+        effect = 0.0
+        change = self._changes.get(owner)
+        if change and question.before < change.night <= question.after:
+            effect = math.log1p(change.size)
+        return effect + float(both[1] - both[0])
+
+    def _confirm(self, question: Question, night: int) -> None:
+        self.confirmed.append((question, night))
+        self.open.pop(question.part, None)
+        part = self.parts[question.part]
+        part.screen(part.places[question.first])
+
+
+def score(year: Year, nights: int, share: float, seed: int) -> ScreenScore:
+    """Run the nights of a year, and count what was confirmed against what was made."""
+    begin = time.process_time()
+    done = _Nights(year, share, seed)
+    done.run(nights)
+    seconds = time.process_time() - begin
+    left = {change.series: change for change in year.made}
+    delays, false = [], 0
+    for question, night in done.confirmed:
+        owner = year.owners[question.part]
+        change = left.get(owner)
+        if (
+            change
+            and question.before < change.night <= question.after
+            and (change.size > 0) == (question.shift > 0)
+        ):
+            delays.append(night - change.night + 1)
+            del left[owner]
+        else:
+            false += 1
+    return ScreenScore(
+        made=len(year.made),
+        delays=tuple(delays),
+        false=false,
+        suspects=done.suspects,
+        questions=done.questions,
+        pairs=done.pairs,
+        trials=done.trials,
+        missed=tuple(left.values()),
+        seconds=seconds,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--series", type=int, default=200, help="in the suite (200)")
+    parser.add_argument("--nights", type=int, default=365, help="of a year (365)")
+    parser.add_argument("--changes", type=int, default=20, help="that are made (20)")
+    parser.add_argument("--years", type=int, default=10, help="drawn anew (10)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first year (0)")
+    parser.add_argument("--share", type=float, default=0.2, help="of the night for pairs (0.2)")
+    parser.add_argument("--each", action="store_true", help="say what was missed")
+    parser.add_argument("--new", action="store_true", help="without today's detector")
+    given = parser.parse_args(arguments)
+    scores, old = [], []
+    for seed in range(given.seed, given.seed + given.years):
+        year = make(given.series, given.nights, given.changes, seed)
+        scores.append(score(year, given.nights, given.share, seed))
+        if not given.new:
+            old.append(score_of_detect(year))
+    head = ("", "found", "recall", "false", "precision", "median nights", "90 % within")
+    head += ("more trials", "CPU seconds a year")
+    sys.stdout.write(f"| {' | '.join(head)} |\n{'|---' * len(head)}|\n")
+    made = sum(s.made for s in scores)
+    if old:
+        delays = [delay for s in old for delay in s.delays]
+        false, cpu = sum(s.false for s in old), float(np.mean([s.seconds for s in old]))
+        sys.stdout.write(_row("history alone", made, delays, false, 0.0, cpu))
+    delays = [delay for s in scores for delay in s.delays]
+    more = 2 * sum(s.pairs for s in scores) / sum(s.trials for s in scores)
+    false, cpu = sum(s.false for s in scores), float(np.mean([s.seconds for s in scores]))
+    sys.stdout.write(_row("screened, then pairs", made, delays, false, more, cpu))
+    suspects = sum(s.suspects for s in scores) / sum(s.trials for s in scores)
+    asked = sum(s.questions for s in scores) / len(scores)
+    sys.stdout.write(f"\nsuspects: {suspects:.1%} of the nights; questions a year: {asked:.0f}\n")
+    if given.each:
+        for one in scores:
+            for change in one.missed:
+                sys.stdout.write(f"missed {change}, {NOISES[change.series % 4].__name__}\n")
+    return 0
+
+
+def _row(
+    name: str, made: int, delays: Sequence[int], false: int, more: float, seconds: float
+) -> str:
+    cells = (
+        name,
+        f"{len(delays)} of {made}",
+        f"{len(delays) / max(1, made):.1%}",
+        str(false),
+        f"{len(delays) / max(1, len(delays) + false):.1%}",
+        f"{np.median(delays) if delays else float('nan'):.0f}",
+        f"{np.quantile(delays, 0.9, method='higher') if delays else float('nan'):.0f}",
+        f"{more:.1%}",
+        f"{seconds:.1f}",
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
