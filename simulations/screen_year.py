@@ -23,7 +23,7 @@ import numpy as np
 
 from perfrun.analysis.screening import (
     FEWEST_BEFORE,
-    FEWEST_ODDS,
+    LEAST_CHANCE,
     MOST_BEFORE,
     MOST_RECENT,
     Deviation,
@@ -37,7 +37,7 @@ from perfrun.analysis.screening import (
 )
 from simulations.detect import outliers
 from simulations.noises import Floats
-from simulations.year import NOISES, SLOW, MadeChange, Year, make
+from simulations.year import NOISES, MadeChange, Year, make
 from simulations.year import score as score_of_detect
 
 PAIR_NOISE = 1.5  # of the logarithmic ratio of a pair, over that of a night
@@ -88,19 +88,26 @@ class _Part:
         self.logs, self.nights = logs, nights
         self.places = {night: place for place, night in enumerate(nights)}
         self.found: dict[int, Deviation | None] = {}
-        self.screen(0)
 
-    def screen(self, start: int) -> None:
-        """Screen each night from `start` on, by itself and those before it."""
-        logs, width = self.logs[start:], MOST_BEFORE + MOST_RECENT
-        for place in range(start, len(self.logs)):
-            self.found.pop(self.nights[place], None)
-        for count in range(FEWEST_BEFORE + 1, min(width, len(logs) + 1)):
-            self.found[self.nights[start + count - 1]] = deviations(logs[None, :count])[0]
-        if len(logs) >= width:
-            rows = np.lib.stride_tricks.sliding_window_view(logs, width)
+
+_WIDTH = MOST_BEFORE + MOST_RECENT
+
+
+def screen(parts: Sequence[_Part], start: int = 0) -> None:
+    """Screen each night of each part from `start` on, by itself and those before it."""
+    for part in parts:
+        for night in part.nights[start:]:
+            part.found.pop(night, None)
+        if len(part.logs) - start >= _WIDTH:
+            rows = np.lib.stride_tricks.sliding_window_view(part.logs[start:], _WIDTH)
             for at, one in enumerate(deviations(rows)):
-                self.found[self.nights[start + width - 1 + at]] = one
+                part.found[part.nights[start + _WIDTH - 1 + at]] = one
+    for count in range(FEWEST_BEFORE + 1, _WIDTH):
+        own = [part for part in parts if len(part.logs) - start >= count]
+        if own:
+            table = np.array([part.logs[start : start + count] for part in own])
+            for part, one in zip(own, deviations(table), strict=True):
+                part.found[part.nights[start + count - 1]] = one
 
 
 def without_common(year: Year) -> list[Floats]:
@@ -128,6 +135,7 @@ class _Nights:
         self.parts = [
             _Part(own, history.nights) for own, history in zip(logs, year.histories, strict=True)
         ]
+        screen(self.parts)
         self._changes = {change.series: change for change in year.made}
         self.open: dict[int, Question] = {}
         self.pot = Pot()
@@ -157,7 +165,9 @@ class _Nights:
                 del self.open[number]
         left = round(self._share * len(there) / 2)
         while left > 0:
-            waiting = [q for q in tonight if q.chance() >= FEWEST_ODDS and len(q.pairs) < MOST_PAIRS]
+            waiting = [
+                q for q in tonight if q.chance() >= LEAST_CHANCE and len(q.pairs) < MOST_PAIRS
+            ]
             if not waiting:
                 break
             best = max(waiting, key=lambda q: q.chance() * log_growth(q.shift, q.noise))
@@ -167,12 +177,10 @@ class _Nights:
                     self._confirm(best, night)
                     tonight.remove(best)
                     break
-                if best.chance() < FEWEST_ODDS:
+                if best.chance() < LEAST_CHANCE:
                     break
 
-    def _asked(
-        self, number: int, found: Deviation, known: Question | None, night: int
-    ) -> Question:
+    def _asked(self, number: int, found: Deviation, known: Question | None, night: int) -> Question:
         part = self.parts[number]
         place = part.places[night]
         before = part.nights[place - found.since_good]
@@ -226,7 +234,7 @@ class _Nights:
         self.confirmed.append((question, night))
         self.open.pop(question.part, None)
         part = self.parts[question.part]
-        part.screen(part.places[question.first])
+        screen([part], part.places[question.first])
 
 
 def score(year: Year, nights: int, share: float, seed: int) -> ScreenScore:
@@ -280,8 +288,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scores.append(score(year, given.nights, given.share, seed))
         if not given.new:
             old.append(score_of_detect(year))
-    head = ("", "found", "recall", "false", "precision", "median nights", "90 % within")
-    head += ("more trials", "CPU seconds a year")
+    head = (
+        *("", "found", "recall", "false", "precision", "median nights", "90 % within"),
+        *("more trials", "CPU seconds a year"),
+    )
     sys.stdout.write(f"| {' | '.join(head)} |\n{'|---' * len(head)}|\n")
     made = sum(s.made for s in scores)
     if old:

@@ -1,16 +1,16 @@
 """Screen the last observations of a series, and judge the pairs that are run for the suspects.
 
-Screening casts a wide net: the last 1 to 7 observations against the 60 before them. Its p-value only
-orders the questions and says how much of the allowed error each gets; no alarm rests on it.
+Screening casts a wide net: the last 1 to 7 observations against the 60 before them. Its p-value
+only orders the questions, and says how much of the allowed error each gets; no alarm rests on it.
 
 The alarm is that of the pairs. The order in a pair is drawn at random, so when both sides are equal
 the sign of its logarithmic ratio is a fair coin, whatever the noise: skewed, with outliers, with a
 memory. Each pair multiplies the evidence by a bet on that coin whose mean is 1 then, so that the
-product, an e-process, exceeds 1/alpha with a probability of alpha at most, looked at after every
-pair and continued for as many nights as one likes (Ville's inequality; Ramdas, Grünwald, Vovk and
-Shafer, Statistical Science 38, 2023). Each question spends a part of the false alarms that a year
-allows (alpha spending: Lan and DeMets, Biometrika 70, 1983), so that the mean number of false alarms
-in a year is bounded however many questions are asked, and however much they depend on each other.
+product, an e-process, ever exceeds 1/alpha with a probability of alpha at most, looked at after
+every pair and continued for as many nights as one likes (Ville's inequality; Ramdas, Grünwald, Vovk
+and Shafer, Statistical Science 38, 2023). Each question spends a part of the false alarms that a
+year allows (alpha spending: Lan and DeMets, Biometrika 70, 1983), so that the mean number of false
+alarms in a year is bounded, however many questions are asked and however they depend on each other.
 
 simulations/screen_year.py measures both.
 """
@@ -35,9 +35,9 @@ FEWEST_IN_COMMON = 8  # series, for a factor that a night has in common
 FALSE_ALARMS_A_YEAR = 0.1  # mean number over the whole suite, at most
 MIN_EFFECT = math.log1p(0.01)  # a smaller difference is not relevant
 MOST_ODDS = 20.0  # that nights alone can give; pairs have to do the rest
-FEWEST_ODDS = 1e-3  # with less, no further pair is worth its time tonight
+LEAST_CHANCE = 0.02  # with less, no further pair is worth its time tonight
 _CHANGES_A_NIGHT = 0.1 / 365  # of a series: one in ten years
-_LEAST_NOISE = 5e-4  # a share: clocks and layouts do not repeat better
+LEAST_NOISE = 5e-4  # a share: clocks and layouts do not repeat better
 _UNSEEN = 0.3  # as many as this may have been that far out before the first one was kept
 _CLEAR = 5.0  # standard deviations of a shift whose place is clear
 _CLIP = 4.0  # standard deviations that one of several observations may have
@@ -106,7 +106,9 @@ def deviations(rows: Floats) -> list[Deviation | None]:
         scale = np.maximum(noise / math.sqrt(count), _spread(past))
         tail = 2 * special.stdtr(_TAIL, -np.abs(now / scale)[:, 0])
         side = np.sign(now)
-        as_far = (np.sum(past * side >= now * side, axis=1) + _UNSEEN / count**2) / (past.shape[1] + 1)
+        as_far = (np.sum(past * side >= now * side, axis=1) + _UNSEEN / count**2) / (
+            past.shape[1] + 1
+        )
         p_values = tail + as_far
         is_better = p_values < best
         best = np.where(is_better, p_values, best)
@@ -119,17 +121,15 @@ def deviations(rows: Floats) -> list[Deviation | None]:
             noise=float(width[0]),
             p_value=float(min(1.0, p_value)),
         )
-        for row, middle, width, count, p_value in zip(
-            rows, level, noise, recent, best, strict=True
-        )
+        for row, middle, width, count, p_value in zip(rows, level, noise, recent, best, strict=True)
     ]
 
 
 def _since_good(off: Floats, recent: int, noise: float) -> int:
     """Return how many of the last observations may be at the new level.
 
-    Those before the recent ones that lie beyond half of the shift may be, too; where the noise hides
-    the place, all of the last `MOST_RECENT` may.
+    Those before the recent ones that lie beyond half of the shift may be, too; where the noise
+    hides the place, all of the last `MOST_RECENT` may.
     """
     shift = float(np.median(off[-recent:]))
     side, most = math.copysign(1.0, shift), min(3 * MOST_RECENT, len(off) - 1)
@@ -143,7 +143,7 @@ def _since_good(off: Floats, recent: int, noise: float) -> int:
 def _spread(values: Floats) -> Floats:
     """Return the robust standard deviation of each row about 0."""
     middle = np.median(np.abs(values), axis=1, keepdims=True)
-    return np.asarray(np.maximum(1.4826 * middle, _LEAST_NOISE), dtype=np.float64)
+    return np.asarray(np.maximum(1.4826 * middle, LEAST_NOISE), dtype=np.float64)
 
 
 def log_evidence(log_ratios: Sequence[float] | Floats, shift: float, noise: float) -> float:
@@ -156,7 +156,7 @@ def log_evidence(log_ratios: Sequence[float] | Floats, shift: float, noise: floa
     if not len(x):
         return 0.0
     sizes = np.maximum(abs(shift) * np.array(_SHARES), MIN_EFFECT)[:, None, None]
-    widths = (max(noise, _LEAST_NOISE) * _PAIR_NOISE * np.array(_SPREADS))[None, :, None]
+    widths = (max(noise, LEAST_NOISE) * _PAIR_NOISE * np.array(_SPREADS))[None, :, None]
     one, other = _log_density((x - sizes) / widths), _log_density((-x - sizes) / widths)
     logs = math.log(2) + one - np.logaddexp(one, other)  # given its size, of the sign
     total = logs.sum(axis=2).ravel()
@@ -170,7 +170,7 @@ def _log_density(z: Floats) -> NDArray[np.float64]:
 
 def log_growth(shift: float, noise: float) -> float:
     """Return by how much a pair adds to the logarithm of the evidence, if the shift is there."""
-    ratio = (shift / (max(noise, _LEAST_NOISE) * _PAIR_NOISE)) ** 2
+    ratio = (shift / (max(noise, LEAST_NOISE) * _PAIR_NOISE)) ** 2
     return math.log(2) * ratio / (ratio + 1.4)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from perfrun.changes.budget import Budget
+from perfrun.changes.budget import Budget, NightBudget
 from perfrun.errors import UsageError
 from perfrun.nightly.retention import Policy
 from perfrun.options.plan import MethodSelector
@@ -109,6 +109,7 @@ class Suite:
     webhook_format: str = "json"  # or a chat: perfrun.nightly.chat.FORMATS
     retention: Policy = field(default_factory=Policy)  # applied at the end of the night
     confirm: Budget | None = None  # of the pairs of new changes; None: no pairs are run
+    confirm_budget: NightBudget | None = None  # of those of suspects; None: nothing is screened
 
 
 @dataclass(frozen=True, kw_only=True)

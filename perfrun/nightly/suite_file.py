@@ -14,7 +14,13 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from perfrun.changes.budget import DEFAULT_CHANGES, Budget, parse_budget
+from perfrun.changes.budget import (
+    DEFAULT_CHANGES,
+    Budget,
+    NightBudget,
+    parse_budget,
+    parse_night_budget,
+)
 from perfrun.errors import UsageError
 from perfrun.nightly.chat import FORMATS
 from perfrun.nightly.retention import Policy, parse_age
@@ -150,6 +156,7 @@ class _Suite(_Rules, frozen=True, kw_only=True):
     output: _Output = _Output()
     retention: _Retention = _Retention()
     confirm: bool | _Confirm = False
+    confirm_budget: Text | None = None
     python_path: list[Text] = []
     data: list[Text] = []
     root_data_dir: Text | None = None
@@ -208,6 +215,7 @@ class _Reader:
             ),
             retention=self._retention(),
             confirm=self._confirm(),
+            confirm_budget=self._confirm_budget(),
         )
 
     def _every_run(self) -> dict[str, str]:
@@ -323,6 +331,17 @@ class _Reader:
             texts[key] = str(value)
             self._judged(("confirm", key), partial(parse_budget, **{key: texts[key]}))
         return parse_budget(**texts)
+
+    def _confirm_budget(self) -> NightBudget | None:
+        """Return the time for suspects, whose pairs take the place of those of `confirm`."""
+        text, where = self.top.confirm_budget, ("confirm_budget",)
+        if text is None:
+            return None
+        both = "confirm_budget confirms what confirm does, and more: give one of them"
+        self.refuse(self.top.confirm is not False, where, both)
+        self.refuse(not text.strip(), where, "confirm_budget: write a time, 30m, or a share, 20%")
+        budget: NightBudget = self._judged(where, parse_night_budget, text, "--confirm_budget")
+        return budget
 
     def _webhook(self) -> str | None:
         url = self._expanded("webhook", self.top.webhook)
