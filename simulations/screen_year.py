@@ -21,10 +21,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfrun.analysis.detection import Detected, detect
 from perfrun.analysis.screening import (
     FEWEST_BEFORE,
     LEAST_CHANCE,
     MOST_BEFORE,
+    MOST_ODDS,
     MOST_RECENT,
     Deviation,
     Pot,
@@ -115,14 +117,25 @@ def without_common(year: Year) -> list[Floats]:
     by_night: dict[int, list[float]] = {}
     every = [np.log(np.asarray(history.values)) for history in year.histories]
     for logs, history in zip(every, year.histories, strict=True):
-        for place in range(FEWEST_BEFORE, len(logs)):
-            level = np.median(logs[max(0, place - MOST_BEFORE) : place])
-            by_night.setdefault(history.nights[place], []).append(float(logs[place] - level))
+        for place, level in enumerate(_levels(logs), start=FEWEST_BEFORE):
+            by_night.setdefault(history.nights[place], []).append(float(logs[place]) - level)
     factors = {night: common_factor(found) for night, found in by_night.items()}
     return [
         logs - np.array([factors.get(night, 0.0) for night in history.nights])
         for logs, history in zip(every, year.histories, strict=True)
     ]
+
+
+def _levels(logs: Floats) -> list[float]:
+    """Return the median of up to 60 observations before each, from the tenth on."""
+    young = [
+        float(np.median(logs[:at])) for at in range(FEWEST_BEFORE, min(MOST_BEFORE, len(logs)))
+    ]
+    if len(logs) <= MOST_BEFORE:
+        return young
+    rows = np.lib.stride_tricks.sliding_window_view(logs[:-1], MOST_BEFORE)
+    levels: list[float] = np.median(rows, axis=1).tolist()
+    return [*young, *levels]
 
 
 class _Nights:
@@ -138,6 +151,10 @@ class _Nights:
         screen(self.parts)
         self._changes = {change.series: change for change in year.made}
         self.open: dict[int, Question] = {}
+        self._alarms: dict[int, list[Detected]] = {}
+        for alarm in detect(year.histories):
+            night = year.histories[alarm.series].nights[alarm.alarm]
+            self._alarms.setdefault(night, []).append(alarm)
         self.pot = Pot()
         self.pairs = self.questions = self.suspects = self.trials = 0
         self.confirmed: list[tuple[Question, int]] = []
@@ -163,6 +180,7 @@ class _Nights:
                 tonight.append(question)
             elif question is not None and night - question.seen > FORGOTTEN:
                 del self.open[number]
+        tonight += self._of_history(night, {q.part for q in tonight})
         left = round(self._share * len(there) / 2)
         while left > 0:
             waiting = [
@@ -203,6 +221,42 @@ class _Nights:
         )
         self.open[number] = made
         return made
+
+    def _of_history(self, night: int, asked: set[int]) -> list[Question]:
+        """Return the alarms that the history alone raises tonight, as questions."""
+        found = []
+        for alarm in self._alarms.get(night, ()):
+            part = self.parts[alarm.series]
+            first, is_up = part.nights[alarm.first_after], alarm.ratio > 1
+            is_known = any(
+                q.part == alarm.series
+                and (q.shift > 0) == is_up
+                and q.before - FORGOTTEN <= first <= q.after + FORGOTTEN
+                for q, _ in self.confirmed
+            )
+            known = self.open.get(alarm.series)
+            if is_known or self._year.histories[alarm.series].is_canary:
+                continue
+            if known is not None and (known.shift > 0) == is_up and first <= known.after:
+                known.odds, known.seen = MOST_ODDS, night
+                if alarm.series not in asked:
+                    found.append(known)
+                continue
+            noise = 1.4826 * float(np.median(np.abs(np.diff(part.logs)))) / math.sqrt(2)
+            question = Question(
+                part=alarm.series,
+                first=first,
+                before=part.nights[alarm.first_after - 1],
+                after=first,
+                shift=math.log(alarm.ratio),
+                noise=noise,
+                odds=MOST_ODDS,
+                seen=night,
+            )
+            if alarm.series not in asked:  # else in its place, from the next night on
+                found.append(question)
+            self.open[alarm.series] = question
+        return found
 
     def _pair(self, question: Question) -> bool:
         """Run a pair of a question; return True when it is proven."""

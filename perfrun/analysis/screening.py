@@ -78,7 +78,7 @@ def common_factor(deviations: Sequence[float] | Floats) -> float:
 
 
 def last_deviation(logs: Sequence[float] | Floats) -> Deviation | None:
-    """Return how far out the last observations are; None for a series that is too short."""
+    """Return the last observations if they are far out; None also for a series too short."""
     found = deviations(np.asarray(logs, dtype=np.float64)[-(MOST_BEFORE + MOST_RECENT) :][None, :])
     return found[0]
 
@@ -113,16 +113,18 @@ def deviations(rows: Floats) -> list[Deviation | None]:
         is_better = p_values < best
         best = np.where(is_better, p_values, best)
         recent = np.where(is_better, count, recent)
-    return [
-        Deviation(
+    rare = np.flatnonzero(best <= SUSPECT_P).tolist()
+    found: list[Deviation | None] = [None] * len(rows)
+    for number in rare:
+        off, width, count = rows[number] - level[number], float(noise[number, 0]), recent[number]
+        found[number] = Deviation(
             recent=int(count),
-            since_good=_since_good(row - middle[0], int(count), float(width[0])),
-            shift=float(np.median(row[-count:]) - middle[0]),
-            noise=float(width[0]),
-            p_value=float(min(1.0, p_value)),
+            since_good=_since_good(off, int(count), width),
+            shift=float(np.median(off[-count:])),
+            noise=width,
+            p_value=float(best[number]),
         )
-        for row, middle, width, count, p_value in zip(rows, level, noise, recent, best, strict=True)
-    ]
+    return found
 
 
 def _since_good(off: Floats, recent: int, noise: float) -> int:
