@@ -122,6 +122,22 @@ def confirm(
         return Confirmation(status="candidate", reason=f"cannot be run again: {error}")
 
 
+def arms_of(
+    suspect: Suspect, workspace: Path, max_pairs: int
+) -> tuple[Recorded, Mapping[ArmName, RunPlan]]:
+    """Return both summaries and the plans that run their trials again.
+
+    Raises PerfrunError, with the reason, where this cannot or must not be done.
+    """
+    try:
+        recorded, imported = _recorded(suspect, OwnResults(workspace))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"a summary cannot be read: {error}") from None
+    if imported:
+        raise UsageError(f"{IMPORTED}, not run in this workspace: {' and '.join(imported)}")
+    return recorded, _plans(suspect, recorded, workspace, Budget(max_pairs=max_pairs))
+
+
 def _recorded(suspect: Suspect, own: OwnResults) -> tuple[Recorded, list[str]]:
     """Read both summaries; return them and the sides that no run of the workspace wrote.
 
@@ -209,10 +225,10 @@ def _judged(
 ) -> Confirmation:
     found = comparisons(result, PairRule(max_pairs=budget.max_pairs), suspect.metric)[0]
     pairs = [pair for own in result.pairs.values() for pair in own]
-    new_differences = _new_differences(
+    unlike = new_differences(
         recorded, {"a": [pair.a for pair in pairs], "b": [pair.b for pair in pairs]}
     )
-    status, reason = _status(suspect, found.verdict, found.reason, new_differences)
+    status, reason = _status(suspect, found.verdict, found.reason, unlike)
     return Confirmation(
         status=status,
         reason=reason,
@@ -220,23 +236,23 @@ def _judged(
         low=found.interval.low if found.interval else None,
         high=found.interval.high if found.interval else None,
         pairs=len(pairs),
-        not_reconstructed=new_differences,
+        not_reconstructed=unlike,
     )
 
 
 def _status(
-    suspect: Suspect, verdict: str, why: str | None, new_differences: Sequence[str]
+    suspect: Suspect, verdict: str, why: str | None, unlike: Sequence[str]
 ) -> tuple[ChangeStatus, str | None]:
     if verdict == ("slower" if suspect.direction == "worse" else "faster"):
         return "confirmed", None
     if verdict == "undecided":
         return "candidate", why
-    if new_differences:  # the cause may be among these
+    if unlike:  # the cause may be among these
         return "candidate", "not there, but the trials could not be reconstructed as they were"
     return "not_reproduced", None
 
 
-def _new_differences(
+def new_differences(
     recorded: Recorded, again: Mapping[ArmName, Sequence[SummaryRecord]]
 ) -> tuple[str, ...]:
     """Return the differences between the recorded trials and the reconstructed ones."""

@@ -364,7 +364,9 @@ def find_changes(
                 detectors=change.detectors,
                 commits_before=before.point.commits,
                 commits_after=after.point.commits,
-                environment_differences=_differences(before, after),
+                environment_differences=differences_between(
+                    before.point.summary_path, after.point.summary_path
+                ),
                 before_summary=before.point.summary_path,
                 after_summary=after.point.summary_path,
                 evidence=frozenset(
@@ -413,10 +415,10 @@ def _shift(series: Series, row: ChangeRow) -> DerivedRatio | None:
     )
 
 
-def _differences(before: Observation, after: Observation) -> tuple[str, ...] | None:
-    """Return what else differs, commits included; None where a summary is gone."""
+def differences_between(before: str, after: str) -> tuple[str, ...] | None:
+    """Return what else differs in two summaries, commits included; None where one is gone."""
     try:
-        base, new = (read_record(Path(one.point.summary_path)) for one in (before, after))
+        base, new = (read_record(Path(path)) for path in (before, after))
     except (OSError, ValueError):
         return None
     return tuple(difference.text for difference in differences([base], [new]))

@@ -92,7 +92,7 @@ def nightly_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun nightly`: 1 when something failed, missed a bound or was not run."""
     given = parser().parse_args(list(argv))
     suite = read_suite(Path(given.suite))
-    if given.confirm and suite.confirm is None:
+    if given.confirm and suite.confirm is None and suite.confirm_budget is None:
         suite = replace(suite, confirm=Budget(most=DEFAULT_CHANGES))
     if given.webhook_format:
         if not suite.webhook:

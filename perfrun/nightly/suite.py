@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from perfrun.changes.budget import Budget
+from perfrun.changes.budget import Budget, NightBudget
 from perfrun.changes.creep import CreepRule
 from perfrun.errors import UsageError
 from perfrun.nightly.retention import Policy
@@ -111,6 +111,7 @@ class Suite:
     retention: Policy = field(default_factory=Policy)  # applied at the end of the night
     confirm: Budget | None = None  # of the pairs of new changes; None: no pairs are run
     creep: CreepRule | None = None  # the baseline that each night is compared with; None: none
+    confirm_budget: NightBudget | None = None  # of those of suspects; None: nothing is screened
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,11 +21,14 @@ from perfrun.errors import Interrupted, PerfrunError
 from perfrun.nightly.night_state import KNOWN_DAYS, RECENT_DAYS, Earlier
 from perfrun.nightly.report import ChangeReport, MethodReport, NightReport
 from perfrun.nightly.suite import Suite
+from perfrun.nightly.suite_screening import with_suspects
 from perfrun.run.interruption import Interruption
 from perfrun.run.progress import Screen
 from perfrun.summary.derived_metrics import derived_rows
 
 if TYPE_CHECKING:
+    from perfrun.analysis.changepoint import SeriesWatch
+    from perfrun.changes.watched import WatchedSeries
     from perfrun.store.index import Store
     from perfrun.store.query import Series
 # Method, metric, environment, direction and alarm night: these identify a change in all nights.
@@ -41,6 +44,8 @@ class Recent:
     short: int = 0  # tonight's series with too few observations
     series: int = 0  # all of tonight's series
     outlook: tuple[str, ...] = ()  # shifts not sure yet, changes that few nights could show
+    watched: Sequence[WatchedSeries] = ()  # what was searched
+    watches: Sequence[SeriesWatch] = ()
 
 
 def recent_changes(
@@ -87,6 +92,8 @@ def recent_changes(
         short=sum(_is_short(one) for one in current),
         series=len(current),
         outlook=lines,
+        watched=chosen.watched,
+        watches=result.watches,
     )
 
 
@@ -203,19 +210,24 @@ def with_changes(
     except (PerfrunError, ImportError, OSError) as error:
         text = f"the index could not be brought up to date or searched: {error}"
         return replace(report, errors=(*report.errors, text)), False
-    rows, errors = recent.rows, report.errors
+    rows, errors, notes = recent.rows, report.errors, report.notes
     known = with_moved((*rows, *recent.older), _known(earlier))
     heard = {*untold, *(night.night for night, _ in earlier)}
-    if suite.confirm is not None:
+    if suite.confirm is not None or suite.confirm_budget is not None:
         try:
             new = [row for row in rows if _is_new(row, report.night, known, heard)]
-            rows = _confirmed(suite, report, rows, new, screen, interruption)
+            if suite.confirm_budget is None:
+                rows = _confirmed(suite, report, rows, new, screen, interruption)
+            else:
+                asked = with_suspects(
+                    suite, report, rows, new, recent.watched, recent.watches, screen, interruption
+                )
+                rows, notes = asked.rows, (*notes, *asked.notes)
         except Interrupted:
             raise
         except (PerfrunError, OSError) as error:
             errors = (*errors, f"changes could not be confirmed: {error}")
     changes = change_reports(rows, report.methods, report.night, known, heard)
-    notes = report.notes
     if recent.short:
         text = f"{recent.short} of {recent.series} series have too few nights to show a change yet."
         notes = (*notes, text)

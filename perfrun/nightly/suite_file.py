@@ -14,7 +14,13 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from perfrun.changes.budget import DEFAULT_CHANGES, Budget, parse_budget
+from perfrun.changes.budget import (
+    DEFAULT_CHANGES,
+    Budget,
+    NightBudget,
+    parse_budget,
+    parse_night_budget,
+)
 from perfrun.changes.creep import CreepRule, parse_rule
 from perfrun.errors import UsageError
 from perfrun.nightly.chat import FORMATS
@@ -153,6 +159,7 @@ class _Suite(_Rules, frozen=True, kw_only=True):
     confirm: bool | _Confirm = False
     creep_baseline: Text = ""
     creep_bound: Text | float | None = None
+    confirm_budget: Text | None = None
     python_path: list[Text] = []
     data: list[Text] = []
     root_data_dir: Text | None = None
@@ -212,6 +219,7 @@ class _Reader:
             retention=self._retention(),
             confirm=self._confirm(),
             creep=self._creep(),
+            confirm_budget=self._confirm_budget(),
         )
 
     def _every_run(self) -> dict[str, str]:
@@ -337,6 +345,17 @@ class _Reader:
             return found
         self.refuse(bound, ("creep_bound",), "creep_bound is of creep_baseline: give that, too")
         return None
+
+    def _confirm_budget(self) -> NightBudget | None:
+        """Return the time for suspects, whose pairs take the place of those of `confirm`."""
+        text, where = self.top.confirm_budget, ("confirm_budget",)
+        if text is None:
+            return None
+        both = "confirm_budget confirms what confirm does, and more: give one of them"
+        self.refuse(self.top.confirm is not False, where, both)
+        self.refuse(not text.strip(), where, "confirm_budget: write a time, 30m, or a share, 20%")
+        budget: NightBudget = self._judged(where, parse_night_budget, text, "--confirm_budget")
+        return budget
 
     def _webhook(self) -> str | None:
         url = self._expanded("webhook", self.top.webhook)

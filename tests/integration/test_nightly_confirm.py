@@ -34,15 +34,15 @@ DAY_S = 86400.0
 class Place:
     """A suite with a history: copies of two real trials, one of each commit, a day apart."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, suite: str = SUITE) -> None:
         self.world = World(folder)
         versions = [{"bench/__init__.py": "", "bench/cases.py": SOURCE}, {}]
         versions[0]["bench/settings.py"] = "SECONDS = 1.0\n"
         versions[1]["bench/settings.py"] = "SECONDS = 1.5\n"
         self.url = (folder / "repo").as_uri()
         self.hashes = make_repository(folder / "repo", versions)
-        suite = SUITE.format(name="models", url=self.url, method=METHOD)
-        (folder / "suite.toml").write_text(suite, encoding="utf-8")
+        text = suite.format(name="models", url=self.url, method=METHOD)
+        (folder / "suite.toml").write_text(text, encoding="utf-8")
         self.words = [self.world.python, self.world.entry, "nightly", "suite.toml"]
         self.words += ["--format=json"]
 

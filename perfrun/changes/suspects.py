@@ -1,0 +1,257 @@
+"""The suspects of a suite: series whose last observations lie far out, and the pairs they have.
+
+They are kept in `<workspace>/suspects.json` from night to night, with the false alarms that the
+year still allows. A trial can write there, so the file is read as a stranger's: what is not as it
+should be is left out, and no more error or pairs come of it than a real file could hold.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfrun.changes.watched import WatchedSeries
+from perfrun.summary.result_folder import write_whole
+from perfrun.untrusted import read_file
+
+if TYPE_CHECKING:
+    from perfrun.analysis.screening import Deviation
+
+FILE = "suspects.json"
+MOST_PAIRS = 120  # of a suspect
+FORGOTTEN_DAYS = 7  # after which one that lies far out no more is dropped
+KEPT_DAYS = 60  # that a confirmed one is known, so that its alarm is not raised twice
+_MOST_BYTES = 4 * 2**20
+_MOST_KEPT = 500  # of open and of confirmed suspects each
+_LARGEST_RATIO = 50.0  # logarithm
+_MOST_NAMES = 7  # of a series' key
+SeriesName = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuspectSeries:
+    """A series whose level may have changed, and the pairs that were run to find out."""
+
+    series: SeriesName  # method, metric, environment, hardware, driver, source, settings
+    direction: str  # worse or better
+    first_day: int  # ordinal of the night that seems to be the first at the new level
+    before_day: int  # of the last night that is surely at the level before
+    after_day: int  # of the night that made it a suspect
+    before_summary: str  # path
+    after_summary: str
+    before_execution_id: str
+    after_execution_id: str
+    shift: float  # logarithm
+    noise: float
+    odds: float  # by the nights alone
+    seen_day: int  # the last night in which it was a suspect
+    alpha: float = 0.0  # its share of the allowed false alarms; 0 until the first pair
+    pairs: tuple[float, ...] = ()  # logarithms of the ratios
+    nights: int = 0  # in which pairs were run
+    asked_in: str = ""  # the last of them
+    why_not: str | None = None  # the reason why it cannot be run again
+    # Of a confirmed one:
+    told_day: int = 0
+    told_in: str = ""  # label of the night
+    commits_before: Mapping[str, str] = field(default_factory=dict)
+    commits_after: Mapping[str, str] = field(default_factory=dict)
+    differences: tuple[str, ...] = ()
+    not_reconstructed: tuple[str, ...] = ()
+
+    @property
+    def method(self) -> str:
+        return self.series[0]
+
+    @property
+    def metric(self) -> str:
+        return self.series[1]
+
+    @property
+    def log_pairs(self) -> float:
+        """The evidence of the pairs, as a logarithm."""
+        from perfrun.analysis.screening import log_evidence  # numpy
+
+        return log_evidence(self.pairs, self.shift, self.noise)
+
+    @property
+    def chance(self) -> float:
+        """The probability of the change, by nights and pairs together."""
+        from perfrun.analysis.screening import chance
+
+        return chance(self.odds, self.log_pairs)
+
+    @property
+    def is_proven(self) -> bool:
+        from perfrun.analysis.screening import is_proven
+
+        return self.alpha > 0 and is_proven(self.pairs, self.shift, self.log_pairs, self.alpha)
+
+    @property
+    def goes_on(self) -> bool:
+        """True when further pairs are worth their time."""
+        from perfrun.analysis.screening import LEAST_CHANCE
+
+        enough = len(self.pairs) < MOST_PAIRS and self.chance >= LEAST_CHANCE
+        return self.why_not is None and enough
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuspectState:
+    """All that is kept from night to night."""
+
+    open: tuple[SuspectSeries, ...] = ()
+    confirmed: tuple[SuspectSeries, ...] = ()
+    allowed: float | None = None  # false alarms that are saved up; None for a new suite
+    at: float = 0.0  # seconds since the epoch, of `allowed`
+    night: str = ""  # the last night that ran pairs
+    spent_s: float = 0.0  # in it
+
+
+def name_of(one: WatchedSeries) -> SeriesName:
+    """Return what identifies a series in the file."""
+    key = one.subject
+    parts = (key.method, one.metric, key.environment, key.hardware, key.driver)
+    return (*parts, key.source, key.settings)
+
+
+def read_state(workspace: Path) -> SuspectState:
+    """Read the file; a new state where there is none that can be used."""
+    import msgspec  # only in a night that screens
+
+    try:
+        data = read_file(workspace / FILE, _MOST_BYTES)
+        found = msgspec.json.decode(data, type=SuspectState)
+    except (OSError, ValueError, msgspec.DecodeError, RecursionError):
+        return SuspectState()
+    allowed = found.allowed
+    is_sane = math.isfinite(found.at) and math.isfinite(found.spent_s) and found.spent_s >= 0
+    if not is_sane or (allowed is not None and not 0 <= allowed <= 1):
+        return SuspectState()
+    return replace(
+        found,
+        open=tuple(filter(_is_sane, found.open))[:_MOST_KEPT],
+        confirmed=tuple(filter(_is_sane, found.confirmed))[:_MOST_KEPT],
+    )
+
+
+def _is_sane(one: SuspectSeries) -> bool:
+    from perfrun.analysis.screening import FALSE_ALARMS_A_YEAR, MOST_ODDS
+
+    days = (one.first_day, one.before_day, one.after_day, one.seen_day)
+    last = date.max.toordinal()
+    return (
+        len(one.series) == _MOST_NAMES
+        and one.direction in ("worse", "better")
+        and all(0 < day <= last for day in days)
+        and 0 <= one.told_day <= last
+        and 0 < abs(one.shift) <= _LARGEST_RATIO
+        and 0 < one.noise <= _LARGEST_RATIO
+        and 0 < one.odds <= MOST_ODDS
+        and 0 <= one.alpha <= FALSE_ALARMS_A_YEAR
+        and len(one.pairs) <= MOST_PAIRS
+        and (one.alpha > 0 or not one.pairs)
+        and all(abs(ratio) <= _LARGEST_RATIO for ratio in one.pairs)
+    )
+
+
+def write_state(workspace: Path, state: SuspectState) -> None:
+    """Write the file whole. Raises OSError."""
+    kept = replace(state, open=state.open[:_MOST_KEPT], confirmed=state.confirmed[-_MOST_KEPT:])
+    write_whole(workspace / FILE, json.dumps(asdict(kept)) + "\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screened:
+    """A series whose last observations lie far out."""
+
+    one: WatchedSeries
+    found: Deviation
+    start: int  # place of its first observation at the level of now
+
+
+def screen(
+    watched: Sequence[WatchedSeries], starts: Sequence[int], labels: frozenset[str] | None = None
+) -> list[Screened]:
+    """Return the suspects among the series, without what a night did to all of them alike.
+
+    `starts` are the places at which their levels of now begin. With `labels`, only series whose
+    last observation has one of them are screened.
+    """
+    import numpy as np
+
+    from perfrun.analysis.screening import (
+        FEWEST_BEFORE,
+        MOST_BEFORE,
+        MOST_RECENT,
+        common_factor,
+        last_deviation,
+    )
+
+    last = MOST_BEFORE + MOST_RECENT
+    logs, days = [], []
+    off: dict[int, list[float]] = {}
+    for one, start in zip(watched, starts, strict=True):
+        begin = max(start, len(one.observations) - last)
+        own = np.log(np.asarray(one.observations.values[begin:], dtype=np.float64))
+        logs.append(own)
+        days.append(one.observations.not_falling[begin:])
+        for place in range(FEWEST_BEFORE, len(own)):
+            level = float(np.median(own[max(0, place - MOST_BEFORE) : place]))
+            off.setdefault(days[-1][place], []).append(float(own[place]) - level)
+    factors = {day: common_factor(several) for day, several in off.items()}
+    suspects = []
+    for one, start, own, nights in zip(watched, starts, logs, days, strict=True):
+        if one.is_canary or not len(own):
+            continue
+        if (
+            labels is not None
+            and one.observations[len(one.observations) - 1].point.label not in labels
+        ):
+            continue
+        found = last_deviation(own - np.array([factors.get(day, 0.0) for day in nights]))
+        if found is not None and found.is_suspect:
+            suspects.append(Screened(one=one, found=found, start=start))
+    return suspects
+
+
+def suspect_of(screened: Screened) -> SuspectSeries:
+    """Return the question that the last observations of a series raise."""
+    one, found = screened.one, screened.found
+    observations = one.observations
+    last = len(observations) - 1
+    good = observations[max(screened.start, last - found.since_good)]
+    new = observations[last]
+    first = observations[last - found.recent + 1]
+    is_worse = (found.shift > 0) == (one.direction == "lower")
+    return SuspectSeries(
+        series=name_of(one),
+        direction="worse" if is_worse else "better",
+        first_day=first.day,
+        before_day=good.day,
+        after_day=new.day,
+        before_summary=good.point.summary_path,
+        after_summary=new.point.summary_path,
+        before_execution_id=good.point.execution_id,
+        after_execution_id=new.point.execution_id,
+        shift=found.shift,
+        noise=found.noise,
+        odds=found.odds,
+        seen_day=new.day,
+        commits_before=good.point.commits,
+        commits_after=new.point.commits,
+    )
+
+
+def merged(known: SuspectSeries | None, new: SuspectSeries) -> SuspectSeries:
+    """Return the suspect of tonight: the known one with its pairs, if it is the same question."""
+    if known is None or known.direction != new.direction or new.first_day > known.after_day:
+        return new
+    is_other = known.log_pairs < 0 and new.before_day != known.before_day
+    if is_other and new.odds > 3 * known.odds:
+        return new  # its pairs speak against it, its nights more than ever for it: other sides
+    return replace(known, seen_day=new.seen_day, odds=max(known.odds, new.odds))

@@ -1,0 +1,269 @@
+"""Suspects of a night: screened, put to pairs, and told in the words of the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from perfrun.changes.change_report import ChangeRow
+from perfrun.changes.observations import night_of
+from perfrun.changes.suspects import (
+    FORGOTTEN_DAYS,
+    MOST_PAIRS,
+    SuspectSeries,
+    name_of,
+    screen,
+    suspect_of,
+)
+from perfrun.nightly.night_state import RECENT_DAYS
+from perfrun.nightly.report import NightReport
+from perfrun.nightly.suite import Suite
+from perfrun.reports.figures import changed_by
+from perfrun.run.interruption import Interruption
+from perfrun.run.progress import Screen
+
+if TYPE_CHECKING:
+    from perfrun.analysis.changepoint import SeriesWatch
+    from perfrun.changes.watched import WatchedSeries
+
+_MOST_NOTES = 8  # lines about suspects that go on
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The changes as pairs leave them, and the lines about what is open."""
+
+    rows: tuple[ChangeRow, ...]
+    notes: tuple[str, ...]
+
+
+def with_suspects(
+    suite: Suite,
+    report: NightReport,
+    rows: Sequence[ChangeRow],
+    new: Sequence[ChangeRow],
+    watched: Sequence[WatchedSeries],
+    watches: Sequence[SeriesWatch],
+    screen_: Screen,
+    interruption: Interruption,
+) -> Asked:
+    """Screen tonight's series, run the pairs of the suspects, and say what came of it.
+
+    The changes that the history alone shows tonight (`new`) are suspects, too. One of which the
+    sides cannot be run again is reported as the history has it. Raises PerfrunError, OSError and
+    Interrupted.
+    """
+    from perfrun.changes.screen_pairs import SuspectPairs  # all that a run needs
+
+    assert suite.confirm_budget is not None
+    day = night_of(report.begun)
+    budget_s = suite.confirm_budget.seconds(sum(one.spent_s for one in report.methods))
+    pairs = SuspectPairs(
+        suite.workspace,
+        report.night,
+        day,
+        budget_s,
+        screen_,
+        interruption,
+        deadline=report.deadline,
+    )
+    starts = [
+        max(watch.start, _place_of(one, pairs.confirmed))
+        for one, watch in zip(watched, watches, strict=True)
+    ]
+    found = [suspect_of(s) for s in screen(watched, starts, frozenset([report.night]))]
+    of_history = [
+        _suspect_of_row(row, one)
+        for row in new
+        if not _covers(pairs.confirmed, row)
+        for one in watched
+        if _is_of(row, one)
+        and one.observations[len(one.observations) - 1].point.label == report.night
+    ]
+    told = {one.series for one in of_history}
+    pairs.run([*of_history, *(one for one in found if one.series not in told)])
+    suspects, tonight = tuple(pairs.open.values()), {id(row) for row in new}
+    after = [
+        _judged(row, suspects) if id(row) in tonight else row
+        for row in rows
+        if not _covers(pairs.confirmed, row)
+    ]
+    methods = {method.method for method in report.methods}
+    confirmed = [
+        confirmed_row(one)
+        for one in pairs.confirmed
+        if day - one.told_day < RECENT_DAYS and one.method in methods
+    ]
+    return Asked(
+        rows=(*confirmed, *(row for row in after if row is not None)),
+        notes=tuple(_notes(suspects, pairs.confirmed, report.night)),
+    )
+
+
+def _place_of(one: WatchedSeries, confirmed: Collection[SuspectSeries]) -> int:
+    """Return the first observation at the level that a confirmed change has left."""
+    name = name_of(one)
+    since = max((c.first_day for c in confirmed if c.series == name), default=0)
+    days = one.observations.not_falling
+    return next((place for place, day in enumerate(days) if day >= since), len(days))
+
+
+def _covers(confirmed: Collection[SuspectSeries], row: ChangeRow) -> bool:
+    """Return True when pairs have confirmed this change of the history before it was sure."""
+    day = date.fromisoformat(row.night).toordinal()
+    return any(
+        one.series[:4] == _names(row)
+        and one.direction == row.direction
+        and one.before_day - FORGOTTEN_DAYS <= day <= one.after_day + FORGOTTEN_DAYS
+        for one in confirmed
+    )
+
+
+def _names(row: ChangeRow) -> tuple[str, str, str, str]:
+    return (row.method, row.metric, row.environment, row.hardware)
+
+
+def _is_of(row: ChangeRow, one: WatchedSeries) -> bool:
+    return name_of(one)[:4] == _names(row)
+
+
+def _suspect_of_row(row: ChangeRow, one: WatchedSeries) -> SuspectSeries:
+    """Return the question that a change raises which the history alone shows."""
+    import numpy as np
+
+    from perfrun.analysis.screening import LEAST_NOISE, MOST_BEFORE, MOST_ODDS
+
+    logs = np.log(np.asarray(one.observations.values[-MOST_BEFORE:], dtype=np.float64))
+    noise = 1.4826 * float(np.median(np.abs(np.diff(logs)))) / math.sqrt(2)
+    day = date.fromisoformat(row.night).toordinal()
+    return SuspectSeries(
+        series=name_of(one),
+        direction=row.direction,
+        first_day=day,
+        before_day=day - 1,
+        after_day=day,
+        before_summary=row.before_summary,
+        after_summary=row.after_summary,
+        before_execution_id=row.before_execution_id,
+        after_execution_id=row.after_execution_id,
+        shift=math.log(row.ratio),
+        noise=max(noise, LEAST_NOISE),
+        odds=MOST_ODDS,
+        seen_day=date.fromisoformat(row.alarm_night).toordinal(),
+        commits_before=row.commits_before,
+        commits_after=row.commits_after,
+    )
+
+
+def _judged(row: ChangeRow, suspects: Sequence[SuspectSeries]) -> ChangeRow | None:
+    """Return a change of the history as its pairs leave it; None while they go on."""
+    for one in suspects:
+        if one.series[:4] != _names(row) or one.direction != row.direction:
+            continue
+        if one.why_not is not None:
+            reason = f"{one.why_not}; so the history alone decides"
+            return replace(row, confirmation=confirmation_of(one, reason))
+        if one.goes_on:
+            return None
+        if len(one.pairs) >= MOST_PAIRS:
+            return replace(row, confirmation=confirmation_of(one, "all pairs are spent"))
+        return replace(row, status="not_reproduced", confirmation=confirmation_of(one, None))
+    return row
+
+
+def confirmation_of(one: SuspectSeries, reason: str | None) -> dict[str, Any]:
+    """Return the key `confirmation`, as `detect --confirm` has it."""
+    from perfrun.analysis.pairs import PairRule, judge
+
+    found = judge(one.pairs, "lower", PairRule(max_pairs=MOST_PAIRS))
+    return {
+        "reason": reason,
+        "ratio": found.ratio,
+        "low": found.interval.low if found.interval else None,
+        "high": found.interval.high if found.interval else None,
+        "pairs": len(one.pairs),
+        "not_reconstructed": list(one.not_reconstructed),
+    }
+
+
+def confirmed_row(one: SuspectSeries) -> ChangeRow:
+    """Return a change that pairs have confirmed, whether or not the history shows it yet."""
+    confirmation = confirmation_of(one, None)
+    return ChangeRow(
+        method=one.method,
+        metric=one.metric,
+        environment=one.series[2],
+        hardware=one.series[3],
+        before_execution_id=one.before_execution_id,
+        after_execution_id=one.after_execution_id,
+        night=_date(one.first_day),
+        alarm_night=_date(one.told_day),
+        ratio=confirmation["ratio"] or 1.0,
+        low=confirmation["low"] or 0.0,
+        high=confirmation["high"] or math.inf,
+        p_value=one.alpha,
+        direction=one.direction,
+        machine_suspect=False,  # both sides ran here and now
+        detectors=("pairs",),
+        commits_before=one.commits_before,
+        commits_after=one.commits_after,
+        environment_differences=one.differences,
+        before_summary=one.before_summary,
+        after_summary=one.after_summary,
+        evidence=frozenset([one.told_in]),
+        alarm_label=one.told_in,
+        status="confirmed",
+        confirmation=confirmation,
+    )
+
+
+def _date(day: int) -> str:
+    return date.fromordinal(day).isoformat()
+
+
+def _notes(
+    suspects: Sequence[SuspectSeries], confirmed: Sequence[SuspectSeries], night: str
+) -> list[str]:
+    """Return a line for each that was confirmed tonight, and for each suspect that goes on."""
+    lines = [
+        f"{_shift(one)}: confirmed by {len(one.pairs)} pairs, {_nights_after(one)}."
+        for one in confirmed
+        if one.told_in == night
+    ]
+    going = sorted(
+        (one for one in suspects if one.goes_on and one.pairs), key=lambda one: -one.chance
+    )
+    lines += [
+        f"Suspect: {_shift(one)}: {len(one.pairs)} pairs so far, goes on the next night."
+        for one in going[:_MOST_NOTES]
+    ]
+    if len(going) > _MOST_NOTES:
+        lines.append(f"{len(going) - _MOST_NOTES} more suspects go on the next night.")
+    lost = [one for one in suspects if one.why_not is not None]
+    reasons: dict[str, list[SuspectSeries]] = {}
+    for one in lost:
+        reasons.setdefault(str(one.why_not), []).append(one)
+    lines += [
+        f"Suspect: {', '.join(_shift(one) for one in own[:2])}"
+        f"{f' and {len(own) - 2} more' if len(own) > 2 else ''}: no pairs ({why}); "
+        "its history alone decides."
+        for why, own in list(reasons.items())[:_MOST_NOTES]
+    ]
+    return lines
+
+
+def _shift(one: SuspectSeries) -> str:
+    return (
+        f"{one.metric} of {one.method} {changed_by(math.exp(one.shift))} "
+        f"since {_date(one.first_day)} ({one.direction})"
+    )
+
+
+def _nights_after(one: SuspectSeries) -> str:
+    nights = one.told_day - one.first_day
+    if nights <= 0:
+        return "in the first night at the new level"
+    return f"{nights} night{'s' * (nights != 1)} after the first at the new level"

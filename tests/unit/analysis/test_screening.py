@@ -1,0 +1,106 @@
+"""Screening, the evidence of pairs, and the error that a year allows: known answers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from perfrun.analysis.screening import (
+    FALSE_ALARMS_A_YEAR,
+    MOST_ODDS,
+    Pot,
+    chance,
+    common_factor,
+    is_proven,
+    last_deviation,
+    log_evidence,
+    log_growth,
+)
+
+
+def noise(count: int, seed: int = 1, spread: float = 0.01) -> np.ndarray:
+    return spread * np.random.default_rng(seed).standard_normal(count)
+
+
+def test_a_step_in_the_last_observations_is_a_suspect_and_noise_is_not() -> None:
+    logs = noise(70)
+    assert last_deviation(logs) is None
+    logs[-3:] += 0.06
+    found = last_deviation(logs)
+    assert found is not None
+    assert found.is_suspect
+    assert found.recent in (2, 3)
+    assert found.since_good >= 3  # the side before is surely of the level before
+    assert found.shift == pytest.approx(0.06, abs=0.02)
+    assert found.noise == pytest.approx(0.01, rel=0.4)
+    assert last_deviation(logs[:10]) is None  # too short
+    mirrored = last_deviation(-logs)
+    assert mirrored is not None
+    assert mirrored.shift == -found.shift
+    assert mirrored.p_value == found.p_value
+
+
+def test_a_series_that_did_the_same_before_is_less_of_a_suspect() -> None:
+    logs = noise(70)
+    logs[-1] += 0.1
+    usual = logs.copy()
+    usual[10:60:12] += 0.1  # returns each time
+    alone, often = last_deviation(logs), last_deviation(usual)
+    assert alone is not None
+    assert alone.odds <= MOST_ODDS
+    assert often is None or often.p_value > 5 * alone.p_value
+
+
+def test_a_night_that_slows_everything_has_a_common_factor() -> None:
+    assert common_factor([0.05] * 9 + [0.5]) == 0.05
+    assert common_factor([0.05] * 7) == 0.0  # too few to tell it from changes
+
+
+@pytest.mark.parametrize(
+    ("shift", "width", "memory"), [(0.05, 0.01, 0.0), (0.14, 0.002, 0.0), (0.03, 0.03, 0.8)]
+)
+def test_equal_sides_have_a_mean_evidence_of_one(shift: float, width: float, memory: float) -> None:
+    # Whatever the sizes are, even all alike or in order, only the signs are drawn.
+    generator = np.random.default_rng(5)
+    sizes = np.abs(generator.standard_t(2, 9)) * width
+    for at in range(1, 9):
+        sizes[at] += memory * sizes[at - 1]
+    signs = (np.arange(2**9)[:, None] >> np.arange(9)) & 1
+    every = [math.exp(log_evidence(sizes * (2 * row - 1), shift, 0.01)) for row in signs]
+    assert np.mean(every) == pytest.approx(1, rel=1e-9)
+
+
+def test_pairs_that_all_go_one_way_double_the_evidence_each() -> None:
+    ratios = [0.05] * 14
+    assert log_evidence(ratios, 0.05, 0.003) == pytest.approx(14 * math.log(2), abs=0.5)
+    assert log_evidence(ratios, -0.05, 0.003) < -25
+    assert log_evidence([], 0.05, 0.003) == 0
+    assert is_proven(ratios, 0.05, log_evidence(ratios, 0.05, 0.003), 1e-4)
+    assert not is_proven(ratios[:13], 0.05, log_evidence(ratios[:13], 0.05, 0.003), 1e-4)
+    small = [0.005] * 60  # surely there, and not relevant
+    assert not is_proven(small, 0.02, log_evidence(small, 0.02, 0.001), 1e-4)
+
+
+def test_what_a_pair_adds_is_at_most_a_doubling_and_grows_with_the_shift() -> None:
+    assert log_growth(0.03, 0.03) < log_growth(0.05, 0.03) < log_growth(0.3, 0.003) <= math.log(2)
+
+
+def test_nights_and_pairs_are_one_belief() -> None:
+    assert chance(0.25, 0.0) == pytest.approx(0.2)
+    assert chance(0.25, math.log(8)) == pytest.approx(2 / 3)
+
+
+def test_the_questions_of_a_year_spend_no_more_error_than_it_allows() -> None:
+    pot, spent = Pot(), 0.0
+    first = pot.allowed
+    for day in range(365):
+        pot = pot.after(1)
+        for odds in [MOST_ODDS, 0.05] * (20 if day % 50 == 0 else 2):
+            alpha, pot = pot.spent(odds)
+            assert 0 < alpha < 0.01
+            spent += alpha
+    assert spent <= FALSE_ALARMS_A_YEAR + first
+    assert Pot().after(-5) == Pot()
+    assert Pot().after(1e6).allowed <= FALSE_ALARMS_A_YEAR / 12  # not all of a long break's
