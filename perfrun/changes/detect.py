@@ -28,7 +28,7 @@ from perfrun.changes.creep import (
     parse_rule,
 )
 from perfrun.changes.cuts import Cut, cut_rows, cuts_of, with_evidence
-from perfrun.changes.observations import Observation, observations_of
+from perfrun.changes.observations import observations_of
 from perfrun.changes.outlook import (
     YOUNG_NIGHTS,
     SensitivityRow,
