@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import re
 import secrets
 import shlex
@@ -70,7 +71,7 @@ def serve_command(argv: Sequence[str]) -> int:
         index = _ready(address)
         port = listener.getsockname()[1]
         url = f"http://{_shown_host(host)}:{port}/"
-        serve(
+        is_at_work = serve(
             listener,
             index,
             workspace=workspace,
@@ -80,6 +81,12 @@ def serve_command(argv: Sequence[str]) -> int:
             on_ready=partial(_say_where, url, token, is_made=not given.token),
         )
     say("ended")
+    if is_at_work:
+        # Python would end the thread as it takes itself apart, and where that is within a
+        # library's C++ code, the process aborts.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
     return 0
 
 

@@ -234,7 +234,7 @@ def newest_of(connection: Connection, chosen: Sequence[Total], since: float) -> 
     stated = {row.id: row for row in connection.execute(select(metrics))}
     share = _MOST_OF_ALL // max(1, len(chosen))
     most_trials = min(_MOST_TRIALS, max(_FEWEST_TRIALS, share))
-    contexts_of = _Contexts(connection)
+    contexts_of = _Contexts(connection, has_environments=True)
     seen: list[SeenTrial] = []
     series: list[Series] = []
     left_out = 0
@@ -263,8 +263,11 @@ def newest_of(connection: Connection, chosen: Sequence[Total], since: float) -> 
 class _Contexts:
     """The commits and the environments of trials; those of a run share one object."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, has_environments: bool) -> None:
         self._connection = connection
+        self._columns = [contexts.c.id, contexts.c.commits]
+        if has_environments:
+            self._columns.append(contexts.c.document)
         self._known: dict[str, Mapping[str, Any]] = {}
         self.commits: dict[int, Mapping[str, str]] = {}
         self.small: dict[int, Mapping[str, Any]] = {}  # the parts that the page shows
@@ -272,17 +275,19 @@ class _Contexts:
     def add(self, rows: Sequence[Any]) -> None:
         """Read the contexts of trials."""
         for part in _parts(sorted({row.context_id for row in rows} - self.commits.keys())):
-            query = select(contexts.c.id, contexts.c.commits, contexts.c.document)
-            for number, commits, document in self._connection.execute(
-                query.where(contexts.c.id.in_(part))
-            ):
+            query = select(*self._columns).where(contexts.c.id.in_(part))
+            for number, commits, *documents in self._connection.execute(query):
                 self.commits[number] = json.loads(commits)
-                whole = json.loads(document)
-                small = {
-                    name: {key: value for key in keys if (value := section(whole, name).get(key))}
-                    for name, keys in _OF_CONTEXT.items()
-                }
-                self.small[number] = self._known.setdefault(json.dumps(small), small)
+                for document in documents:
+                    small = _small(json.loads(document))
+                    self.small[number] = self._known.setdefault(json.dumps(small), small)
+
+
+def _small(context: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {
+        name: {key: value for key in keys if (value := section(context, name).get(key))}
+        for name, keys in _OF_CONTEXT.items()
+    }
 
 
 def oldest_of(connection: Connection, key: MethodKey) -> float:
@@ -407,7 +412,7 @@ def find_series(
     starts = starts_of(connection, index)
     found: list[Series] = []
     chosen = None
-    contexts_of = _Contexts(connection)
+    contexts_of = _Contexts(connection, has_environments=False)
     for about in same:
         rows = _newest_rows(connection, about.id, most, before)
         contexts_of.add(rows)

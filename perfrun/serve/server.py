@@ -134,23 +134,25 @@ def serve(
     token: str | None,
     names: frozenset[str],
     on_ready: Callable[[], None],
-) -> None:
+) -> bool:
     """Serve an index at a socket that listens already, until a signal ends it.
 
-    `on_ready` is called when a signal ends it in order, and not before.
+    `on_ready` is called when a signal ends it in order, and not before. Return True when a thread
+    still works on an answer that nobody waits for any more.
     """
     results = Results(index, workspace, title)
     rules = Rules(names=names, token=token, cookie=f"perfrun_{listener.getsockname()[1]}")
 
-    async def main() -> None:
+    async def main() -> bool:
         threads = Threads()
         events = Events(results, Journals(workspace / "runs"), threads)
         guard = Guard(application(results, events, threads), rules)
         first = asyncio.create_task(_first_page(results, threads))
         await Server(guard, events.close, on_ready).serve([listener])
         first.cancel()
+        return threads.are_at_work
 
-    asyncio.run(main())
+    return asyncio.run(main())
 
 
 async def _first_page(results: Results, threads: Threads) -> None:

@@ -21,6 +21,12 @@ class Threads:
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(_MOST)
+        self._started: list[Thread] = []
+
+    @property
+    def are_at_work(self) -> bool:
+        """True while a thread has not come to its end."""
+        return any(one.is_alive() for one in self._started)
 
     async def run(self, function: Callable[[], T]) -> T:
         """Return what the function returns. Raises what it raises, and Refused when too slow."""
@@ -28,7 +34,9 @@ class Threads:
             await asyncio.wait_for(self._free.acquire(), _PATIENCE_S)
             loop = asyncio.get_running_loop()
             future: asyncio.Future[T] = loop.create_future()
-            Thread(target=self._work, args=(function, loop, future), daemon=True).start()
+            thread = Thread(target=self._work, args=(function, loop, future), daemon=True)
+            self._started = [*(one for one in self._started if one.is_alive()), thread]
+            thread.start()
             return await asyncio.wait_for(future, _PATIENCE_S)
         except asyncio.TimeoutError:
             raise busy("the server is busy with other questions: ask again") from None

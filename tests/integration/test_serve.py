@@ -379,6 +379,36 @@ def test_the_server_outlives_its_store(tmp_path: Path, store: Path) -> None:
         client.join(60)
 
 
+AT_WORK = """
+import sys
+from numpy import ones
+from scipy.fft import fft
+from perfrun.benchmark import main
+from perfrun.serve.results import Results
+
+def page(self):  # is always within C++, where Python cannot end a thread
+    print("at work", file=sys.stderr, flush=True)
+    while True:
+        fft(ones(2**16))
+
+Results.page = page
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_server_that_is_at_work_ends_in_order(store: Path) -> None:
+    words = [sys.executable, "-c", AT_WORK, "serve", "--port=0", f"--store={store}"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "http://" in process.stdout.readline()
+        assert process.stderr.readline() == "at work\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, "perfrun: ended\n")
+
+
 def test_a_port_in_use_is_one_line(store: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words = [*PERFRUN, "serve", f"--store={store}", f"--port={taken.getsockname()[1]}"]
