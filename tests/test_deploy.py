@@ -79,6 +79,16 @@ def test_the_line_for_cron_has_five_times_a_user_and_the_command() -> None:
     assert "%" not in command  # which cron takes for a new line
 
 
+def test_the_checks_keep_the_pictures_that_the_tests_of_the_page_leave() -> None:
+    (job,) = load_yaml(DEPLOY / "github" / "checks.yml")["jobs"].values()
+    _, checks, pictures = job["steps"]
+    assert (ROOT / checks["run"]).stat().st_mode & 0o100
+    assert pictures["if"] == "always()"
+    text = (ROOT / "tests" / "browser" / "conftest.py").read_text(encoding="utf-8")
+    assert 'parents[2] / "build" / "screenshots"' in text
+    assert pictures["with"]["path"] == "build/screenshots/"
+
+
 def test_the_workflow_runs_on_a_machine_of_ones_own_and_its_scripts_are_shell() -> None:
     workflow = load_yaml(DEPLOY / "github" / "nightly.yml")
     assert set(workflow) == {"name", True, "concurrency", "permissions", "jobs"}  # `on` is True

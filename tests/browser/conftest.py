@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+_HEIGHT = "document.documentElement.scrollHeight"
+_DRAWN = """() => new Promise((done) =>
+    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"""
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,3 +49,20 @@ def browser() -> Iterator[Any]:
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def keep_picture() -> Callable[[Any, str], None]:
+    """Keep a page as a picture for people to look at; CI keeps the folder."""
+    folder = Path(os.environ.get("PERFRUN_TEST_SCREENSHOTS") or SCREENSHOTS)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def keep(page: Any, name: str) -> None:
+        size = page.viewport_size
+        # What is drawn when it is scrolled to is drawn now.
+        page.set_viewport_size({**size, "height": min(6000, page.evaluate(_HEIGHT))})
+        page.evaluate(_DRAWN)
+        page.screenshot(path=folder / f"{name}-{size['width']}.png", full_page=True)
+        page.set_viewport_size(size)
+
+    return keep

@@ -20,6 +20,8 @@ from rendering import render
 pytest.importorskip("jinja2")
 
 Open = Callable[..., Any]
+Keep = Callable[[Any, str], None]
+WIDTHS = (390, 1280, 1920)  # a phone, a laptop, a large screen
 DARK = "rgb(25, 29, 34)"
 NIGHTS = 90
 
@@ -284,6 +286,29 @@ def test_phone_scrolls_in_one_direction(open_page: Open, data: dict[str, Any]) -
     assert page.evaluate(wide) == 390
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_screen_scrolls_sideways_and_each_is_kept_as_a_picture(
+    open_page: Open, keep_picture: Keep, data: dict[str, Any], width: int
+) -> None:
+    page = open_page(viewport={"width": width, "height": 900})
+    beyond = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(beyond) <= 0
+    page.locator("#search").fill("bench-01")  # twenty rows are as good as all
+    keep_picture(page, "report")
+    follow(page, opens(data["methods"][0]["name"]))
+    page.locator(".chart-host").first.scroll_into_view_if_needed()
+    page.locator(".u-over").wait_for()
+    assert page.evaluate(beyond) <= 0
+    keep_picture(page, "report-method")
+    # Charts are drawn for the screen: their texts are as large as they were meant, on a phone too.
+    drawn = page.locator("#method figure svg.chart:visible")
+    assert drawn.count() == 6  # pairs, samples, four timelines
+    sizes = drawn.evaluate_all(
+        "all => all.map((one) => one.clientWidth / one.viewBox.baseVal.width)"
+    )
+    assert min(sizes) > 0.9
+
+
 def test_without_javascript_the_changes_and_methods_are_there(
     open_page: Open, data: dict[str, Any]
 ) -> None:
@@ -305,7 +330,7 @@ def server() -> Iterator[Server]:
 
 
 def test_page_shows_what_runs_and_what_is_new_and_leaves_the_reader_alone(
-    browser: Any, server: Server
+    browser: Any, server: Server, keep_picture: Keep
 ) -> None:
     page = browser.new_page()
     said: list[str] = []
@@ -317,6 +342,9 @@ def test_page_shows_what_runs_and_what_is_new_and_leaves_the_reader_alone(
     trial = {"state": "started", "method": "a.b.Model.step"}
     server.events.put(f"event: trial\ndata: {json.dumps(trial)}\n\n")
     page.locator("#live", has_text="Model.step runs").wait_for()
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        keep_picture(page, "served")
     server.data["title"] = "After <b>one</b> more run"
     server.data["newest"] = time.time()
     server.events.put("event: index\ndata: {}\n\n")

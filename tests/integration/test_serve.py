@@ -30,7 +30,7 @@ PERFRUN = [sys.executable, "-m", "perfrun"]
 METHOD = "pkg.cases.Cases.spin"
 NOOP = "benchmarks.python.calibration.Calibration.noop"
 SCHEMAS = (  # of the answers at these addresses
-    ("/api/page", "page"),
+    ("/api/page(/[^/]+)?", "page"),
     ("/api/methods", "serve-methods"),
     ("/api/series/[^/]+", "history"),
     ("/api/trials", "serve-trials"),

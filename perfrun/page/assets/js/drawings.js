@@ -60,9 +60,10 @@ function sampleChart(detail, unit) {
   const total = warmup.length + samples.length;
   const label = `${count(samples.length, "sample")} after ${warmup.length} of warm-up; median ${withUnit(median(samples), unit)}, `
     + `from ${withUnit(range[0], unit)} to ${withUnit(range[1], unit)}`;
-  const marks = ticks(1, total, 6).filter((value) => Number.isInteger(value));
+  const wide = roomFor(720);
+  const marks = ticks(1, total, wide / 120).filter((value) => Number.isInteger(value));
   const y = valueAxis(range[0], top, unit, { ticks: 5 });
-  const { svg, box, place } = frame(720, 260, label, { low: 0, high: total * 1.25 + 1, ticks: marks.map((value) => [value, String(value)]), title: "iteration" }, y);
+  const { svg, box, place } = frame(wide, 260, label, { low: 0, high: total * 1.25 + 1, ticks: marks.map((value) => [value, String(value)]), title: "iteration" }, y);
   const dots = (values, from, kind) => values.forEach((value, i) => {
     const outside = value > top;
     svg.append(draw(outside ? "path" : "circle", outside
@@ -116,10 +117,11 @@ function timelineChart(line, phases) {
   const end = Math.max(span[1], phases.reduce((sum, phase) => sum + (phase.seconds || 0), 0));
   const label = `${line.name} over ${withUnit(end, "s", 3)}: from ${withUnit(range[0], line.unit)} to ${withUnit(range[1], line.unit)}`;
   const axis = valueAxis(range[0], range[1], line.unit, { zero: true, ticks: 4 });
-  const seconds = ticks(0, end, 8);
+  const wide = roomFor(460);
+  const seconds = ticks(0, end, wide / 70);
   const scale = scaleFor("s", end);
   const labels = tickLabels(seconds, scale.factor);
-  const { svg, box, place } = frame(560, 180, label, { low: 0, high: end || 1, ticks: seconds.map((value, i) => [value, `${labels[i]} ${scale.name}`]) }, axis);
+  const { svg, box, place } = frame(wide, 180, label, { low: 0, high: end || 1, ticks: seconds.map((value, i) => [value, `${labels[i]} ${scale.name}`]) }, axis);
   let from = 0;
   phases.forEach((phase, i) => {
     const x = place.x(from);
@@ -141,7 +143,7 @@ function pairChart(pairs, series) {
   const range = extent(base, fresh);
   if (!range) return null;
   const label = `${pairs.title}: ${count(base.length, "pair")}, ratio ${digits(pairs.ratio, 4)} (${digits(pairs.low, 4)} to ${digits(pairs.high, 4)})`;
-  const { svg, box, place } = frame(420, 260, label,
+  const { svg, box, place } = frame(roomFor(420), 260, label,
     { low: 0, high: 1, ticks: [[0.2, "base"], [0.8, "new"]] }, valueAxis(range[0], range[1], series.unit, { title: series.metric }));
   base.forEach((value, i) => {
     if (!isNumber(value) || !isNumber(fresh[i])) return;
@@ -166,20 +168,22 @@ function versusChart(table) {
   const rows = table.rows.flatMap((row) => row.sides.map((side, i) => ({ ...side, what: i ? "" : `${row.what} · ${row.metric}`, of: row })));
   const charts = table.rows.map((row) => extent(row.sides.flatMap((side) => [side.value, side.high])));
   const height = 8 + rows.length * 24 + table.rows.length * 26;
+  const wide = roomFor(720);
+  const left = wide < 500 ? 110 : 150;
   const names = [...new Set(rows.map((side) => side.name))];
   const label = rows.map((side) => `${side.of.what}, ${side.name}: ${digits(side.value)} ${side.of.metric}`).join("; ");
-  const svg = draw("svg", { viewBox: `0 0 720 ${height}`, class: "chart wide-chart", role: "img", "aria-label": label, style: { maxWidth: "900px" } });
+  const svg = draw("svg", { viewBox: `0 0 ${wide} ${height}`, class: "chart", role: "img", "aria-label": label, style: { maxWidth: "900px" } });
   let y = 0;
   table.rows.forEach((row, k) => {
     const most = charts[k] ? charts[k][1] : 1;
-    const x = (value) => 150 + (value / (most || 1)) * 440;
+    const x = (value) => left + (value / (most || 1)) * (wide - left - 130 * (wide / 720));
     y += 22;
     svg.append(draw("text", { class: "row-name", x: 0, y }, `${row.what} · ${row.metric}`));
     y += 4;
     for (const side of row.sides) {
       const colourOf = names.indexOf(side.name) % 6;
-      svg.append(draw("text", { class: "tick", x: 140, y: y + 15, "text-anchor": "end" }, side.name));
-      svg.append(draw("rect", { class: `side side-${colourOf}`, x: 150, y: y + 5, width: round(Math.max(0, x(side.value || 0) - 150)), height: 13, rx: 2 }));
+      svg.append(draw("text", { class: "tick", x: left - 10, y: y + 15, "text-anchor": "end" }, side.name));
+      svg.append(draw("rect", { class: `side side-${colourOf}`, x: left, y: y + 5, width: round(Math.max(0, x(side.value || 0) - left)), height: 13, rx: 2 }));
       if (isNumber(side.low) && isNumber(side.high)) {
         svg.append(draw("path", { class: "whisker", d: `M${round(x(side.low))} ${y + 11.5}H${round(x(side.high))}M${round(x(side.low))} ${y + 7}v9M${round(x(side.high))} ${y + 7}v9` }));
       }

@@ -29,6 +29,11 @@ function frame(width, height, label, x, y) {
   return { svg, box, place };
 }
 
+/** The width of a chart that is to be `most` wide: on a phone less, so that its texts are not made small. */
+function roomFor(most) {
+  return Math.min(most, Math.max(320, document.documentElement.clientWidth - 56));
+}
+
 function round(value) {
   return Math.round(value * 10) / 10;
 }
@@ -39,7 +44,8 @@ function valueAxis(low, high, unit, options = {}) {
   const from = options.zero ? Math.min(0, low) : low - margin;
   const to = high + margin;
   const scale = scaleFor(unit, Math.max(Math.abs(low), Math.abs(high)));
-  const marks = ticks(from, to, options.ticks || 4);
+  // Round numbers of the unit that is shown: a gibibyte is no round number of bytes.
+  const marks = ticks(from / scale.factor, to / scale.factor, options.ticks || 4).map((value) => value * scale.factor);
   const labels = tickLabels(marks, scale.factor);
   return { low: from, high: to, scale, ticks: marks.map((value, i) => [value, labels[i]]), title: titleOf(options.title, scale.name) };
 }
