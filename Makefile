@@ -36,7 +36,7 @@ test: $(VENV)/test-ready .envs/torch/test-ready .envs/tensorflow/test-ready .env
 	$(VENV)/bin/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 .PHONY: test-fast
-test-fast: $(VENV)/test-ready ## Tests of the modules alone: no framework, no engine, about two minutes
+test-fast: $(VENV)/test-ready ## Tests of the modules alone: no framework, engine, simulation; about two minutes
 	$(VENV)/bin/python -m pytest -n $(JOBS) -m 'not docker and not postgresql and not tensorflow and not torch and not jax and not slow' \
 	  tests/unit tests/test_deploy.py tests/test_docs.py tests/test_layers.py $(PYTEST_ARGS)
 

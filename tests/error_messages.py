@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -70,6 +71,7 @@ def messages() -> list[Message]:
     return list(found.values())
 
 
+@cache
 def _functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
@@ -94,12 +96,19 @@ def _raised(
                     yield text, node.lineno
 
 
-def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function that are in no function within it."""
-    for child in ast.iter_child_nodes(function):
-        if not isinstance(child, ast.FunctionDef):
-            yield child
-            yield from _own_nodes(child)
+@cache
+def _own_nodes(function: ast.AST) -> list[ast.AST]:
+    """Return the nodes of a function that are in no function within it."""
+    found: list[ast.AST] = []
+
+    def add_below(node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.FunctionDef):
+                found.append(child)
+                add_below(child)
+
+    add_below(function)
+    return found
 
 
 def _name(node: ast.AST) -> str:

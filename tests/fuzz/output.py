@@ -34,7 +34,9 @@ _CONCEALED = re.compile(r"\x1b\[(?:[0-9:;]*;)?0*8[;m]")
 
 def _is_clean(shown_text: str, ends: str = "") -> bool:
     shown_text.encode()
-    return all(c.isprintable() or c in ends or c in shown._BLANKS for c in shown_text)
+    return shown_text.isprintable() or all(
+        c.isprintable() or c in ends or c in shown._BLANKS for c in shown_text
+    )
 
 
 def _lines(data: bytes) -> None:

@@ -35,6 +35,11 @@ def folder(name: str) -> Path:
     return made
 
 
+def is_folder(word: str) -> bool:
+    """Return True for the name of a folder; no text raises."""
+    return os.path.isdir(os.path.normpath(word))  # noqa: PTH112 - as the docstring says
+
+
 @cache
 def _folder(_process: int) -> tempfile.TemporaryDirectory[str]:
     parent = tempfile.tempdir or in_memory()

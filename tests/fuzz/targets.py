@@ -10,7 +10,6 @@ import json
 import math
 import re
 import shutil
-import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from functools import cache
@@ -33,7 +32,7 @@ from perfrun.worker.test_log import TestLogError, decode_entries, encode_entry
 from perfrun.workspace import git
 
 from . import output, words
-from .target import Call, Target, text
+from .target import Call, Target, folder, is_folder, text
 
 TESTS = Path(__file__).resolve().parent.parent
 FOREIGN = TESTS / "data" / "foreign"
@@ -56,8 +55,10 @@ def _of_text(*functions: Callable[[str], object]) -> Call:
 
 
 def _argv(data: bytes) -> None:
+    # A folder is searched whole, however large it is: it is the user who names it.
+    argv = [one for one in text(data).split("\n") if not is_folder(one.partition("::")[0])]
     with redirect_stdout(StringIO()), suppress(SystemExit):  # --help
-        command_line.parse(text(data).split("\n"))
+        command_line.parse(argv)
 
 
 def _record(data: bytes) -> None:
@@ -68,10 +69,9 @@ def _record(data: bytes) -> None:
 
 
 def _suite(data: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "suite.toml"
-        path.write_bytes(data)
-        read_suite(path)
+    path = folder("suite") / "suite.toml"
+    path.write_bytes(data)
+    read_suite(path)
 
 
 def _foreign(read: Callable[[Source], Any]) -> Call:
@@ -83,33 +83,35 @@ def _foreign(read: Callable[[Source], Any]) -> Call:
 
 def _asv(data: bytes) -> None:
     # The result stands beside two files of asv's own, which say what its columns are.
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "asv"
+    place = folder("asv") / "results"
+    if not place.exists():
         shutil.copytree(FOREIGN / "asv", place)
-        (result,) = (place / "host").glob("0c*.json")
-        result.write_bytes(data)
-        asv.read(Source(result, data, 1.0))
+    (result,) = (place / "host").glob("0c*.json")
+    result.write_bytes(data)
+    asv.read(Source(result, data, 1.0))
 
 
 def _sysfs(files: tuple[str, ...], *read: Callable[[sysfs.Sysfs], object]) -> Call:
     def call(data: bytes) -> None:
-        with tempfile.TemporaryDirectory() as root:
-            for name in files:
-                path = Path(root + name)
-                path.parent.mkdir(parents=True, exist_ok=True)
+        root = folder(read[0].__name__)
+        for name in files:
+            path = root / name.lstrip("/")
+            try:
                 path.write_bytes(data)
-            for function in read:
-                function(sysfs.Sysfs(root))
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True)
+                path.write_bytes(data)
+        for function in read:
+            function(sysfs.Sysfs(str(root)))
 
     return call
 
 
 def _pressure(data: bytes) -> None:
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        some, full = cgroups.read_pressure(file.name)
-        assert (some or 0) >= 0 <= (full or 0)
+    file = folder("pressure") / "cpu.pressure"
+    file.write_bytes(data)
+    some, full = cgroups.read_pressure(str(file))
+    assert (some or 0) >= 0 <= (full or 0)
 
 
 def _groups(data: bytes) -> None:

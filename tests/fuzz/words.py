@@ -32,7 +32,7 @@ from perfrun.worker.test_log import TestLogError, decode_entries
 from perfrun.workspace import commits, data_records, remote
 from tests.attack.test_shown_text import night
 
-from .target import Call, Target, folder, text
+from .target import Call, Target, folder, is_folder, text
 
 _END = Exit(
     exit_code=0, signal_number=None, stopped_for=None, elapsed_s=1.0, user_cpu_s=1.0,
@@ -175,7 +175,7 @@ def _own_files(data: bytes) -> None:
     (place / "sorting.py").write_bytes(b"class Sorting(Benchmark):\n def numbers(self): pass\n")
     words = [word.replace("PLACE", str(place)) for word in text(data).split("\n")]
     # A folder is searched whole, however large it is: it is the user who names it.
-    words = [word for word in words if not _is_folder(word.partition("::")[0])]
+    words = [word for word in words if not is_folder(word.partition("::")[0])]
     files, methods = own_files.split_words(words)
     for file in files:
         assert len(file.selectors) == len(file.names)
@@ -183,10 +183,6 @@ def _own_files(data: bytes) -> None:
     assert all(method.method for method in methods)
     repos = (RepoSpec(url="u", directory="d"),)
     own_files.from_here(text(data).split("\n"), str(place), repos)
-
-
-def _is_folder(word: str) -> bool:
-    return os.path.isdir(os.path.normpath(word))  # noqa: PTH112 - no error for any name
 
 
 @cache

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from simulations.disk_year import TRIALS, detect_on_disk, tally, write_year
 from simulations.year import MadeChange, Year, make
 
@@ -28,6 +30,7 @@ def small(seed: int) -> Year:
     )
 
 
+@pytest.mark.slow
 def test_a_small_year_on_disk_is_indexed_searched_and_judged(tmp_path: Path) -> None:
     year = small(seed=3)
     nights = sum(len(history.nights) for history in year.histories)

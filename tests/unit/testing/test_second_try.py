@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[2]
 OF_REAL_PROCESSES = """
 import itertools
@@ -47,12 +49,14 @@ def closing_line(tmp_path: Path, folder: str, **variables: str) -> tuple[int, st
     return done.returncode, done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_in_ci_a_disturbed_run_is_made_again_and_a_fault_fails_twice(tmp_path: Path) -> None:
     code, line = closing_line(tmp_path, "integration", CI="true")
     assert code == 1
     assert "1 failed, 3 passed, 2 rerun" in line
 
 
+@pytest.mark.slow
 def test_unit_tests_and_tests_outside_ci_have_one_try(tmp_path: Path) -> None:
     assert "3 failed, 1 passed in" in closing_line(tmp_path / "a", "integration")[1]
     assert "3 failed, 1 passed in" in closing_line(tmp_path / "b", "unit", CI="true")[1]

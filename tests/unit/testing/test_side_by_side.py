@@ -24,6 +24,7 @@ def test_it(case, request):
 FOLDERS = ("attack", "docker", "integration", "unit")
 
 
+@pytest.mark.slow
 def test_an_engine_and_a_module_stay_in_one_process_and_the_shortest_tests_are_last(
     tmp_path: Path,
 ) -> None:
