@@ -165,6 +165,8 @@ def test_across_a_cut_the_known_step_is_left_out_and_an_unknown_one_ends_it(
     assert (young.compared, young.not_comparable) == (0, 1)
     later = creep(tmp_path / "flat", "2026-07-01", 0.05)
     assert later.compared == 1
+    soon = creep(tmp_path / "step", "2026-05-30", 0.05)  # two nights before the first
+    assert soon.rows[0].since == "2026-06-01"
     before = creep(tmp_path / "flat", "2026-05-01")
     assert (before.compared, before.not_comparable) == (0, 1)
 
