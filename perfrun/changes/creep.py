@@ -140,7 +140,7 @@ def creep_of(
     rows: list[CreepRow] = []
     compared = not_comparable = too_few = 0
     for one in several:
-        if id(one) in ended:
+        if id(one) in ended or not len(one.observations):
             continue
         segments = _segments(one, before, known, pin)
         if segments is None:
@@ -178,8 +178,9 @@ def _segments(
     day = pin.of(one.method)
     found: list[_Segment] = []
     while day is not None:
-        days = one.observations.not_falling
-        if days and days[0] <= day:
+        days = one.observations.not_falling  # some: an empty series is left out before
+        begins_soon = id(one) not in before and days[0] < day + _PIN_DAYS
+        if days[0] <= day or begins_soon:
             begin = bisect_left(days, day)
             end = min(bisect_left(days, day + _PIN_DAYS), begin + NIGHTS)
             if end - begin < FEWEST:
