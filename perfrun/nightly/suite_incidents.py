@@ -110,7 +110,9 @@ def _brought_up_to_date(now: Ledger, found: Found, report: NightReport) -> Ledge
         canaries=tuple(sorted({*now.canaries, *_canaries(report)})),
         owners={**now.owners, **own},
     )
-    return brought_up_to_date(known, found.sightings, opened_since=_oldest(report))
+    return brought_up_to_date(
+        known, found.sightings, found.improvements, opened_since=_oldest(report)
+    )
 
 
 def _oldest(report: NightReport) -> str:
