@@ -112,7 +112,8 @@ def _list(given: argparse.Namespace) -> int:
             canaries = tuple(sorted({*known.canaries, *given.canary}))
 
             def changed(now: Ledger) -> Ledger:
-                return brought_up_to_date(replace(now, canaries=canaries), found.sightings)
+                with_canaries = replace(now, canaries=canaries)
+                return brought_up_to_date(with_canaries, found.sightings, found.improvements)
 
             known = file.change(workspace, changed)
         if not found.series:
@@ -175,7 +176,10 @@ def _with_decision(one: Incident, decision: Decision) -> Incident:
         raise UsageError(f"incident {one.id} is open: there is nothing to reopen")
     # What pairs have refuted comes back as what a history shows.
     changes = tuple(
-        replace(c, status="candidate") if c.status == "not_reproduced" else c for c in one.changes
+        replace(c, returned=None, status="candidate")
+        if c.status == "not_reproduced"
+        else replace(c, returned=None)
+        for c in one.changes
     )
     return replace(one, decision=decision, changes=changes, is_fixed=False, has_told_end=False)
 

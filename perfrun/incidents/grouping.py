@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from math import log
 
 from perfrun.incidents.incident import (
     Culprit,
@@ -24,6 +25,18 @@ _SAME_COMMITS_DAYS = 14  # between changes over the same commits: a machine may 
 
 
 @dataclass(frozen=True, kw_only=True)
+class Improvement:
+    """A change for the better of a series, and the level since then."""
+
+    returned: Returned
+    level: float
+
+
+# By series and metric.
+Improvements = Mapping[tuple[str, str], Sequence[Improvement]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sighting:
     """A change for the worse as a search has found it, and what is known of its cause."""
 
@@ -33,12 +46,17 @@ class Sighting:
 
 
 def brought_up_to_date(
-    ledger: Ledger, sightings: Iterable[Sighting], *, opened_since: str = ""
+    ledger: Ledger,
+    sightings: Iterable[Sighting],
+    improvements: Improvements | None = None,
+    *,
+    opened_since: str = "",
 ) -> Ledger:
     """Return the incidents with what a search of the whole history has found.
 
     Known changes get their newest figures, new ones join an open incident of their cause or open
-    one, and an incident ends when all its levels have returned. Changes that were made sure before
+    one, and an incident ends when all its levels have returned, which does not need that its
+    changes are still found: their nights may be pruned. Changes that were made sure before
     the date `opened_since` open none.
     """
     incidents = {one.id: one for one in ledger.incidents}
@@ -65,7 +83,10 @@ def brought_up_to_date(
         else:
             continue
         seen.setdefault(own.id, []).append(sighting)
-    done = tuple(_concluded(one, seen.get(one.id, ()), ledger.owners) for one in incidents.values())
+    done = tuple(
+        _concluded(_with_returns(one, improvements or {}), seen.get(one.id, ()), ledger.owners)
+        for one in incidents.values()
+    )
     return replace(ledger, incidents=_renumbered(done, ledger.next), next=number)
 
 
@@ -97,17 +118,32 @@ def _known(incidents: Iterable[Incident], change: Worsening) -> Incident | None:
 def _with_newest(incident: Incident, change: Worsening) -> Incident:
     """Put the newest figures of a change in the place of the old ones.
 
-    What pairs have found stays when a search does not know it: a night's report may be gone. So
-    does a return.
+    What pairs have found stays when a search does not know it: a night's report may be gone. So do
+    a return, and the level before.
     """
 
     def newest(own: Worsening) -> Worsening:
         if not own.is_same(change):
             return own
         status = own.status if change.status == "candidate" else change.status
-        return replace(change, status=status, returned=change.returned or own.returned)
+        return replace(change, status=status, returned=own.returned, level=own.level)
 
     return replace(incident, changes=tuple(newest(own) for own in incident.changes))
+
+
+def _with_returns(incident: Incident, improvements: Improvements) -> Incident:
+    """Put in which levels have returned, since it was last opened again."""
+    if not incident.is_open:
+        return incident
+    decision = incident.decision
+    since = decision.day if decision is not None else ""
+
+    def with_return(own: Worsening) -> Worsening:
+        better = improvements.get((own.series, own.metric), ())
+        later = [one for one in better if one.returned.alarm_night > since]
+        return replace(own, returned=_returned(own, later) or own.returned)
+
+    return replace(incident, changes=tuple(map(with_return, incident.changes)))
 
 
 def _of_cause(incidents: Iterable[Incident], sighting: Sighting) -> Incident | None:
@@ -157,7 +193,7 @@ def _concluded(incident: Incident, seen: Sequence[Sighting], owners: Mapping[str
     named = owner_of(incident.changes, owners, culprit.author if culprit else "")
     changes = tuple(sorted(incident.changes, key=lambda one: (one.night, one.method, one.metric)))
     counting = [change for change in changes if change.status != "not_reproduced"]
-    ended = bool(counting) and all(_is_back(change, incident) for change in counting)
+    ended = bool(counting) and all(change.returned is not None for change in counting)
     return replace(
         incident,
         changes=changes,
@@ -168,30 +204,17 @@ def _concluded(incident: Incident, seen: Sequence[Sighting], owners: Mapping[str
     )
 
 
-def _is_back(change: Worsening, incident: Incident) -> bool:
-    """Return True when its level has returned, after the incident was last opened again."""
-    decision = incident.decision
-    since = decision.day if decision is not None and decision.what == "reopened" else ""
-    return change.returned is not None and change.returned.alarm_night > since
-
-
-def returned_after(
-    change: Worsening, better: Iterable[Returned], level_after: Mapping[str, float], before: float
-) -> Returned | None:
+def _returned(change: Worsening, better: Iterable[Improvement]) -> Returned | None:
     """Return the first change for the better that brought the level back; None without one.
 
-    `level_after` has the level since each of these nights, and `before` that of the time before
-    the change. Back is what has undone three quarters of it.
+    Back is what has undone three quarters of the change.
     """
-    from math import log
-
-    for one in sorted(better, key=lambda one: one.night):
-        level = level_after.get(one.night)
-        if one.night > change.night and level and before > 0:
-            left = abs(log(level / before))
-            undone = (level < before) == (change.ratio > 1)  # beyond the old level is back, too
-            if undone or left <= change.size / 4:
-                return one
+    for one in sorted(better, key=lambda one: one.returned.night):
+        if one.returned.night > change.night and one.level > 0:
+            left = log(one.level / change.level)
+            is_beyond = (left < 0) == (change.ratio > 1)
+            if is_beyond or abs(left) <= change.size / 4:
+                return one.returned
     return None
 
 

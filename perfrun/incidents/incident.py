@@ -39,6 +39,7 @@ class Worsening:
     ratio: float  # level after over level before
     low: float
     high: float
+    level: float  # the level before, when it was found: its nights may be pruned since
     night: str  # date at whose noon the first night at the new level began
     alarm_night: str
     status: str  # as in `perfrun detect`

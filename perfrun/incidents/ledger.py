@@ -45,7 +45,7 @@ _CHANGE_FIELDS = {
     **dict.fromkeys(
         ("method", "metric", "environment", "hardware", "settings", "series"), schema.text(10_000)
     ),
-    **dict.fromkeys(("ratio", "low", "high"), _positive),
+    **dict.fromkeys(("ratio", "low", "high", "level"), _positive),
     "night": _day,
     "alarm_night": _day,
     "status": schema.one_of("candidate", "confirmed", "not_reproduced"),

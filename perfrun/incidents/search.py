@@ -16,7 +16,7 @@ from perfrun.changes.change_report import ChangeRow
 from perfrun.changes.detect import find_changes
 from perfrun.changes.search_log import LOCK_NAME, LOG_NAME
 from perfrun.changes.watched import WatchedSeries, choose_series
-from perfrun.incidents.grouping import Sighting, returned_after
+from perfrun.incidents.grouping import Improvement, Improvements, Sighting
 from perfrun.incidents.incident import Commits, Culprit, Returned, Worsening
 from perfrun.locks import is_held
 from perfrun.page.events import (
@@ -62,9 +62,10 @@ class Told(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The changes for the worse of an index, and the number of series that were searched."""
+    """The changes of an index, and the number of series that were searched."""
 
     sightings: tuple[Sighting, ...]
+    improvements: Improvements
     series: int
     short: int  # series with too few nights
 
@@ -91,26 +92,32 @@ def search(
     rows = confirmed_by_nights(workspace, [_with_tonight(row, tonight) for row in found.rows])
     owners = _Owners(chosen.watched)
     own = [(row, one) for row in rows if (one := owners.of(row)) is not None]
-    better: dict[int, list[tuple[ChangeRow, WatchedSeries]]] = {}
-    for row, one in own:
-        if row.direction == "better" and not _is_wrong(one, row.night, after=True):
-            better.setdefault(id(one), []).append((row, one))
     by_search = searches(workspace) if rows else []
     going_on = _going_on(workspace) if rows else []
     sightings = []
+    better: dict[tuple[str, str], list[tuple[ChangeRow, WatchedSeries]]] = {}
     for row, one in own:
-        if row.direction == "worse" and not _is_wrong(one, row.night, after=False):
-            after = [found for found, _ in better.get(id(one), ()) if found.night > row.night]
-            change = _worsening(row, one, after)
-            culprit = culprit_of(row, by_search)
-            sightings.append(
-                Sighting(
-                    change=change,
-                    culprit=None if culprit is None else _culprit(culprit),
-                    is_bisecting=any(_covers(revisions, change) for revisions in going_on),
-                )
+        is_better = row.direction == "better"
+        if _is_wrong(one, row.night, after=is_better):
+            continue
+        if is_better:
+            better.setdefault((_short_key(one), one.metric), []).append((row, one))
+            continue
+        change = _worsening(row, one)
+        culprit = culprit_of(row, by_search)
+        sightings.append(
+            Sighting(
+                change=change,
+                culprit=None if culprit is None else _culprit(culprit),
+                is_bisecting=any(_covers(revisions, change) for revisions in going_on),
             )
-    return Found(sightings=tuple(sightings), series=found.series, short=chosen.left_out["short"])
+        )
+    return Found(
+        sightings=tuple(sightings),
+        improvements={key: _improvements(found) for key, found in better.items()},
+        series=found.series,
+        short=chosen.left_out["short"],
+    )
 
 
 class _Owners:
@@ -151,17 +158,18 @@ def is_told(row: ChangeRow, told: Told) -> bool:
     )
 
 
-def _worsening(row: ChangeRow, one: WatchedSeries, better: Sequence[ChangeRow]) -> Worsening:
-    change = Worsening(
+def _worsening(row: ChangeRow, one: WatchedSeries) -> Worsening:
+    return Worsening(
         method=row.method,
         metric=row.metric,
         environment=row.environment,
         hardware=row.hardware,
         settings=one.subject.settings,
-        series=hashlib.sha256(repr(one.subject).encode("utf-8", "replace")).hexdigest()[:16],
+        series=_short_key(one),
         ratio=row.ratio,
         low=row.low,
         high=row.high,
+        level=_level(one, 0, _day(row.night)),
         night=row.night,
         alarm_night=row.alarm_night,
         status=row.status,
@@ -171,7 +179,40 @@ def _worsening(row: ChangeRow, one: WatchedSeries, better: Sequence[ChangeRow]) 
         commits=moved(row.commits_before, row.commits_after),
         differences=_differences(row),
     )
-    return replace(change, returned=_returned(change, one, better)) if better else change
+
+
+def _short_key(one: WatchedSeries) -> str:
+    return hashlib.sha256(repr(one.subject).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _improvements(
+    better: Sequence[tuple[ChangeRow, WatchedSeries]],
+) -> tuple[Improvement, ...]:
+    """Return the changes for the better of one series, each with the level up to the next."""
+    ordered = sorted(better, key=lambda found: found[0].night)
+    ends = [*(_day(row.night) for row, _ in ordered[1:]), 2**31]
+    return tuple(
+        Improvement(
+            returned=Returned(
+                night=row.night,
+                alarm_night=row.alarm_night,
+                commits=moved(row.commits_before, row.commits_after),
+            ),
+            level=_level(one, _day(row.night), end),
+        )
+        for (row, one), end in zip(ordered, ends, strict=True)
+    )
+
+
+def _level(one: WatchedSeries, first: int, end: int) -> float:
+    """Return the median of the last observations of these days; 0 without any."""
+    days, values = one.observations.not_falling, one.observations.values
+    chosen = [v for day, v in zip(days, values, strict=True) if first <= day < end]
+    return median(chosen[-_LEVEL:]) if chosen else 0.0
+
+
+def _day(night: str) -> int:
+    return date.fromisoformat(night).toordinal()
 
 
 def _is_wrong(one: WatchedSeries, night: str, *, after: bool) -> bool:
@@ -180,7 +221,7 @@ def _is_wrong(one: WatchedSeries, night: str, *, after: bool) -> bool:
     What was fast because it was wrong is not worse once it is right. Where most of a series miss a
     bound, that says nothing about a level.
     """
-    day = date.fromisoformat(night).toordinal()
+    day = _day(night)
     days = one.observations.not_falling
     at = next((place for place, own in enumerate(days) if own >= day), len(days))
     level = range(at, min(at + _JUDGED, len(days))) if after else range(max(0, at - _JUDGED), at)
@@ -190,33 +231,6 @@ def _is_wrong(one: WatchedSeries, night: str, *, after: bool) -> bool:
         return 2 * missed > len(places)
 
     return wrong(level) and not wrong(range(len(days)))
-
-
-def _returned(
-    change: Worsening, one: WatchedSeries, better: Sequence[ChangeRow]
-) -> Returned | None:
-    days, values = one.observations.not_falling, one.observations.values
-
-    def level(first: int, end: int) -> float:
-        chosen = [v for day, v in zip(days, values, strict=True) if first <= day < end]
-        return median(chosen[-_LEVEL:]) if chosen else 0.0
-
-    begin = date.fromisoformat(change.night).toordinal()
-    nights = sorted({row.night for row in better})
-    ends = [*(date.fromisoformat(night).toordinal() for night in nights[1:]), 2**31]
-    after = {
-        night: level(date.fromisoformat(night).toordinal(), end)
-        for night, end in zip(nights, ends, strict=True)
-    }
-    told = [
-        Returned(
-            night=row.night,
-            alarm_night=row.alarm_night,
-            commits=moved(row.commits_before, row.commits_after),
-        )
-        for row in better
-    ]
-    return returned_after(change, told, after, level(0, begin))
 
 
 def moved(before: Mapping[str, str], after: Mapping[str, str]) -> Commits:

@@ -41,9 +41,9 @@ def cause_text(one: Incident, clean: Clean, commits: Clean) -> str:
         subject = f": {clean(culprit.subject)}" if culprit.subject else ""
         return f"{commits(culprit.name[:_HASH])}{author}{subject}"
     differences = _differences(one.differences, clean)
-    if one.kind == "machine":
-        return f"the machine, as a canary moved too{': ' if differences else ''}{differences}"
     parts = [commits_text(one.main.commits, clean, commits), differences]
+    if one.kind == "machine":
+        parts.insert(0, "the machine, as a canary moved too")
     return ", or ".join(part for part in parts if part) or "nothing else is known to differ"
 
 

@@ -38,8 +38,9 @@ def with_incidents(suite: Suite, report: NightReport) -> NightReport:
     except (PerfrunError, ImportError, OSError) as error:
         text = f"incidents could not be brought up to date: {error}"
         return replace(report, notes=(*report.notes, text))
-    oldest = _oldest(report)
-    news = tuple(one for one in (_news(i, oldest) for i in after.incidents) if one is not None)
+    names, oldest = _names(report), _oldest(report)
+    own = [one for one in after.incidents if not names.isdisjoint(one.methods)]
+    news = tuple(told for told in (_news(one, oldest) for one in own) if told is not None)
     return _with_numbers(report, after.incidents, news)
 
 
@@ -99,6 +100,10 @@ def _searched(suite: Suite, report: NightReport, known: Ledger) -> Found:
         )
 
 
+def _names(report: NightReport) -> set[str]:
+    return {method.method for method in report.methods}
+
+
 def _canaries(report: NightReport) -> list[str]:
     return sorted({method.method for method in report.methods if method.canary})
 
@@ -110,7 +115,9 @@ def _brought_up_to_date(now: Ledger, found: Found, report: NightReport) -> Ledge
         canaries=tuple(sorted({*now.canaries, *_canaries(report)})),
         owners={**now.owners, **own},
     )
-    return brought_up_to_date(known, found.sightings, opened_since=_oldest(report))
+    names = _names(report)  # other suites, and other machines of a store, tell their own
+    sightings = [one for one in found.sightings if one.change.method in names]
+    return brought_up_to_date(known, sightings, found.improvements, opened_since=_oldest(report))
 
 
 def _oldest(report: NightReport) -> str:

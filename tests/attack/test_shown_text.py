@@ -22,11 +22,20 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from perfrun.changes.change_report import ChangeRow, bisect_report, changes_page
 from perfrun.errors import UsageError
+from perfrun.incidents.incident import Culprit, Decision, Incident, Returned, Worsening
+from perfrun.incidents.words import markdown_list, one_text, text_of
 from perfrun.nightly.command import write_reports
 from perfrun.nightly.junit import junit
 from perfrun.nightly.markdown import markdown as markdown_of
 from perfrun.nightly.openmetrics import openmetrics
-from perfrun.nightly.report import ChangeReport, Failure, MethodReport, NightFigure, NightReport
+from perfrun.nightly.report import (
+    ChangeReport,
+    Failure,
+    IncidentReport,
+    MethodReport,
+    NightFigure,
+    NightReport,
+)
 from perfrun.nightly.suite import Outputs
 from perfrun.reports.layout import drawn
 from perfrun.reports.output import named_failures
@@ -209,6 +218,21 @@ def test_a_command_stays_in_its_block_of_code(text: str) -> None:
     assert shown.endswith("<p>after</p>\n")
 
 
+def incident(text: str, *, is_fixed: bool) -> Incident:
+    returned = Returned(night="2026-11-22", alarm_night="2026-11-22", commits={text: (text, text)})
+    change = Worsening(
+        method=text, metric=text, environment=text, hardware=text, settings=text, series=text,
+        ratio=1.5, low=1.1, high=2.0, level=1.0, night="2026-11-21", alarm_night="2026-11-21",
+        status="candidate", is_machine=False, before_execution_id=text, after_execution_id=text,
+        commits={text: (text, text)}, differences=(text,), returned=returned if is_fixed else None,
+    )  # fmt: skip
+    return Incident(
+        id=1, changes=(change,), owner=text, is_fixed=is_fixed,
+        culprit=None if is_fixed else Culprit(name=text, author=text, subject=text),
+        decision=Decision(what="reopened", at=1.0, day="2026-11-20", reason=text),
+    )  # fmt: skip
+
+
 def night(text: str) -> NightReport:
     figure = NightFigure(metric=text, median=1.0, unit=text, direction="lower", trials=1)
     failure = Failure(status="failed", reason=text, summary=text)
@@ -226,6 +250,10 @@ def night(text: str) -> NightReport:
     return NightReport(
         night="n-2026-11-21", suite="n", owner=None, begun=1e9, ended=2e9, deadline=None,
         commits={text: text}, methods=(method,), errors=(text,), notes=(text,), changes=(change,),
+        incidents=(
+            IncidentReport(news="new", more=1, incident=incident(text, is_fixed=False)),
+            IncidentReport(news="fixed", more=0, incident=incident(text, is_fixed=True)),
+        ),
     )  # fmt: skip
 
 
@@ -239,7 +267,7 @@ def test_the_reports_of_a_night_are_written_and_well_formed(text: str, tmp_path:
         *("h1", "h2", "p", "ul", "li", "code"),
         *("table", "thead", "tbody", "tr", "th", "td"),
     }
-    assert (found.count("<h1>"), found.count("<h2>")) == (1, 3)
+    assert (found.count("<h1>"), found.count("<h2>")) == (1, 4)
     assert found.count("<td") == 9
     assert is_clean(markdown_of(report).replace("\u2060", ""), ends="\n")
     suites = ElementTree.fromstring(junit(report).encode())
@@ -247,6 +275,18 @@ def test_the_reports_of_a_night_are_written_and_well_formed(text: str, tmp_path:
     families = list(openmetrics_parser.text_string_to_metric_families(openmetrics(report)))
     assert len(families) == 8
     assert json.loads((tmp_path / "report.json").read_text())["ok"] is False
+
+
+@each_attack
+def test_incidents_are_printed_in_their_lines(text: str) -> None:
+    both = [incident(text, is_fixed=is_fixed) for is_fixed in (False, True)]
+    for shown, lines in (
+        (text_of(both, [text], 1), 13),
+        (one_text(both[1]), 8),
+        (markdown_list(both, 0).replace("\u2060", ""), 2),
+    ):
+        assert is_clean(shown, ends="\n")
+        assert shown.count("\n") == lines
 
 
 @each_attack
@@ -465,6 +505,7 @@ WRITERS = {
     "benchmark": "cleans its line itself, and works when nothing else does",
     "compare.command": "Markdown, which `markdown` cleans",
     "explain.command": "Markdown, which `markdown` cleans",
+    "incidents.command": "pages of clean lines, and Markdown, which `markdown` cleans",
     "nightly.command": "Markdown, which `markdown` cleans",
     "versus.command": "Markdown, which `markdown` cleans",
     "changes.detect": "`changes_page` is a page of clean lines",

@@ -15,6 +15,10 @@ from typing import Any
 from perfrun.changes import search_log
 from perfrun.compare import baseline_command, baselines
 from perfrun.errors import UsageError, WorkspaceError
+from perfrun.incidents import ledger
+from perfrun.incidents.grouping import Sighting, brought_up_to_date
+from perfrun.incidents.incident import incident_row
+from perfrun.incidents.words import text_of
 from perfrun.launchers.docker_engine import Streams
 from perfrun.launchers.launcher import Exit
 from perfrun.launchers.supervisor_words import message_of, report_of
@@ -231,6 +235,15 @@ def _baseline(data: bytes) -> None:
     assert 0 <= baseline_command._gone(found, workspace) <= len(found.trials)
 
 
+def _incidents(data: bytes) -> None:
+    workspace = folder("workspace")
+    (workspace / ledger.FILE).write_bytes(data)
+    known = ledger.read(workspace)
+    _can_be_written([incident_row(one) for one in known.incidents])
+    text_of(known.incidents, (), 0)
+    brought_up_to_date(known, [Sighting(change=c) for one in known.incidents for c in one.changes])
+
+
 def _records(data: bytes) -> None:
     place = folder("records")
     records = data_records.DataRecords(place)
@@ -371,6 +384,21 @@ _BASELINE = _json(
     {"version": 1, "set_at": 1.5, "selection": ["last"], "trials": [{"uid": "a" * 64,
      "execution_id": "e", "method": "m", "timestamp": 1.5, "path": "output/e/s.json"}]}
 )  # fmt: skip
+_COMMITS = {"models": ["a", "b"]}
+_INCIDENTS = _json(
+    {"version": 1, "next": 2, "canaries": ["c"], "owners": {"m": "o"}, "incidents": [
+        {"id": 1, "owner": "o", "is_bisecting": False, "is_fixed": False, "told": 1,
+         "has_told_end": False, "culprit": {"name": "a", "author": "b", "subject": "c"},
+         "decision": {"what": "accepted", "at": 1.5, "day": "2026-11-21", "reason": ""},
+         "changes": [
+             {"method": "m", "metric": "wall_time", "environment": "e", "hardware": "h",
+              "settings": "", "series": "s", "ratio": 1.1, "low": 1.05, "high": 1.2, "level": 2.0,
+              "night": "2026-11-20", "alarm_night": "2026-11-21", "status": "confirmed",
+              "is_machine": False, "before_execution_id": "b", "after_execution_id": "a",
+              "commits": _COMMITS, "differences": ["numpy 2.2 -> 2.3"],
+              "returned": {"night": "2026-11-22", "alarm_night": "2026-11-23",
+                           "commits": _COMMITS}}]}]}
+)  # fmt: skip
 _NIGHT = _json(
     {"night": "n-2026-11-21", "suite": "n", "digest": "d", "begun": 1.5, "deadline": None,
      "ended": None, "told": False, "units": {}}
@@ -457,6 +485,7 @@ TARGETS = (
     _target("journal", _journal, _JOURNAL, _JOURNAL + _lines({"event": "end"})),
     _target("log of a search", _search, _SEARCH, _SEARCH + _lines({"event": "end", "status": "x"})),
     _target("baseline", _baseline, _BASELINE, errors=(WorkspaceError, UsageError)),
+    _target("incidents", _incidents, _INCIDENTS, errors=(WorkspaceError,)),
     _target("record of a night", _night, _NIGHT),
     _target(
         "record of data",

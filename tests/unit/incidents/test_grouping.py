@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfrun.incidents.grouping import Sighting, brought_up_to_date
+from perfrun.incidents.grouping import Improvement, Sighting, brought_up_to_date
 from perfrun.incidents.incident import Culprit, Decision, Incident, Ledger, Returned, Worsening
 
 DAY = date(2026, 7, 1)
@@ -25,6 +25,7 @@ def worse(name: str, *, night: int = 0, sure: bool = True, **facts: Any) -> Wors
         settings="",
         series=name,
         ratio=1.1,
+        level=2.0,
         low=1.095 if sure else 1.05,
         high=1.105 if sure else 1.15,
         night=begun.isoformat(),
@@ -100,9 +101,16 @@ def test_changes_of_one_cause_are_one_incident(
     assert sorted(groups(*pair)) == ([["a", "b"]] if is_one else [["a"], ["b"]])
 
 
-def updated(one: Incident | None, *changes: Worsening, **more: Any) -> Incident:
+def updated(
+    one: Incident | None, *changes: Worsening, **levels: list[tuple[int, float]]
+) -> Incident:
+    """The first incident after a search that found these changes, and levels from a day on."""
     before = Ledger() if one is None else Ledger(incidents=(one,), next=one.id + 1)
-    after = brought_up_to_date(before, [Sighting(change=c) for c in changes], **more)
+    better = {
+        (name, "wall_time"): [Improvement(returned=back(day), level=level) for day, level in own]
+        for name, own in levels.items()
+    }
+    after = brought_up_to_date(before, [Sighting(change=c) for c in changes], better)
     return after.incidents[0]
 
 
@@ -112,20 +120,19 @@ def back(day: int) -> Returned:
 
 
 def test_an_incident_is_over_when_all_its_levels_have_returned() -> None:
-    first, second = worse("a"), worse("b")
-    one = updated(None, first, second)
-    half = updated(one, replace(first, returned=back(20)), second)
-    assert half.status == "suspect"
-    fixed = updated(half, replace(first, returned=back(20)), replace(second, returned=back(22)))
+    both = worse("a"), worse("b")  # from 2.0 to 2.2
+    one = updated(None, *both)
+    assert updated(one, *both, a=[(-3, 2.0), (20, 2.01)]).status == "suspect"  # b has not
+    assert updated(one, *both, a=[(20, 2.01)], b=[(22, 2.1)]).status == "suspect"  # half of it
+    fixed = updated(one, *both, a=[(20, 2.01)], b=[(21, 2.1), (22, 2.04)])
     assert (fixed.status, fixed.fix) == ("fixed", back(22))
-    # What a search no longer finds, because results were pruned, is no return.
-    assert updated(one).status == "suspect"
-    assert updated(fixed, first, second).status == "fixed"
+    assert updated(one, a=[(20, 1.5)], b=[(22, 2.0)]).status == "fixed"  # its own nights are pruned
+    assert updated(one).status == "suspect"  # which is no return
+    assert updated(fixed, *both).status == "fixed"
     decision = Decision(what="reopened", at=0.0, day=back(23).night, reason="")
-    again = replace(fixed, decision=decision, is_fixed=False)
-    assert updated(again, replace(first, returned=back(20))).status == "suspect"
-    later = [replace(one, returned=back(40)) for one in (first, second)]
-    assert updated(again, *later).status == "fixed"
+    again = replace(one, decision=decision)
+    assert updated(again, a=[(20, 2.01)], b=[(22, 2.04)]).status == "suspect"
+    assert updated(again, a=[(20, 2.0), (40, 2.0)], b=[(40, 2.0)]).status == "fixed"
 
 
 def test_what_pairs_refute_opens_no_incident_and_closes_one() -> None:

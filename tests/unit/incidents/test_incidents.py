@@ -16,6 +16,7 @@ import schemas
 from perfrun.benchmark import main
 from perfrun.incidents import ledger
 from perfrun.incidents.incident import Ledger
+from perfrun.locks import FileLock
 from tests.summaries import summary, write
 
 BEGIN = datetime(2026, 6, 1, 23, 0).timestamp()
@@ -156,16 +157,19 @@ def test_what_was_fast_because_it_was_wrong_is_no_baseline(told: Told) -> None:
 
 def test_a_bisection_names_culprit_and_owner(told: Told) -> None:
     nights(told.workspace, 0, 38)
-    assert {one["owner"] for one in told()} == {None}
     folder = told.workspace / "bisect" / "20260705-100000-abcdef"
     folder.mkdir(parents=True)
     revisions = ["b" * 40, "9" * 40, "c" * 40]
     (folder / "search.jsonl").write_text(json.dumps({"revisions": revisions}) + "\n")
+    with FileLock(folder / "lock") as lock:
+        lock.own()
+        assert [one["status"] for one in told()] == ["suspect", "bisecting"]
     author = "A\x1b[2J <a@example.com>"
     culprit = {"name": "9" * 40, "author": author, "date": None, "subject": "slow"}
     answer = {"status": "found", "method": MANY[0], "metric": "wall_time", "direction": "worse"}
     (folder / "answer.json").write_text(json.dumps({**answer, "culprit": culprit}))
-    _, found = told()
+    other, found = told()
+    assert other["owner"] is None
     assert (found["status"], found["owner"]) == ("culprit_found", author)
     assert found["culprit"] == {"name": "9" * 40, "author": author, "subject": "slow"}
     text = told.text()[1]

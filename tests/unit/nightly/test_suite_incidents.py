@@ -101,6 +101,7 @@ def test_an_incident_is_told_when_it_is_new_grows_and_is_fixed(tmp_path: Path) -
     assert "- 1 known incident open: perfrun incidents\n" in markdown(again)
 
     suites.past(OTHER, 0, *[1.0] * 30, *[1.1] * 15)
+    assert news(suites.night(44, METHOD)) == [("known", 1)]  # the other is of another suite
     grown = suites.night(44, METHOD, OTHER)
     assert news(grown) == [("grown", 2)]
     assert "Grown, 1 change more: incident 1 (me): 2 methods worse" in markdown(grown)
