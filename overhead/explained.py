@@ -60,8 +60,8 @@ OPERATORS = {
 _TORCH = """
 import torch
 torch.set_num_threads(1)
-a, b = torch.randn(160, 160), torch.randn(160, 160)
-v = torch.randn(20_000)
+a, b = torch.randn(320, 320), torch.randn(320, 320)
+v = torch.randn(200_000)
 w = v.abs()
 CALLS = {calls}
 
@@ -72,7 +72,7 @@ class Cases(Benchmark):
                 call()
 
     def measures(self):
-        self.measure(self.step, iterations=200, warmup=3)
+        self.measure(self.step, iterations=20, warmup=3)
 """
 
 

@@ -15,6 +15,7 @@ from perfrun.changes import bisect
 from perfrun.compare import ab, command
 from perfrun.dlbs import command as dlbs_parsing
 from perfrun.exchange.command import FORMATS, export_parser, import_parser
+from perfrun.explain import command as explain_command
 from perfrun.options.flags import parser
 from perfrun.probes.accelerators import Accelerators, DevicesUsage, DeviceUsage
 from perfrun.probes.counters import Counters
@@ -71,6 +72,12 @@ def test_every_flag_of_an_exchange_is_explained(made: argparse.ArgumentParser) -
 def test_every_flag_of_a_search_is_explained() -> None:
     text = (ROOT / "docs" / "guides" / "bisecting.md").read_text(encoding="utf-8")
     for option in bisect.parser()._option_string_actions:
+        assert f"`{option}`" in text or option in ("-h", "--help"), option
+
+
+def test_every_flag_of_an_explanation_is_explained() -> None:
+    text = (ROOT / "docs" / "guides" / "explaining.md").read_text(encoding="utf-8")
+    for option in explain_command.parser()._option_string_actions:
         assert f"`{option}`" in text or option in ("-h", "--help"), option
 
 

@@ -9,11 +9,12 @@ estimated first, by the median over the larger rows, and is a finding of its own
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from perfrun.analysis.stats import ConfidenceInterval, Floats
@@ -30,6 +31,7 @@ _SIGMA_OF_MAD = 1.4826
 _LARGEST_LOG = 50.0  # of a ratio: its exponential is a number
 
 Row = TypeVar("Row", bound=Hashable)
+Mask = npt.NDArray[np.bool_]
 Profile = Mapping[Row, float]  # the value of each row, such as seconds a step
 
 
@@ -95,26 +97,47 @@ def attribute(
     ours, theirs = _matrix(base, rows), _matrix(new, rows)
     sums = [np.array([sum(one.values()) for one in side]) for side in (base, new)]
     total = change_of(sums[0], sums[1], FALSE_NAMES)
-    common = _common(ours, theirs) if has_common else None
-    common_change = None
-    if common is not None:
-        ours, theirs = ours / np.exp(common[0])[:, None], theirs / np.exp(common[1])[:, None]
-        common_change = _ratio(common[1] - common[0], level)
-    judge = _change_of_times if has_common else change_of
-    found = [(row, judge(ours[:, at], theirs[:, at], level)) for at, row in enumerate(rows)]
+    if not has_common:
+        found = _judged(rows, ours, theirs, level, total, change_of)
+        return Attribution(rows=found, total=total, common=None, common_is_named=False)
+    named: set[Row] = set()
+    # Rows that are named say nothing of what all share, so they are left out of it at the end.
+    for _ in range(2):
+        kept = np.array([row not in named for row in rows], dtype=bool)
+        common = _common(ours, theirs, kept)
+        sides = ours, theirs
+        change = None
+        if common is not None:
+            sides = ours / np.exp(common[0])[:, None], theirs / np.exp(common[1])[:, None]
+            change = _ratio(common[1] - common[0], level)
+        found = _judged(rows, *sides, level, total, _change_of_times)
+        named = {one.row for one in found if one.named}
+    return Attribution(
+        rows=found,
+        total=total,
+        common=change,
+        common_is_named=change is not None
+        and change.is_sure
+        and abs(change.difference) >= RELEVANT_SHARE,
+    )
+
+
+def _judged(
+    rows: Sequence[Row],
+    base: Floats,
+    new: Floats,
+    level: float,
+    total: Change,
+    judge: Callable[[Floats, Floats, float], Change],
+) -> tuple[Attributed[Row], ...]:
+    """Return the rows, the largest difference first."""
+    found = [(row, judge(base[:, at], new[:, at], level)) for at, row in enumerate(rows)]
     found.sort(key=lambda one: -abs(one[1].difference))
     largest = max((abs(change.difference) for _, change in found), default=0.0)
     least = max(RELEVANT_SHARE * abs(total.base), OF_LARGEST * largest)
-    return Attribution(
-        rows=tuple(
-            Attributed(row=row, change=one, named=one.is_sure and abs(one.difference) >= least > 0)
-            for row, one in found
-        ),
-        total=total,
-        common=common_change,
-        common_is_named=common_change is not None
-        and common_change.is_sure
-        and abs(common_change.difference) >= RELEVANT_SHARE,
+    return tuple(
+        Attributed(row=row, change=one, named=one.is_sure and abs(one.difference) >= least > 0)
+        for row, one in found
     )
 
 
@@ -146,17 +169,17 @@ def _ratio(logs: Floats, level: float) -> Change:
     return Change(base=1.0, new=ratio, difference=ratio - 1, interval=interval)
 
 
-def _common(base: Floats, new: Floats) -> tuple[Floats, Floats] | None:
-    """Return the logarithm of what all rows of each profile share, of both sides.
+def _common(base: Floats, new: Floats, kept: Mask) -> tuple[Floats, Floats] | None:
+    """Return the logarithm of what the kept rows of each profile share, of both sides.
 
-    The reference is the mean profile of base. None when too few rows are large on both sides.
+    The reference is the median profile of base. None when too few rows are large on both sides.
     """
-    middle = base.mean(axis=0) if base.size else np.zeros(0)
+    middle = np.median(base, axis=0) if base.size else np.zeros(0)
     is_large = middle >= _COMMON_SHARE * middle.sum()
-    both = is_large & (base > 0).all(axis=0) & (new > 0).all(axis=0)
+    both = kept & is_large & (base > 0).all(axis=0) & (new > 0).all(axis=0)
     if both.sum() < _FEWEST_COMMON:
         return None
-    reference = np.log(base[:, both]).mean(axis=0)
+    reference = np.median(np.log(base[:, both]), axis=0)
     found = [np.median(np.log(side[:, both]) - reference, axis=1) for side in (base, new)]
     return found[0], found[1]
 

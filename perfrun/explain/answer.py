@@ -146,7 +146,9 @@ def _explained(
     else:
         found = attribute(base, new, tests=tests, has_common=first.unit == "s")
     shares_of = time if time is not None and time.is_sure and first.unit == "s" else None
-    whole = shares_of.difference if shares_of else found.total.base
+    whole = found.total.base
+    if shares_of and whole > 0:  # a profiler slows the code: its times are brought to the trials'
+        whole = shares_of.difference / min(1.0, shares_of.base / whole)
     rows = [
         _row(one, sides, None if kind == "counters" else whole, first.unit) for one in found.rows
     ]
@@ -201,7 +203,7 @@ def _row(
         share=one.change.difference / whole if whole else None,
         calls=calls,
         kind=_kind(one.change, calls, unit),
-        native=_native(sides, key) if one.named else (),
+        native=_native(sides, key, one.change) if one.named else (),
     )
 
 
@@ -237,8 +239,8 @@ def _kind(change: Change, calls: tuple[float | None, float | None], unit: str) -
     return "slower" if change.difference > 0 else "faster"
 
 
-def _native(sides: Sequence[Sequence[Keyed]], key: RowKey) -> tuple[str, ...]:
-    """Return the C function whose time in a row changed most, with its calls in a step."""
+def _native(sides: Sequence[Sequence[Keyed]], key: RowKey, change: Change) -> tuple[str, ...]:
+    """Return the C function that is most of a row's difference, with its calls in a step."""
     sums: list[dict[str, list[float]]] = []
     for side in sides:
         own: dict[str, list[float]] = {}
@@ -256,6 +258,8 @@ def _native(sides: Sequence[Sequence[Keyed]], key: RowKey) -> tuple[str, ...]:
     if not apart:
         return ()
     name = max(apart, key=lambda one: abs(apart[one]))
+    if 2 * abs(apart[name]) < abs(change.difference):
+        return ()
     before, after = (side.get(name, nothing)[0] for side in sums)
     return (f"{name}, {count_text(before)} -> {count_text(after)} calls",)
 

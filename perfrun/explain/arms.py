@@ -179,7 +179,7 @@ def _again(given: Given, plan: RunPlan, record: SummaryRecord) -> RunPlan:
         content = read_content(record.path)  # once: what is checked is what is used
         record = parse_record(content, record.path)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{record.path}: cannot be read: {error}") from None
+        raise UsageError(f"{record.path}: is no summary that can be run again: {error}") from None
     if not OwnResults(plan.workspace).has(record.run_id, record.path, content):
         raise UsageError(
             f"{record.path}: was imported, not run in {plan.workspace}; perfrun explain runs "
