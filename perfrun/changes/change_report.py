@@ -69,6 +69,7 @@ def changes_page(
     shifts: Sequence[ShiftRow] = (),
     young: Sequence[SensitivityRow] = (),
     begun_anew: Sequence[Beginning] = (),
+    suspects: Sequence[str] | None = None,
 ) -> str:
     """Return all changes, grouped by night and commits, what is not sure yet, and the totals."""
     groups: dict[tuple[str, str], list[ChangeRow]] = {}
@@ -87,6 +88,7 @@ def changes_page(
         shift_lines(shifts),
         [f"{one.method}: {beginning_text(one)}" for one in begun_anew],
         sensitivity_lines(young),
+        suspects or (),
     )
     counts = [f"{left_out[why]} {text}" for why, text in _REASONS.items() if left_out.get(why)]
     more = f"; left out: {', '.join(counts)}" if counts else ""

@@ -27,6 +27,12 @@ from perfrun.changes.outlook import (
     sensitivity_rows,
     shift_rows,
 )
+from perfrun.changes.suspect_rows import (
+    SuspectRow,
+    suspect_documents,
+    suspect_lines,
+    suspect_rows,
+)
 from perfrun.changes.watched import (
     ChosenSeries,
     NoResultsError,
@@ -71,6 +77,9 @@ def parser() -> CommandParser:
         "--confirm",
         "run the trials before and after each change against each other on this machine",
     )
+    made.switch(
+        "--screen", "list series whose last nights lie far out, and what their pairs would cost"
+    )
     made.flag("--max_pairs", "N", "most pairs of each change (default 30)")
     made.flag("--time_budget", "SECONDS", "of each change's pairs (20m, 1h)")
     many = f"confirm so many, worse ones first (default {DEFAULT_CHANGES}; with --since all)"
@@ -98,6 +107,7 @@ class DetectResult:
     shifts: tuple[ShiftRow, ...] = ()
     young: tuple[SensitivityRow, ...] = ()
     begun_anew: tuple[Beginning, ...] = ()
+    suspects: tuple[SuspectRow, ...] | None = None  # None: nothing was screened
 
 
 def detect_command(argv: Sequence[str]) -> int:
@@ -118,8 +128,10 @@ def detect_command(argv: Sequence[str]) -> int:
         found = find_changes(chosen.watched, chosen.left_out, since=since, derived=derived)
     found = _with_outlook(found, chosen, series, since)
     interrupted = False
+    workspace = parse_workspace(given.workspace)
+    if given.screen:
+        found = replace(found, suspects=suspect_rows(chosen.watched, found.watches, workspace))
     if budget is not None:
-        workspace = parse_workspace(given.workspace)
         found, interrupted = _confirmed(found, workspace, budget, trusts_imported=bool(given.trust))
     if given.format == "json":
         write_json(_document(found))
@@ -132,6 +144,7 @@ def detect_command(argv: Sequence[str]) -> int:
                 shifts=found.shifts,
                 young=found.young,
                 begun_anew=found.begun_anew,
+                suspects=None if found.suspects is None else suspect_lines(found.suspects),
             )
         )
     if interrupted:
@@ -390,4 +403,5 @@ def _document(found: DetectResult) -> dict[str, Any]:
         "not_yet_sure": shift_rows(found.shifts),
         "young": sensitivity_rows(found.young),
         "begun_anew": beginning_rows(found.begun_anew),
+        **({} if found.suspects is None else {"suspects": suspect_documents(found.suspects)}),
     }
