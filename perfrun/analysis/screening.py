@@ -117,6 +117,9 @@ def deviations(rows: Floats) -> list[Deviation | None]:
     found: list[Deviation | None] = [None] * len(rows)
     for number in rare:
         off, width, count = rows[number] - level[number], float(noise[number, 0]), recent[number]
+        middle = float(np.median(off[-count:]))
+        while count > 1 and off[-count] * np.sign(middle) < abs(middle) / 2:
+            count -= 1  # it lies nearer to the level before
         found[number] = Deviation(
             recent=int(count),
             since_good=_since_good(off, int(count), width),

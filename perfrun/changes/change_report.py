@@ -72,6 +72,7 @@ def changes_page(
     begun_anew: Sequence[Beginning] = (),
     cuts: Sequence[Cut] = (),
     creep: Sequence[str] = (),
+    suspects: Sequence[str] | None = None,
 ) -> str:
     """Return all changes, grouped by night and commits, what is not sure yet, and the totals."""
     groups: dict[tuple[str, str], list[ChangeRow]] = {}
@@ -94,6 +95,7 @@ def changes_page(
         shift_lines(shifts),
         [f"{one.method}: {beginning_text(one)}" for one in anew],
         sensitivity_lines(young),
+        suspects or (),
     )
     counts = [f"{left_out[why]} {text}" for why, text in _REASONS.items() if left_out.get(why)]
     more = f"; left out: {', '.join(counts)}" if counts else ""

@@ -37,6 +37,12 @@ from perfrun.changes.outlook import (
     sensitivity_rows,
     shift_rows,
 )
+from perfrun.changes.suspect_rows import (
+    SuspectRow,
+    suspect_documents,
+    suspect_lines,
+    suspect_rows,
+)
 from perfrun.changes.watched import (
     ChosenSeries,
     NoResultsError,
@@ -84,6 +90,9 @@ def parser() -> CommandParser:
         "--confirm",
         "run the trials before and after each change against each other on this machine",
     )
+    made.switch(
+        "--screen", "list series whose last nights lie far out, and what their pairs would cost"
+    )
     made.flag("--max_pairs", "N", "most pairs of each change (default 30)")
     made.flag("--time_budget", "SECONDS", "of each change's pairs (20m, 1h)")
     many = f"confirm so many, worse ones first (default {DEFAULT_CHANGES}; with --since all)"
@@ -113,6 +122,7 @@ class DetectResult:
     begun_anew: tuple[Beginning, ...] = ()
     cuts: tuple[Cut, ...] = ()
     creep: Creep | None = None  # None: no baseline was named
+    suspects: tuple[SuspectRow, ...] | None = None  # None: nothing was screened
 
 
 def detect_command(argv: Sequence[str]) -> int:
@@ -140,8 +150,10 @@ def detect_command(argv: Sequence[str]) -> int:
     recent = [cut for cut in found.cuts if since is None or cut.date >= since.isoformat()]
     found = replace(found, cuts=with_evidence(recent))
     interrupted = False
+    workspace = parse_workspace(given.workspace)
+    if given.screen:
+        found = replace(found, suspects=suspect_rows(chosen.watched, found.watches, workspace))
     if budget is not None:
-        workspace = parse_workspace(given.workspace)
         found, interrupted = _confirmed(found, workspace, budget, trusts_imported=bool(given.trust))
     if given.format == "json":
         write_json(_document(found))
@@ -156,6 +168,7 @@ def detect_command(argv: Sequence[str]) -> int:
                 begun_anew=found.begun_anew,
                 cuts=found.cuts,
                 creep=creep_lines(found.creep, since),
+                suspects=None if found.suspects is None else suspect_lines(found.suspects),
             )
         )
     if interrupted:
@@ -435,4 +448,5 @@ def _document(found: DetectResult) -> dict[str, Any]:
         "begun_anew": beginning_rows(found.begun_anew),
         "cuts": cut_rows(found.cuts),
         "creep": creep_document(found.creep),
+        **({} if found.suspects is None else {"suspects": suspect_documents(found.suspects)}),
     }

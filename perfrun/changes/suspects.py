@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -20,6 +21,7 @@ from perfrun.summary.result_folder import write_whole
 from perfrun.untrusted import read_file
 
 if TYPE_CHECKING:
+    from perfrun.analysis.changepoint import SeriesWatch
     from perfrun.analysis.screening import Deviation
 
 FILE = "suspects.json"
@@ -135,7 +137,9 @@ def read_state(workspace: Path) -> SuspectState:
     return replace(
         found,
         open=tuple(filter(_is_sane, found.open))[:_MOST_KEPT],
-        confirmed=tuple(filter(_is_sane, found.confirmed))[:_MOST_KEPT],
+        confirmed=tuple(one for one in found.confirmed if one.told_day > 0 and _is_sane(one))[
+            -_MOST_KEPT:
+        ],
     )
 
 
@@ -217,6 +221,22 @@ def screen(
         if found is not None and found.is_suspect:
             suspects.append(Screened(one=one, found=found, start=start))
     return suspects
+
+
+def level_starts(
+    watched: Sequence[WatchedSeries],
+    watches: Sequence[SeriesWatch],
+    confirmed: Collection[SuspectSeries],
+) -> list[int]:
+    """Return where the level of now begins in each series: after its last change."""
+    since: dict[SeriesName, int] = {}
+    for change in confirmed:
+        since[change.series] = max(change.first_day, since.get(change.series, 0))
+    starts = []
+    for one, watch in zip(watched, watches, strict=True):
+        day = since.get(name_of(one), 0)
+        starts.append(max(watch.start, bisect_left(one.observations.not_falling, day)))
+    return starts
 
 
 def suspect_of(screened: Screened) -> SuspectSeries:

@@ -14,6 +14,7 @@ from perfrun.changes.suspects import (
     FORGOTTEN_DAYS,
     MOST_PAIRS,
     SuspectSeries,
+    level_starts,
     name_of,
     screen,
     suspect_of,
@@ -70,10 +71,7 @@ def with_suspects(
         interruption,
         deadline=report.deadline,
     )
-    starts = [
-        max(watch.start, _place_of(one, pairs.confirmed))
-        for one, watch in zip(watched, watches, strict=True)
-    ]
+    starts = level_starts(watched, watches, pairs.confirmed)
     found = [suspect_of(s) for s in screen(watched, starts, frozenset([report.night]))]
     of_history = [
         _suspect_of_row(row, one)
@@ -101,14 +99,6 @@ def with_suspects(
         rows=(*confirmed, *(row for row in after if row is not None)),
         notes=tuple(_notes(suspects, pairs.confirmed, report.night)),
     )
-
-
-def _place_of(one: WatchedSeries, confirmed: Collection[SuspectSeries]) -> int:
-    """Return the first observation at the level that a confirmed change has left."""
-    name = name_of(one)
-    since = max((c.first_day for c in confirmed if c.series == name), default=0)
-    days = one.observations.not_falling
-    return next((place for place, day in enumerate(days) if day >= since), len(days))
 
 
 def _covers(confirmed: Collection[SuspectSeries], row: ChangeRow) -> bool:

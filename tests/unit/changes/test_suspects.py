@@ -1,0 +1,186 @@
+"""Suspects: screened, kept from night to night, read as a stranger's, and listed by detect."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import schemas
+
+from perfrun.benchmark import main
+from perfrun.changes.budget import parse_night_budget
+from perfrun.changes.suspects import (
+    FILE,
+    MOST_PAIRS,
+    SuspectSeries,
+    SuspectState,
+    merged,
+    read_state,
+    write_state,
+)
+from perfrun.errors import UsageError
+from perfrun.nightly.suite_screening import _judged, confirmed_row
+from tests.summaries import write
+from tests.unit.changes.test_detect import METHOD, document, nights
+
+SUSPECT = SuspectSeries(
+    series=("pkg.cases.Cases.spin", "wall_time", "e", "h", "", "s", "t"),
+    direction="worse",
+    first_day=739_000,
+    before_day=738_999,
+    after_day=739_000,
+    before_summary="/w/output/a/perfzero_summary.json",
+    after_summary="/w/output/b/perfzero_summary.json",
+    before_execution_id="a",
+    after_execution_id="b",
+    shift=0.1,
+    noise=0.01,
+    odds=0.05,
+    seen_day=739_000,
+)
+
+
+def page(workspace: Path, capsys: pytest.CaptureFixture[str], *flags: str) -> str:
+    main(["detect", f"--workspace={workspace}", *flags])
+    return capsys.readouterr().out
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path / "work space"
+
+
+def test_a_suspect_is_listed_with_its_evidence_and_its_cost(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights([1.0] * 40 + [1.12] * 2))
+    text = page(workspace, capsys, "--screen")
+    (line,) = (line for line in text.splitlines() if line.startswith("Suspect: wall_time"))
+    assert f"wall_time of {METHOD} +1" in line
+    assert "since 2026-07-11 (worse), 2 nights, p 0.00" in line
+    assert "pairs would confirm it" in line
+    code, found = document(workspace, capsys, "--screen")
+    schemas.check("detect", found)
+    (suspect,) = (one for one in found["suspects"] if one["metric"] == "wall_time")
+    assert (suspect["direction"], suspect["nights"], suspect["pairs"], code) == ("worse", 2, 0, 0)
+    assert 1.08 < suspect["ratio"] < 1.16
+    assert suspect["more_pairs"] > 10
+
+    # The pairs that nights have run are part of the belief.
+    name = suspect["hardware"]
+    kept = replace(SUSPECT, series=(METHOD, "wall_time", *_rest(workspace, name)))
+    write_state(workspace, SuspectState(open=(replace(kept, alpha=1e-4, pairs=(0.1,) * 6),)))
+    _, after = document(workspace, capsys, "--screen")
+    (again,) = (one for one in after["suspects"] if one["metric"] == "wall_time")
+    assert again["pairs"] == 6
+    assert again["chance"] > suspect["chance"]
+    assert again["more_pairs"] < suspect["more_pairs"]
+
+
+def _rest(workspace: Path, hardware: str) -> tuple[str, ...]:
+    from perfrun.options.store_address import parse_address
+    from perfrun.store.index import open_store
+
+    with open_store(parse_address("", workspace)) as store:
+        key = next(one.key for one in store.series(METHOD, "wall_time"))
+    assert key.hardware == hardware
+    return (key.environment, key.hardware, key.driver, key.source, key.settings)
+
+
+def test_noise_has_no_suspects(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(workspace / "output", *nights([1.0] * 40, seed=3))
+    assert "No suspects" in page(workspace, capsys, "--screen")
+    assert "suspects" not in document(workspace, capsys)[1]
+
+
+def test_the_state_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    state = SuspectState(
+        open=(replace(SUSPECT, alpha=1e-4, pairs=(0.1, -0.02)),),
+        confirmed=(replace(SUSPECT, told_day=739_001, told_in="n", commits_before={"r": "1"}),),
+        allowed=0.002,
+        at=1.0,
+        night="n",
+        spent_s=3.5,
+    )
+    write_state(tmp_path, state)
+    assert read_state(tmp_path) == state
+    assert read_state(tmp_path / "none") == SuspectState()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"alpha": 0.9, "pairs": [0.1]},
+        {"pairs": [5.0]},  # without an error of its own
+        {"alpha": 1e-4, "pairs": [0.1] * (MOST_PAIRS + 1)},
+        {"alpha": 1e-4, "pairs": [1e300]},
+        {"odds": 1e9},
+        {"shift": 0.0},
+        {"noise": -1.0},
+        {"first_day": 10**9},
+        {"series": ["one"]},
+        {"direction": "up"},
+    ],
+    ids=lambda wrong: ",".join(wrong),
+)
+def test_what_a_stranger_wrote_into_the_state_is_left_out(
+    tmp_path: Path, wrong: dict[str, object]
+) -> None:
+    write_state(tmp_path, SuspectState(open=(SUSPECT, SUSPECT)))
+    document = json.loads((tmp_path / FILE).read_text(encoding="utf-8"))
+    document["open"][0].update(wrong)
+    document["confirmed"] = [document["open"][1]]  # and no night has told it
+    (tmp_path / FILE).write_text(json.dumps(document), encoding="utf-8")
+    assert read_state(tmp_path) == SuspectState(open=(SUSPECT,))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"allowed": 7}', '{"at": NaN}', '{"open": [1]}', '{"spent_s": -1}', "[" * 9999],
+)
+def test_a_file_that_is_no_state_begins_anew(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text, encoding="utf-8")
+    assert read_state(tmp_path) == SuspectState()
+    (tmp_path / FILE).unlink()
+    (tmp_path / FILE).symlink_to("/etc/passwd")
+    assert read_state(tmp_path) == SuspectState()
+
+
+def test_a_suspect_goes_on_with_its_pairs_until_other_sides_are_asked_for() -> None:
+    known = replace(SUSPECT, alpha=1e-4, pairs=(0.1,) * 5)
+    again = replace(SUSPECT, after_day=739_002, seen_day=739_002, odds=1.0)
+    assert merged(known, again) == replace(known, seen_day=739_002, odds=1.0)
+    later = replace(again, first_day=739_001)  # its change lies after the known one's new side
+    assert merged(known, later) == later
+    assert merged(known, replace(again, direction="better")).pairs == ()
+    against = replace(known, pairs=(-0.1,) * 5)
+    assert not against.goes_on
+    assert merged(against, replace(again, before_day=738_990)).pairs == ()
+
+
+TOLD = replace(SUSPECT, told_day=739_001, told_in="n")
+
+
+def test_a_change_of_the_history_waits_for_its_pairs_unless_none_can_be_run() -> None:
+    row = replace(confirmed_row(TOLD), status="candidate", confirmation=None)
+    assert _judged(row, [replace(SUSPECT, alpha=1e-4, pairs=(0.1,) * 5)]) is None
+    against = _judged(row, [replace(SUSPECT, alpha=1e-4, pairs=(-0.1, 0.05) * 5)])
+    assert against is not None
+    assert against.status == "not_reproduced"
+    lost = _judged(row, [replace(SUSPECT, why_not="not on record: its local edits")])
+    assert lost is not None
+    assert lost.status == "candidate"
+    assert "local edits; so the history alone decides" in (lost.confirmation or {})["reason"]
+    assert _judged(row, []) == row
+
+
+def test_the_time_of_a_night_for_pairs_is_a_duration_or_a_share() -> None:
+    assert parse_night_budget("30m", "x").seconds(7.0) == 1800
+    assert parse_night_budget("20 %", "x").seconds(600.0) == pytest.approx(120)
+    for text in ("0%", "900%", "-5%", "half", "nan%"):
+        with pytest.raises(UsageError):
+            parse_night_budget(text, "confirm_budget")
+    assert math.isinf(confirmed_row(TOLD).high)  # without pairs nothing is known of its size
