@@ -257,6 +257,8 @@ NOT_RUN = {
     "detect": "with --confirm it takes minutes; tests/integration/test_confirm.py",
     "doctor": "of containers; tests/docker/test_doctor.py",
     "nightly": "clones from the network; tests/integration/test_nightly.py",
+    "replay": "runs a benchmark; tests/integration/test_replay.py",
+    "pack": "the same",
     "plot": "draws with libraries of its own; tests/unit/plots/test_plot_command.py",
     "report": "the same; tests/unit/page/test_report.py",
     "selftest": "takes minutes; tests/integration/test_selftest.py",
