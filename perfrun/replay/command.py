@@ -17,7 +17,7 @@ from perfrun.errors import Interrupted, UsageError
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.options.plan import RunPlan
 from perfrun.probes.machine import Machine, machine
-from perfrun.replay.asked import Asked, add_trust, find, plan_of, refuse_without_consent
+from perfrun.replay.asked import ALL, Asked, add_trust, find, plan_of, refuse_without_consent
 from perfrun.replay.capsule import is_capsule
 from perfrun.replay.judgement import (
     facts_not_matched,
@@ -126,7 +126,11 @@ def _prepared(
         from perfrun.replay.environments import rebuilt
 
         # Versions that a stranger chose are code of theirs, too: the consent comes before pip.
-        refuse_without_consent(asked, _plan(asked, place, sys.executable), workspace, given.trust)
+        if not asked.is_own and given.trust != ALL:
+            raise UsageError(
+                f"--rebuild: {asked.record.path} was imported, and pip would install what it "
+                "names; --trust=all consents to that"
+            )
         python = str(rebuilt(asked.record.document, place / "venv", python, screen.note))
     plan = _plan(asked, place, python)
     refuse_without_consent(asked, plan, workspace, given.trust, python)

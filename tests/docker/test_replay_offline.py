@@ -18,6 +18,9 @@ from worlds import World, strict
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SOURCE = """
+from perfrun import Benchmark
+
+
 class Cases(Benchmark):
     def spin(self):
         import demo_lib
@@ -29,7 +32,7 @@ ALLOWED = "--allow_different=hardware,driver,allocator"
 
 @pytest.fixture
 def world(place: Path, site: Site) -> Iterator[World]:
-    yield from launched_world(place, site, SOURCE)
+    yield from launched_world(place, site)
 
 
 def test_a_capsule_is_replayed_without_network(
@@ -42,15 +45,17 @@ def test_a_capsule_is_replayed_without_network(
     python = environment / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index"]
     subprocess.run([*pip, "--quiet", str(wheel)], check=True)
-    commit = make_repository(world.folder / "code", site.user)
-    give(world.folder, site.user)
+    package = folder / "code" / "pkg"
+    package.mkdir(parents=True)
+    (package / "cases.py").write_text(SOURCE, encoding="utf-8")
+    commit = make_repository(folder / "code", site.user)
     give(folder, site.user)
     perfrun = [*world.prefix, world.python, world.entry]
     own = f"--workspace={world.workspace}"
     done = world.run_words(
         [
             *(*perfrun, own, f"--python={python}", "--python_path=code", "--format=json"),
-            f"--git_repos={(world.folder / 'code').as_uri()};;{commit}",
+            f"--git_repos={(folder / 'code').as_uri()};;{commit}",
             "--benchmark_methods=pkg.cases.Cases.spin",
         ]
     )
