@@ -244,6 +244,7 @@ SUBJECTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "[Index over results](store.md)",
         ("summary/", "store/", "untrusted", "reports/", "show"),
     ),
+    ("Replaying", "[Replaying results](../guides/replaying.md)", ("replay/",)),
     ("Comparing", "[Comparing results](../guides/comparing.md)", ("compare/", "baseline")),
     ("Frameworks side by side", "[perfrun versus](../guides/versus.md)", ("versus/",)),
     ("Changes and their commits", "[Detecting changes](../guides/detecting.md)", ("changes/",)),

@@ -261,6 +261,8 @@ NOT_RUN = {
     "doctor": "of containers; tests/docker/test_doctor.py",
     "incidents": "need some; tests/unit/incidents/test_incidents.py",
     "nightly": "clones from the network; tests/integration/test_nightly.py",
+    "replay": "runs a benchmark; tests/integration/test_replay.py",
+    "pack": "the same",
     "plot": "draws with libraries of its own; tests/unit/plots/test_plot_command.py",
     "report": "the same; tests/unit/page/test_report.py",
     "selftest": "takes minutes; tests/integration/test_selftest.py",

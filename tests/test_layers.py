@@ -30,7 +30,7 @@ LEVELS = (  # lowest first; a module at the top of the package counts as a folde
     {"store", "reports"},
     {"run"},
     {"compare", "doctor", "selftest"},
-    {"changes", "versus", "dlbs", "exchange", "show"},
+    {"changes", "versus", "dlbs", "exchange", "show", "replay"},
     {"page", "plots", "explain"},
     {"incidents"},
     {"nightly", "notebook", "serve"},

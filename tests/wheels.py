@@ -6,17 +6,27 @@ import base64
 import hashlib
 import stat
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 
 def make_wheel(
-    folder: Path, name: str, version: str, requires: tuple[str, ...] = (), program: str = ""
+    folder: Path,
+    name: str,
+    version: str,
+    requires: tuple[str, ...] = (),
+    program: str = "",
+    code: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write a real, minimal wheel; `program` becomes an executable of the distribution's name."""
+    """Write a real, minimal wheel; `program` becomes an executable of the distribution's name.
+
+    `code` has the texts of its modules by their paths.
+    """
     stem = f"{name.replace('-', '_')}-{version}"
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
     lines += [f"Requires-Dist: {requirement}" for requirement in requires]
     files = {
+        **(code or {}),
         f"{stem}.dist-info/METADATA": "\n".join(lines) + "\n",
         f"{stem}.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }

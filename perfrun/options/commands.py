@@ -25,6 +25,12 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
             "name a set of results to compare with",
         ),
         "versus": ("perfrun.versus.command", "versus_command", "one model in several frameworks"),
+        "replay": ("perfrun.replay.command", "replay_command", "run a result again: does it hold?"),
+        "pack": (
+            "perfrun.replay.pack_command",
+            "pack_command",
+            "put all a result needs in one file",
+        ),
     },
     "history": {
         "index": ("perfrun.store.command", "index_command", "bring the index up to date"),

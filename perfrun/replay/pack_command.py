@@ -1,0 +1,273 @@
+"""`perfrun pack RESULT`: a capsule with all that a result needs to be run again, or its lock."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from perfrun import __version__
+from perfrun.errors import UsageError
+from perfrun.options.parsers import CommandParser, parse_word, parse_workspace
+from perfrun.options.plan import RunPlan
+from perfrun.replay.asked import Asked, add_trust, find, plan_of, refuse_without_consent
+from perfrun.replay.capsule import LOCK, SUMMARY, plain_name, sha256_of, write_capsule
+from perfrun.replay.installed import distributions, refuse_changed
+from perfrun.replay.lock import lock_text
+from perfrun.replay.repositories import write_bundle
+from perfrun.replay.wheels import INDEX, INSTALLED, Wheel, collect, perfrun_wheel, remade
+from perfrun.reports.terminal import Terminal
+from perfrun.shown import line, write_lines
+from perfrun.summary.series_identity import objects, section, text
+
+_ABOUT = "Put all that a result needs to be run again into one file, a capsule."
+_EPILOG = """\
+The capsule has the summary, the commits, the wheels of the environment, the data and perfrun's own
+wheel, each with its SHA-256. `perfrun replay CAPSULE` runs it on a machine without network.
+
+Exit status: 0, or 2 when something cannot be packed. All of it is in docs/guides/replaying.md.
+"""
+_MOST_CODE = 64 << 20  # bytes of a folder of --python_path
+Notify = Callable[[str], None]
+
+
+def parser() -> CommandParser:
+    """Return the parser of `perfrun pack`."""
+    made = CommandParser("perfrun pack", _ABOUT, _EPILOG)
+    made.add_argument("result", metavar="RESULT", help="what to pack; as for perfrun replay")
+    made.add_argument("-o", "--output", metavar="FILE", help="the capsule (default capsule.tar)")
+    made.switch("--lock", "write only the environment's lock (default pylock.toml, PEP 751)")
+    made.switch("--with_code", "pack the folders of --python_path as they are now, too")
+    origin = "where wheels come from: the configured index if it has what is installed, or here"
+    words = partial(parse_word, words=(INDEX, INSTALLED))
+    made.flag("--wheels", f"{INDEX}|{INSTALLED}", origin, words, INDEX)
+    add_trust(made)
+    made.add_workspace()
+    return made
+
+
+def pack_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun pack`."""
+    given = parser().parse_args(list(argv))
+    workspace = parse_workspace(given.workspace)
+    asked = find(given.result, workspace)
+    target = Path(given.output or (LOCK if given.lock else "capsule.tar")).absolute()
+    screen = Terminal(sys.stdout, sys.stderr, quiet=False)
+    plan = plan_of(asked, workspace)
+    refuse_without_consent(asked, plan, workspace, given.trust)
+    if given.lock and plan.container:
+        raise UsageError("--lock: the result is of a container; its image is the lock")
+    try:
+        # Beside the file that is made: /tmp may have no room for a framework.
+        with tempfile.TemporaryDirectory(prefix=".perfrun-pack-", dir=target.parent) as made:
+            packing = _Packing(asked, plan, Path(made), workspace, screen.note)
+            if given.lock:
+                packing.environment(use_index=given.wheels == INDEX)
+                shutil.copyfile(Path(made) / LOCK, target)
+                wheels = packing.wheels
+                said = f"{target}: {_counted(wheels, 'distribution')}{_from_files(wheels)}"
+            else:
+                said = _packed(packing, target, given)
+    except OSError as error:
+        raise UsageError(
+            f"{target}: cannot be packed: {error.strerror} ({error.filename})"
+        ) from None
+    write_lines([line(said)])
+    return 0
+
+
+def _packed(packing: _Packing, target: Path, given: Any) -> str:
+    packing.summary()
+    packing.repositories()
+    packing.data()
+    packing.code(is_wanted=given.with_code)
+    if packing.plan.container is None:
+        packing.environment(use_index=given.wheels == INDEX)
+    packing.perfrun()
+    digest = write_capsule(packing.folder, packing.manifest(), target)
+    size = target.stat().st_size / 2**20
+    wheels = packing.wheels
+    parts = [
+        f"{_counted(wheels, 'wheel')}{_from_files(wheels)}",
+        *([_counted(packing.repos, "commit")] if packing.repos else []),
+        *([_counted(packing.folders, "folder")] if packing.folders else []),
+        *([f"{_counted(packing.files, 'file')} of data"] if packing.files else []),
+    ]
+    return f"{target}: {size:,.1f} MiB, {', '.join(parts)}; SHA-256 {digest}"
+
+
+def _counted(what: Sequence[object], name: str) -> str:
+    return f"{len(what)} {name}" if len(what) == 1 else f"{len(what)} {name}s"
+
+
+def _from_files(wheels: Sequence[Wheel]) -> str:
+    count = sum(one.origin == INSTALLED for one in wheels)
+    return f" ({count} made again from installed files)" if count else ""
+
+
+@dataclass
+class _Packing:
+    """The folder of which the capsule is made, and what its manifest says."""
+
+    asked: Asked
+    plan: RunPlan
+    folder: Path
+    workspace: Path
+    notify: Notify
+
+    def __post_init__(self) -> None:
+        self.own = section(self.asked.record.document, "perfrun")
+        self.wheels: tuple[Wheel, ...] = ()
+        self.repos: list[dict[str, str]] = []
+        self.files: list[dict[str, str]] = []
+        self.folders: list[dict[str, str]] = []
+
+    def summary(self) -> None:
+        (self.folder / SUMMARY).write_bytes(self.asked.content)
+
+    def repositories(self) -> None:
+        """Bundle each checkout at the commit that the trial had."""
+        target = self.folder / "repositories"
+        target.mkdir()
+        commits = self.asked.record.commits
+        for repo in self.plan.repos:
+            pinned = replace(repo, git_hash=commits.get(repo.directory) or repo.git_hash)
+            name = f"repositories/{plain_name(repo.directory)}.bundle"
+            self.notify(f"bundling {repo.shown_url}")
+            write_bundle(pinned, self.workspace, self.folder / name, self.notify)
+            commit = pinned.git_hash or ""
+            self.repos.append({"directory": repo.directory, "commit": commit, "file": name})
+
+    def data(self) -> None:
+        """Copy each file of data that still has the SHA-256 that is on record."""
+        target = self.folder / "data"
+        target.mkdir()
+        rows = objects(self.own.get("data"))
+        for number, item in enumerate(self.plan.data):
+            end = f"/{item.relative_path}"
+            known = [one for one in rows if text(one.get("path")).endswith(end)]
+            wanted = text(known[0].get("sha256")) if known else ""
+            path = Path(self.plan.root_data_dir) / item.relative_path
+            if not wanted:
+                raise UsageError(f"{path}: is a folder, or not on record: only files are packed")
+            if not path.is_file():
+                raise UsageError(f"{path}: is not there any more; it is data of the result")
+            name = f"data/{number}-{plain_name(path.name)}"
+            shutil.copyfile(path, self.folder / name)
+            if sha256_of(self.folder / name) != wanted:
+                raise UsageError(
+                    f"{path}: is not the data of the result, whose SHA-256 is {wanted}"
+                )
+            self.files.append({"path": item.relative_path, "file": name})
+
+    def code(self, *, is_wanted: bool) -> None:
+        """Copy the folders of `--python_path` that are no checkouts."""
+        for number, item in enumerate(one for one in self.plan.python_path if one.startswith("/")):
+            if not is_wanted:
+                raise UsageError(
+                    f"--python_path: {item} is no checkout of perfrun, so no commit says what it "
+                    "was; --with_code packs its files as they are now"
+                )
+            folder = f"code/{number}"
+            _copy_code(Path(item), self.folder / folder)
+            self.folders.append({"path": item, "folder": folder})
+        self._check_module()
+
+    def _check_module(self) -> None:
+        """Refuse a module that is no longer the one that ran."""
+        wanted, path = text(self.own.get("module_sha256")), text(self.own.get("module_file"))
+        if not wanted or not any(path.startswith(f"{row['path']}/") for row in self.folders):
+            return
+        if not Path(path).is_file() or sha256_of(Path(path)) != wanted:
+            raise UsageError(
+                f"{path}: is not the code that ran: it has been edited since the trial"
+            )
+
+    def environment(self, *, use_index: bool) -> None:
+        """Collect the wheels of the environment, and write its lock."""
+        recorded = section(self.own, "environment")
+        found = distributions(self.plan.python)
+        refuse_changed(found, section(recorded, "distributions"))
+        folder = self.folder / "wheels"
+        self.wheels = collect(
+            found, folder, python=self.plan.python, use_index=use_index, notify=self.notify
+        )
+        if "pip" not in found:
+            self._pip()
+        about = {
+            "execution-id": self.asked.record.execution_id,
+            "method": self.asked.record.method,
+            "summary-sha256": hashlib.sha256(self.asked.content).hexdigest(),
+        }
+        text_ = lock_text(self.wheels, self._python(), about)
+        (self.folder / LOCK).write_text(text_, encoding="utf-8")
+
+    def _pip(self) -> None:
+        """Add perfrun's own pip: the environment has none, and something must install it."""
+        own = distributions(sys.executable).get("pip")
+        if own is not None:
+            (self.folder / "tools").mkdir()
+            remade(own, self.folder / "tools")
+
+    def perfrun(self) -> None:
+        """Add perfrun itself."""
+        perfrun_wheel(self.folder / "perfrun")
+
+    def _python(self) -> tuple[str, str]:
+        python = section(section(self.own, "environment"), "python")
+        version = ".".join(text(python.get("version")).split(".")[:2])
+        return version, text(python.get("implementation")) or "cpython"
+
+    def manifest(self) -> Mapping[str, Any]:
+        """Return what the manifest says, the list of files excepted."""
+        version, implementation = self._python()
+        container = section(self.own, "container")
+        return {
+            "perfrun": __version__,
+            "execution_id": self.asked.record.execution_id,
+            "method": self.asked.record.method,
+            "python": {"version": version, "implementation": implementation},
+            "image": {"image_id": text(container.get("image_id"))} if container else None,
+            "repositories": self.repos,
+            "wheels": [
+                {
+                    "name": one.name,
+                    "version": one.version,
+                    "file": f"wheels/{one.file}",
+                    "origin": one.origin,
+                    "source": one.source,
+                    "note": one.note,
+                }
+                for one in self.wheels
+            ],
+            "data": self.files,
+            "code": self.folders,
+        }
+
+
+def _copy_code(source: Path, target: Path) -> None:
+    """Copy a folder's files: no links, nothing hidden, nothing that Python has compiled."""
+    size = 0
+    for place, folders, names in os.walk(source):
+        folders[:] = sorted(one for one in folders if one[:1] != "." and one != "__pycache__")
+        for name in sorted(names):
+            path = Path(place, name)
+            if name.startswith(".") or path.is_symlink() or not path.is_file():
+                continue
+            size += path.stat().st_size
+            if size > _MOST_CODE:
+                raise UsageError(
+                    f"--with_code: {source} holds more than {_MOST_CODE >> 20} MiB; name a folder "
+                    "that has the benchmark's code alone"
+                )
+            copy = target / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+    target.mkdir(parents=True, exist_ok=True)
