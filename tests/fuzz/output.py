@@ -109,7 +109,7 @@ def _night(data: bytes) -> None:
     assert _is_clean(page.replace(shown._JOINER, ""), "\n")
     found = _COMMONMARK.render(page)
     assert set(_TAGS.findall(found)) <= _OF_NIGHT
-    assert (found.count("<h1>"), found.count("<h2>"), found.count("<td")) == (1, 3, 9)
+    assert (found.count("<h1>"), found.count("<h2>"), found.count("<td")) == (1, 4, 9)
     cases = list(ElementTree.fromstring(junit(report).encode()).iter("testcase"))
     assert len(cases) == 3
     assert all(_is_clean(case.get("name", ""), "\n\t") for case in cases)
