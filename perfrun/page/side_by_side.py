@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun import schema
-from perfrun.page.events import names_in, read_checked
+from perfrun.page.kept_documents import names_in, read_checked
 from perfrun.versus.answer import DECIDING
 from perfrun.versus.result_file import SCHEMA
 
