@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from perfrun.page.packed import Packed, packed
 from perfrun.show.run_again import run_again
 from perfrun.show.view import TrialView, view
 from perfrun.summary.metrics import WALL_TIME
+from perfrun.summary.process_log import Reading, readings
 from perfrun.summary.record import SummaryRecord, read_record
 from perfrun.summary.series_identity import is_number, objects, section, text
 from perfrun.summary.series_times import series_of_wall_time
@@ -29,7 +29,6 @@ _MOST_DIFFERENCES = 12
 _MOST_LINES = 15  # of a log
 _MOST_LINE = 200  # characters
 _MOST_PROFILES = 8
-_LOG_BYTES = 64 * 2**20
 _TAIL_BYTES = 4096
 # Of `process_info.log`: the names, their unit, and the name on the page.
 _MEMORY = (("rss", "bytes", "memory"), ("tree_pss", "bytes", "memory of all processes"))
@@ -116,13 +115,13 @@ def _packed_times(times: Any) -> tuple[Packed | None, int]:
 
 
 def _timelines(record: SummaryRecord) -> Iterator[Timeline]:
-    rows = _thinned(_readings(record))
+    rows = _thinned(readings(record.path, 20 * MOST_POINTS))
     if len(rows) < 2:
         return
     times = packed([row["time"] for row in rows])
     names = [*_MEMORY, *_LOADS, *_device_names(rows)]
     for name, unit, shown in names:
-        values = [float(row[name]) if is_number(row.get(name)) else None for row in rows]
+        values = [row.get(name) for row in rows]
         known = {value for value in values if value is not None}
         if not known or known == {0.0}:
             continue
@@ -131,7 +130,7 @@ def _timelines(record: SummaryRecord) -> Iterator[Timeline]:
         yield Timeline(name=shown, unit=unit, t=times, y=packed(values))
 
 
-def _device_names(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, str]]:
+def _device_names(rows: Sequence[Reading]) -> Iterator[tuple[str, str, str]]:
     for name in sorted({name for row in rows for name in row})[:200]:
         for end, unit in _DEVICE:
             device = name.removesuffix(end)
@@ -140,27 +139,7 @@ def _device_names(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str,
                 yield name, unit, f"{device} {words.replace('used', 'memory')}"
 
 
-def _readings(record: SummaryRecord) -> list[dict[str, Any]]:
-    """Return the lines of `process_info.log` that have a time; none where it is not there."""
-    if not record.path.name:
-        return []
-    try:
-        with Folder(record.path.parent) as folder:
-            lines = folder.read("process_info.log", _LOG_BYTES).split(b"\n")
-    except (OSError, Refused):
-        return []
-    found = []
-    for one in lines[:: max(1, len(lines) // (20 * MOST_POINTS))]:
-        try:
-            row = json.loads(one) if len(one) < _TAIL_BYTES else None
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict) and is_number(row.get("time")) and row["time"] >= 0:
-            found.append(row)
-    return found
-
-
-def _thinned(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+def _thinned(rows: Sequence[Reading]) -> Sequence[Reading]:
     """Return at most so many rows: of neighbours the one with the most memory."""
     if len(rows) <= MOST_POINTS:
         return rows
@@ -169,9 +148,8 @@ def _thinned(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     return [max(part, key=_memory_of) for part in parts]
 
 
-def _memory_of(row: Mapping[str, Any]) -> float:
-    size = row.get("tree_pss")
-    return float(size) if is_number(size) else 0.0
+def _memory_of(row: Reading) -> float:
+    return row.get("tree_pss", 0.0)
 
 
 def _environment(shown: TrialView) -> Iterator[tuple[str, str]]:

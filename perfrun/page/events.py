@@ -16,14 +16,13 @@ from typing import Any
 
 from perfrun import schema
 from perfrun.changes.change_report import ChangeRow
-from perfrun.schema import Wrong
-from perfrun.untrusted import Folder, Refused, parse_json
+from perfrun.page.kept_documents import LARGEST_BYTES, names_in, read_checked
+from perfrun.untrusted import Folder
 
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:-\d{1,6})?\Z", re.ASCII)
 _TOLD_DAYS = 15  # a change is in the reports of so many nights after its alarm
 _MOST_SEARCHES = 300
 _MOST_CHANGES = 10_000  # of a report
-_LARGEST_BYTES = 64 * 2**20
 _ratio = schema.maybe(schema.number(0, 1e9))
 _texts = schema.listed(schema.text(), 100)
 _CONFIRMATION = schema.table(
@@ -118,15 +117,6 @@ def _nights(folder: Path) -> list[tuple[str, str]]:
     return sorted(((end[1], name) for end, name in ends if end), reverse=True)
 
 
-def names_in(folder: Path) -> list[str]:
-    """Return the sorted names in a folder; none where there is no folder."""
-    try:
-        with Folder(folder) as held:
-            return held.names()
-    except OSError:
-        return []
-
-
 def _is_told(row: ChangeRow, day: str) -> bool:
     try:
         alarm = date.fromisoformat(row.alarm_night)
@@ -153,17 +143,6 @@ def _with(row: ChangeRow, told: Mapping[str, Any]) -> ChangeRow:
 def _changes(nights: Path, name: str) -> list[dict[str, Any]]:
     document = read_checked(nights / name, "report.json", _REPORT)
     return [] if document is None else list(document["changes"])
-
-
-def read_checked(folder: Path, name: str, wanted: schema.Check) -> dict[str, Any] | None:
-    """Read a document of a workspace and check it; None for one that cannot be used."""
-    try:
-        with Folder(folder) as held:
-            said = parse_json(held.read(name, _LARGEST_BYTES))
-        found: dict[str, Any] = schema.checked(wanted, said, name, [])
-    except (OSError, Refused, Wrong):
-        return None
-    return found
 
 
 def searches(workspace: Path) -> list[Search]:
@@ -193,7 +172,7 @@ def revisions_of(folder: Path) -> list[str]:
     """Return the revisions of a search: the first line of its log."""
     try:
         with Folder(folder) as held:
-            first = held.read("search.jsonl", _LARGEST_BYTES).partition(b"\n")[0]
+            first = held.read("search.jsonl", LARGEST_BYTES).partition(b"\n")[0]
         document = schema.checked(_BEGIN, json.loads(first), "search.jsonl", [])
     except (OSError, ValueError, RecursionError):  # Refused and Wrong are ValueErrors
         return []

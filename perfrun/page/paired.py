@@ -9,7 +9,7 @@ from typing import Any
 
 from perfrun import schema
 from perfrun.page.document import ChangeShown, PairsShown
-from perfrun.page.events import names_in, read_checked
+from perfrun.page.kept_documents import names_in, read_checked
 from perfrun.page.packed import packed
 from perfrun.summary.record import SUMMARY, SummaryRecord, parse_record, read_content
 from perfrun.summary.series_identity import section

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.errors import UsageError
-from perfrun.page.events import names_in
+from perfrun.page.kept_documents import names_in
 from perfrun.untrusted import Folder, Refused
 from perfrun.versus.answer import DECIDING
 from perfrun.versus.saved_comparison import LIMIT_BYTES, SavedComparison, saved_comparison

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +17,12 @@ from perfrun.errors import UsageError
 from perfrun.plots.data import Curve, DistributionData, MemoryData, Panel, Phase, is_drawable
 from perfrun.shown import cell
 from perfrun.summary.metrics import WALL_TIME
+from perfrun.summary.process_log import NAME, readings
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import is_number, objects, section, text
 from perfrun.summary.series_times import median_interval_of, series_of_wall_time
 from perfrun.untrusted import Folder, Refused
 
-_LOG = "process_info.log"
 _DEVICES = "devices.csv"  # in the folder perfrun/
 _LIMIT_BYTES = 64 * 2**20
 _MOST_CURVES = 16  # of a panel: devices
@@ -115,11 +114,10 @@ def _is_size(value: Any) -> bool:
 
 def memory(record: SummaryRecord) -> MemoryData:
     """Return what was watched of a trial over time. Raises UsageError where nothing is left."""
-    log = _contents(record, (), _LOG)
-    samples = [] if log is None else list(_samples(log))
+    samples = readings(record.path)
     if not samples:
         raise UsageError(
-            f"{cell(record.execution_id)}: {_LOG} of this trial is gone or cannot be read, so "
+            f"{cell(record.execution_id)}: {NAME} of this trial is gone or cannot be read, so "
             "there is nothing over time"
         )
     devices = _device_curves(_contents(record, ("perfrun",), _DEVICES) or b"")
@@ -148,21 +146,6 @@ def _contents(record: SummaryRecord, below: Sequence[str], name: str) -> bytes |
             return folder.read(name, _LIMIT_BYTES)
     except (OSError, Refused):
         return None
-
-
-def _samples(log: bytes) -> Iterator[dict[str, float]]:
-    """Yield the lines of process_info.log; their times never fall."""
-    last = 0.0
-    for one in log.splitlines():
-        try:
-            sample = json.loads(one)
-        except (ValueError, RecursionError):
-            continue  # the last line, if perfrun was killed
-        if not isinstance(sample, dict) or not all(_is_size(v) for v in sample.values()):
-            continue
-        if sample.get("time", -1.0) >= last:
-            last = sample["time"]
-            yield sample
 
 
 def _memory_curves(

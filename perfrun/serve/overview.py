@@ -204,7 +204,7 @@ def method_page(index: Index, workspace: Path, whole: Overview, name: str) -> di
         title=key.method,
         since=whole.since,
         newest=whole.newest,
-        found=Found(rows=(*rows, *more.rows)),
+        found=replace(whole.found, rows=(*rows, *more.rows)),
         has_versus=False,
     )
     return dict(redacted(document_of(page_of(material, asked), __version__)))

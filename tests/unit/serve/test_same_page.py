@@ -14,6 +14,7 @@ from perfrun.serve.results import Results
 from perfrun.store.index import open_store
 from tests.forty_nights import METHODS, SLOW, results_of
 from tests.pages import read_page, unpack
+from tests.summaries import summary, write
 
 
 def reported(workspace: Path) -> dict[str, Any]:
@@ -106,3 +107,21 @@ def test_a_large_store_shows_the_newest_and_says_what_it_leaves_out(
     # The metrics that the page has no room for are searched where their method is opened.
     assert {one["metric"] for one in part["changes"]} == {"loss_s", "rate_per_s"}
     assert part["methods"][0]["trials"] == slow["trials"]
+
+
+def test_logs_beside_a_file_that_is_not_the_summary_of_the_trial_are_not_shown(
+    tmp_path: Path,
+) -> None:
+    output = write(tmp_path / "output", summary(status="crashed"))
+    store = parse_address(str(tmp_path / "team.sqlite"), tmp_path)
+    with open_store(store) as opened:
+        opened.refresh([output])
+    (folder,) = output.iterdir()
+    (folder / "stderr.log").write_text("the end of it\n")
+    results = Results(Index(address=store, root=None), tmp_path, "title")
+    (method,) = json.loads(results.page().answer.data)["methods"]
+    assert b"the end of it" in results.method(method["href"][-16:]).data
+    # A store may come from a stranger, and name any file of this machine.
+    (folder / "perfzero_summary.json").write_text(json.dumps(summary(name="other")))
+    results = Results(Index(address=store, root=None), tmp_path, "title")
+    assert b"the end of it" not in results.method(method["href"][-16:]).data
