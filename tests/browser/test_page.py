@@ -119,6 +119,8 @@ def test_first_screen_tells_age_outcomes_and_what_got_worse_before_all_methods(
     assert example_page.HOSTILE[0] in page.locator("#warning-list").text_content()
     assert example_page.HOSTILE[1] in page.locator("#machines").text_content()
     assert set(names(page)) == {method["name"] for method in data["methods"]}
+    left_out = page.locator("#left-out").text_content()
+    assert left_out.startswith("Left out to keep this page below 1 MB: 12 histories of derived")
 
 
 def test_table_is_searched_filtered_sorted_and_saved(open_page: Open, data: dict[str, Any]) -> None:

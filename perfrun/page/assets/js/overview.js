@@ -96,7 +96,9 @@ function changeItem(change, beside) {
 function showLeftOut() {
   const list = report.left_out || [];
   byId("left-out").hidden = !list.length;
-  refill(byId("left-out"), list.map((text) => make("p", {}, text)));
+  const texts = isLive() ? list : [`Left out to keep this page below 1 MB: ${list.join(", ")}. `
+    + "A report of fewer nights (--nights) has more; perfrun serve has all of it."];
+  refill(byId("left-out"), texts.map((text) => make("p", {}, text)));
 }
 
 function showVersus() {
