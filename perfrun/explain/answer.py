@@ -39,7 +39,7 @@ class ExplainedRow:
     where: str
     change: Change
     named: bool
-    share: float | None  # of the difference between the trials, or of the profiles' base
+    share: float | None  # of the profiles' difference or, where the trials have none, of their base
     calls: tuple[float | None, float | None]  # of one step
     kind: Kind
     native: tuple[str, ...]  # the C functions that changed most, in words
@@ -147,8 +147,9 @@ def _explained(
         found = attribute(base, new, tests=tests, has_common=first.unit == "s")
     shares_of = time if time is not None and time.is_sure and first.unit == "s" else None
     whole = found.total.base
-    if shares_of and whole > 0:  # a profiler slows the code: its times are brought to the trials'
-        whole = shares_of.difference / min(1.0, shares_of.base / whole)
+    moved = sum(row.change.difference for row in found.rows)
+    if shares_of and moved * shares_of.difference > 0:
+        whole = moved
     rows = [
         _row(one, sides, None if kind == "counters" else whole, first.unit) for one in found.rows
     ]
@@ -164,12 +165,21 @@ def _explained(
         total=found.total,
         common=found.common,
         common_is_named=found.common_is_named,
-        explained=sum(row.change.difference for row in named) / whole
-        if shares_of and whole and kind != "counters"
-        else None,
+        explained=_explained_share(shares_of, found.total.base, named) if shares_of else None,
         notes=_notes([*readings["a"], *readings["b"]]),
         folders={arm: turns.folders[kind][arm] for arm in ARMS},
     )
+
+
+def _explained_share(time: Change, profiled: float, named: Sequence[ExplainedRow]) -> float | None:
+    """Return the share of the trials' difference that the named rows make up.
+
+    A profiler slows the code, so its times are brought to those of the trials first.
+    """
+    if profiled <= 0 or time.difference == 0:
+        return None
+    scale = min(1.0, time.base / profiled)
+    return scale * sum(row.change.difference for row in named) / time.difference
 
 
 def _counted(base: Values, new: Values, tests: int) -> Attribution[RowKey]:

@@ -176,7 +176,7 @@ def _below(kind: ExplainedKind) -> list[str]:
     if kind.explained is not None:
         lines.append(
             f"The named rows make up {100 * kind.explained:.0f} % of the difference between the "
-            "trials, which ran without a profiler (its slowdown is taken out)."
+            "trials, which ran without a profiler (its mean slowdown is taken out)."
         )
     if kind.common is not None and kind.common_is_named:
         alike = kind.common.interval
