@@ -24,7 +24,7 @@ from perfrun.replay.lock import lock_text
 from perfrun.replay.repositories import write_bundle
 from perfrun.replay.wheels import INDEX, INSTALLED, Wheel, collect, perfrun_wheel, remade
 from perfrun.reports.terminal import Terminal
-from perfrun.shown import line, write_lines
+from perfrun.shown import line, write_json, write_lines
 from perfrun.summary.series_identity import objects, section, text
 
 _ABOUT = "Put all that a result needs to be run again into one file, a capsule."
@@ -50,6 +50,7 @@ def parser() -> CommandParser:
     made.flag("--wheels", f"{INDEX}|{INSTALLED}", origin, words, INDEX)
     add_trust(made)
     made.add_workspace()
+    made.add_format()
     return made
 
 
@@ -59,7 +60,7 @@ def pack_command(argv: Sequence[str]) -> int:
     workspace = parse_workspace(given.workspace)
     asked = find(given.result, workspace)
     target = Path(given.output or (LOCK if given.lock else "capsule.tar")).absolute()
-    screen = Terminal(sys.stdout, sys.stderr, quiet=False)
+    screen = Terminal(sys.stderr, sys.stderr, quiet=False)
     plan = plan_of(asked, workspace)
     refuse_without_consent(asked, plan, workspace, given.trust)
     if given.lock and plan.container:
@@ -71,19 +72,24 @@ def pack_command(argv: Sequence[str]) -> int:
             if given.lock:
                 packing.environment(use_index=given.wheels == INDEX)
                 shutil.copyfile(Path(made) / LOCK, target)
-                wheels = packing.wheels
-                said = f"{target}: {_counted(wheels, 'distribution')}{_from_files(wheels)}"
             else:
-                said = _packed(packing, target, given)
+                _pack(packing, target, given)
+            digest, size = sha256_of(target), target.stat().st_size
     except OSError as error:
         raise UsageError(
             f"{target}: cannot be packed: {error.strerror} ({error.filename})"
         ) from None
-    write_lines([line(said)])
+    if given.format == "json":
+        about = {"file": str(target), "sha256": digest, "bytes": size}
+        write_json({**about, **packing.content()})
+    else:
+        said = ", ".join(packing.words())
+        how_much = "" if given.lock else f"{size / 2**20:,.1f} MiB, "
+        write_lines([line(f"{target}: {how_much}{said}; SHA-256 {digest}")])
     return 0
 
 
-def _packed(packing: _Packing, target: Path, given: Any) -> str:
+def _pack(packing: _Packing, target: Path, given: Any) -> None:
     packing.summary()
     packing.repositories()
     packing.data()
@@ -91,25 +97,11 @@ def _packed(packing: _Packing, target: Path, given: Any) -> str:
     if packing.plan.container is None:
         packing.environment(use_index=given.wheels == INDEX)
     packing.perfrun()
-    digest = write_capsule(packing.folder, packing.manifest(), target)
-    size = target.stat().st_size / 2**20
-    wheels = packing.wheels
-    parts = [
-        f"{_counted(wheels, 'wheel')}{_from_files(wheels)}",
-        *([_counted(packing.repos, "commit")] if packing.repos else []),
-        *([_counted(packing.folders, "folder")] if packing.folders else []),
-        *([f"{_counted(packing.files, 'file')} of data"] if packing.files else []),
-    ]
-    return f"{target}: {size:,.1f} MiB, {', '.join(parts)}; SHA-256 {digest}"
+    write_capsule(packing.folder, packing.manifest(), target)
 
 
 def _counted(what: Sequence[object], name: str) -> str:
     return f"{len(what)} {name}" if len(what) == 1 else f"{len(what)} {name}s"
-
-
-def _from_files(wheels: Sequence[Wheel]) -> str:
-    count = sum(one.origin == INSTALLED for one in wheels)
-    return f" ({count} made again from installed files)" if count else ""
 
 
 @dataclass
@@ -225,6 +217,17 @@ class _Packing:
         version = ".".join(text(python.get("version")).split(".")[:2])
         return version, text(python.get("implementation")) or "cpython"
 
+    def words(self) -> list[str]:
+        """Return what was packed, in words."""
+        remade = sum(one.origin == INSTALLED for one in self.wheels)
+        how = f" ({remade} made again from installed files)" if remade else ""
+        return [
+            f"{_counted(self.wheels, 'wheel')}{how}",
+            *([_counted(self.repos, "commit")] if self.repos else []),
+            *([_counted(self.folders, "folder")] if self.folders else []),
+            *([f"{_counted(self.files, 'file')} of data"] if self.files else []),
+        ]
+
     def manifest(self) -> Mapping[str, Any]:
         """Return what the manifest says, the list of files excepted."""
         version, implementation = self._python()
@@ -235,6 +238,12 @@ class _Packing:
             "method": self.asked.record.method,
             "python": {"version": version, "implementation": implementation},
             "image": {"image_id": text(container.get("image_id"))} if container else None,
+            **self.content(),
+        }
+
+    def content(self) -> dict[str, Any]:
+        """Return what was packed, as rows."""
+        return {
             "repositories": self.repos,
             "wheels": [
                 {

@@ -92,8 +92,10 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     assert done.statuses == ["passed"], done.stderr
     summary = Path(done.results[0]["summary"])
     found = Kept(world, summary, folder / "capsule.tar", commit, seen)
-    packed = found.perfrun("pack", str(summary), "--wheels=installed", f"-o{found.capsule}")
+    words = (str(summary), "--wheels=installed", f"-o{found.capsule}", "--format=json")
+    packed = found.perfrun("pack", *words)
     assert packed.code == 0, packed.stderr
+    schemas.check("pack", strict(packed.stdout))
     return found
 
 
