@@ -43,7 +43,7 @@ from simulations.year import NOISES, MadeChange, Year, make
 from simulations.year import score as score_of_detect
 
 PAIR_NOISE = 1.5  # of the logarithmic ratio of a pair, over that of a night
-CHUNK = 4  # pairs of a question before the order is looked at again
+CHUNK = 2  # pairs of a question before the order is looked at again
 MOST_PAIRS = 120  # of a question
 FORGOTTEN = 7  # nights after which a question that is no suspect any more is dropped
 
@@ -332,7 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--changes", type=int, default=20, help="that are made (20)")
     parser.add_argument("--years", type=int, default=10, help="drawn anew (10)")
     parser.add_argument("--seed", type=int, default=0, help="of the first year (0)")
-    parser.add_argument("--share", type=float, default=0.2, help="of the night for pairs (0.2)")
+    parser.add_argument("--share", type=float, default=0.4, help="of the night for pairs (0.4)")
     parser.add_argument("--each", action="store_true", help="say what was missed")
     parser.add_argument("--new", action="store_true", help="without today's detector")
     given = parser.parse_args(arguments)

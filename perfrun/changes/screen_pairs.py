@@ -44,7 +44,7 @@ from perfrun.run.progress import Screen
 from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import is_number, section
 
-CHUNK = 4  # pairs of a suspect before the order is looked at again
+CHUNK = 2  # pairs of a suspect before the order is looked at again
 _DAY_S = 86400.0
 _UNKNOWN_S = 60.0  # the duration of a pair where no summary says
 _MOST_RATIO = 50.0  # logarithm; what a trial reports can be absurd

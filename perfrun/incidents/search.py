@@ -23,10 +23,10 @@ from perfrun.page.events import (
     Search,
     confirmed_by_nights,
     culprit_of,
-    names_in,
     revisions_of,
     searches,
 )
+from perfrun.page.kept_documents import names_in
 from perfrun.summary.document import Status
 
 if TYPE_CHECKING:

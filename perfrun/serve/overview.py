@@ -204,7 +204,11 @@ def method_page(index: Index, workspace: Path, whole: Overview, name: str) -> di
         title=key.method,
         since=whole.since,
         newest=whole.newest,
-        found=replace(whole.found, rows=(*rows, *more.rows)),
+        found=replace(
+            whole.found,
+            rows=(*rows, *more.rows),
+            cuts=(*whole.found.cuts, *more.cuts),
+        ),
         has_versus=False,
     )
     return dict(redacted(document_of(page_of(material, asked), __version__)))

@@ -1,0 +1,29 @@
+"""The simulated year of screening: changes are found, counted, and told from false alarms."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulations.screen_year import main, score
+from simulations.year import make
+
+
+def test_the_year_finds_its_changes_within_the_budget() -> None:
+    year = make(16, 120, 5, 3)
+    found = score(year, 120, 0.4, 3)
+    assert found.made == 5
+    assert len(found.delays) + len(found.missed) == 5
+    assert len(found.delays) >= 3
+    assert found.false == 0
+    assert min(found.delays) >= 1
+    assert 2 * found.pairs <= 0.4 * found.trials
+    nothing = score(make(9, 110, 1, 3), 110, 0.0, 3)
+    assert nothing.delays == ()  # without time for pairs nothing is confirmed
+
+
+def test_the_table_has_both_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--series=12", "--nights=110", "--changes=1", "--years=1"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "| history alone |" in out
+    assert "| screened, then pairs |" in out
