@@ -142,8 +142,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         text += f"named {found[:3] or ('all' if alike else 'nothing')}"
         if given.equal:
             equal = explain(given.workspace, "", given.factor, given)
-            alike = bool(named(equal)) or any(one["common_is_named"] for one in equal["profiles"])
-            wrongly += bool(alike)
+            alike = any(one["common_is_named"] for one in equal["profiles"])
+            wrongly += bool(named(equal)) or alike
             text += f"; equal sides: named {named(equal) or ('all' if alike else 'nothing')}"
         text += f"; so far first {first}/{number}, others named in {also}"
         text += f", equal wrong {wrongly}/{number}" if given.equal else ""
