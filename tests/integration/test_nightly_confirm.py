@@ -46,7 +46,8 @@ class Place:
         self.words = [self.world.python, self.world.entry, "nightly", "suite.toml"]
         self.words += ["--format=json"]
 
-    def past(self, nights: int) -> None:
+    def past(self, nights: int, *, sizes: float = 1.0) -> None:
+        """Write the nights; the noise of their memory is `sizes` times that of their time."""
         trials = [self.trial(commit) for commit in self.hashes]
         for night in range(nights):
             document = json.loads(json.dumps(trials[night >= BEFORE]))
@@ -61,7 +62,7 @@ class Place:
             document["benchmark_result"]["wall_time"] = value
             document["perfrun"]["reports"][0]["wall_time"] = value
             # Nothing else has changed: two processes are never of one size.
-            max_rss = int(trials[0]["process_info"]["max_rss"] * noise)
+            max_rss = int(trials[0]["process_info"]["max_rss"] * (1 + sizes * (noise - 1)))
             document["process_info"]["max_rss"] = max_rss
             path = self.world.workspace / "output" / f"night-{night:02}" / "perfzero_summary.json"
             path.parent.mkdir(parents=True)

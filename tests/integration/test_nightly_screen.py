@@ -19,7 +19,9 @@ SCREENED = SUITE.replace("[confirm]\nmax_pairs = 12\n", 'confirm_budget = "20m"\
 def test_a_slowed_commit_is_confirmed_in_the_night_after_it(tmp_path: Path) -> None:
     assert "confirm_budget" in SCREENED
     place = Place(tmp_path / "a b", SCREENED)
-    place.past(BEFORE)  # tonight's trial is the first of the slowed commit
+    # Tonight's trial is the first of the slowed commit. Its memory must be no suspect: no two
+    # processes are of one size.
+    place.past(BEFORE, sizes=8.0)
     # Tonight's own trial, two pairs, and one of the third pair, which has no end.
     held = {"HOLD_AT": "6", "HOLD_IN": str(tmp_path)}
     process = place.world.start_words(place.words, **held)
