@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -73,6 +73,7 @@ class CreepRow:
     direction: str  # worse or better
     changes: int  # that were found by themselves since then
     label: str  # of the trials of that night
+    timestamp: float  # of one of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +253,7 @@ def _judged(
         direction="worse" if (now.shift > 0) == (one.direction == "lower") else "better",
         changes=sum(_changes_since(own, watches) for own in segments),
         label=night.point.label,
+        timestamp=night.point.timestamp,
     )
 
 
@@ -266,7 +268,7 @@ def creep_document(found: Creep | None) -> dict[str, Any] | None:
         return None
     document = asdict(found)
     for row in document["rows"]:
-        del row["label"]
+        del row["label"], row["timestamp"]
     return document
 
 
@@ -303,6 +305,32 @@ def row_text(row: CreepRow, found: Creep) -> str:
     return f"{what}, {row.direction}: beyond {percent(found.bound)} since {row.night}, {changes}"
 
 
-def new_lines(found: Creep, night: str) -> list[str]:
-    """Return what the night of this label, and none before it, made sure."""
-    return [row_text(row, found) for row in found.rows if row.label == night]
+class Turn(NamedTuple):
+    """A night that tells what is new: the label of its trials, and when it began."""
+
+    label: str
+    begun: float
+
+    def tells(self, row: CreepRow) -> bool:
+        """Return True for what was known when the night began, or what it made sure itself.
+
+        Trials of others that run beside it, it may have seen or not: they are for the next night.
+        """
+        return row.label == self.label or row.timestamp < self.begun
+
+
+def new_lines(
+    found: Creep, tonight: Turn, last: Turn | None = None, untold: Collection[str] = ()
+) -> list[str]:
+    """Return what tonight is the first to tell. `last` is the night that did so before it.
+
+    Without one, nights of the labels `untold` have told nobody. What trials without a night showed
+    before the first of all is not new.
+    """
+
+    def is_new(row: CreepRow) -> bool:
+        if last is None:
+            return row.label == tonight.label or row.label in untold
+        return tonight.tells(row) and not last.tells(row)
+
+    return [row_text(row, found) for row in found.rows if is_new(row)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrun.changes.budget import INTERRUPTED
 from perfrun.changes.change_report import ChangeRow
-from perfrun.changes.creep import CreepRule, creep_of, find_pin, new_lines
+from perfrun.changes.creep import CreepRule, Turn, creep_of, find_pin, new_lines
 from perfrun.changes.cuts import Cut, cut_lines, cuts_of
 from perfrun.changes.detect import DetectResult, find_changes
 from perfrun.changes.observations import night_of, observations_of
@@ -57,8 +57,13 @@ def recent_changes(
     *,
     creep: CreepRule | None = None,
     workspace: Path = Path(),
+    earlier: Earlier = (),
+    untold: Collection[str] = (),
 ) -> Recent:
-    """Find the changes of the suite's methods. `night` is the label of tonight's trials."""
+    """Find the changes of the suite's methods. `night` is the label of tonight's trials.
+
+    `earlier` and `untold` are those of `with_changes`.
+    """
     if not any(method.figures for method in methods):
         return Recent()
     names = {method.method for method in methods}
@@ -81,10 +86,11 @@ def recent_changes(
     }
     current = [one for one in series if id(one.origins) in of_night]
     cuts = cuts_of((*chosen.watched, *chosen.short), result.watches)
+    turns = (Turn(night, begun), _last_turn(earlier))
     lines = (
         *outlook_lines(chosen, result.watches, [one.key for one in current]),
         *cut_lines(cuts, since=oldest),
-        *_creep_lines(chosen, result, cuts, creep, workspace, night),
+        *_creep_lines(chosen, result, cuts, creep, workspace, turns, untold),
     )
     return Recent(
         rows=tuple(rows[0]),
@@ -103,9 +109,13 @@ def _creep_lines(
     cuts: Sequence[Cut],
     rule: CreepRule | None,
     workspace: Path,
-    night: str,
+    turns: tuple[Turn, Turn | None],
+    untold: Collection[str],
 ) -> list[str]:
-    """Return what has passed the bound against the pinned baseline tonight, or has come back."""
+    """Return what has passed the bound against the pinned baseline, or come back, and was not told.
+
+    `turns` are tonight and the last night that told such.
+    """
     if rule is None:
         return []
     try:
@@ -113,7 +123,16 @@ def _creep_lines(
     except PerfrunError as error:
         return [f"creep_baseline = {rule.baseline}: nothing was compared with it: {error}"]
     several = (*chosen.watched, *chosen.short)
-    return new_lines(creep_of(several, result.watches, cuts, pin, rule.bound), night)
+    found = creep_of(several, result.watches, cuts, pin, rule.bound)
+    return new_lines(found, *turns, untold)
+
+
+def _last_turn(earlier: Earlier) -> Turn | None:
+    """Return the last night that has searched, and told what it found."""
+    for night, document in earlier:
+        if night.told and any(one.get("figures") for one in document.get("methods") or ()):
+            return Turn(night.night, night.begun)
+    return None
 
 
 def _oldest(begun: float) -> date:
@@ -204,7 +223,7 @@ def with_changes(
     """
     try:
         with interruption.allowed():
-            recent = _recent(suite, report)
+            recent = _recent(suite, report, earlier, untold)
     except Interrupted:
         raise
     except (PerfrunError, ImportError, OSError) as error:
@@ -235,7 +254,7 @@ def with_changes(
     return replace(report, changes=changes, errors=errors, notes=notes), True
 
 
-def _recent(suite: Suite, report: NightReport) -> Recent:
+def _recent(suite: Suite, report: NightReport, earlier: Earlier, untold: Collection[str]) -> Recent:
     from perfrun.options.store_address import parse_address
     from perfrun.store.index import open_store  # SQLAlchemy
 
@@ -250,6 +269,8 @@ def _recent(suite: Suite, report: NightReport) -> Recent:
             clones,
             creep=suite.creep,
             workspace=suite.workspace,
+            earlier=earlier,
+            untold=untold,
         )
 
 

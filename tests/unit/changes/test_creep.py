@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
@@ -14,11 +15,15 @@ import pytest
 
 from perfrun.analysis.detection import watch_suite
 from perfrun.benchmark import main
-from perfrun.changes.creep import Creep, CreepRule, creep_of, find_pin, new_lines
+from perfrun.changes.creep import Creep, CreepRule, Turn, creep_of, find_pin, new_lines
 from perfrun.changes.cuts import cuts_of
 from perfrun.changes.watched import choose_series, history_of
-from perfrun.nightly.suite_changes import recent_changes
+from perfrun.nightly.report import report_document
+from perfrun.nightly.suite import EnvironmentSpec, Night, Suite
+from perfrun.nightly.suite_changes import recent_changes, with_changes
 from perfrun.options.store_address import parse_address
+from perfrun.reports.terminal import Terminal
+from perfrun.run.interruption import Interruption
 from perfrun.store.index import open_store
 from perfrun.store.query import Origins
 from simulations.creep import ever_passed, passed
@@ -27,6 +32,7 @@ from tests import schemas
 from tests.summaries import write
 from tests.unit.changes.test_detect import BEGIN, METHOD, nights
 from tests.unit.nightly.test_suite_changes import method as reported
+from tests.unit.nightly.test_suite_changes import report
 
 PINNED = "2026-06-05"  # the fifth night
 
@@ -118,7 +124,7 @@ def test_the_report_of_the_night_that_made_it_sure_has_the_note(tmp_path: Path) 
         path.write_text(json.dumps(document))
     found = creep(tmp_path)
     (row,) = found.rows
-    (line,) = new_lines(found, row.label)
+    (line,) = new_lines(found, Turn(row.label, row.timestamp))
     night = date.fromisoformat(row.night).toordinal() - date(2026, 6, 1).toordinal()
     assert row.label == f"{night:03}"
     rule = CreepRule(baseline=PINNED)
@@ -134,6 +140,63 @@ def test_the_report_of_the_night_that_made_it_sure_has_the_note(tmp_path: Path) 
     assert line not in notes(f"{night + 1:03}", rule)
     missing = notes(row.label, CreepRule(baseline="v1"))
     assert any("nothing was compared with it: there is no baseline 'v1'" in one for one in missing)
+
+
+@pytest.mark.parametrize(
+    ("case", "told_by"),
+    [
+        ("ended", [0]),
+        ("given up", [1]),
+        ("given up as all before it", [1]),
+        ("by hand", [0]),
+        ("by hand after the night began", [1]),
+        ("by hand before a night without figures", [2]),
+    ],
+)
+def test_what_a_night_could_not_tell_the_next_one_tells_and_no_other(
+    case: str, told_by: list[int], tmp_path: Path
+) -> None:
+    planted(tmp_path, drift(100, 0.001))
+    (row,) = creep(tmp_path).rows
+    known, untold, found = [], set(), []
+    for path in (tmp_path / "output").glob("*/perfzero_summary.json"):
+        document = json.loads(path.read_text())
+        if document["execution_timestamp"] == row.timestamp:
+            label = "by hand" if case.startswith("by hand") else "n0"
+            document["benchmark_info"]["execution_label"] = label
+            path.write_text(json.dumps(document))
+    suite = Suite(
+        path=tmp_path / "s.toml",
+        name="n",
+        digest="d",
+        workspace=tmp_path,
+        methods=(),
+        environments=(EnvironmentSpec(name="here"),),
+        creep=CreepRule(baseline=PINNED),
+    )
+    after_begin = -7200 if case == "by hand" else 60
+    for number in range(-1, 4):
+        night = Night(night=f"n{number}", begun=row.timestamp + number * 86400 - after_begin)
+        method = reported(METHOD)
+        if case.endswith("without figures") and number == 1:
+            method = replace(method, figures=())
+        tonight = replace(report([]), night=night.night, begun=night.begun, methods=(method,))
+        made, told = with_changes(
+            suite,
+            tonight,
+            known[::-1],
+            untold,
+            Terminal(sys.stdout, sys.stderr, quiet=True),
+            Interruption(),
+        )
+        assert (told, made.errors) == (True, ())
+        if (number == 0 and case == "given up") or (number < 1 and case.endswith("before it")):
+            untold.add(night.night)
+            continue
+        if any(f"since {PINNED}" in note for note in made.notes):
+            found.append(number)
+        known.append((night, report_document(made)))
+    assert found == told_by
 
 
 def test_a_baseline_of_the_workspace_pins_the_nights_from_its_first_on(
