@@ -18,7 +18,14 @@ from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_word, parse_workspace
 from perfrun.options.plan import RunPlan
 from perfrun.replay.asked import Asked, add_trust, find, plan_of, refuse_without_consent
-from perfrun.replay.capsule import LOCK, SUMMARY, plain_name, sha256_of, write_capsule
+from perfrun.replay.capsule import (
+    LOCK,
+    SUMMARY,
+    is_capsule,
+    plain_name,
+    sha256_of,
+    write_capsule,
+)
 from perfrun.replay.installed import distributions, refuse_changed
 from perfrun.replay.lock import lock_text
 from perfrun.replay.repositories import write_bundle
@@ -93,7 +100,7 @@ def _pack(packing: _Packing, target: Path, given: Any) -> None:
     packing.summary()
     packing.repositories()
     packing.data()
-    packing.code(is_wanted=given.with_code)
+    packing.code(is_wanted=given.with_code, without=(packing.workspace, target))
     if packing.plan.container is None:
         packing.environment(use_index=given.wheels == INDEX)
     packing.perfrun()
@@ -159,8 +166,11 @@ class _Packing:
                 )
             self.files.append({"path": item.relative_path, "file": name})
 
-    def code(self, *, is_wanted: bool) -> None:
-        """Copy the folders of `--python_path` that are no checkouts."""
+    def code(self, *, is_wanted: bool, without: Sequence[Path]) -> None:
+        """Copy the folders of `--python_path` that are no checkouts.
+
+        `without` are paths in them that are none of their code.
+        """
         for number, item in enumerate(one for one in self.plan.python_path if one.startswith("/")):
             if not is_wanted:
                 raise UsageError(
@@ -168,7 +178,7 @@ class _Packing:
                     "was; --with_code packs its files as they are now"
                 )
             folder = f"code/{number}"
-            _copy_code(Path(item), self.folder / folder)
+            copy_code(Path(item), self.folder / folder, without)
             self.folders.append({"path": item, "folder": folder})
         self._check_module()
 
@@ -261,14 +271,24 @@ class _Packing:
         }
 
 
-def _copy_code(source: Path, target: Path) -> None:
-    """Copy a folder's files: no links, nothing hidden, nothing that Python has compiled."""
+def copy_code(source: Path, target: Path, without: Sequence[Path] = ()) -> None:
+    """Copy a folder's files: no links, nothing hidden, nothing that Python has compiled.
+
+    Capsules are left out: one in another would double with each. Raises UsageError.
+    """
     size = 0
-    for place, folders, names in os.walk(source):
-        folders[:] = sorted(one for one in folders if one[:1] != "." and one != "__pycache__")
+    others = {path.resolve() for path in without}
+    for place, folders, names in os.walk(source.resolve()):
+        folders[:] = sorted(
+            one
+            for one in folders
+            if one[:1] != "." and one != "__pycache__" and Path(place, one) not in others
+        )
         for name in sorted(names):
             path = Path(place, name)
             if name.startswith(".") or path.is_symlink() or not path.is_file():
+                continue
+            if path in others or is_capsule(path):
                 continue
             size += path.stat().st_size
             if size > _MOST_CODE:
@@ -276,7 +296,7 @@ def _copy_code(source: Path, target: Path) -> None:
                     f"--with_code: {source} holds more than {_MOST_CODE >> 20} MiB; name a folder "
                     "that has the benchmark's code alone"
                 )
-            copy = target / path.relative_to(source)
+            copy = target / path.relative_to(source.resolve())
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
     target.mkdir(parents=True, exist_ok=True)

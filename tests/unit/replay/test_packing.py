@@ -1,0 +1,29 @@
+"""What `perfrun pack` puts into a capsule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfrun.replay.capsule import write_capsule
+from perfrun.replay.pack_command import copy_code
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
+
+
+def test_code_is_packed_without_the_workspace_and_without_capsules(tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    for name in ("bench/cases.py", "bench/workspace/own.py", "workspace/runs/trial.json"):
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        (code / name).write_text("1")
+    (code / "capsule.tar").write_text("the one that is to be replaced")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    write_capsule(empty, {}, code / "an earlier one")
+    link = tmp_path / "link"
+    link.symlink_to(code)
+    copy_code(link, tmp_path / "copy", (code / "workspace", code / "capsule.tar"))
+    assert names(tmp_path / "copy") == ["bench/cases.py", "bench/workspace/own.py"]
