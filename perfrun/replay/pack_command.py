@@ -296,7 +296,18 @@ def copy_code(source: Path, target: Path, without: Sequence[Path] = ()) -> None:
                     f"--with_code: {source} holds more than {_MOST_CODE >> 20} MiB; name a folder "
                     "that has the benchmark's code alone"
                 )
-            copy = target / path.relative_to(source.resolve())
+            inside = path.relative_to(source.resolve())
+            if not _is_utf8(str(inside)):
+                raise UsageError(f"--with_code: {source}: {str(inside)!r} is no name in UTF-8")
+            copy = target / inside
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
     target.mkdir(parents=True, exist_ok=True)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

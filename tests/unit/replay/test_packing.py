@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
+from perfrun.errors import UsageError
 from perfrun.replay.capsule import write_capsule
 from perfrun.replay.pack_command import copy_code
 
@@ -27,3 +31,10 @@ def test_code_is_packed_without_the_workspace_and_without_capsules(tmp_path: Pat
     link.symlink_to(code)
     copy_code(link, tmp_path / "copy", (code / "workspace", code / "capsule.tar"))
     assert names(tmp_path / "copy") == ["bench/cases.py", "bench/workspace/own.py"]
+
+
+def test_a_name_that_no_manifest_can_hold_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / os.fsdecode(b"caf\xe9.py")).write_text("1")
+    with pytest.raises(UsageError, match=r"code: 'caf.*\.py' is no name in UTF-8"):
+        copy_code(tmp_path / "code", tmp_path / "copy")
