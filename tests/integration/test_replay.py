@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -290,7 +291,7 @@ def test_a_capsule_that_was_changed_is_refused(
                 member.type, member.linkname = tarfile.SYMTYPE, name.partition(" -> ")[2]
             tar.addfile(member, io.BytesIO(content))
     assert is_capsule(path)
-    with pytest.raises(UsageError) as error:
-        open_capsule(path, tmp_path / "workspace", "all", lambda _: None)
+    with pytest.raises(UsageError) as error, ExitStack() as held:
+        open_capsule(path, tmp_path / "workspace", "all", lambda _: None, held)
     assert message in str(error.value)
     assert not list((tmp_path / "workspace" / "replays").iterdir())
