@@ -18,7 +18,15 @@ from perfrun.errors import Interrupted, UsageError
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.options.plan import RunPlan
 from perfrun.probes.machine import Machine, machine
-from perfrun.replay.asked import ALL, Asked, add_trust, find, plan_of, refuse_without_consent
+from perfrun.replay.asked import (
+    ALL,
+    Asked,
+    add_trust,
+    find,
+    plan_of,
+    recorded_sha256,
+    refuse_without_consent,
+)
 from perfrun.replay.capsule import is_capsule
 from perfrun.replay.judgement import (
     facts_not_matched,
@@ -158,16 +166,10 @@ def _plan(asked: Asked, place: Path, python: str) -> RunPlan:
 
 def _with_hashes(plan: RunPlan, record: SummaryRecord) -> RunPlan:
     """Ask for each file of data by the SHA-256 that is on record."""
-    own = section(record.document, "perfrun")
-    listed = own.get("data")
-    known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     data = []
     for item in plan.data:
-        end = f"/{item.relative_path}"
-        sums = {one.get("sha256") for one in known if str(one.get("path", "")).endswith(end)}
-        found = next(iter(sums)) if len(sums) == 1 else None
-        is_sum = isinstance(found, str) and len(found) == 64
-        data.append(replace(item, sha256=found) if is_sum and not item.sha256 else item)
+        known = item.sha256 or recorded_sha256(record, plan.root_data_dir, item.relative_path)
+        data.append(replace(item, sha256=known or None))
     return replace(plan, data=tuple(data))
 
 

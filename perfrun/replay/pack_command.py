@@ -17,7 +17,14 @@ from perfrun import __version__
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_word, parse_workspace
 from perfrun.options.plan import RunPlan
-from perfrun.replay.asked import Asked, add_trust, find, plan_of, refuse_without_consent
+from perfrun.replay.asked import (
+    Asked,
+    add_trust,
+    find,
+    plan_of,
+    recorded_sha256,
+    refuse_without_consent,
+)
 from perfrun.replay.capsule import (
     LOCK,
     SUMMARY,
@@ -32,7 +39,7 @@ from perfrun.replay.repositories import write_bundle
 from perfrun.replay.wheels import INDEX, INSTALLED, Wheel, collect, perfrun_wheel, remade
 from perfrun.reports.terminal import Terminal
 from perfrun.shown import line, write_json, write_lines
-from perfrun.summary.series_identity import objects, section, text
+from perfrun.summary.series_identity import section, text
 
 _ABOUT = "Put all that a result needs to be run again into one file, a capsule."
 _EPILOG = """\
@@ -78,7 +85,7 @@ def pack_command(argv: Sequence[str]) -> int:
             packing = _Packing(asked, plan, Path(made), workspace, screen.note)
             if given.lock:
                 packing.environment(use_index=given.wheels == INDEX)
-                shutil.copyfile(Path(made) / LOCK, target)
+                (Path(made) / LOCK).replace(target)  # whole, or not at all
             else:
                 _pack(packing, target, given)
             digest, size = sha256_of(target), target.stat().st_size
@@ -136,9 +143,9 @@ class _Packing:
         target = self.folder / "repositories"
         target.mkdir()
         commits = self.asked.record.commits
-        for repo in self.plan.repos:
+        for number, repo in enumerate(self.plan.repos):
             pinned = replace(repo, git_hash=commits.get(repo.directory) or repo.git_hash)
-            name = f"repositories/{plain_name(repo.directory)}.bundle"
+            name = f"repositories/{number}-{plain_name(repo.directory)}.bundle"
             self.notify(f"bundling {repo.shown_url}")
             write_bundle(pinned, self.workspace, self.folder / name, self.notify)
             commit = pinned.git_hash or ""
@@ -148,12 +155,10 @@ class _Packing:
         """Copy each file of data that still has the SHA-256 that is on record."""
         target = self.folder / "data"
         target.mkdir()
-        rows = objects(self.own.get("data"))
         for number, item in enumerate(self.plan.data):
-            end = f"/{item.relative_path}"
-            known = [one for one in rows if text(one.get("path")).endswith(end)]
-            wanted = text(known[0].get("sha256")) if known else ""
-            path = Path(self.plan.root_data_dir) / item.relative_path
+            root = self.plan.root_data_dir
+            wanted = recorded_sha256(self.asked.record, root, item.relative_path)
+            path = Path(root) / item.relative_path
             if not wanted:
                 raise UsageError(f"{path}: is a folder, or not on record: only files are packed")
             if not path.is_file():

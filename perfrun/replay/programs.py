@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -73,8 +74,9 @@ def fitting_python(version: str, implementation: str, named: str) -> str:
         return named
     there = [sys.executable, shutil.which(f"python{version}"), shutil.which("python3")]
     for python in filter(None, there):
-        if kind_of(python) == wanted:
-            return python
+        with contextlib.suppress(UsageError):  # a broken one is not the only one
+            if kind_of(python) == wanted:
+                return python
     raise UsageError(f"there is no Python {version} ({implementation}) on PATH; --python names one")
 
 

@@ -200,7 +200,9 @@ def test_a_capsule_has_its_own_environment_code_and_data(kept: Kept) -> None:
     assert {name: one["sha256"] for name, one in manifest["files"].items()} == {
         name: hashlib.sha256(content).hexdigest() for name, content in found.items()
     }
-    assert manifest["repositories"][0]["commit"] == kept.commit
+    (repository,) = manifest["repositories"]
+    assert repository["commit"] == kept.commit
+    assert repository["file"] == "repositories/0-repo.bundle"  # of two, names may be made alike
     # All that it was made of goes away: it is replayed from its own bytes, or not at all.
     folder = kept.world.folder
     gone = [folder / name for name in ("repo", "env", "data.bin", "root", "workspace", "made")]
@@ -239,7 +241,10 @@ def test_the_same_result_gives_the_same_capsule_and_a_lock_by_the_standard(
     assert again.read_bytes() == kept.capsule.read_bytes()
     (wheel,) = [name for name in members(again) if name.startswith("wheels/")]
 
+    (tmp_path / "old").write_bytes(b"the one before")
+    (tmp_path / "pylock.toml").hardlink_to(tmp_path / "old")
     package = lock_of(kept, tmp_path / "pylock.toml", "--wheels=installed")
+    assert (tmp_path / "old").read_bytes() == b"the one before"  # replaced, not written over
     assert package.wheels is not None
     assert package.wheels[0].path == wheel
     digest = hashlib.sha256(members(again)[wheel]).hexdigest()
@@ -248,7 +253,7 @@ def test_the_same_result_gives_the_same_capsule_and_a_lock_by_the_standard(
 
     # An index that has the very files, and then one that has others under the same name.
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(kept.world.folder / "made"))
+    monkeypatch.setenv("PIP_FIND_LINKS", (kept.world.folder / "made").as_uri())  # split at blanks
     package = lock_of(kept, tmp_path / "pylock.index.toml")
     made = kept.world.folder / "made" / "demo_lib-1.2-py3-none-any.whl"
     assert package.tool == {"perfrun": {"origin": "index"}}
@@ -256,7 +261,7 @@ def test_the_same_result_gives_the_same_capsule_and_a_lock_by_the_standard(
     assert package.wheels[0].url == made.as_uri()
     assert package.wheels[0].hashes == {"sha256": hashlib.sha256(made.read_bytes()).hexdigest()}
     make_wheel(tmp_path / "other", "demo-lib", "1.2", code={"demo_lib.py": "FACTOR = 3.0\n"})
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "other"))
+    monkeypatch.setenv("PIP_FIND_LINKS", (tmp_path / "other").as_uri())
     package = lock_of(kept, tmp_path / "pylock.other.toml")
     assert package.tool == {"perfrun": {"origin": "installed"}}
 
