@@ -33,7 +33,7 @@ from perfrun.replay.capsule import (
     sha256_of,
     write_capsule,
 )
-from perfrun.replay.installed import distributions, refuse_changed
+from perfrun.replay.installed import Distribution, NotPackable, distributions, refuse_changed
 from perfrun.replay.lock import lock_text
 from perfrun.replay.repositories import write_bundle
 from perfrun.replay.wheels import INDEX, INSTALLED, Wheel, collect, perfrun_wheel, remade
@@ -207,7 +207,7 @@ class _Packing:
             found, folder, python=self.plan.python, use_index=use_index, notify=self.notify
         )
         if "pip" not in found:
-            self._pip()
+            add_pip(distributions(sys.executable).get("pip"), self.folder / "tools", self.notify)
         about = {
             "execution-id": self.asked.record.execution_id,
             "method": self.asked.record.method,
@@ -215,13 +215,6 @@ class _Packing:
         }
         text_ = lock_text(self.wheels, self._python(), about)
         (self.folder / LOCK).write_text(text_, encoding="utf-8")
-
-    def _pip(self) -> None:
-        """Add perfrun's own pip: the environment has none, and something must install it."""
-        own = distributions(sys.executable).get("pip")
-        if own is not None:
-            (self.folder / "tools").mkdir()
-            remade(own, self.folder / "tools")
 
     def perfrun(self) -> None:
         """Add perfrun itself."""
@@ -274,6 +267,17 @@ class _Packing:
             "data": self.files,
             "code": self.folders,
         }
+
+
+def add_pip(own: Distribution | None, tools: Path, notify: Notify) -> None:
+    """Add perfrun's own pip: the environment has none, and something must install it."""
+    if own is None:
+        return
+    tools.mkdir()
+    try:
+        remade(own, tools)
+    except NotPackable as error:
+        notify(f"perfrun's own pip cannot be packed ({error}): who replays the capsule needs one")
 
 
 def copy_code(source: Path, target: Path, without: Sequence[Path] = ()) -> None:

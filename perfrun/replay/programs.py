@@ -20,6 +20,14 @@ _SHOWN = 300  # characters of a program's last line
 _ABOUT = "import sys; print('%d.%d %s' % (*sys.version_info[:2], sys.implementation.name))"
 
 
+class ProgramError(UsageError):
+    """A program that ended with an error."""
+
+    def __init__(self, message: str, said: str = "") -> None:
+        super().__init__(message)
+        self.said = said  # all that it printed about it
+
+
 def carry_out(words: Sequence[str], what: str, limit_s: float, env: Mapping[str, str]) -> str:
     """Run a program to its end and return its output. Raises UsageError with its last line."""
     try:
@@ -41,7 +49,7 @@ def carry_out(words: Sequence[str], what: str, limit_s: float, env: Mapping[str,
         lines = [one.strip() for one in (done.stderr or done.stdout).splitlines() if one.strip()]
         told = [one for one in lines if one.startswith("ERROR:")] or lines
         why = redact(told[-1])[:_SHOWN] if told else f"exit status {done.returncode}"
-        raise UsageError(f"{what}: {why}")
+        raise ProgramError(f"{what}: {why}", said=done.stderr)
     return done.stdout
 
 

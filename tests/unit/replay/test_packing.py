@@ -9,7 +9,8 @@ import pytest
 
 from perfrun.errors import UsageError
 from perfrun.replay.capsule import write_capsule
-from perfrun.replay.pack_command import copy_code
+from perfrun.replay.installed import Distribution
+from perfrun.replay.pack_command import add_pip, copy_code
 
 
 def names(folder: Path) -> list[str]:
@@ -38,3 +39,14 @@ def test_a_name_that_no_manifest_can_hold_is_refused(tmp_path: Path) -> None:
     (tmp_path / "code" / os.fsdecode(b"caf\xe9.py")).write_text("1")
     with pytest.raises(UsageError, match=r"code: 'caf.*\.py' is no name in UTF-8"):
         copy_code(tmp_path / "code", tmp_path / "copy")
+
+
+def test_a_pip_that_no_wheel_can_be_made_of_is_said(tmp_path: Path) -> None:
+    (tmp_path / "pip-1.dist-info").mkdir()  # without RECORD, as some systems install it
+    found = Distribution(
+        name="pip", version="1", metadata=tmp_path / "pip-1.dist-info", prefix=tmp_path
+    )
+    notes: list[str] = []
+    add_pip(found, tmp_path / "tools", notes.append)
+    assert "perfrun's own pip cannot be packed (no list of its files" in notes[0]
+    assert names(tmp_path / "tools") == []
