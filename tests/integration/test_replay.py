@@ -22,6 +22,9 @@ from packaging.pylock import Package, Pylock
 from wheels import make_wheel
 
 from perfrun.benchmark import main
+from perfrun.errors import UsageError
+from perfrun.locks import FileLock
+from perfrun.replay import environments
 from tests.worlds import Finished, World, strict
 
 if sys.version_info >= (3, 11):
@@ -172,6 +175,22 @@ def test_nothing_of_a_stranger_runs_without_consent(
     assert not list((kept.world.workspace / "replays").glob("*/capsule"))
 
 
+def test_a_rebuilt_environment_is_taken_by_no_other_replay(
+    kept: Kept, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rebuilt(document: object, folder: Path, *_: object) -> Path:
+        replays, name = folder.parent.parent, folder.parent.name
+        with FileLock(replays / ".locks" / name) as lock:
+            raise UsageError(f"free: {lock.try_own()}")
+
+    monkeypatch.setattr(environments, "rebuilt", rebuilt)
+    for _ in range(2):  # and given back by the first
+        assert here(kept, "replay", str(kept.summary), "--metric=cost_s", "--rebuild") == 2
+        said = capsys.readouterr().err
+        assert "free: False" in said
+        assert "waiting" not in said
+
+
 def test_other_hardware_is_said_before_anything_runs(
     kept: Kept, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -281,7 +300,6 @@ def test_the_same_result_gives_the_same_capsule_and_a_lock_by_the_standard(
 def test_a_capsule_that_was_changed_is_refused(
     kept: Kept, tmp_path: Path, change: Callable[[dict[str, bytes]], Any], message: str
 ) -> None:
-    from perfrun.errors import UsageError
     from perfrun.replay.capsule import is_capsule
     from perfrun.replay.opening import open_capsule
 
