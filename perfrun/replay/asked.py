@@ -16,10 +16,11 @@ from perfrun.run.own_results import OwnResults
 from perfrun.shown import say
 from perfrun.summary.reconstruction import reconstruct
 from perfrun.summary.record import BadSummary, SummaryRecord, parse_record, read_content
-from perfrun.summary.series_identity import section, text
+from perfrun.summary.series_identity import objects, section, text
 
 IMPORTED, ALL = "imported", "all"
 _DEFAULT = ""
+_SHA256_DIGITS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,20 @@ def read(path: Path, workspace: Path) -> Asked:
         content=content,
         is_own=OwnResults(workspace).has(record.run_id, path, content),
     )
+
+
+def recorded_sha256(record: SummaryRecord, root: str, relative_path: str) -> str:
+    """Return the SHA-256 of a file of data as it is on record; empty when it is not known.
+
+    The whole path decides. Where no path is the whole one, the file that alone has its end does.
+    """
+    rows = objects(section(record.document, "perfrun").get("data"))
+    place = str(Path(root) / relative_path)
+    own = [one for one in rows if text(one.get("path")) == place]
+    alike = [one for one in rows if text(one.get("path")).endswith(f"/{relative_path}")]
+    sums = {text(one.get("sha256")) for one in own or alike}
+    found = sums.pop() if len(sums) == 1 else ""
+    return found if len(found) == _SHA256_DIGITS else ""
 
 
 def add_trust(made: CommandParser) -> None:

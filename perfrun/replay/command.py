@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -17,7 +18,15 @@ from perfrun.errors import Interrupted, UsageError
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.options.plan import RunPlan
 from perfrun.probes.machine import Machine, machine
-from perfrun.replay.asked import ALL, Asked, add_trust, find, plan_of, refuse_without_consent
+from perfrun.replay.asked import (
+    ALL,
+    Asked,
+    add_trust,
+    find,
+    plan_of,
+    recorded_sha256,
+    refuse_without_consent,
+)
 from perfrun.replay.capsule import is_capsule
 from perfrun.replay.judgement import (
     facts_not_matched,
@@ -73,8 +82,9 @@ def replay_command(argv: Sequence[str]) -> int:
     screen = Terminal(sys.stderr if as_json else sys.stdout, sys.stderr, quiet=False)
     allowed = allowed_kinds(given.allow_different)
     metric = given.metric or WALL_TIME
-    asked, plan, note = _prepared(given, workspace, allowed, metric, screen)
-    result = run(replace(plan, num_trials=given.trials), screen, check_names=True)
+    with ExitStack() as held:
+        asked, plan, note = _prepared(given, workspace, allowed, metric, screen, held)
+        result = run(replace(plan, num_trials=given.trials), screen, check_names=True)
     if result.interrupted:
         say("interrupted; the same command begins anew")
         return Interrupted.exit_code
@@ -102,11 +112,17 @@ def replay_command(argv: Sequence[str]) -> int:
 
 
 def _prepared(
-    given: Any, workspace: Path, allowed: Sequence[str], metric: str, screen: Terminal
+    given: Any,
+    workspace: Path,
+    allowed: Sequence[str],
+    metric: str,
+    screen: Terminal,
+    held: ExitStack,
 ) -> tuple[Asked, RunPlan, dict[str, Any] | None]:
     """Return the result, the plan of its trials, and what is known of a capsule.
 
-    Nothing that the result names has run before the user's consent is known.
+    Nothing that the result names has run before the user's consent is known. What others must not
+    change while the trials run is held until `held` is closed.
     """
     path = Path(given.result)
     if is_capsule(path):
@@ -114,16 +130,18 @@ def _prepared(
 
         if given.rebuild:
             raise UsageError("--rebuild: a capsule has its own environment")
-        opened = open_capsule(path, workspace, given.trust, screen.note)
+        opened = open_capsule(path, workspace, given.trust, screen.note, held)
         _refuse_early(opened.asked.record, metric, allowed)
         plan = opened.plan(given.python or "", screen.note)
         return opened.asked, plan, {"sha256": opened.digest, "folder": str(opened.folder)}
     asked = find(given.result, workspace)
     _refuse_early(asked.record, metric, allowed)
-    place = workspace / "replays" / sha256(asked.content).hexdigest()[:16]
+    replays, digest = workspace / "replays", sha256(asked.content).hexdigest()
+    place = replays / digest[:16]
     python = given.python or ""
     if given.rebuild:
         from perfrun.replay.environments import rebuilt
+        from perfrun.replay.opening import hold
 
         # Versions that a stranger chose are code of theirs, too: the consent comes before pip.
         if not asked.is_own and given.trust != ALL:
@@ -131,6 +149,7 @@ def _prepared(
                 f"--rebuild: {asked.record.path} was imported, and pip would install what it "
                 "names; --trust=all consents to that"
             )
+        hold(replays, digest, screen.note, held)
         python = str(rebuilt(asked.record.document, place / "venv", python, screen.note))
     plan = _plan(asked, place, python)
     refuse_without_consent(asked, plan, workspace, given.trust, python)
@@ -147,16 +166,10 @@ def _plan(asked: Asked, place: Path, python: str) -> RunPlan:
 
 def _with_hashes(plan: RunPlan, record: SummaryRecord) -> RunPlan:
     """Ask for each file of data by the SHA-256 that is on record."""
-    own = section(record.document, "perfrun")
-    listed = own.get("data")
-    known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     data = []
     for item in plan.data:
-        end = f"/{item.relative_path}"
-        sums = {one.get("sha256") for one in known if str(one.get("path", "")).endswith(end)}
-        found = next(iter(sums)) if len(sums) == 1 else None
-        is_sum = isinstance(found, str) and len(found) == 64
-        data.append(replace(item, sha256=found) if is_sum and not item.sha256 else item)
+        known = item.sha256 or recorded_sha256(record, plan.root_data_dir, item.relative_path)
+        data.append(replace(item, sha256=known or None))
     return replace(plan, data=tuple(data))
 
 

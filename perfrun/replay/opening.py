@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfrun.errors import UsageError, WorkspaceError
+from perfrun.locks import FileLock
 from perfrun.options.plan import RunPlan, parse_repos, split_items
 from perfrun.replay.asked import ALL, Asked, plan_of, read
 from perfrun.replay.capsule import SUMMARY, Manifest, read_manifest
@@ -70,9 +73,10 @@ class Opened:
         own = section(self.asked.record.document, "perfrun")
         for one in objects(own.get("git")):
             if text(one.get("directory")) == directory and text(one.get("git_hash")) == commit:
-                (repo,) = parse_repos(f"{text(one.get('url'))};;{commit}")
-                read_bundle(repo, self.place, bundle, notify)
-                return
+                repos = parse_repos(f"{text(one.get('url'))};;{commit}")
+                if len(repos) == 1:  # a comma in its url would make two of it
+                    read_bundle(repos[0], self.place, bundle, notify)
+                    return
         raise UsageError(f"{bundle.name}: the capsule's summary names no such commit")
 
     def _python_path(self) -> list[str]:
@@ -96,37 +100,53 @@ class Opened:
         raise UsageError(f"the capsule lacks the data {path}")
 
 
-def open_capsule(path: Path, workspace: Path, trust: str, notify: Notify) -> Opened:
-    """Unpack a capsule into the workspace and check it. Nothing of it runs. Raises UsageError."""
+def open_capsule(
+    path: Path, workspace: Path, trust: str, notify: Notify, held: ExitStack
+) -> Opened:
+    """Unpack a capsule into the workspace and check it. Nothing of it runs. Raises UsageError.
+
+    Its place is held until `held` is closed.
+    """
     replays = workspace / "replays"
     try:
         replays.mkdir(parents=True, exist_ok=True)
-        aside = replays / f".capsule-{os.getpid()}"
-        remove_tree(aside)
-        aside.mkdir(0o700)
-        digest = _copied(path, aside / _COPY)
-        if trust != ALL:
-            raise UsageError(
-                f"{path}: a capsule brings programs that run as you; say --trust=all if you know "
-                f"who made it (its SHA-256 is {digest})"
-            )
-        notify(f"unpacking the capsule {digest}")
-        unpack_beside(aside / _COPY, must_be_tar=True)
-        (aside / _COPY).unlink()
-        manifest = read_manifest(aside)
-        place = replays / digest[:16]
-        folder = place / "capsule"
-        place.mkdir(exist_ok=True)
-        remove_tree(folder)
-        aside.rename(folder)
+        aside = Path(tempfile.mkdtemp(prefix=".capsule-", dir=replays))
+        try:
+            digest = _copied(path, aside / _COPY)
+            if trust != ALL:
+                raise UsageError(
+                    f"{path}: a capsule brings programs that run as you; say --trust=all if you "
+                    f"know who made it (its SHA-256 is {digest})"
+                )
+            notify(f"unpacking the capsule {digest}")
+            unpack_beside(aside / _COPY, must_be_tar=True)
+            (aside / _COPY).unlink()
+            manifest = read_manifest(aside)
+            place = hold(replays, digest, notify, held)
+            folder = place / "capsule"
+            place.mkdir(exist_ok=True)
+            remove_tree(folder)
+            aside.rename(folder)
+            folder.chmod(0o755)  # the trials' user reads its code
+        finally:
+            remove_tree(aside)
     except (OSError, Refused) as error:
         raise UsageError(f"{path}: cannot be opened: {error}") from None
     except WorkspaceError as error:
         raise UsageError(f"{path}: {error}") from None
-    finally:
-        remove_tree(aside)
     asked = read(folder / SUMMARY, workspace)
     return Opened(asked=asked, manifest=manifest, digest=digest, place=place, folder=folder)
+
+
+def hold(replays: Path, digest: str, notify: Notify, held: ExitStack) -> Path:
+    """Wait until no other replay has the place of a digest; return it, ours until `held` closes.
+
+    Two that prepare one environment would take it from each other. Raises WorkspaceError.
+    """
+    name = digest[:16]
+    lock = held.enter_context(FileLock(replays / ".locks" / name))
+    lock.own(lambda: notify(f"waiting for another replay in {replays / name}{lock.holder}"))
+    return replays / name
 
 
 def _copied(path: Path, target: Path) -> str:

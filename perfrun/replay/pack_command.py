@@ -17,15 +17,29 @@ from perfrun import __version__
 from perfrun.errors import UsageError
 from perfrun.options.parsers import CommandParser, parse_word, parse_workspace
 from perfrun.options.plan import RunPlan
-from perfrun.replay.asked import Asked, add_trust, find, plan_of, refuse_without_consent
-from perfrun.replay.capsule import LOCK, SUMMARY, plain_name, sha256_of, write_capsule
-from perfrun.replay.installed import distributions, refuse_changed
+from perfrun.replay.asked import (
+    Asked,
+    add_trust,
+    find,
+    plan_of,
+    recorded_sha256,
+    refuse_without_consent,
+)
+from perfrun.replay.capsule import (
+    LOCK,
+    SUMMARY,
+    is_capsule,
+    plain_name,
+    sha256_of,
+    write_capsule,
+)
+from perfrun.replay.installed import Distribution, NotPackable, distributions, refuse_changed
 from perfrun.replay.lock import lock_text
 from perfrun.replay.repositories import write_bundle
 from perfrun.replay.wheels import INDEX, INSTALLED, Wheel, collect, perfrun_wheel, remade
 from perfrun.reports.terminal import Terminal
 from perfrun.shown import line, write_json, write_lines
-from perfrun.summary.series_identity import objects, section, text
+from perfrun.summary.series_identity import section, text
 
 _ABOUT = "Put all that a result needs to be run again into one file, a capsule."
 _EPILOG = """\
@@ -71,7 +85,7 @@ def pack_command(argv: Sequence[str]) -> int:
             packing = _Packing(asked, plan, Path(made), workspace, screen.note)
             if given.lock:
                 packing.environment(use_index=given.wheels == INDEX)
-                shutil.copyfile(Path(made) / LOCK, target)
+                (Path(made) / LOCK).replace(target)  # whole, or not at all
             else:
                 _pack(packing, target, given)
             digest, size = sha256_of(target), target.stat().st_size
@@ -93,7 +107,7 @@ def _pack(packing: _Packing, target: Path, given: Any) -> None:
     packing.summary()
     packing.repositories()
     packing.data()
-    packing.code(is_wanted=given.with_code)
+    packing.code(is_wanted=given.with_code, without=(packing.workspace, target))
     if packing.plan.container is None:
         packing.environment(use_index=given.wheels == INDEX)
     packing.perfrun()
@@ -129,9 +143,9 @@ class _Packing:
         target = self.folder / "repositories"
         target.mkdir()
         commits = self.asked.record.commits
-        for repo in self.plan.repos:
+        for number, repo in enumerate(self.plan.repos):
             pinned = replace(repo, git_hash=commits.get(repo.directory) or repo.git_hash)
-            name = f"repositories/{plain_name(repo.directory)}.bundle"
+            name = f"repositories/{number}-{plain_name(repo.directory)}.bundle"
             self.notify(f"bundling {repo.shown_url}")
             write_bundle(pinned, self.workspace, self.folder / name, self.notify)
             commit = pinned.git_hash or ""
@@ -141,12 +155,10 @@ class _Packing:
         """Copy each file of data that still has the SHA-256 that is on record."""
         target = self.folder / "data"
         target.mkdir()
-        rows = objects(self.own.get("data"))
         for number, item in enumerate(self.plan.data):
-            end = f"/{item.relative_path}"
-            known = [one for one in rows if text(one.get("path")).endswith(end)]
-            wanted = text(known[0].get("sha256")) if known else ""
-            path = Path(self.plan.root_data_dir) / item.relative_path
+            root = self.plan.root_data_dir
+            wanted = recorded_sha256(self.asked.record, root, item.relative_path)
+            path = Path(root) / item.relative_path
             if not wanted:
                 raise UsageError(f"{path}: is a folder, or not on record: only files are packed")
             if not path.is_file():
@@ -159,8 +171,11 @@ class _Packing:
                 )
             self.files.append({"path": item.relative_path, "file": name})
 
-    def code(self, *, is_wanted: bool) -> None:
-        """Copy the folders of `--python_path` that are no checkouts."""
+    def code(self, *, is_wanted: bool, without: Sequence[Path]) -> None:
+        """Copy the folders of `--python_path` that are no checkouts.
+
+        `without` are paths in them that are none of their code.
+        """
         for number, item in enumerate(one for one in self.plan.python_path if one.startswith("/")):
             if not is_wanted:
                 raise UsageError(
@@ -168,7 +183,7 @@ class _Packing:
                     "was; --with_code packs its files as they are now"
                 )
             folder = f"code/{number}"
-            _copy_code(Path(item), self.folder / folder)
+            copy_code(Path(item), self.folder / folder, without)
             self.folders.append({"path": item, "folder": folder})
         self._check_module()
 
@@ -192,7 +207,7 @@ class _Packing:
             found, folder, python=self.plan.python, use_index=use_index, notify=self.notify
         )
         if "pip" not in found:
-            self._pip()
+            add_pip(distributions(sys.executable).get("pip"), self.folder / "tools", self.notify)
         about = {
             "execution-id": self.asked.record.execution_id,
             "method": self.asked.record.method,
@@ -200,13 +215,6 @@ class _Packing:
         }
         text_ = lock_text(self.wheels, self._python(), about)
         (self.folder / LOCK).write_text(text_, encoding="utf-8")
-
-    def _pip(self) -> None:
-        """Add perfrun's own pip: the environment has none, and something must install it."""
-        own = distributions(sys.executable).get("pip")
-        if own is not None:
-            (self.folder / "tools").mkdir()
-            remade(own, self.folder / "tools")
 
     def perfrun(self) -> None:
         """Add perfrun itself."""
@@ -261,14 +269,35 @@ class _Packing:
         }
 
 
-def _copy_code(source: Path, target: Path) -> None:
-    """Copy a folder's files: no links, nothing hidden, nothing that Python has compiled."""
+def add_pip(own: Distribution | None, tools: Path, notify: Notify) -> None:
+    """Add perfrun's own pip: the environment has none, and something must install it."""
+    if own is None:
+        return
+    tools.mkdir()
+    try:
+        remade(own, tools)
+    except NotPackable as error:
+        notify(f"perfrun's own pip cannot be packed ({error}): who replays the capsule needs one")
+
+
+def copy_code(source: Path, target: Path, without: Sequence[Path] = ()) -> None:
+    """Copy a folder's files: no links, nothing hidden, nothing that Python has compiled.
+
+    Capsules are left out: one in another would double with each. Raises UsageError.
+    """
     size = 0
-    for place, folders, names in os.walk(source):
-        folders[:] = sorted(one for one in folders if one[:1] != "." and one != "__pycache__")
+    others = {path.resolve() for path in without}
+    for place, folders, names in os.walk(source.resolve()):
+        folders[:] = sorted(
+            one
+            for one in folders
+            if one[:1] != "." and one != "__pycache__" and Path(place, one) not in others
+        )
         for name in sorted(names):
             path = Path(place, name)
             if name.startswith(".") or path.is_symlink() or not path.is_file():
+                continue
+            if path in others or is_capsule(path):
                 continue
             size += path.stat().st_size
             if size > _MOST_CODE:
@@ -276,7 +305,18 @@ def _copy_code(source: Path, target: Path) -> None:
                     f"--with_code: {source} holds more than {_MOST_CODE >> 20} MiB; name a folder "
                     "that has the benchmark's code alone"
                 )
-            copy = target / path.relative_to(source)
+            inside = path.relative_to(source.resolve())
+            if not _is_utf8(str(inside)):
+                raise UsageError(f"--with_code: {source}: {str(inside)!r} is no name in UTF-8")
+            copy = target / inside
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
     target.mkdir(parents=True, exist_ok=True)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -17,6 +18,14 @@ _QUICK_S = 120.0  # an interpreter on a busy network disk
 INSTALL_S = 3600.0  # gigabytes of a framework
 _SHOWN = 300  # characters of a program's last line
 _ABOUT = "import sys; print('%d.%d %s' % (*sys.version_info[:2], sys.implementation.name))"
+
+
+class ProgramError(UsageError):
+    """A program that ended with an error."""
+
+    def __init__(self, message: str, said: str = "") -> None:
+        super().__init__(message)
+        self.said = said  # all that it printed about it
 
 
 def carry_out(words: Sequence[str], what: str, limit_s: float, env: Mapping[str, str]) -> str:
@@ -40,7 +49,7 @@ def carry_out(words: Sequence[str], what: str, limit_s: float, env: Mapping[str,
         lines = [one.strip() for one in (done.stderr or done.stdout).splitlines() if one.strip()]
         told = [one for one in lines if one.startswith("ERROR:")] or lines
         why = redact(told[-1])[:_SHOWN] if told else f"exit status {done.returncode}"
-        raise UsageError(f"{what}: {why}")
+        raise ProgramError(f"{what}: {why}", said=done.stderr)
     return done.stdout
 
 
@@ -73,8 +82,9 @@ def fitting_python(version: str, implementation: str, named: str) -> str:
         return named
     there = [sys.executable, shutil.which(f"python{version}"), shutil.which("python3")]
     for python in filter(None, there):
-        if kind_of(python) == wanted:
-            return python
+        with contextlib.suppress(UsageError):  # a broken one is not the only one
+            if kind_of(python) == wanted:
+                return python
     raise UsageError(f"there is no Python {version} ({implementation}) on PATH; --python names one")
 
 

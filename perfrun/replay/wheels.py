@@ -20,7 +20,7 @@ from pathlib import Path
 
 from perfrun.errors import UsageError
 from perfrun.replay.installed import Distribution, NotPackable, normalised
-from perfrun.replay.programs import INSTALL_S, carry_out, variables
+from perfrun.replay.programs import INSTALL_S, ProgramError, carry_out, variables
 from perfrun.text import redact
 from perfrun.untrusted import Refused, parse_json, remove_tree
 
@@ -29,6 +29,10 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file knows: the same bytes each time
 _BLOCK = 1 << 20
 _WHEEL_NAME = re.compile(r"[\w.+!-]+\.whl", re.ASCII)
+_ONE_S = 60.0  # for the answer about one distribution
+_QUICKLY = ("--timeout=5",)
+_MOST_SILENT = 3  # questions in a row without an answer: the index is not there
+_NOT_REACHED = re.compile(r"^WARNING: .*(retry|connect)", re.IGNORECASE | re.MULTILINE)
 _GENERATED = "[console_scripts]", "[gui_scripts]"
 Notify = Callable[[str], None]
 
@@ -93,28 +97,48 @@ def _offers(found: Mapping[str, Distribution], python: str, notify: Notify) -> d
     except UsageError as error:
         notify(f"the index does not have all of them: {error}")
     answers: dict[str, _Offer] = {}
+    silent = 0  # in a row
     for one in asked:
         try:
-            answers |= _reported([one], python)
-        except UsageError:
-            continue  # it is made again from its files
+            answers |= _reported([one], python, limit_s=_ONE_S, more=_QUICKLY)
+            silent = 0
+        except UsageError as error:
+            silent = 0 if _is_answer(error) else silent + 1  # it is made again from its files
+        if silent == _MOST_SILENT:
+            notify("the index does not answer; no more wheels are asked for")
+            break
     return answers
+
+
+def _is_answer(error: UsageError) -> bool:
+    """Return True for pip's answer that there is no such distribution.
+
+    It says so of an index that cannot be reached, too, after a warning about its second try.
+    """
+    said = error.said if isinstance(error, ProgramError) else ""
+    return "No matching distribution" in said and not _NOT_REACHED.search(said)
 
 
 def _pip(python: str) -> list[str]:
     return [sys.executable, "-m", "pip", "--python", python]
 
 
-def _reported(asked: Sequence[Distribution], python: str) -> dict[str, _Offer]:
+def _reported(
+    asked: Sequence[Distribution],
+    python: str,
+    *,
+    limit_s: float = INSTALL_S,
+    more: Sequence[str] = (),
+) -> dict[str, _Offer]:
     if not asked:
         return {}
     words = [
         *(*_pip(python), "install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet"),
-        *("--only-binary=:all:", "--retries=1", "--report=-"),
+        *("--only-binary=:all:", "--retries=1", "--report=-", *more),
         *(f"{one.name}=={one.version}" for one in asked),
     ]
     try:
-        report = parse_json(carry_out(words, "pip", INSTALL_S, variables()))
+        report = parse_json(carry_out(words, "pip", limit_s, variables()))
         offers = {}
         for item in report["install"]:
             about = item["download_info"]

@@ -147,6 +147,7 @@ WAITS = {
     "launchers/guard:_serve:select.select": "in the guard, which waits for its harness's end",
     "launchers/guard:end_all:os.waitpid": "WNOHANG",
     "launchers/guard:end_all:time.sleep": "END_LIMIT_S in all",
+    "replay/opening:hold:lock.own": LOCK,
     "replay/programs:carry_out:subprocess.run": COMMAND,
     "run/trial:_run_worker:process.wait": "a killed worker has KILL_GRACE_S",
     "launchers/local:_kill:psutil.wait_procs": "5 s",

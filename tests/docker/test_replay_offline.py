@@ -26,6 +26,7 @@ class Cases(Benchmark):
         import demo_lib
         self.report_benchmark(wall_time=demo_lib.COST)
 """
+VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 # The container sees another memory than the host.
 ALLOWED = "--allow_different=hardware,driver,allocator"
 
@@ -38,6 +39,13 @@ def world(place: Path, site: Site) -> Iterator[World]:
 def test_a_capsule_is_replayed_without_network(
     world: World, site: Site, torch_image: str, place: Path
 ) -> None:
+    asked = [site.user.python(), "-c", VERSION]
+    here = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    there = site.user.docker(
+        "run", "--rm", "--entrypoint=/opt/perfrun/bin/python", torch_image, "-c", VERSION
+    )
+    # A capsule is for one version: this test needs a host that has the image's.
+    assert here == there, f"the host has Python {here}, the image {there}"
     folder = place / uuid.uuid4().hex  # venv refuses a path with a colon, as the world's has
     environment, capsule = folder / "environment", folder / "capsule.tar"
     wheel = make_wheel(folder / "made", "demo-lib", "1", code={"demo_lib.py": "COST = 0.5\n"})

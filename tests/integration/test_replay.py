@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ from packaging.pylock import Package, Pylock
 from wheels import make_wheel
 
 from perfrun.benchmark import main
+from perfrun.errors import UsageError
+from perfrun.locks import FileLock
+from perfrun.replay import environments
 from tests.worlds import Finished, World, strict
 
 if sys.version_info >= (3, 11):
@@ -171,6 +175,22 @@ def test_nothing_of_a_stranger_runs_without_consent(
     assert not list((kept.world.workspace / "replays").glob("*/capsule"))
 
 
+def test_a_rebuilt_environment_is_taken_by_no_other_replay(
+    kept: Kept, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rebuilt(document: object, folder: Path, *_: object) -> Path:
+        replays, name = folder.parent.parent, folder.parent.name
+        with FileLock(replays / ".locks" / name) as lock:
+            raise UsageError(f"free: {lock.try_own()}")
+
+    monkeypatch.setattr(environments, "rebuilt", rebuilt)
+    for _ in range(2):  # and given back by the first
+        assert here(kept, "replay", str(kept.summary), "--metric=cost_s", "--rebuild") == 2
+        said = capsys.readouterr().err
+        assert "free: False" in said
+        assert "waiting" not in said
+
+
 def test_other_hardware_is_said_before_anything_runs(
     kept: Kept, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,7 +219,9 @@ def test_a_capsule_has_its_own_environment_code_and_data(kept: Kept) -> None:
     assert {name: one["sha256"] for name, one in manifest["files"].items()} == {
         name: hashlib.sha256(content).hexdigest() for name, content in found.items()
     }
-    assert manifest["repositories"][0]["commit"] == kept.commit
+    (repository,) = manifest["repositories"]
+    assert repository["commit"] == kept.commit
+    assert repository["file"] == "repositories/0-repo.bundle"  # of two, names may be made alike
     # All that it was made of goes away: it is replayed from its own bytes, or not at all.
     folder = kept.world.folder
     gone = [folder / name for name in ("repo", "env", "data.bin", "root", "workspace", "made")]
@@ -238,7 +260,10 @@ def test_the_same_result_gives_the_same_capsule_and_a_lock_by_the_standard(
     assert again.read_bytes() == kept.capsule.read_bytes()
     (wheel,) = [name for name in members(again) if name.startswith("wheels/")]
 
+    (tmp_path / "old").write_bytes(b"the one before")
+    (tmp_path / "pylock.toml").hardlink_to(tmp_path / "old")
     package = lock_of(kept, tmp_path / "pylock.toml", "--wheels=installed")
+    assert (tmp_path / "old").read_bytes() == b"the one before"  # replaced, not written over
     assert package.wheels is not None
     assert package.wheels[0].path == wheel
     digest = hashlib.sha256(members(again)[wheel]).hexdigest()
@@ -247,7 +272,7 @@ def test_the_same_result_gives_the_same_capsule_and_a_lock_by_the_standard(
 
     # An index that has the very files, and then one that has others under the same name.
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(kept.world.folder / "made"))
+    monkeypatch.setenv("PIP_FIND_LINKS", (kept.world.folder / "made").as_uri())  # split at blanks
     package = lock_of(kept, tmp_path / "pylock.index.toml")
     made = kept.world.folder / "made" / "demo_lib-1.2-py3-none-any.whl"
     assert package.tool == {"perfrun": {"origin": "index"}}
@@ -255,7 +280,7 @@ def test_the_same_result_gives_the_same_capsule_and_a_lock_by_the_standard(
     assert package.wheels[0].url == made.as_uri()
     assert package.wheels[0].hashes == {"sha256": hashlib.sha256(made.read_bytes()).hexdigest()}
     make_wheel(tmp_path / "other", "demo-lib", "1.2", code={"demo_lib.py": "FACTOR = 3.0\n"})
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "other"))
+    monkeypatch.setenv("PIP_FIND_LINKS", (tmp_path / "other").as_uri())
     package = lock_of(kept, tmp_path / "pylock.other.toml")
     assert package.tool == {"perfrun": {"origin": "installed"}}
 
@@ -275,7 +300,6 @@ def test_the_same_result_gives_the_same_capsule_and_a_lock_by_the_standard(
 def test_a_capsule_that_was_changed_is_refused(
     kept: Kept, tmp_path: Path, change: Callable[[dict[str, bytes]], Any], message: str
 ) -> None:
-    from perfrun.errors import UsageError
     from perfrun.replay.capsule import is_capsule
     from perfrun.replay.opening import open_capsule
 
@@ -290,7 +314,7 @@ def test_a_capsule_that_was_changed_is_refused(
                 member.type, member.linkname = tarfile.SYMTYPE, name.partition(" -> ")[2]
             tar.addfile(member, io.BytesIO(content))
     assert is_capsule(path)
-    with pytest.raises(UsageError) as error:
-        open_capsule(path, tmp_path / "workspace", "all", lambda _: None)
+    with pytest.raises(UsageError) as error, ExitStack() as held:
+        open_capsule(path, tmp_path / "workspace", "all", lambda _: None, held)
     assert message in str(error.value)
     assert not list((tmp_path / "workspace" / "replays").iterdir())
