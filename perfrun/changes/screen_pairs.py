@@ -156,9 +156,7 @@ class SuspectPairs:
 
     def _ask(self, one: SuspectSeries, names: Sequence[SeriesName]) -> None:
         """Run some pairs of a suspect, and save each."""
-        if self._night != one.asked_in:
-            one = replace(one, nights=one.nights + 1, asked_in=self._night)
-        known = self._with_alpha(one)
+        known = self._asked(self._with_alpha(one))
         self.open[one.series] = known
         self._save()
         arms = self._arms[one.series]
@@ -205,6 +203,12 @@ class SuspectPairs:
             self._budget_s = 0.0
         self._take(result, one, names)
 
+    def _asked(self, one: SuspectSeries) -> SuspectSeries:
+        """Note that a suspect has pairs tonight."""
+        if one.asked_in == self._night:
+            return one
+        return replace(one, nights=one.nights + 1, asked_in=self._night)
+
     def _with_alpha(self, one: SuspectSeries) -> SuspectSeries:
         """Give a suspect its share of the allowed error, before its first pair."""
         if one.alpha > 0:
@@ -223,8 +227,8 @@ class SuspectPairs:
             if one is None or sides != (one.method, one.before_summary, one.after_summary):
                 continue
             if name != asked.series:
-                one = self._with_alpha(one)
                 more = tuple(map(_bounded, log_ratios(pairs, one.metric)))
+                one = self._asked(self._with_alpha(one)) if more else self._with_alpha(one)
                 one = replace(one, pairs=(*one.pairs, *more)[:MOST_PAIRS])
             elif reasons & {"failed", "no_figure"}:
                 one = replace(one, why_not="its trials no longer give this figure")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from perfrun.changes.watched import WatchedSeries
 
 _MOST_NOTES = 8  # lines about suspects that go on
+_WITHHELD_NIGHTS = 3  # that a change which the history shows waits for its pairs at most
+_SPENT = "the time for pairs was spent before they had decided"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +77,7 @@ def with_suspects(
     starts = level_starts(watched, watches, pairs.confirmed)
     found = [suspect_of(s) for s in screen(watched, starts, frozenset([report.night]))]
     of_history = [
-        _suspect_of_row(row, one)
+        _suspect_of_row(row, one, day)
         for row in new
         if not _covers(pairs.confirmed, row)
         for one in watched
@@ -84,8 +87,9 @@ def with_suspects(
     told = {one.series for one in of_history}
     pairs.run([*of_history, *(one for one in found if one.series not in told)])
     suspects, tonight = tuple(pairs.open.values()), {id(row) for row in new}
+    asked = _AskedTonight(night=report.night, day=day, deadline=report.deadline)
     after = [
-        _judged(row, suspects) if id(row) in tonight else row
+        _judged(row, suspects, asked) if id(row) in tonight else row
         for row in rows
         if not _covers(pairs.confirmed, row)
     ]
@@ -120,7 +124,7 @@ def _is_of(row: ChangeRow, one: WatchedSeries) -> bool:
     return name_of(one)[:4] == _names(row)
 
 
-def _suspect_of_row(row: ChangeRow, one: WatchedSeries) -> SuspectSeries:
+def _suspect_of_row(row: ChangeRow, one: WatchedSeries, tonight: int) -> SuspectSeries:
     """Return the question that a change raises which the history alone shows."""
     import numpy as np
 
@@ -142,14 +146,41 @@ def _suspect_of_row(row: ChangeRow, one: WatchedSeries) -> SuspectSeries:
         shift=math.log(row.ratio),
         noise=max(noise, LEAST_NOISE),
         odds=MOST_ODDS,
-        seen_day=date.fromisoformat(row.alarm_night).toordinal(),
+        seen_day=tonight,
         commits_before=row.commits_before,
         commits_after=row.commits_after,
     )
 
 
-def _judged(row: ChangeRow, suspects: Sequence[SuspectSeries]) -> ChangeRow | None:
-    """Return a change of the history as its pairs leave it; None while they go on."""
+@dataclass(frozen=True, kw_only=True)
+class _AskedTonight:
+    """The night whose pairs are judged."""
+
+    night: str
+    day: int
+    deadline: float | None
+
+    def is_waiting(self, row: ChangeRow, one: SuspectSeries) -> bool:
+        """Return True for a change whose pairs have some more nights to decide."""
+        age = self.day - date.fromisoformat(row.alarm_night).toordinal()
+        return one.asked_in == self.night and age < _WITHHELD_NIGHTS
+
+    @property
+    def why_open(self) -> str:
+        from perfrun.changes.confirm import TOO_LATE  # all that a run needs
+
+        is_late = self.deadline is not None and self.deadline <= time.time()
+        return TOO_LATE if is_late else _SPENT
+
+
+def _judged(
+    row: ChangeRow, suspects: Sequence[SuspectSeries], asked: _AskedTonight
+) -> ChangeRow | None:
+    """Return a change of the history as its pairs leave it; None while it waits for them.
+
+    What the history has proved is not withheld for the want of time: when tonight had none for its
+    pairs, or they have not decided after some nights, it is reported as it is.
+    """
     for one in suspects:
         if one.series[:4] != _names(row) or one.direction != row.direction:
             continue
@@ -157,7 +188,9 @@ def _judged(row: ChangeRow, suspects: Sequence[SuspectSeries]) -> ChangeRow | No
             reason = f"{one.why_not}; so the history alone decides"
             return replace(row, confirmation=confirmation_of(one, reason))
         if one.goes_on:
-            return None
+            if asked.is_waiting(row, one):
+                return None
+            return replace(row, confirmation=confirmation_of(one, asked.why_open))
         if len(one.pairs) >= MOST_PAIRS:
             return replace(row, confirmation=confirmation_of(one, "all pairs are spent"))
         return replace(row, status="not_reproduced", confirmation=confirmation_of(one, None))

@@ -22,7 +22,7 @@ from perfrun.changes.suspects import (
     write_state,
 )
 from perfrun.errors import UsageError
-from perfrun.nightly.suite_screening import _judged, confirmed_row
+from perfrun.nightly.suite_screening import _AskedTonight, _judged, confirmed_row
 from tests.summaries import write
 from tests.unit.changes.test_detect import METHOD, document, nights
 
@@ -166,15 +166,36 @@ TOLD = replace(SUSPECT, told_day=739_001, told_in="n")
 
 def test_a_change_of_the_history_waits_for_its_pairs_unless_none_can_be_run() -> None:
     row = replace(confirmed_row(TOLD), status="candidate", confirmation=None)
-    assert _judged(row, [replace(SUSPECT, alpha=1e-4, pairs=(0.1,) * 5)]) is None
-    against = _judged(row, [replace(SUSPECT, alpha=1e-4, pairs=(-0.1, 0.05) * 5)])
+    tonight = _AskedTonight(night="n", day=739_001 + 2, deadline=None)
+    open_ = replace(SUSPECT, alpha=1e-4, pairs=(0.1,) * 5, asked_in="n")
+    assert _judged(row, [open_], tonight) is None
+    against = _judged(row, [replace(open_, pairs=(-0.1, 0.05) * 5)], tonight)
     assert against is not None
     assert against.status == "not_reproduced"
-    lost = _judged(row, [replace(SUSPECT, why_not="not on record: its local edits")])
+    lost = _judged(row, [replace(SUSPECT, why_not="not on record: its local edits")], tonight)
     assert lost is not None
     assert lost.status == "candidate"
     assert "local edits; so the history alone decides" in (lost.confirmation or {})["reason"]
-    assert _judged(row, []) == row
+    assert _judged(row, [], tonight) == row
+
+
+@pytest.mark.parametrize(
+    ("asked_in", "nights", "deadline", "reason"),
+    [
+        ("n", 3, None, "the time for pairs was spent before they had decided"),
+        ("the night before", 1, None, "the time for pairs was spent before they had decided"),
+        ("", 0, 1.0, "the deadline came first"),
+    ],
+    ids=["waited for some nights", "had no time tonight", "had no time at all"],
+)
+def test_a_change_of_the_history_does_not_wait_for_pairs_that_get_no_time(
+    asked_in: str, nights: int, deadline: float | None, reason: str
+) -> None:
+    row = replace(confirmed_row(TOLD), status="candidate", confirmation=None)
+    tonight = _AskedTonight(night="n", day=739_001 + nights, deadline=deadline)
+    told = _judged(row, [replace(SUSPECT, asked_in=asked_in)], tonight)
+    assert told is not None
+    assert (told.status, (told.confirmation or {})["reason"]) == ("candidate", reason)
 
 
 def test_the_time_of_a_night_for_pairs_is_a_duration_or_a_share() -> None:
