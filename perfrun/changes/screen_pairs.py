@@ -98,7 +98,16 @@ class SuspectPairs:
             if not lock.try_own():
                 text = f"another perfrun is confirming changes in {self._workspace}: let it end"
                 raise UsageError(text)
-            tonight = {one.series: merged(self.open.get(one.series), one) for one in suspects}
+            # A night that was killed may have proved some and confirmed none of them.
+            proven = [one for one in self.open.values() if one.is_proven]
+            for one in proven:
+                self._confirm(one)
+            told = {one.series for one in proven}
+            tonight = {
+                one.series: merged(self.open.get(one.series), one)
+                for one in suspects
+                if one.series not in told
+            }
             self.open.update(tonight)
             going = [
                 name for name, one in self.open.items() if one.log_pairs > 1 or name in tonight

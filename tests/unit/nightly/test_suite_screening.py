@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.changes.budget import parse_night_budget
-from perfrun.changes.suspects import read_state
+from perfrun.changes.suspects import read_state, write_state
 from perfrun.nightly.night_state import Nights
 from perfrun.nightly.report import NightReport
 from perfrun.nightly.suite import EnvironmentSpec, Suite
@@ -55,14 +56,19 @@ def night(
     return made
 
 
-def slowed(workspace: Path, nights: int | None = None) -> int:
-    """Write a history until its alarm, or so many nights of it; return the night of the alarm."""
-    factors = [1.0] * 30 + [1.2] * 15
-    history(workspace / "whole", METHOD, factors, seed=1)
+def slowed(workspace: Path) -> int:
+    """Write a history until the night of its alarm, which is returned, and the rest elsewhere."""
+    history(workspace / "whole", METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
     (change,) = found(workspace / "whole", 30, method(METHOD))
     alarm = (date.fromisoformat(change.alarm_night) - FIRST).days
-    history(workspace, METHOD, factors[: (nights or alarm) + 1], seed=1)
+    for number in range(alarm + 1):
+        add(workspace, number)
     return alarm
+
+
+def add(workspace: Path, number: int) -> None:
+    (trial,) = workspace.glob(f"whole/output/*-{number:03}*")
+    shutil.copytree(trial, workspace / "output" / trial.name)
 
 
 def test_a_regression_is_told_when_the_deadline_leaves_no_time_for_its_pairs(
@@ -75,3 +81,18 @@ def test_a_regression_is_told_when_the_deadline_leaves_no_time_for_its_pairs(
     assert change.confirmation["reason"] == "the deadline came first"
     (suspect,) = read_state(tmp_path).open
     assert suspect.seen_day == FIRST.toordinal() + alarm
+
+
+def test_what_a_killed_night_has_proved_is_confirmed_and_not_told_twice(tmp_path: Path) -> None:
+    alarm = slowed(tmp_path)
+    first = night(tmp_path, alarm)
+    state = read_state(tmp_path)
+    (suspect,) = state.open
+    proven = replace(suspect, alpha=1e-4, pairs=(0.18,) * 30)
+    assert proven.is_proven
+    write_state(tmp_path, replace(state, open=(proven,)))
+    add(tmp_path, alarm + 1)
+    (change,) = night(tmp_path, alarm + 1, {alarm: first}).changes
+    assert (change.status, change.is_new) == ("confirmed", False)
+    after = read_state(tmp_path)
+    assert (after.open, [one.told_in for one in after.confirmed]) == ((), [f"n-{alarm + 1}"])
