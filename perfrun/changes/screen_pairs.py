@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from perfrun.changes.detect import differences_between
 from perfrun.changes.suspects import (
     FORGOTTEN_DAYS,
     KEPT_DAYS,
+    MOST_NIGHTS,
     MOST_PAIRS,
     SeriesName,
     SuspectSeries,
@@ -60,13 +61,17 @@ class Arms:
 
 
 class SuspectPairs:
-    """The suspects of a night and their pairs, in memory and on disk."""
+    """The suspects of a night and their pairs, in memory and on disk.
+
+    Those of methods that are not of this night, such as another suite's, are left as they are.
+    """
 
     def __init__(
         self,
         workspace: Path,
         night: str,
         day: int,
+        methods: Collection[str],
         budget_s: float,
         screen: Screen,
         interruption: Interruption,
@@ -81,12 +86,20 @@ class SuspectPairs:
         pot = Pot() if state.allowed is None else Pot(allowed=state.allowed)
         self._pot = pot.after((now - state.at) / _DAY_S if state.at else 0.0)
         self._at = now
-        self._spent_s = state.spent_s if state.night == night else 0.0
+        self._spent_s = state.spent_s.get(night, 0.0)
+        before = [(label, spent_s) for label, spent_s in state.spent_s.items() if label != night]
+        self._spent_before = before[-(MOST_NIGHTS - 1) :]
         self._budget_s = budget_s
+        open_ = [one for one in state.open if day - one.seen_day <= FORGOTTEN_DAYS]
+        confirmed = [one for one in state.confirmed if day - one.told_day <= KEPT_DAYS]
         self.open: dict[SeriesName, SuspectSeries] = {
-            one.series: one for one in state.open if day - one.seen_day <= FORGOTTEN_DAYS
+            one.series: one for one in open_ if one.method in methods
         }
-        self.confirmed = [one for one in state.confirmed if day - one.told_day <= KEPT_DAYS]
+        self.confirmed = [one for one in confirmed if one.method in methods]
+        self._others = SuspectState(
+            open=tuple(one for one in open_ if one.method not in methods),
+            confirmed=tuple(one for one in confirmed if one.method not in methods),
+        )
         self._arms: dict[SeriesName, Arms] = {}
 
     def run(self, suspects: Sequence[SuspectSeries]) -> None:
@@ -259,12 +272,11 @@ class SuspectPairs:
 
     def _save(self) -> None:
         state = SuspectState(
-            open=tuple(self.open.values()),
-            confirmed=tuple(self.confirmed),
+            open=(*self.open.values(), *self._others.open),
+            confirmed=(*self._others.confirmed, *self.confirmed),
             allowed=self._pot.allowed,
             at=self._at,
-            night=self._night,
-            spent_s=self._spent_s,
+            spent_s=dict([*self._spent_before, (self._night, self._spent_s)]),
         )
         write_state(self._workspace, state)
 

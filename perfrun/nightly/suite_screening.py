@@ -69,6 +69,7 @@ def with_suspects(
         suite.workspace,
         report.night,
         day,
+        {method.method for method in report.methods},
         budget_s,
         screen_,
         interruption,
@@ -93,12 +94,7 @@ def with_suspects(
         for row in rows
         if not _covers(pairs.confirmed, row)
     ]
-    methods = {method.method for method in report.methods}
-    confirmed = [
-        confirmed_row(one)
-        for one in pairs.confirmed
-        if day - one.told_day < RECENT_DAYS and one.method in methods
-    ]
+    confirmed = [confirmed_row(one) for one in pairs.confirmed if day - one.told_day < RECENT_DAYS]
     return Asked(
         rows=(*confirmed, *(row for row in after if row is not None)),
         notes=tuple(_notes(suspects, pairs.confirmed, report.night)),

@@ -102,8 +102,7 @@ def test_the_state_comes_back_as_it_was_written(tmp_path: Path) -> None:
         confirmed=(replace(SUSPECT, told_day=739_001, told_in="n", commits_before={"r": "1"}),),
         allowed=0.002,
         at=1.0,
-        night="n",
-        spent_s=3.5,
+        spent_s={"n": 3.5},
     )
     write_state(tmp_path, state)
     assert read_state(tmp_path) == state
@@ -139,7 +138,15 @@ def test_what_a_stranger_wrote_into_the_state_is_left_out(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", '{"allowed": 7}', '{"at": NaN}', '{"open": [1]}', '{"spent_s": -1}', "[" * 9999],
+    [
+        "",
+        "[]",
+        '{"allowed": 7}',
+        '{"at": NaN}',
+        '{"open": [1]}',
+        '{"spent_s": {"n": -1}}',
+        "[" * 9999,
+    ],
 )
 def test_a_file_that_is_no_state_begins_anew(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text, encoding="utf-8")

@@ -96,3 +96,22 @@ def test_what_a_killed_night_has_proved_is_confirmed_and_not_told_twice(tmp_path
     assert (change.status, change.is_new) == ("confirmed", False)
     after = read_state(tmp_path)
     assert (after.open, [one.told_in for one in after.confirmed]) == ((), [f"n-{alarm + 1}"])
+
+
+def test_what_another_suite_of_the_workspace_suspects_is_left_to_it(tmp_path: Path) -> None:
+    alarm = slowed(tmp_path)
+    night(tmp_path, alarm)
+    state = read_state(tmp_path)
+    (own,) = state.open
+    series = ("other.mod.Class.one", *own.series[1:])
+    others = (
+        replace(own, series=series, alpha=1e-4, pairs=(0.18,) * 30),
+        replace(own, series=(*series[:-1], "x"), alpha=1e-4, told_day=own.seen_day, told_in="o"),
+    )
+    state = replace(state, open=(own, others[0]), confirmed=(others[1],), spent_s={"o": 7.0})
+    write_state(tmp_path, state)
+    add(tmp_path, alarm + 1)
+    assert all("Class.one" not in text for text in night(tmp_path, alarm + 1).notes)
+    after = read_state(tmp_path)
+    assert (after.open[1:], after.confirmed) == (others[:1], others[1:])
+    assert after.spent_s == {"o": 7.0, f"n-{alarm + 1}": 0.0}
