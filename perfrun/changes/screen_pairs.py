@@ -48,6 +48,7 @@ from perfrun.summary.series_identity import is_number, section
 CHUNK = 2  # pairs of a suspect before the order is looked at again
 _DAY_S = 86400.0
 _UNKNOWN_S = 60.0  # the duration of a pair where no summary says
+_MOST_DIFFERENCES = 100  # between the recorded trials and those of the pairs
 _MOST_RATIO = 50.0  # logarithm; what a trial reports can be absurd
 
 
@@ -244,6 +245,11 @@ class SuspectPairs:
         sides = (asked.method, asked.before_summary, asked.after_summary)
         recorded = self._arms[asked.series].recorded
         reasons = set(result.stopped_by.values())
+        by_arm: dict[ArmName, list[SummaryRecord]] = {
+            "a": [pair.a for pair in pairs],
+            "b": [pair.b for pair in pairs],
+        }
+        unlike = new_differences(recorded, by_arm) if pairs else ()
         for name in names:
             one = self.open.get(name)
             if one is None or sides != (one.method, one.before_summary, one.after_summary):
@@ -254,12 +260,10 @@ class SuspectPairs:
                 one = replace(one, pairs=(*one.pairs, *more)[:MOST_PAIRS])
             elif reasons & {"failed", "no_figure"}:
                 one = replace(one, why_not="its trials no longer give this figure")
+            known = dict.fromkeys((*one.not_reconstructed, *unlike))
+            one = replace(one, not_reconstructed=tuple(known)[:_MOST_DIFFERENCES])
             if one.is_proven:
-                by_arm: dict[ArmName, list[SummaryRecord]] = {
-                    "a": [pair.a for pair in pairs],
-                    "b": [pair.b for pair in pairs],
-                }
-                self._confirm(replace(one, not_reconstructed=new_differences(recorded, by_arm)))
+                self._confirm(one)
             else:
                 self.open[name] = one
         self._save()

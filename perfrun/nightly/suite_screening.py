@@ -177,6 +177,8 @@ def _judged(
     What the history has proved is not withheld for the want of time: when tonight had none for its
     pairs, or they have not decided after some nights, it is reported as it is.
     """
+    from perfrun.changes.confirm import NOT_AS_RECORDED  # all that a run needs
+
     for one in suspects:
         if one.series[:4] != _names(row) or one.direction != row.direction:
             continue
@@ -189,6 +191,8 @@ def _judged(
             return replace(row, confirmation=confirmation_of(one, asked.why_open))
         if len(one.pairs) >= MOST_PAIRS:
             return replace(row, confirmation=confirmation_of(one, "all pairs are spent"))
+        if one.not_reconstructed:  # the cause may be among these
+            return replace(row, confirmation=confirmation_of(one, NOT_AS_RECORDED))
         return replace(row, status="not_reproduced", confirmation=confirmation_of(one, None))
     return row
 
