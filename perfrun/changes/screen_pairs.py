@@ -126,6 +126,8 @@ class SuspectPairs:
             going = [
                 name for name, one in self.open.items() if one.log_pairs > 1 or name in tonight
             ]
+            for name in going:  # what prevented its pairs in an earlier night may be over
+                self.open[name] = replace(self.open[name], why_not=None)
             self._save()
             while best := self._next(going):
                 self._interruption.check()

@@ -24,9 +24,13 @@ FIRST = date(2026, 6, 1)
 
 
 def night(
-    workspace: Path, number: int, told: Mapping[int, NightReport] | None = None
+    workspace: Path,
+    number: int,
+    told: Mapping[int, NightReport] | None = None,
+    *,
+    is_late: bool = True,
 ) -> NightReport:
-    """Return the report of a night with suspects, whose deadline has come when pairs are due."""
+    """Return the report of a night with suspects, whose deadline is over when pairs are due."""
     suite = Suite(
         path=workspace / "s.toml",
         name="n",
@@ -44,9 +48,10 @@ def night(
         for at, one in sorted((told or {}).items(), reverse=True)
     ]
     begun = BEGIN + number * 86400
+    deadline = begun if is_late else None
     made, is_told = with_changes(
         suite,
-        replace(report([]), night=f"n-{number}", begun=begun, deadline=begun),
+        replace(report([]), night=f"n-{number}", begun=begun, deadline=deadline),
         earlier,
         (),
         Terminal(sys.stdout, sys.stderr, quiet=True),
@@ -115,3 +120,18 @@ def test_what_another_suite_of_the_workspace_suspects_is_left_to_it(tmp_path: Pa
     after = read_state(tmp_path)
     assert (after.open[1:], after.confirmed) == (others[:1], others[1:])
     assert after.spent_s == {"o": 7.0, f"n-{alarm + 1}": 0.0}
+
+
+def test_what_prevented_the_pairs_of_a_night_is_tried_again_in_the_next_one(tmp_path: Path) -> None:
+    alarm = slowed(tmp_path)
+    first = night(tmp_path, alarm)
+    state = read_state(tmp_path)
+    (own,) = state.open
+    went_on = replace(own, alpha=1e-4, pairs=(0.18,) * 3, why_not="the server is down")
+    write_state(tmp_path, replace(state, open=(went_on,)))
+    add(tmp_path, alarm + 1)
+    after = night(tmp_path, alarm + 1, {alarm: first}, is_late=False)
+    (note,) = (text for text in after.notes if "no pairs" in text)
+    assert "was imported, not run in this workspace" in note
+    (kept,) = read_state(tmp_path).open
+    assert kept.pairs == went_on.pairs
