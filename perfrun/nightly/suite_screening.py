@@ -14,6 +14,7 @@ from perfrun.changes.observations import night_of
 from perfrun.changes.suspects import (
     FORGOTTEN_DAYS,
     MOST_PAIRS,
+    SeriesName,
     SuspectSeries,
     level_starts,
     name_of,
@@ -77,47 +78,65 @@ def with_suspects(
     )
     starts = level_starts(watched, watches, pairs.confirmed)
     found = [suspect_of(s) for s in screen(watched, starts, frozenset([report.night]))]
-    of_history = [
-        _suspect_of_row(row, one, day)
-        for row in new
-        if not _covers(pairs.confirmed, row)
-        for one in watched
-        if _is_of(row, one)
-        and one.observations[len(one.observations) - 1].point.label == report.night
-    ]
-    told = {one.series for one in of_history}
-    pairs.run([*of_history, *(one for one in found if one.series not in told)])
-    suspects, tonight = tuple(pairs.open.values()), {id(row) for row in new}
+    owners = _owners(rows, watched)
+    of_history: dict[int, SuspectSeries] = {}  # by the id of the row
+    for row in new:
+        owner = owners.get(id(row))
+        if owner is None or _covers(pairs.confirmed, row, name_of(owner)):
+            continue
+        if owner.observations[len(owner.observations) - 1].point.label == report.night:
+            of_history[id(row)] = _suspect_of_row(row, owner, day)
+    told = {one.series for one in of_history.values()}
+    pairs.run([*of_history.values(), *(one for one in found if one.series not in told)])
     asked = _AskedTonight(night=report.night, day=day, deadline=report.deadline)
-    after = [
-        _judged(row, suspects, asked) if id(row) in tonight else row
-        for row in rows
-        if not _covers(pairs.confirmed, row)
-    ]
+    after: list[ChangeRow | None] = []
+    for row in rows:
+        owner = owners.get(id(row))
+        if owner is not None and _covers(pairs.confirmed, row, name_of(owner)):
+            continue
+        question = of_history.get(id(row))
+        known = pairs.open.get(question.series) if question is not None else None
+        is_known = known is not None and known.direction == row.direction
+        after.append(_judged(row, known, asked) if known is not None and is_known else row)
     confirmed = [confirmed_row(one) for one in pairs.confirmed if day - one.told_day < RECENT_DAYS]
     return Asked(
         rows=(*confirmed, *(row for row in after if row is not None)),
-        notes=tuple(_notes(suspects, pairs.confirmed, report.night)),
+        notes=tuple(_notes(tuple(pairs.open.values()), pairs.confirmed, report.night)),
     )
 
 
-def _covers(confirmed: Collection[SuspectSeries], row: ChangeRow) -> bool:
+def _owners(
+    rows: Sequence[ChangeRow], watched: Sequence[WatchedSeries]
+) -> dict[int, WatchedSeries]:
+    """Return the series of each row, by its id.
+
+    The names that a row has may be those of several series, which differ in a setting or the
+    driver. Then its trials tell which one it is of.
+    """
+    by_names: dict[SeriesName, list[WatchedSeries]] = {}
+    for one in watched:
+        by_names.setdefault(name_of(one)[:4], []).append(one)
+    found = {}
+    for row in rows:
+        several = by_names.get((row.method, row.metric, row.environment, row.hardware), [])
+        for one in several:
+            if len(several) == 1 or row.after_execution_id in (
+                observation.point.execution_id for observation in one.observations
+            ):
+                found[id(row)] = one
+                break
+    return found
+
+
+def _covers(confirmed: Collection[SuspectSeries], row: ChangeRow, name: SeriesName) -> bool:
     """Return True when pairs have confirmed this change of the history before it was sure."""
     day = date.fromisoformat(row.night).toordinal()
     return any(
-        one.series[:4] == _names(row)
+        one.series == name
         and one.direction == row.direction
         and one.before_day - FORGOTTEN_DAYS <= day <= one.after_day + FORGOTTEN_DAYS
         for one in confirmed
     )
-
-
-def _names(row: ChangeRow) -> tuple[str, str, str, str]:
-    return (row.method, row.metric, row.environment, row.hardware)
-
-
-def _is_of(row: ChangeRow, one: WatchedSeries) -> bool:
-    return name_of(one)[:4] == _names(row)
 
 
 def _suspect_of_row(row: ChangeRow, one: WatchedSeries, tonight: int) -> SuspectSeries:
@@ -169,9 +188,7 @@ class _AskedTonight:
         return TOO_LATE if is_late else _SPENT
 
 
-def _judged(
-    row: ChangeRow, suspects: Sequence[SuspectSeries], asked: _AskedTonight
-) -> ChangeRow | None:
+def _judged(row: ChangeRow, one: SuspectSeries, asked: _AskedTonight) -> ChangeRow | None:
     """Return a change of the history as its pairs leave it; None while it waits for them.
 
     What the history has proved is not withheld for the want of time: when tonight had none for its
@@ -179,22 +196,18 @@ def _judged(
     """
     from perfrun.changes.confirm import NOT_AS_RECORDED  # all that a run needs
 
-    for one in suspects:
-        if one.series[:4] != _names(row) or one.direction != row.direction:
-            continue
-        if one.why_not is not None:
-            reason = f"{one.why_not}; so the history alone decides"
-            return replace(row, confirmation=confirmation_of(one, reason))
-        if one.goes_on:
-            if asked.is_waiting(row, one):
-                return None
-            return replace(row, confirmation=confirmation_of(one, asked.why_open))
-        if len(one.pairs) >= MOST_PAIRS:
-            return replace(row, confirmation=confirmation_of(one, "all pairs are spent"))
-        if one.not_reconstructed:  # the cause may be among these
-            return replace(row, confirmation=confirmation_of(one, NOT_AS_RECORDED))
-        return replace(row, status="not_reproduced", confirmation=confirmation_of(one, None))
-    return row
+    if one.why_not is not None:
+        reason = f"{one.why_not}; so the history alone decides"
+        return replace(row, confirmation=confirmation_of(one, reason))
+    if one.goes_on:
+        if asked.is_waiting(row, one):
+            return None
+        return replace(row, confirmation=confirmation_of(one, asked.why_open))
+    if len(one.pairs) >= MOST_PAIRS:
+        return replace(row, confirmation=confirmation_of(one, "all pairs are spent"))
+    if one.not_reconstructed:  # the cause may be among these
+        return replace(row, confirmation=confirmation_of(one, NOT_AS_RECORDED))
+    return replace(row, status="not_reproduced", confirmation=confirmation_of(one, None))
 
 
 def confirmation_of(one: SuspectSeries, reason: str | None) -> dict[str, Any]:

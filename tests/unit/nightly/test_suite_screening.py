@@ -15,10 +15,21 @@ from perfrun.changes.suspects import read_state, write_state
 from perfrun.nightly.night_state import Nights
 from perfrun.nightly.report import NightReport
 from perfrun.nightly.suite import EnvironmentSpec, Suite
-from perfrun.nightly.suite_changes import with_changes
+from perfrun.nightly.suite_changes import recent_changes, with_changes
+from perfrun.nightly.suite_screening import _owners
+from perfrun.options.store_address import parse_address
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
-from tests.unit.nightly.test_suite_changes import BEGIN, METHOD, found, history, method, report
+from perfrun.store.index import open_store
+from tests.unit.nightly.test_suite_changes import (
+    BEGIN,
+    CANARY,
+    METHOD,
+    found,
+    history,
+    method,
+    report,
+)
 
 FIRST = date(2026, 6, 1)
 
@@ -135,3 +146,35 @@ def test_what_prevented_the_pairs_of_a_night_is_tried_again_in_the_next_one(tmp_
     assert "was imported, not run in this workspace" in note
     (kept,) = read_state(tmp_path).open
     assert kept.pairs == went_on.pairs
+
+
+def test_series_that_differ_in_a_setting_only_are_not_mixed_up(tmp_path: Path) -> None:
+    alarm = slowed(tmp_path)
+    night(tmp_path, alarm)
+    state = read_state(tmp_path)
+    (own,) = state.open
+    other = replace(own, series=(*own.series[:-1], "x"), alpha=1e-4)
+    told = replace(other, told_day=own.seen_day, told_in="o")
+    write_state(tmp_path, replace(state, open=(), confirmed=(told,)))
+    changes = night(tmp_path, alarm).changes
+    assert [(change.status, change.is_new) for change in changes] == [
+        ("confirmed", False),
+        ("candidate", True),
+    ]
+    assert changes[1].confirmation is not None
+
+
+def test_a_change_is_of_the_series_that_has_its_trial(tmp_path: Path) -> None:
+    history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
+    history(tmp_path, CANARY, [1.0] * 45, seed=2)
+    methods = [method(METHOD), method(CANARY)]
+    with open_store(parse_address(None, tmp_path)) as store:
+        store.refresh()
+        recent = recent_changes(store, methods, "n-44", BEGIN + 44 * 86400)
+    (row,) = (row for row in recent.rows if row.metric == "wall_time")
+    ours, other = (
+        next(one for one in recent.watched if (one.method, one.metric) == (name, "wall_time"))
+        for name in (METHOD, CANARY)
+    )
+    with_setting = replace(other, method=METHOD, subject=replace(ours.subject, settings="x"))
+    assert _owners([row], [with_setting, ours]) == {id(row): ours}
