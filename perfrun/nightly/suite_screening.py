@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from perfrun.changes.change_report import ChangeRow
 from perfrun.changes.observations import night_of
 from perfrun.changes.suspects import (
-    FORGOTTEN_DAYS,
     MOST_PAIRS,
     SeriesName,
     SuspectSeries,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 _MOST_NOTES = 8  # lines about suspects that go on
 _WITHHELD_NIGHTS = 3  # that a change which the history shows waits for its pairs at most
+_SAME_NIGHTS = 2  # by which the history may be off
 _SPENT = "the time for pairs was spent before they had decided"
 
 
@@ -79,25 +79,26 @@ def with_suspects(
     starts = level_starts(watched, watches, pairs.confirmed)
     found = [suspect_of(s) for s in screen(watched, starts, frozenset([report.night]))]
     owners = _owners(rows, watched)
-    of_history: dict[int, SuspectSeries] = {}  # by the id of the row
+    of_history: list[SuspectSeries] = []
     for row in new:
         owner = owners.get(id(row))
         if owner is None or _covers(pairs.confirmed, row, name_of(owner)):
             continue
         if owner.observations[len(owner.observations) - 1].point.label == report.night:
-            of_history[id(row)] = _suspect_of_row(row, owner, day)
-    told = {one.series for one in of_history.values()}
-    pairs.run([*of_history.values(), *(one for one in found if one.series not in told)])
+            of_history.append(_suspect_of_row(row, owner, day))
+    told, tonight = {one.series for one in of_history}, {id(row) for row in new}
+    pairs.run([*of_history, *(one for one in found if one.series not in told)])
     asked = _AskedTonight(night=report.night, day=day, deadline=report.deadline)
     after: list[ChangeRow | None] = []
     for row in rows:
-        owner = owners.get(id(row))
-        if owner is not None and _covers(pairs.confirmed, row, name_of(owner)):
+        name = name_of(owners[id(row)]) if id(row) in owners else ()
+        known = pairs.open.get(name)
+        question = known if known is not None and _is_step(known, row) else None
+        is_lost = question is not None and question.why_not is not None
+        if not is_lost and _covers(pairs.confirmed, row, name):
             continue
-        question = of_history.get(id(row))
-        known = pairs.open.get(question.series) if question is not None else None
-        is_known = known is not None and known.direction == row.direction
-        after.append(_judged(row, known, asked) if known is not None and is_known else row)
+        is_asked = question is not None and id(row) in tonight
+        after.append(_judged(row, question, asked) if question and is_asked else row)
     confirmed = [confirmed_row(one) for one in pairs.confirmed if day - one.told_day < RECENT_DAYS]
     return Asked(
         rows=(*confirmed, *(row for row in after if row is not None)),
@@ -130,13 +131,17 @@ def _owners(
 
 def _covers(confirmed: Collection[SuspectSeries], row: ChangeRow, name: SeriesName) -> bool:
     """Return True when pairs have confirmed this change of the history before it was sure."""
+    return any(one.series == name and _is_step(one, row) for one in confirmed)
+
+
+def _is_step(one: SuspectSeries, row: ChangeRow) -> bool:
+    """Return True when a suspect and a change of one series are the same step.
+
+    What the history says of its night is a little uncertain. A step some nights later is another.
+    """
     day = date.fromisoformat(row.night).toordinal()
-    return any(
-        one.series == name
-        and one.direction == row.direction
-        and one.before_day - FORGOTTEN_DAYS <= day <= one.after_day + FORGOTTEN_DAYS
-        for one in confirmed
-    )
+    is_near = one.before_day - _SAME_NIGHTS <= day <= one.after_day + _SAME_NIGHTS
+    return one.direction == row.direction and is_near
 
 
 def _suspect_of_row(row: ChangeRow, one: WatchedSeries, tonight: int) -> SuspectSeries:

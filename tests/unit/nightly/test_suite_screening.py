@@ -10,6 +10,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from perfrun.changes.budget import parse_night_budget
 from perfrun.changes.suspects import read_state, write_state
 from perfrun.nightly.night_state import Nights
@@ -178,3 +180,36 @@ def test_a_change_is_of_the_series_that_has_its_trial(tmp_path: Path) -> None:
     )
     with_setting = replace(other, method=METHOD, subject=replace(ours.subject, settings="x"))
     assert _owners([row], [with_setting, ours]) == {id(row): ours}
+
+
+@pytest.mark.parametrize(
+    ("days", "why_not", "told"),
+    [
+        (0, None, ["confirmed"]),
+        (-2, None, ["confirmed"]),
+        (-3, None, ["confirmed", "candidate"]),
+        (3, None, ["confirmed", "candidate"]),
+        (0, "its summary is gone", ["confirmed", "candidate"]),
+    ],
+    ids=["the step", "some nights off", "a later step", "an earlier step", "a step beside it"],
+)
+def test_a_confirmed_step_hides_only_itself_in_the_history(
+    days: int, why_not: str | None, told: list[str], tmp_path: Path
+) -> None:
+    alarm = slowed(tmp_path)
+    night(tmp_path, alarm)
+    state = read_state(tmp_path)
+    (own,) = state.open
+    confirmed = replace(
+        own,
+        alpha=1e-4,
+        before_day=own.after_day + days,
+        after_day=own.after_day + days,
+        first_day=own.after_day + days,
+        told_day=own.seen_day,
+        told_in="o",
+    )
+    open_ = (replace(own, alpha=1e-4, pairs=(0.18,) * 3, why_not=why_not),) if why_not else ()
+    write_state(tmp_path, replace(state, open=open_, confirmed=(confirmed,)))
+    changes = night(tmp_path, alarm, is_late=False).changes
+    assert [change.status for change in changes] == told
