@@ -49,6 +49,7 @@ Known = tuple[str, Path, Path]  # method and both summaries, whose pairs have be
 LEFT_OUT = "left out"
 IMPORTED = "was imported"
 TOO_LATE = "the deadline came first"
+NOT_AS_RECORDED = "not there, but the trials could not be reconstructed as they were"
 _FRESH_S = 20 * 3600.0  # what began earlier is not continued: the machine may have changed
 
 
@@ -248,7 +249,7 @@ def _status(
     if verdict == "undecided":
         return "candidate", why
     if unlike:  # the cause may be among these
-        return "candidate", "not there, but the trials could not be reconstructed as they were"
+        return "candidate", NOT_AS_RECORDED
     return "not_reproduced", None
 
 

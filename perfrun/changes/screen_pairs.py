@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from perfrun.changes.detect import differences_between
 from perfrun.changes.suspects import (
     FORGOTTEN_DAYS,
     KEPT_DAYS,
+    MOST_NIGHTS,
     MOST_PAIRS,
     SeriesName,
     SuspectSeries,
@@ -47,6 +48,7 @@ from perfrun.summary.series_identity import is_number, section
 CHUNK = 2  # pairs of a suspect before the order is looked at again
 _DAY_S = 86400.0
 _UNKNOWN_S = 60.0  # the duration of a pair where no summary says
+_MOST_DIFFERENCES = 100  # between the recorded trials and those of the pairs
 _MOST_RATIO = 50.0  # logarithm; what a trial reports can be absurd
 
 
@@ -60,13 +62,17 @@ class Arms:
 
 
 class SuspectPairs:
-    """The suspects of a night and their pairs, in memory and on disk."""
+    """The suspects of a night and their pairs, in memory and on disk.
+
+    Those of methods that are not of this night, such as another suite's, are left as they are.
+    """
 
     def __init__(
         self,
         workspace: Path,
         night: str,
         day: int,
+        methods: Collection[str],
         budget_s: float,
         screen: Screen,
         interruption: Interruption,
@@ -81,12 +87,20 @@ class SuspectPairs:
         pot = Pot() if state.allowed is None else Pot(allowed=state.allowed)
         self._pot = pot.after((now - state.at) / _DAY_S if state.at else 0.0)
         self._at = now
-        self._spent_s = state.spent_s if state.night == night else 0.0
+        self._spent_s = state.spent_s.get(night, 0.0)
+        before = [(label, spent_s) for label, spent_s in state.spent_s.items() if label != night]
+        self._spent_before = before[-(MOST_NIGHTS - 1) :]
         self._budget_s = budget_s
+        open_ = [one for one in state.open if day - one.seen_day <= FORGOTTEN_DAYS]
+        confirmed = [one for one in state.confirmed if day - one.told_day <= KEPT_DAYS]
         self.open: dict[SeriesName, SuspectSeries] = {
-            one.series: one for one in state.open if day - one.seen_day <= FORGOTTEN_DAYS
+            one.series: one for one in open_ if one.method in methods
         }
-        self.confirmed = [one for one in state.confirmed if day - one.told_day <= KEPT_DAYS]
+        self.confirmed = [one for one in confirmed if one.method in methods]
+        self._others = SuspectState(
+            open=tuple(one for one in open_ if one.method not in methods),
+            confirmed=tuple(one for one in confirmed if one.method not in methods),
+        )
         self._arms: dict[SeriesName, Arms] = {}
 
     def run(self, suspects: Sequence[SuspectSeries]) -> None:
@@ -98,11 +112,22 @@ class SuspectPairs:
             if not lock.try_own():
                 text = f"another perfrun is confirming changes in {self._workspace}: let it end"
                 raise UsageError(text)
-            tonight = {one.series: merged(self.open.get(one.series), one) for one in suspects}
+            # A night that was killed may have proved some and confirmed none of them.
+            proven = [one for one in self.open.values() if one.is_proven]
+            for one in proven:
+                self._confirm(one)
+            told = {one.series for one in proven}
+            tonight = {
+                one.series: merged(self.open.get(one.series), one)
+                for one in suspects
+                if one.series not in told
+            }
             self.open.update(tonight)
             going = [
                 name for name, one in self.open.items() if one.log_pairs > 1 or name in tonight
             ]
+            for name in going:  # what prevented its pairs in an earlier night may be over
+                self.open[name] = replace(self.open[name], why_not=None)
             self._save()
             while best := self._next(going):
                 self._interruption.check()
@@ -156,9 +181,7 @@ class SuspectPairs:
 
     def _ask(self, one: SuspectSeries, names: Sequence[SeriesName]) -> None:
         """Run some pairs of a suspect, and save each."""
-        if self._night != one.asked_in:
-            one = replace(one, nights=one.nights + 1, asked_in=self._night)
-        known = self._with_alpha(one)
+        known = self._asked(self._with_alpha(one))
         self.open[one.series] = known
         self._save()
         arms = self._arms[one.series]
@@ -205,6 +228,12 @@ class SuspectPairs:
             self._budget_s = 0.0
         self._take(result, one, names)
 
+    def _asked(self, one: SuspectSeries) -> SuspectSeries:
+        """Note that a suspect has pairs tonight."""
+        if one.asked_in == self._night:
+            return one
+        return replace(one, nights=one.nights + 1, asked_in=self._night)
+
     def _with_alpha(self, one: SuspectSeries) -> SuspectSeries:
         """Give a suspect its share of the allowed error, before its first pair."""
         if one.alpha > 0:
@@ -218,22 +247,25 @@ class SuspectPairs:
         sides = (asked.method, asked.before_summary, asked.after_summary)
         recorded = self._arms[asked.series].recorded
         reasons = set(result.stopped_by.values())
+        by_arm: dict[ArmName, list[SummaryRecord]] = {
+            "a": [pair.a for pair in pairs],
+            "b": [pair.b for pair in pairs],
+        }
+        unlike = new_differences(recorded, by_arm) if pairs else ()
         for name in names:
             one = self.open.get(name)
             if one is None or sides != (one.method, one.before_summary, one.after_summary):
                 continue
             if name != asked.series:
-                one = self._with_alpha(one)
                 more = tuple(map(_bounded, log_ratios(pairs, one.metric)))
+                one = self._asked(self._with_alpha(one)) if more else self._with_alpha(one)
                 one = replace(one, pairs=(*one.pairs, *more)[:MOST_PAIRS])
             elif reasons & {"failed", "no_figure"}:
                 one = replace(one, why_not="its trials no longer give this figure")
+            known = dict.fromkeys((*one.not_reconstructed, *unlike))
+            one = replace(one, not_reconstructed=tuple(known)[:_MOST_DIFFERENCES])
             if one.is_proven:
-                by_arm: dict[ArmName, list[SummaryRecord]] = {
-                    "a": [pair.a for pair in pairs],
-                    "b": [pair.b for pair in pairs],
-                }
-                self._confirm(replace(one, not_reconstructed=new_differences(recorded, by_arm)))
+                self._confirm(one)
             else:
                 self.open[name] = one
         self._save()
@@ -246,12 +278,11 @@ class SuspectPairs:
 
     def _save(self) -> None:
         state = SuspectState(
-            open=tuple(self.open.values()),
-            confirmed=tuple(self.confirmed),
+            open=(*self.open.values(), *self._others.open),
+            confirmed=(*self._others.confirmed, *self.confirmed),
             allowed=self._pot.allowed,
             at=self._at,
-            night=self._night,
-            spent_s=self._spent_s,
+            spent_s=dict([*self._spent_before, (self._night, self._spent_s)]),
         )
         write_state(self._workspace, state)
 

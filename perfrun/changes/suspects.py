@@ -31,6 +31,7 @@ KEPT_DAYS = 60  # that a confirmed one is known, so that its alarm is not raised
 _MOST_BYTES = 4 * 2**20
 _MOST_KEPT = 500  # of open and of confirmed suspects each
 _LARGEST_RATIO = 50.0  # logarithm
+MOST_NIGHTS = 20  # whose time for pairs is kept: one that was killed goes on
 _MOST_NAMES = 7  # of a series' key
 SeriesName = tuple[str, ...]
 
@@ -110,8 +111,7 @@ class SuspectState:
     confirmed: tuple[SuspectSeries, ...] = ()
     allowed: float | None = None  # false alarms that are saved up; None for a new suite
     at: float = 0.0  # seconds since the epoch, of `allowed`
-    night: str = ""  # the last night that ran pairs
-    spent_s: float = 0.0  # in it
+    spent_s: Mapping[str, float] = field(default_factory=dict)  # on pairs, by label of the night
 
 
 def name_of(one: WatchedSeries) -> SeriesName:
@@ -131,7 +131,8 @@ def read_state(workspace: Path) -> SuspectState:
     except (OSError, ValueError, msgspec.DecodeError, RecursionError):
         return SuspectState()
     allowed = found.allowed
-    is_sane = math.isfinite(found.at) and math.isfinite(found.spent_s) and found.spent_s >= 0
+    spent = all(math.isfinite(s) and s >= 0 for s in found.spent_s.values())
+    is_sane = math.isfinite(found.at) and spent
     if not is_sane or (allowed is not None and not 0 <= allowed <= 1):
         return SuspectState()
     return replace(

@@ -242,6 +242,8 @@ def with_changes(
                     suite, report, rows, new, recent.watched, recent.watches, screen, interruption
                 )
                 rows, notes = asked.rows, (*notes, *asked.notes)
+                # Pairs may have confirmed what the history alone has told: that is not new again.
+                known = with_moved((*rows, *recent.older), known)
         except Interrupted:
             raise
         except (PerfrunError, OSError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from perfrun.changes.change_report import ChangeRow
 from perfrun.changes.observations import night_of
 from perfrun.changes.suspects import (
-    FORGOTTEN_DAYS,
     MOST_PAIRS,
+    SeriesName,
     SuspectSeries,
     level_starts,
     name_of,
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from perfrun.changes.watched import WatchedSeries
 
 _MOST_NOTES = 8  # lines about suspects that go on
+_WITHHELD_NIGHTS = 3  # that a change which the history shows waits for its pairs at most
+_SAME_NIGHTS = 2  # by which the history may be off
+_SPENT = "the time for pairs was spent before they had decided"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,7 @@ def with_suspects(
         suite.workspace,
         report.night,
         day,
+        {method.method for method in report.methods},
         budget_s,
         screen_,
         interruption,
@@ -73,54 +78,73 @@ def with_suspects(
     )
     starts = level_starts(watched, watches, pairs.confirmed)
     found = [suspect_of(s) for s in screen(watched, starts, frozenset([report.night]))]
-    of_history = [
-        _suspect_of_row(row, one)
-        for row in new
-        if not _covers(pairs.confirmed, row)
-        for one in watched
-        if _is_of(row, one)
-        and one.observations[len(one.observations) - 1].point.label == report.night
-    ]
-    told = {one.series for one in of_history}
+    owners = _owners(rows, watched)
+    of_history: list[SuspectSeries] = []
+    for row in new:
+        owner = owners.get(id(row))
+        if owner is None or _covers(pairs.confirmed, row, name_of(owner)):
+            continue
+        if owner.observations[len(owner.observations) - 1].point.label == report.night:
+            of_history.append(_suspect_of_row(row, owner, day))
+    told, tonight = {one.series for one in of_history}, {id(row) for row in new}
     pairs.run([*of_history, *(one for one in found if one.series not in told)])
-    suspects, tonight = tuple(pairs.open.values()), {id(row) for row in new}
-    after = [
-        _judged(row, suspects) if id(row) in tonight else row
-        for row in rows
-        if not _covers(pairs.confirmed, row)
-    ]
-    methods = {method.method for method in report.methods}
-    confirmed = [
-        confirmed_row(one)
-        for one in pairs.confirmed
-        if day - one.told_day < RECENT_DAYS and one.method in methods
-    ]
+    asked = _AskedTonight(night=report.night, day=day, deadline=report.deadline)
+    after: list[ChangeRow | None] = []
+    for row in rows:
+        name = name_of(owners[id(row)]) if id(row) in owners else ()
+        known = pairs.open.get(name)
+        question = known if known is not None and _is_step(known, row) else None
+        is_lost = question is not None and question.why_not is not None
+        if not is_lost and _covers(pairs.confirmed, row, name):
+            continue
+        is_asked = question is not None and id(row) in tonight
+        after.append(_judged(row, question, asked) if question and is_asked else row)
+    confirmed = [confirmed_row(one) for one in pairs.confirmed if day - one.told_day < RECENT_DAYS]
     return Asked(
         rows=(*confirmed, *(row for row in after if row is not None)),
-        notes=tuple(_notes(suspects, pairs.confirmed, report.night)),
+        notes=tuple(_notes(tuple(pairs.open.values()), pairs.confirmed, report.night)),
     )
 
 
-def _covers(confirmed: Collection[SuspectSeries], row: ChangeRow) -> bool:
+def _owners(
+    rows: Sequence[ChangeRow], watched: Sequence[WatchedSeries]
+) -> dict[int, WatchedSeries]:
+    """Return the series of each row, by its id.
+
+    The names that a row has may be those of several series, which differ in a setting or the
+    driver. Then its trials tell which one it is of.
+    """
+    by_names: dict[SeriesName, list[WatchedSeries]] = {}
+    for one in watched:
+        by_names.setdefault(name_of(one)[:4], []).append(one)
+    found = {}
+    for row in rows:
+        several = by_names.get((row.method, row.metric, row.environment, row.hardware), [])
+        for one in several:
+            if len(several) == 1 or row.after_execution_id in (
+                observation.point.execution_id for observation in one.observations
+            ):
+                found[id(row)] = one
+                break
+    return found
+
+
+def _covers(confirmed: Collection[SuspectSeries], row: ChangeRow, name: SeriesName) -> bool:
     """Return True when pairs have confirmed this change of the history before it was sure."""
+    return any(one.series == name and _is_step(one, row) for one in confirmed)
+
+
+def _is_step(one: SuspectSeries, row: ChangeRow) -> bool:
+    """Return True when a suspect and a change of one series are the same step.
+
+    What the history says of its night is a little uncertain. A step some nights later is another.
+    """
     day = date.fromisoformat(row.night).toordinal()
-    return any(
-        one.series[:4] == _names(row)
-        and one.direction == row.direction
-        and one.before_day - FORGOTTEN_DAYS <= day <= one.after_day + FORGOTTEN_DAYS
-        for one in confirmed
-    )
+    is_near = one.before_day - _SAME_NIGHTS <= day <= one.after_day + _SAME_NIGHTS
+    return one.direction == row.direction and is_near
 
 
-def _names(row: ChangeRow) -> tuple[str, str, str, str]:
-    return (row.method, row.metric, row.environment, row.hardware)
-
-
-def _is_of(row: ChangeRow, one: WatchedSeries) -> bool:
-    return name_of(one)[:4] == _names(row)
-
-
-def _suspect_of_row(row: ChangeRow, one: WatchedSeries) -> SuspectSeries:
+def _suspect_of_row(row: ChangeRow, one: WatchedSeries, tonight: int) -> SuspectSeries:
     """Return the question that a change raises which the history alone shows."""
     import numpy as np
 
@@ -142,26 +166,53 @@ def _suspect_of_row(row: ChangeRow, one: WatchedSeries) -> SuspectSeries:
         shift=math.log(row.ratio),
         noise=max(noise, LEAST_NOISE),
         odds=MOST_ODDS,
-        seen_day=date.fromisoformat(row.alarm_night).toordinal(),
+        seen_day=tonight,
         commits_before=row.commits_before,
         commits_after=row.commits_after,
     )
 
 
-def _judged(row: ChangeRow, suspects: Sequence[SuspectSeries]) -> ChangeRow | None:
-    """Return a change of the history as its pairs leave it; None while they go on."""
-    for one in suspects:
-        if one.series[:4] != _names(row) or one.direction != row.direction:
-            continue
-        if one.why_not is not None:
-            reason = f"{one.why_not}; so the history alone decides"
-            return replace(row, confirmation=confirmation_of(one, reason))
-        if one.goes_on:
+@dataclass(frozen=True, kw_only=True)
+class _AskedTonight:
+    """The night whose pairs are judged."""
+
+    night: str
+    day: int
+    deadline: float | None
+
+    def is_waiting(self, row: ChangeRow, one: SuspectSeries) -> bool:
+        """Return True for a change whose pairs have some more nights to decide."""
+        age = self.day - date.fromisoformat(row.alarm_night).toordinal()
+        return one.asked_in == self.night and age < _WITHHELD_NIGHTS
+
+    @property
+    def why_open(self) -> str:
+        from perfrun.changes.confirm import TOO_LATE  # all that a run needs
+
+        is_late = self.deadline is not None and self.deadline <= time.time()
+        return TOO_LATE if is_late else _SPENT
+
+
+def _judged(row: ChangeRow, one: SuspectSeries, asked: _AskedTonight) -> ChangeRow | None:
+    """Return a change of the history as its pairs leave it; None while it waits for them.
+
+    What the history has proved is not withheld for the want of time: when tonight had none for its
+    pairs, or they have not decided after some nights, it is reported as it is.
+    """
+    from perfrun.changes.confirm import NOT_AS_RECORDED  # all that a run needs
+
+    if one.why_not is not None:
+        reason = f"{one.why_not}; so the history alone decides"
+        return replace(row, confirmation=confirmation_of(one, reason))
+    if one.goes_on:
+        if asked.is_waiting(row, one):
             return None
-        if len(one.pairs) >= MOST_PAIRS:
-            return replace(row, confirmation=confirmation_of(one, "all pairs are spent"))
-        return replace(row, status="not_reproduced", confirmation=confirmation_of(one, None))
-    return row
+        return replace(row, confirmation=confirmation_of(one, asked.why_open))
+    if len(one.pairs) >= MOST_PAIRS:
+        return replace(row, confirmation=confirmation_of(one, "all pairs are spent"))
+    if one.not_reconstructed:  # the cause may be among these
+        return replace(row, confirmation=confirmation_of(one, NOT_AS_RECORDED))
+    return replace(row, status="not_reproduced", confirmation=confirmation_of(one, None))
 
 
 def confirmation_of(one: SuspectSeries, reason: str | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import schemas
 
 from perfrun.benchmark import main
 from perfrun.changes.budget import parse_night_budget
+from perfrun.changes.confirm import Recorded
+from perfrun.changes.screen_pairs import Arms, SuspectPairs
 from perfrun.changes.suspects import (
     FILE,
     MOST_PAIRS,
@@ -21,9 +24,13 @@ from perfrun.changes.suspects import (
     read_state,
     write_state,
 )
+from perfrun.compare.paired_runs import Pair, PairResult
 from perfrun.errors import UsageError
-from perfrun.nightly.suite_screening import _judged, confirmed_row
-from tests.summaries import write
+from perfrun.nightly.suite_screening import _AskedTonight, _judged, confirmed_row
+from perfrun.reports.terminal import Terminal
+from perfrun.run.interruption import Interruption
+from perfrun.summary.record import SummaryRecord, record_of
+from tests.summaries import summary, write
 from tests.unit.changes.test_detect import METHOD, document, nights
 
 SUSPECT = SuspectSeries(
@@ -102,8 +109,7 @@ def test_the_state_comes_back_as_it_was_written(tmp_path: Path) -> None:
         confirmed=(replace(SUSPECT, told_day=739_001, told_in="n", commits_before={"r": "1"}),),
         allowed=0.002,
         at=1.0,
-        night="n",
-        spent_s=3.5,
+        spent_s={"n": 3.5},
     )
     write_state(tmp_path, state)
     assert read_state(tmp_path) == state
@@ -139,7 +145,15 @@ def test_what_a_stranger_wrote_into_the_state_is_left_out(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", '{"allowed": 7}', '{"at": NaN}', '{"open": [1]}', '{"spent_s": -1}', "[" * 9999],
+    [
+        "",
+        "[]",
+        '{"allowed": 7}',
+        '{"at": NaN}',
+        '{"open": [1]}',
+        '{"spent_s": {"n": -1}}',
+        "[" * 9999,
+    ],
 )
 def test_a_file_that_is_no_state_begins_anew(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text, encoding="utf-8")
@@ -166,15 +180,77 @@ TOLD = replace(SUSPECT, told_day=739_001, told_in="n")
 
 def test_a_change_of_the_history_waits_for_its_pairs_unless_none_can_be_run() -> None:
     row = replace(confirmed_row(TOLD), status="candidate", confirmation=None)
-    assert _judged(row, [replace(SUSPECT, alpha=1e-4, pairs=(0.1,) * 5)]) is None
-    against = _judged(row, [replace(SUSPECT, alpha=1e-4, pairs=(-0.1, 0.05) * 5)])
+    tonight = _AskedTonight(night="n", day=739_001 + 2, deadline=None)
+    open_ = replace(SUSPECT, alpha=1e-4, pairs=(0.1,) * 5, asked_in="n")
+    assert _judged(row, open_, tonight) is None
+    against = _judged(row, replace(open_, pairs=(-0.1, 0.05) * 5), tonight)
     assert against is not None
     assert against.status == "not_reproduced"
-    lost = _judged(row, [replace(SUSPECT, why_not="not on record: its local edits")])
+    lost = _judged(row, replace(SUSPECT, why_not="not on record: its local edits"), tonight)
     assert lost is not None
     assert lost.status == "candidate"
     assert "local edits; so the history alone decides" in (lost.confirmation or {})["reason"]
-    assert _judged(row, []) == row
+
+
+def test_pairs_that_are_not_as_recorded_refute_nothing() -> None:
+    row = replace(confirmed_row(TOLD), status="candidate", confirmation=None)
+    tonight = _AskedTonight(night="n", day=739_001, deadline=None)
+    pairs = (-0.1, 0.05) * 5
+    unlike = ("after: torch 2.12 -> 2.13",)
+    one = replace(SUSPECT, alpha=1e-4, pairs=pairs, not_reconstructed=unlike)
+    told = _judged(row, one, tonight)
+    assert told is not None
+    assert told.status == "candidate"
+    assert (told.confirmation or {})["reason"].startswith("not there, but the trials could not be")
+    assert (told.confirmation or {})["not_reconstructed"] == list(unlike)
+
+
+def test_the_differences_of_pairs_are_kept_whatever_they_say(tmp_path: Path) -> None:
+    def record(cpu: str) -> SummaryRecord:
+        document = summary(version="1")
+        document["system_info"]["cpu_model"] = cpu
+        return record_of(document, tmp_path)
+
+    screen = Terminal(sys.stderr, sys.stderr, quiet=True)
+    pairs = SuspectPairs(
+        tmp_path, "n", 739_001, {SUSPECT.method}, 60.0, screen, Interruption(), deadline=None
+    )
+    one = replace(SUSPECT, alpha=1e-4)
+    pairs.open[one.series] = one
+    recorded: Recorded = {"a": record("AMD EPYC"), "b": record("AMD EPYC")}
+    pairs._arms[one.series] = Arms(recorded=recorded, plans={}, pair_s=1.0)
+    again = Pair(number=1, first="a", a=record("Xeon"), b=record("AMD EPYC"))
+    result = PairResult(
+        pairs={one.method: (again,)},
+        stopped_by={one.method: "decided"},
+        seed=1,
+        run_ids={},
+        interrupted=False,
+        pair_s={},
+    )
+    pairs._take(result, one, [one.series])
+    (difference,) = read_state(tmp_path).open[0].not_reconstructed
+    assert difference.startswith("before: ")
+    assert "Xeon" in difference
+
+
+@pytest.mark.parametrize(
+    ("asked_in", "nights", "deadline", "reason"),
+    [
+        ("n", 3, None, "the time for pairs was spent before they had decided"),
+        ("the night before", 1, None, "the time for pairs was spent before they had decided"),
+        ("", 0, 1.0, "the deadline came first"),
+    ],
+    ids=["waited for some nights", "had no time tonight", "had no time at all"],
+)
+def test_a_change_of_the_history_does_not_wait_for_pairs_that_get_no_time(
+    asked_in: str, nights: int, deadline: float | None, reason: str
+) -> None:
+    row = replace(confirmed_row(TOLD), status="candidate", confirmation=None)
+    tonight = _AskedTonight(night="n", day=739_001 + nights, deadline=deadline)
+    told = _judged(row, replace(SUSPECT, asked_in=asked_in), tonight)
+    assert told is not None
+    assert (told.status, (told.confirmation or {})["reason"]) == ("candidate", reason)
 
 
 def test_the_time_of_a_night_for_pairs_is_a_duration_or_a_share() -> None:
