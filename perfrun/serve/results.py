@@ -87,8 +87,8 @@ class Results:
 
     def page(self) -> Page:
         """Return the page, made again if the index has changed. Raises StoreError."""
-        stamp = self.stamp()
         with self._making:
+            stamp = self.stamp()  # who has waited for another page may need none
             if self._page is None or self._page.stamp != stamp:
                 begin_s = time.thread_time()
                 self._page = None  # its memory is needed for the next one
