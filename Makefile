@@ -11,6 +11,8 @@ GPU_PYTHON ?= $(or $(wildcard $(VENV)/bin/python),$(PYTHON))
 # What the tests of benchmarks/ use beside the framework; pinned, so that a red test is ours.
 MEASURED_WITH := scikit-learn==1.9.1;lmdb==3.0.0;pyinstrument==5.1.3;memray==1.20.0
 KERAS := keras==3.15.1
+# What uses the packages of $(VENV) waits for the pip of `make site`, where that is asked for, too.
+AFTER_SITE := $(if $(filter site check $(VENV)/site-ready,$(MAKECMDGOALS)),$(VENV)/site-ready)
 TEST_LIBRARIES_torch := timm==1.0.31;transformers==5.23.0;tensorboard==2.21.0;$(KERAS);$(MEASURED_WITH)
 TEST_LIBRARIES_tensorflow := pillow==13.0.0;$(MEASURED_WITH)
 TEST_LIBRARIES_jax := $(KERAS);scikit-learn==1.9.1;lmdb==3.0.0
@@ -29,7 +31,7 @@ run-plain: $(VENV)/ready ## Run the benchmarks that need no framework: plain Pyt
 	$(VENV)/bin/perfrun --benchmark_num_trials=$(TRIALS) --benchmark_methods='benchmarks.python.interpreter.Interpreter.filter:.*,benchmarks.python.products.Product.matmul'
 
 .PHONY: test
-test: $(VENV)/test-ready .envs/torch/test-ready .envs/tensorflow/test-ready .envs/jax/test-ready ## Install what the tests need and run them
+test: $(VENV)/test-ready .envs/torch/test-ready .envs/tensorflow/test-ready .envs/jax/test-ready | $(AFTER_SITE) ## Install what the tests need and run them
 	PERFRUN_TEST_TORCH_PYTHON="$(CURDIR)/.envs/torch/bin/python" \
 	PERFRUN_TEST_TENSORFLOW_PYTHON="$(CURDIR)/.envs/tensorflow/bin/python" \
 	PERFRUN_TEST_JAX_PYTHON="$(CURDIR)/.envs/jax/bin/python" \
@@ -65,7 +67,7 @@ fuzz: $(VENV)/test-ready ## Fuzz every parser that reads a stranger's words (FUZ
 	$(VENV)/bin/python -m tests.fuzz --jobs=$(JOBS) $(FUZZ_ARGS)
 
 .PHONY: audit
-audit: $(VENV)/test-ready ## Known vulnerabilities of what perfrun installs, and of requirements.lock
+audit: $(VENV)/test-ready | $(AFTER_SITE) ## Known vulnerabilities of what perfrun installs, and of requirements.lock
 	$(VENV)/bin/python scripts/ci/audit.py requirements.lock
 
 .PHONY: lock
@@ -119,9 +121,9 @@ $(VENV)/test-ready: pyproject.toml | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --quiet --editable '.[test,lint]'
 	@touch $@ $(VENV)/ready
 
-# Not while another pip is at work in the same environment (.ci/run asks for both).
-$(VENV)/site-ready: pyproject.toml | $(VENV)/bin/python $(filter $(VENV)/test-ready,$(MAKECMDGOALS))
-	$(VENV)/bin/python -m pip install --quiet --editable '.[site,test]'
+# After the other pip in the same environment; `make site` runs a part of the tests, too.
+$(VENV)/site-ready: pyproject.toml | $(VENV)/test-ready
+	$(VENV)/bin/python -m pip install --quiet --editable '.[site]'
 	@touch $@
 
 .envs/%/ready: scripts/install_framework.py

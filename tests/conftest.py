@@ -12,6 +12,7 @@ import hypothesis
 import postgres
 import pytest
 from leftovers import Started
+from no_home import SET, dropped
 
 # A shell's background job ignores SIGINT, and all that it starts would.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -108,18 +109,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture(autouse=True)
 def no_home_and_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make touching the home directory, or any host but this one, an error."""
-    # A file in the place of a folder: whatever is read there is missing, and nothing can be made.
-    monkeypatch.setenv("HOME", os.devnull)
-    monkeypatch.setenv("XDG_CONFIG_HOME", os.devnull)
-    monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
-    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file:git")
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody listens there
-    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
-    for name in list(os.environ):
-        if name.startswith(("PERFZERO_", "PERFRUN_PYTHON", "PERFRUN_IMAGE", "TEST_REPORT")):
-            monkeypatch.delenv(name)
+    for name, value in SET.items():
+        monkeypatch.setenv(name, value)
+    for name in dropped(os.environ):
+        monkeypatch.delenv(name)
     connect = socket.socket.connect
 
     def local_connect(self: socket.socket, address: Any) -> None:

@@ -9,6 +9,7 @@ tests/integration/test_report_story.py holds the report against what is known of
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gitrepos import git, make_repository
+from tests.no_home import of_a_test
 from tests.worlds import World, written_here
 
 # The time is no measurement: what is tested is what is made of it.
@@ -56,12 +58,10 @@ _ANSWERS = "answers.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """What the commands of the night have answered, and where the report is."""
+    """Where the report of the night is, and what it is about."""
 
     page: Path
     hashes: list[str]  # of CHANGES
-    night: dict[str, Any]  # code and stderr of `perfrun nightly`
-    bisect: dict[str, Any]  # the answer of `perfrun bisect`
 
 
 def noise(night: int) -> float:
@@ -133,6 +133,7 @@ def tell(folder: Path) -> Story:
     replay(world, trials, alarm_night())  # tonight's is the next
 
     night = world.run_words([*perfrun, "nightly", "suite.toml", "--format=json"])
+    assert night.code == 1, night.stderr  # it has found the change
     found = world.run_words(
         [
             *(*perfrun, "bisect", f"--git_repos={url};main", "--python_path=repo"),
@@ -140,13 +141,10 @@ def tell(folder: Path) -> Story:
         ]
     )
     assert found.code == 0, found.stderr
+    assert json.loads(found.stdout)["status"] == "found", found.stdout
     made = world.run_words([*perfrun, "report", "--title=Lookup, every night"])
     assert made.code == 0, made.stderr
-    answers = {
-        "hashes": hashes,
-        "night": {"code": night.code, "stderr": night.stderr},
-        "bisect": json.loads(found.stdout),
-    }
+    answers = {"hashes": hashes}
     (folder / _ANSWERS).write_text(json.dumps(answers), encoding="utf-8")
     return told(folder)
 
@@ -158,6 +156,9 @@ def told(folder: Path) -> Story:
 
 
 if __name__ == "__main__":
+    alone = of_a_test(os.environ)  # as pytest would, with tests/conftest.py
+    os.environ.clear()
+    os.environ.update(alone)
     place = Path(sys.argv[1]).absolute()
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -44,9 +44,10 @@ _CHANGE = schema.table(
         },
         "status": schema.one_of("candidate", "confirmed", "not_reproduced"),
         "confirmation": schema.maybe(_CONFIRMATION),
+        "after_execution_id": schema.text(),
     },
     needs=("method", "metric", "environment", "direction", "night", "alarm_night", "status"),
-    absent={"confirmation": None},
+    absent={"confirmation": None, "after_execution_id": ""},
 )
 _REPORT = schema.table({"changes": schema.listed(_CHANGE, _MOST_CHANGES)}, absent={"changes": []})
 _REVISION = schema.table(
@@ -95,6 +96,7 @@ class Search:
 def confirmed_by_nights(workspace: Path, rows: Sequence[ChangeRow]) -> list[ChangeRow]:
     """Return the changes with the status and confirmation that the nights' reports have."""
     found = {id(row): row for row in rows}
+    begins = {(row.metric, row.after_execution_id) for row in rows}
     open_rows = [row for row in rows if row.confirmation is None]
     nights = workspace / "nights"
     for day, name in _nights(nights):
@@ -102,7 +104,7 @@ def confirmed_by_nights(workspace: Path, rows: Sequence[ChangeRow]) -> list[Chan
             continue
         told = [one for one in _changes(nights, name) if one["confirmation"] is not None]
         for row in [row for row in open_rows if _is_told(row, day)]:
-            match = next((one for one in told if _is_same(row, one)), None)
+            match = _told_of(row, told, begins)
             if match is not None:
                 found[id(row)] = _with(row, match)
                 open_rows.remove(row)
@@ -124,6 +126,19 @@ def _is_told(row: ChangeRow, day: str) -> bool:
     except (ValueError, OverflowError):
         return False
     return first.isoformat() <= day <= last.isoformat()
+
+
+def _told_of(
+    row: ChangeRow, told: Sequence[Mapping[str, Any]], begins: Collection[tuple[str, str]]
+) -> Mapping[str, Any] | None:
+    """Return what a night says of a change: of the one that begins with the same trial, first.
+
+    A method with other settings may have changed in the same night, and begins with other trials.
+    """
+    same = [one for one in told if _is_same(row, one)]
+    own = [one for one in same if one["after_execution_id"] == row.after_execution_id]
+    free = (one for one in same if (one["metric"], one["after_execution_id"]) not in begins)
+    return own[0] if own else next(free, None)
 
 
 def _is_same(row: ChangeRow, told: Mapping[str, Any]) -> bool:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from perfrun.errors import UsageError
 from perfrun.page.kept_documents import names_in
 from perfrun.untrusted import Folder, Refused
-from perfrun.versus.answer import DECIDING
+from perfrun.versus.answer import DECIDING, Cell
+from perfrun.versus.options import Case
 from perfrun.versus.saved_comparison import LIMIT_BYTES, SavedComparison, saved_comparison
 
 _MOST_FILES = 5  # the newest
+_MOST_CASES = 200  # of a comparison
 _METRICS = (  # figures of a cell, with their units; the first one decides
     (DECIDING, "s"),
     ("throughput_per_s", "1/s"),
@@ -39,9 +42,13 @@ def _read(folder: Path, names: list[str]) -> Iterator[SavedComparison]:
 
 def _table(saved: SavedComparison) -> dict[str, Any]:
     title = " ".join(filter(None, (saved.model or "model", saved.platform_name)))
+    cases: dict[Case, list[Cell]] = {}
+    for cell in saved.cells:
+        cases.setdefault(cell.case, []).append(cell)
+    if len(cases) > _MOST_CASES:
+        title += f" (the first {_MOST_CASES} of {len(cases)} cases)"
     rows = []
-    for case in dict.fromkeys(cell.case for cell in saved.cells):
-        own = [cell for cell in saved.cells if cell.case == case]
+    for case, own in islice(cases.items(), _MOST_CASES):
         for metric, unit in _METRICS:
             sides = [
                 {

@@ -137,7 +137,10 @@ def _distributions(given: Any) -> Sequence[Any]:
     from perfrun.plots.trials import distribution
 
     return newest_of_each(
-        selected_trials(given), lambda one: distribution(one, given.series), _MOST_TRIALS
+        selected_trials(given),
+        lambda one: distribution(one, given.series),
+        _MOST_TRIALS,
+        _MOST_PANELS,
     )
 
 

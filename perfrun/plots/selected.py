@@ -108,18 +108,29 @@ def selected_trials(given: Any) -> tuple[SummaryRecord, ...]:
 
 
 def newest_of_each(
-    records: Sequence[SummaryRecord], data_of: Callable[[SummaryRecord], Data], most: int
+    records: Sequence[SummaryRecord],
+    data_of: Callable[[SummaryRecord], Data],
+    most: int,
+    most_methods: int,
 ) -> list[Data]:
     """Return the data of the newest trials of each method, at most so many, the oldest first.
 
-    `data_of` raises UsageError for a trial without the data. Raises its error where all are.
+    Once so many methods have data, no summary of another is read. `data_of` raises UsageError for a
+    trial without the data. Raises its error where all are.
     """
     methods: dict[str, list[SummaryRecord]] = {}
     for one in records:
         methods.setdefault(one.method, []).append(one)
     found: list[Data] = []
     lacking: list[UsageError] = []
+    with_data = 0
     for own in methods.values():
+        if with_data == most_methods:
+            say(
+                f"{len(methods)} methods are there; the first {most_methods} with data are drawn: "
+                "select fewer"
+            )
+            break
         drawn: list[Data] = []
         looked_at = own[::-1][:_MOST_LOOKED_AT]
         for one in looked_at:
@@ -131,6 +142,7 @@ def newest_of_each(
                 lacking.append(error)
         if drawn and len(own) > len(drawn):
             say(f"{cell(own[0].method)}: {len(drawn)} of {len(own)} trials are drawn, the newest")
+        with_data += bool(drawn)
         found += drawn[::-1]
     if not found:
         raise lacking[0]

@@ -20,6 +20,7 @@ from perfrun.errors import PerfrunError
 from perfrun.serve.journals import Journals
 from perfrun.serve.refused import Refused, busy
 from perfrun.serve.threads import Threads
+from perfrun.shown import say
 from perfrun.text import redacted
 
 MOST_CLIENTS = 32
@@ -63,6 +64,7 @@ class Events:
         self._over = asyncio.Event()
         self._stamp: str | None = None
         self._told_at_s = 0.0
+        self._said = ""  # of the last look that has failed
         self._gone = ""  # why the index cannot be read
 
     def close(self) -> None:
@@ -123,12 +125,21 @@ class Events:
         is_first = self._stamp is None
         # It is never cancelled, since what a look has found would then be told to nobody.
         while self._clients and not self._over.is_set():
-            with contextlib.suppress(Refused):  # busy: the next look sees it, too
+            try:
                 for kind, data in await self._threads.run(partial(self._look, is_first)):
                     self._publish(kind, data)
                 is_first = False
+            except Refused:
+                pass  # busy: the next look sees it, too
+            except Exception as error:  # a watcher that ends leaves the clients without events
+                self._say_once(f"events: {type(error).__name__}: {error}")
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._over.wait(), LOOK_S)
+
+    def _say_once(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            say(text)
 
     def _look(self, is_first: bool) -> list[tuple[str, dict[str, Any]]]:
         """Return what has happened since the last look."""

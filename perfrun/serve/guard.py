@@ -12,9 +12,8 @@ import hmac
 import ipaddress
 import json
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -115,7 +114,8 @@ class Guard:
         kind, _, given = headers.get("authorization", [""])[0].partition(" ")
         if kind.lower() == "bearer" and same(given.strip(), rules.token):
             return None
-        if same(_cookie(headers.get("cookie", []), rules.cookie), cookie_of(rules.token)):
+        given_cookies = _cookies(headers.get("cookie", []), rules.cookie)
+        if any(same(one, cookie_of(rules.token)) for one in given_cookies):
             return None
         asked = _query(scope).get("token", [])
         if scope["path"] == "/" and len(asked) == 1 and same(asked[0], rules.token):
@@ -167,15 +167,13 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _cookie(headers: list[str], name: str) -> str:
+def _cookies(headers: list[str], name: str) -> Iterator[str]:
+    """Yield the cookies of that name, whatever other programs of this host have put beside them."""
     for header in headers:
-        try:
-            found = SimpleCookie(header).get(name)
-        except CookieError:
-            continue
-        if found is not None:
-            return found.value
-    return ""
+        for part in header.split(";"):
+            own, _, value = part.strip().partition("=")
+            if own == name:
+                yield value
 
 
 def _query(scope: Scope) -> dict[str, list[str]]:

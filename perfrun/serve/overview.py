@@ -29,7 +29,7 @@ from perfrun.serve.questions import (
     Newest,
     Total,
     newest_of,
-    oldest_of,
+    newest_trials,
     span,
     totals,
     whereabouts,
@@ -37,7 +37,7 @@ from perfrun.serve.questions import (
 from perfrun.serve.refused import missing
 from perfrun.store.ancestry import by_ancestry
 from perfrun.store.garbage_collection import no_collection
-from perfrun.store.query import Selector, Series
+from perfrun.store.query import Series
 from perfrun.store.reading import read_trials, read_urls
 from perfrun.summary.record import SummaryRecord, read_record
 from perfrun.text import redacted
@@ -180,10 +180,7 @@ def method_page(index: Index, workspace: Path, whole: Overview, name: str) -> di
     if key is None:
         raise missing("no such method")
     with index.asked() as connection:
-        oldest = oldest_of(connection, key)
-        selector = Selector(methods=(key.method,), since=oldest)
-        found = read_trials(connection, index.root, selector)
-        records = [one for one in found if key_of_record(one) == key]
+        records = list(read_trials(connection, index.root, newest_trials(connection, key)))
         urls = urls_of(records)
         series = by_ancestry(series_of_records(records), urls, {}, index.root)
         material = Material(
@@ -198,8 +195,9 @@ def method_page(index: Index, workspace: Path, whole: Overview, name: str) -> di
         further = [one for one in series if (key, one.key.metric) not in whole.searched]
         more = found_changes(replace(material, series=further), whole.since)
         more = _explained(more, further, connection, index)
-    own = (key.method, key.environment, key.hardware)
-    rows = [r for r in whole.found.rows if (r.method, r.environment, r.hardware) == own]
+    # A change does not name the settings of its method, so it is known by its trial.
+    own = {(one.method, one.execution_id) for one in records}
+    rows = [r for r in whole.found.rows if (r.method, r.after_execution_id) in own]
     asked = Asked(
         title=key.method,
         since=whole.since,

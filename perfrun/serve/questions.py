@@ -7,7 +7,9 @@ remove it meanwhile. Each gives up after `ANSWER_S`.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +25,7 @@ from perfrun.page.history import MethodKey, relevance
 from perfrun.page.material import Tally
 from perfrun.store.database import Database
 from perfrun.store.places import OWN
-from perfrun.store.query import Origin, Series
+from perfrun.store.query import Origin, Selector, Series
 from perfrun.store.reading import columns_of, read_roots, read_rows, series_of
 from perfrun.store.schema import contexts, files, measurements, metrics, subjects, trials
 from perfrun.summary.document import Status
@@ -290,16 +292,19 @@ def _small(context: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def oldest_of(connection: Connection, key: MethodKey) -> float:
-    """Return when the oldest of a method's trials began that are read when it is opened."""
+def newest_trials(connection: Connection, key: MethodKey) -> Selector:
+    """Return the selection of a method's trials that are read when it is opened: the newest."""
     named = connection.execute(select(subjects).where(subjects.c.method == key.method))
     own = [row.id for row in named if key_of_subject(row) == key]
-    begins = [
-        rows[0].timestamp
+    begins = (
+        (row.timestamp, number)
         for number in own
-        if (rows := _newest_rows(connection, number, _MOST_TRIALS))
-    ]
-    return min(begins, default=0.0)
+        for row in _newest_rows(connection, number, _MOST_TRIALS)
+    )
+    chosen = heapq.nlargest(_MOST_TRIALS, begins)
+    if not chosen:
+        return Selector(subjects=tuple(own), since=math.inf)
+    return Selector(subjects=tuple(sorted({number for _, number in chosen})), since=chosen[-1][0])
 
 
 def whereabouts(

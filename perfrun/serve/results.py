@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.changes.beginnings import beginnings
+from perfrun.changes.cuts import cuts_of_series
 from perfrun.changes.history import history_document
 from perfrun.page.render import render
 from perfrun.serve.journals import FollowedRun
@@ -87,8 +88,8 @@ class Results:
 
     def page(self) -> Page:
         """Return the page, made again if the index has changed. Raises StoreError."""
-        stamp = self.stamp()
         with self._making:
+            stamp = self.stamp()  # who has waited for another page may need none
             if self._page is None or self._page.stamp != stamp:
                 begin_s = time.thread_time()
                 self._page = None  # its memory is needed for the next one
@@ -181,7 +182,7 @@ class Results:
             chosen, same = find_series(connection, self._index, wanted, most, before)
         if chosen is None:
             raise missing("no such series")
-        document = history_document(same, beginnings(same))
+        document = history_document(same, beginnings(same), cuts_of_series(same))
         own = document["series"][next(at for at, one in enumerate(same) if one is chosen)]
         return {"series": [own]}
 

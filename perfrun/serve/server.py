@@ -6,7 +6,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
@@ -21,6 +21,7 @@ from perfrun.serve.questions import Index
 from perfrun.serve.refused import Refused
 from perfrun.serve.results import Results
 from perfrun.serve.threads import Threads
+from perfrun.shown import say
 
 MOST_CONNECTIONS = 128
 _REQUEST_S = 10.0  # for a client to send a whole request, from its connection or its last answer
@@ -157,5 +158,9 @@ def serve(
 
 async def _first_page(results: Results, threads: Threads) -> None:
     """Make the page once before anybody asks: of a million trials it takes seconds."""
-    with suppress(PerfrunError, Refused):  # whoever asks is told
+    try:
         await threads.run(results.page)
+    except (PerfrunError, Refused):
+        pass  # whoever asks is told
+    except Exception as error:  # whoever asks may get it all the same
+        say(f"the first page: {type(error).__name__}: {error}")

@@ -98,6 +98,7 @@ class Selector:
     """A selection of trials: all given parts must hold. Methods may be patterns (`*`)."""
 
     methods: tuple[str, ...] = ()
+    subjects: tuple[int, ...] = ()  # their ids in the index that is asked
     labels: tuple[str, ...] = ()
     run_ids: tuple[str, ...] = ()
     execution_ids: tuple[str, ...] = ()

@@ -317,10 +317,12 @@ def _selected_trials(
 
 
 def _subjects(connection: Connection, selector: Selector) -> dict[int, Any]:
+    named = frozenset(selector.subjects)
     return {
         row.id: row
         for row in connection.execute(select(subjects))
-        if not selector.methods or any(_fits(row.method, one) for one in selector.methods)
+        if (not selector.methods or any(_fits(row.method, one) for one in selector.methods))
+        and (not named or row.id in named)
     }
 
 
@@ -331,7 +333,7 @@ def _commits(connection: Connection) -> dict[int, Mapping[str, str]]:
 
 
 def _where(query: Select[Any], selector: Selector, about: Mapping[int, Any]) -> Select[Any]:
-    if selector.methods and len(about) <= _MOST_IDS:
+    if (selector.methods or selector.subjects) and len(about) <= _MOST_IDS:
         query = query.where(trials.c.subject_id.in_(list(about)))
     for column, wanted in (
         (trials.c.label, selector.labels),

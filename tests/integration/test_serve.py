@@ -353,7 +353,7 @@ def test_a_token_is_needed_where_others_can_reach_the_server(store: Path) -> Non
         cookie, *rules = got["set-cookie"].split("; ")
         assert server.token not in cookie
         assert {"HttpOnly", "SameSite=Strict"} <= set(rules)
-        assert server.answer("/", {"Cookie": f"theme=dark; {cookie}"})[0] == 200
+        assert server.answer("/", {"Cookie": f'prefs={{"a":1}}; theme=dark; {cookie}'})[0] == 200
         link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"}
         assert server.answer(f"/?token={server.token}", link)[1]["refresh"] == "0; url=/"
         server.end()

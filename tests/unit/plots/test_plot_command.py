@@ -14,6 +14,7 @@ import schemas
 from perfrun.changes.history import history_command
 from perfrun.errors import UsageError
 from perfrun.plots.command import plot_command
+from perfrun.plots.selected import read_again
 from perfrun.plots.trials import memory
 from perfrun.reports.sparkline import shortened
 from perfrun.summary.record import read_record
@@ -237,6 +238,24 @@ def test_a_trial_is_drawn_from_its_folder(
     assert "26 steady samples" in told
     with pytest.raises(UsageError, match="--series=other: this trial has step"):
         plot_command(["distribution", at, "--series=other"])
+
+
+def test_the_summaries_of_more_methods_than_are_drawn_are_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = [f"pkg.cases.Cases.m{at:02}" for at in range(20)]
+    several = [summary(method=method, name=method[-3:]) for method in methods]
+    write(tmp_path / "output", *(timed(one) for one in several))
+    read = []
+    monkeypatch.setattr(
+        "perfrun.plots.selected.read_again", lambda one: read.append(one) or read_again(one)
+    )
+    at = (f"--workspace={tmp_path}", "pkg.*", "--format=json")
+    assert plot_command(["distribution", *at]) == 0
+    told = capsys.readouterr()
+    assert [one["method"] for one in json.loads(told.out)["pictures"]] == methods[:8]
+    assert "20 methods are there; the first 8 with data are drawn: select fewer" in told.err
+    assert len(read) == 8
 
 
 def test_a_log_that_is_a_link_or_a_series_of_nonsense_is_not_read(tmp_path: Path) -> None:

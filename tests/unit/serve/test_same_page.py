@@ -12,7 +12,8 @@ from perfrun.serve import questions
 from perfrun.serve.questions import Index
 from perfrun.serve.results import Results
 from perfrun.store.index import open_store
-from tests.forty_nights import METHODS, SLOW, results_of
+from perfrun.store.reading import read_trials
+from tests.forty_nights import BEGIN_S, DAY_S, METHODS, SLOW, results_of
 from tests.pages import read_page, unpack
 from tests.summaries import summary, write
 
@@ -89,6 +90,60 @@ def test_report_and_served_page_say_the_same_of_one_store(tmp_path: Path) -> Non
         assert [{**one, "series": 0} for one in part["pairs"]] == [{**o, "series": 0} for o in mine]
     (failing,) = (one for one in page["methods"] if one["name"] == METHODS[2])
     assert (failing["state"], failing["failed"]) == ("crashed", 2)
+
+
+def of_settings(batch: int, *, level: float, night: int) -> dict[str, Any]:
+    noise = 1 + 0.004 * (night * 7 % 5 - 2)
+    return summary(
+        wall_time=(level if night >= 25 else 1.0) * noise,
+        name=f"night-{night:03}-{batch}",
+        timestamp=BEGIN_S + night * DAY_S,
+        run_id=f"run-{night}",
+        benchmark_flags=[f"--batch={batch}"],
+    )
+
+
+def test_a_method_that_is_opened_has_its_own_changes_and_not_those_of_other_settings(
+    tmp_path: Path,
+) -> None:
+    levels = {1: 1.2, 2: 1.3}
+    both = [
+        of_settings(batch, level=level, night=night)
+        for night in range(40)
+        for batch, level in levels.items()
+    ]
+    write(tmp_path / "output", *both)
+    results = served(tmp_path)
+    page = json.loads(results.page().answer.data)
+    assert len({(one["night"], one["direction"]) for one in page["changes"]}) == 1
+    assert {one["method"] for one in page["changes"]} == {0, 1}
+    for at, method in enumerate(page["methods"]):
+        part = json.loads(results.method(method["href"][-16:]).data)
+        (change,) = part["changes"]
+        (own,) = (one for one in page["changes"] if one["method"] == at)
+        assert isinstance(change["series"], int)
+        assert change["ratio"] == own["ratio"]
+
+
+def test_a_method_that_is_opened_reads_no_more_than_its_newest_trials(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(questions, "_MOST_TRIALS", 10)
+    named = "pkg.cases.Cases.of_*"
+    old = summary(method=named, name="old", timestamp=BEGIN_S, module_sha256="b" * 64)
+    new = [
+        summary(method=method, name=f"new-{n}", timestamp=BEGIN_S + n * DAY_S, module_sha256=source)
+        for n in range(1, 21)
+        for method, source in ((named, "c" * 64), (named.replace("*", "more"), "d" * 64))
+    ]
+    write(tmp_path / "output", old, *new)
+    results = served(tmp_path)
+    with results._index.asked() as connection:
+        (key,) = (one for one in results.page().overview.keys.values() if one.method == named)
+        selector = questions.newest_trials(connection, key)
+        found = list(read_trials(connection, None, selector))
+    assert {one.method for one in found} == {named}
+    assert [one.timestamp for one in found] == [BEGIN_S + n * DAY_S for n in range(11, 21)]
 
 
 def test_a_large_store_shows_the_newest_and_says_what_it_leaves_out(

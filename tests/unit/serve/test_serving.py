@@ -18,7 +18,7 @@ from perfrun.serve import events as serving
 from perfrun.serve import server
 from perfrun.serve.command import parser, serve_command
 from perfrun.serve.events import Events
-from perfrun.serve.guard import App, Receive, Scope, Send
+from perfrun.serve.guard import App, Guard, Receive, Rules, Scope, Send, cookie_of
 from perfrun.serve.journals import Journals
 from perfrun.serve.questions import Index, Selection
 from perfrun.serve.refused import Refused
@@ -68,6 +68,8 @@ def test_clients_come_lag_and_come_again(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(Refused, match="2 clients listen already"):
             events.stream("")
         assert await until(first, ": still here")
+        while events._stamp is None:  # a new state is told only to whom the old one is known
+            await asyncio.sleep(0.01)
         index.now = "b"
         told = await until(first, "event: index")
         last_id = told.splitlines()[0].removeprefix("id: ")
@@ -96,6 +98,40 @@ def test_clients_come_lag_and_come_again(monkeypatch: pytest.MonkeyPatch) -> Non
     asyncio.run(main())
 
 
+def test_a_look_that_fails_is_said_once_and_does_not_end_the_watcher(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(serving, "LOOK_S", 0.01)
+    monkeypatch.setattr(serving, "_FEWEST_S", 0.0)
+
+    class Broken(Still):
+        looks = 0
+
+        def bring_up_to_date(self, *, is_running: bool) -> None:
+            self.looks += 1
+            if 2 <= self.looks <= 4:
+                self.now = "b"
+                raise ValueError("unforeseen")
+
+    async def main() -> None:
+        events = Events(Broken(), None, Threads())
+        assert await until(events.stream(""), "event: index")
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert capsys.readouterr().err.count("ValueError: unforeseen") == 1
+
+
+def test_a_first_page_that_fails_is_said_and_ends_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Broken:
+        def page(self) -> None:
+            raise ValueError("unforeseen")
+
+    asyncio.run(server._first_page(Broken(), Threads()))  # type: ignore[arg-type]
+    assert capsys.readouterr().err.count("ValueError: unforeseen") == 1
+
+
 @contextlib.asynccontextmanager
 async def listening(app: App) -> AsyncIterator[tuple[str, int]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -117,10 +153,10 @@ async def hung_up(reader: asyncio.StreamReader) -> bytes:
 def test_a_client_that_does_not_end_its_request_is_hung_up_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "_REQUEST_S", 0.05)
+    monkeypatch.setattr(server, "_REQUEST_S", 0.5)
 
     async def app(_: Scope, __: Receive, send: Send) -> None:
-        await asyncio.sleep(0.2)  # longer than a request may take: an answer has its own time
+        await asyncio.sleep(1.0)  # longer than a request may take: an answer has its own time
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"all of it"})
 
@@ -273,6 +309,43 @@ def test_new_summaries_are_taken_up_but_not_beside_a_run(
     with pytest.raises(StoreError, match="is not there; `perfrun index` makes it"):
         results.bring_up_to_date(is_running=False)
     assert not address.file.exists()
+
+
+def test_a_page_that_was_waited_for_is_that_of_the_newest_results(tmp_path: Path) -> None:
+    write(tmp_path / "output", summary())
+    address = parse_address(None, tmp_path)
+    with open_store(address) as store:
+        store.refresh()
+    results = Results(Index(address=address, root=tmp_path.resolve()), tmp_path, "title")
+
+    class Waited:
+        """A lock for which somebody waits while new results come."""
+
+        def __enter__(self) -> None:
+            write(tmp_path / "output", summary(name="later", timestamp=1.8e9))
+            with open_store(address) as store:
+                store.refresh()
+
+        def __exit__(self, *_: object) -> None: ...
+
+    results._making = Waited()  # type: ignore[assignment]
+    assert results.page().stamp == results.stamp()
+
+
+def test_a_cookie_is_found_beside_odd_ones_of_other_programs() -> None:
+    name, right = "perfrun_8080", cookie_of("x" * 16)
+    rules = Rules(names=frozenset(), token="x" * 16, cookie=name)
+
+    def status(cookie: str) -> int | None:
+        headers = [(b"host", b"127.0.0.1"), (b"cookie", cookie.encode())]
+        scope = {"method": "GET", "path": "/api/page", "query_string": b"", "headers": headers}
+        refusal = Guard(None, rules)._refusal(scope)  # type: ignore[arg-type]
+        return refusal and refusal.status
+
+    for before in ('prefs={"a":1}; ', "a b=c;", "=;;", f"{name}=old; "):
+        assert status(f"{before}{name}={right}") is None
+        assert status(f"{before}{name}={right[:-1]}") == 401
+        assert status(f"{before}x{name}={right}") == 401
 
 
 @pytest.mark.postgresql

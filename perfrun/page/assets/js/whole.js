@@ -54,6 +54,7 @@ function takeIn(method, part) {
   for (const change of part.changes) {
     const known = of.find((one) => one.metric === change.metric && one.night === change.night && one.direction === change.direction);
     const placed = { ...change, method: index, series: place(change.series) };
+    if (placed.series === null) continue; // it is drawn nowhere here, and has its place already
     if (known) Object.assign(known, { series: placed.series, at: placed.at });
     else report.further.push(placed);
   }
