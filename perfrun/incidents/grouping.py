@@ -210,7 +210,7 @@ def _returned(change: Worsening, better: Iterable[Improvement]) -> Returned | No
     Back is what has undone three quarters of the change.
     """
     for one in sorted(better, key=lambda one: one.returned.night):
-        if one.returned.night > change.night and one.level > 0:
+        if one.returned.night > change.night and one.level > 0 and change.level > 0:
             left = log(one.level / change.level)
             is_beyond = (left < 0) == (change.ratio > 1)
             if is_beyond or abs(left) <= change.size / 4:

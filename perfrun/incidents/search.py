@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
@@ -98,7 +100,7 @@ def search(
     better: dict[tuple[str, str], list[tuple[ChangeRow, WatchedSeries]]] = {}
     for row, one in own:
         is_better = row.direction == "better"
-        if _is_wrong(one, row.night, after=is_better):
+        if _is_wrong(one, _place(one, row), after=is_better):
             continue
         if is_better:
             better.setdefault((_short_key(one), one.metric), []).append((row, one))
@@ -159,6 +161,7 @@ def is_told(row: ChangeRow, told: Told) -> bool:
 
 
 def _worsening(row: ChangeRow, one: WatchedSeries) -> Worsening:
+    at = _place(one, row)
     return Worsening(
         method=row.method,
         metric=row.metric,
@@ -169,7 +172,7 @@ def _worsening(row: ChangeRow, one: WatchedSeries) -> Worsening:
         ratio=row.ratio,
         low=row.low,
         high=row.high,
-        level=_level(one, 0, _day(row.night)),
+        level=_level(one, 0, at) or one.observations.values[at] / row.ratio,
         night=row.night,
         alarm_night=row.alarm_night,
         status=row.status,
@@ -189,8 +192,8 @@ def _improvements(
     better: Sequence[tuple[ChangeRow, WatchedSeries]],
 ) -> tuple[Improvement, ...]:
     """Return the changes for the better of one series, each with the level up to the next."""
-    ordered = sorted(better, key=lambda found: found[0].night)
-    ends = [*(_day(row.night) for row, _ in ordered[1:]), 2**31]
+    ordered = sorted(((_place(one, row), row, one) for row, one in better), key=lambda own: own[0])
+    ends = [*(at for at, _, _ in ordered[1:]), len(ordered[-1][2].observations)]
     return tuple(
         Improvement(
             returned=Returned(
@@ -198,16 +201,26 @@ def _improvements(
                 alarm_night=row.alarm_night,
                 commits=moved(row.commits_before, row.commits_after),
             ),
-            level=_level(one, _day(row.night), end),
+            level=_level(one, at, end),
         )
-        for (row, one), end in zip(ordered, ends, strict=True)
+        for (at, row, one), end in zip(ordered, ends, strict=True)
     )
 
 
+def _place(one: WatchedSeries, row: ChangeRow) -> int:
+    """Return the place of the first observation at the new level; a night may have several."""
+    days, day = one.observations.not_falling, _day(row.night)
+    first = bisect_left(days, day)
+    near = range(first, bisect_right(days, day))
+    for at in chain(near, range(len(days))):  # what was not run in the order of time lies elsewhere
+        if one.observations[at].point.execution_id == row.after_execution_id:
+            return at
+    return min(first, len(days) - 1)
+
+
 def _level(one: WatchedSeries, first: int, end: int) -> float:
-    """Return the median of the last observations of these days; 0 without any."""
-    days, values = one.observations.not_falling, one.observations.values
-    chosen = [v for day, v in zip(days, values, strict=True) if first <= day < end]
+    """Return the median of the last of these observations; 0 without any."""
+    chosen = one.observations.values[first:end]
     return median(chosen[-_LEVEL:]) if chosen else 0.0
 
 
@@ -215,22 +228,20 @@ def _day(night: str) -> int:
     return date.fromisoformat(night).toordinal()
 
 
-def _is_wrong(one: WatchedSeries, night: str, *, after: bool) -> bool:
+def _is_wrong(one: WatchedSeries, at: int, *, after: bool) -> bool:
     """Return True when most trials of a level missed a bound of their figures: it is no baseline.
 
     What was fast because it was wrong is not worse once it is right. Where most of a series miss a
     bound, that says nothing about a level.
     """
-    day = _day(night)
-    days = one.observations.not_falling
-    at = next((place for place, own in enumerate(days) if own >= day), len(days))
-    level = range(at, min(at + _JUDGED, len(days))) if after else range(max(0, at - _JUDGED), at)
+    number = len(one.observations)
+    level = range(at, min(at + _JUDGED, number)) if after else range(max(0, at - _JUDGED), at)
 
     def wrong(places: Sequence[int]) -> bool:
         missed = sum(one.observations[at].point.status == _OUT_OF_BOUNDS for at in places)
         return 2 * missed > len(places)
 
-    return wrong(level) and not wrong(range(len(days)))
+    return wrong(level) and not wrong(range(number))
 
 
 def moved(before: Mapping[str, str], after: Mapping[str, str]) -> Commits:

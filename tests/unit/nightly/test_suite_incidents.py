@@ -13,6 +13,7 @@ import pytest
 import schemas
 
 from perfrun.benchmark import main
+from perfrun.errors import Interrupted
 from perfrun.nightly.chat import message
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.night_state import Earlier, Nights
@@ -151,3 +152,27 @@ def test_a_file_of_incidents_that_cannot_be_read_costs_no_report(tmp_path: Path)
     assert made.notes[-1].startswith("incidents could not be brought up to date: ")
     assert "worse, +2" in markdown(made) or "worse, +19" in markdown(made)
     assert not Nights(tmp_path).folder.exists()
+
+
+def test_no_fault_of_the_incidents_ends_a_night(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suites = Suites(tmp_path)
+    suites.past(METHOD, 0, *[1.0] * 30, *[1.2] * 15)
+    fault: list[Exception] = [ZeroDivisionError("division by zero")]
+
+    def fails(*_: object, **__: object) -> None:
+        raise fault[0]
+
+    with monkeypatch.context() as patched:
+        patched.setattr("perfrun.nightly.suite_incidents.search", fails)
+        made = suites.night(suites.alarm(), METHOD)
+        assert (verdict(made), "ZeroDivisionError" in made.notes[-1]) == ("1 regression", True)
+        fault[0] = Interrupted("Ctrl-C")
+        with pytest.raises(Interrupted):
+            suites.night(suites.alarm(), METHOD)
+    made = suites.night(suites.alarm(), METHOD)
+    fault[0] = ZeroDivisionError("division by zero")
+    monkeypatch.setattr("perfrun.incidents.ledger.change", fails)
+    told_incidents(suites.suite, made)
+    assert "not written down which incidents were told: Zero" in capsys.readouterr().err
