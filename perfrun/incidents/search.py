@@ -19,7 +19,14 @@ from perfrun.changes.detect import find_changes
 from perfrun.changes.search_log import LOCK_NAME, LOG_NAME
 from perfrun.changes.watched import WatchedSeries, choose_series
 from perfrun.incidents.grouping import Improvement, Improvements, Sighting
-from perfrun.incidents.incident import Commits, Culprit, Returned, Worsening
+from perfrun.incidents.incident import (
+    Commits,
+    Culprit,
+    Returned,
+    Step,
+    Worsening,
+    is_same_step,
+)
 from perfrun.locks import is_held
 from perfrun.page.events import (
     Search,
@@ -41,7 +48,7 @@ _GOING_ON = 20  # newest searches that are looked at for one that goes on
 _LONGEST = 300  # characters of a difference
 
 
-class Told(Protocol):
+class Told(Step, Protocol):
     """A change as another search, or a night, has told it."""
 
     @property
@@ -53,13 +60,21 @@ class Told(Protocol):
     @property
     def direction(self) -> str: ...
     @property
-    def night(self) -> str: ...
-    @property
-    def alarm_night(self) -> str: ...
-    @property
-    def status(self) -> str: ...
+    def ratio(self) -> float: ...
     @property
     def confirmation(self) -> Mapping[str, Any] | None: ...
+    @property
+    def machine_suspect(self) -> bool: ...
+    @property
+    def before_execution_id(self) -> str: ...
+    @property
+    def after_execution_id(self) -> str: ...
+    @property
+    def commits_before(self) -> Mapping[str, str]: ...
+    @property
+    def commits_after(self) -> Mapping[str, str]: ...
+    @property
+    def environment_differences(self) -> tuple[str, ...] | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +99,8 @@ def search(
     """Find the changes of all primary metrics, as `perfrun detect` does.
 
     `known_canaries` are those that suites have named; one without results counts as absent.
-    `tonight` holds what a night has confirmed and not written yet. Raises NoResultsError.
+    `tonight` holds what a night has confirmed and not written yet; what its pairs have confirmed
+    before the history shows it counts as found. Raises NoResultsError.
     """
     series = tuple(store.series(clones=clones, which="primary"))
     methods = {one.key.method for one in series}
@@ -93,6 +109,7 @@ def search(
     found = find_changes(chosen.watched, chosen.left_out)
     rows = confirmed_by_nights(workspace, [_with_tonight(row, tonight) for row in found.rows])
     owners = _Owners(chosen.watched)
+    rows += _by_pairs(tonight, rows, owners)
     own = [(row, one) for row in rows if (one := owners.of(row)) is not None]
     by_search = searches(workspace) if rows else []
     going_on = _going_on(workspace) if rows else []
@@ -137,10 +154,60 @@ class _Owners:
         several = self._found.get(key, [])
         if len(several) < 2:
             return several[0] if several else None
-        for one in several:
-            if any(o.point.execution_id == row.after_execution_id for o in one.observations):
-                return one
+        return next((one for one in several if _has(one, row.after_execution_id)), None)
+
+    def named(self, told: Told) -> WatchedSeries | None:
+        """Return the series of a change as a night tells it: without the hardware."""
+        names = (told.method, told.metric, told.environment)
+        for key, several in self._found.items():
+            if key[:3] == names:
+                for one in several:
+                    if _has(one, told.after_execution_id):
+                        return one
         return None
+
+
+def _has(one: WatchedSeries, execution_id: str) -> bool:
+    return any(own.point.execution_id == execution_id for own in one.observations)
+
+
+def _by_pairs(
+    tonight: Sequence[Told], rows: Sequence[ChangeRow], owners: _Owners
+) -> list[ChangeRow]:
+    """Return the changes for the worse that pairs have confirmed and no history shows yet."""
+    found = []
+    for told in tonight:
+        if (told.status, told.direction) != ("confirmed", "worse") or told.confirmation is None:
+            continue
+        one = owners.named(told)
+        if one is not None and not any(is_told(r, told) and owners.of(r) is one for r in rows):
+            found.append(_row_of(told, told.confirmation, one))
+    return found
+
+
+def _row_of(told: Told, pairs: Mapping[str, Any], one: WatchedSeries) -> ChangeRow:
+    return ChangeRow(
+        method=told.method,
+        metric=told.metric,
+        environment=told.environment,
+        hardware=one.hardware,
+        before_execution_id=told.before_execution_id,
+        after_execution_id=told.after_execution_id,
+        night=told.night,
+        alarm_night=told.alarm_night,
+        ratio=told.ratio,
+        low=pairs["low"] or told.ratio,
+        high=pairs["high"] or told.ratio,
+        p_value=0.0,
+        direction=told.direction,
+        machine_suspect=told.machine_suspect,
+        detectors=("pairs",),
+        commits_before=told.commits_before,
+        commits_after=told.commits_after,
+        environment_differences=told.environment_differences,
+        status=told.status,
+        confirmation=pairs,
+    )
 
 
 def _with_tonight(row: ChangeRow, tonight: Sequence[Told]) -> ChangeRow:
@@ -153,11 +220,8 @@ def _with_tonight(row: ChangeRow, tonight: Sequence[Told]) -> ChangeRow:
 def is_told(row: ChangeRow, told: Told) -> bool:
     """Return True for the same change in two searches."""
     names = ("method", "metric", "environment", "direction")
-    return (
-        all(getattr(row, name) == getattr(told, name) for name in names)
-        and told.night <= row.alarm_night
-        and row.night <= told.alarm_night
-    )
+    is_named = all(getattr(row, name) == getattr(told, name) for name in names)
+    return is_named and is_same_step(row, told)
 
 
 def _worsening(row: ChangeRow, one: WatchedSeries) -> Worsening:
@@ -210,12 +274,11 @@ def _improvements(
 def _place(one: WatchedSeries, row: ChangeRow) -> int:
     """Return the place of the first observation at the new level; a night may have several."""
     days, day = one.observations.not_falling, _day(row.night)
-    first = bisect_left(days, day)
-    near = range(first, bisect_right(days, day))
-    for at in chain(near, range(len(days))):  # what was not run in the order of time lies elsewhere
-        if one.observations[at].point.execution_id == row.after_execution_id:
-            return at
-    return min(first, len(days) - 1)
+    end = bisect_right(days, day)
+    for at in chain(range(end - 1, -1, -1), range(end, len(days))):
+        if one.observations[at].point.execution_id == row.before_execution_id:
+            return min(at + 1, len(days) - 1)
+    return min(bisect_left(days, day), len(days) - 1)
 
 
 def _level(one: WatchedSeries, first: int, end: int) -> float:

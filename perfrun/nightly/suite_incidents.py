@@ -12,7 +12,7 @@ from perfrun.changes.watched import NoResultsError
 from perfrun.errors import Interrupted, PerfrunError
 from perfrun.incidents import ledger as file
 from perfrun.incidents.grouping import brought_up_to_date
-from perfrun.incidents.incident import Incident, Ledger, Worsening
+from perfrun.incidents.incident import Incident, Ledger, Worsening, is_same_step
 from perfrun.incidents.search import Found, search
 from perfrun.nightly.night_state import RECENT_DAYS
 from perfrun.nightly.report import ChangeReport, IncidentReport, NightReport
@@ -173,12 +173,8 @@ def _number(change: ChangeReport, incidents: Sequence[Incident]) -> int | None:
 
 
 def _is_same(change: ChangeReport, own: Worsening) -> bool:
-    return (
-        (change.method, change.metric, change.environment)
-        == (own.method, own.metric, own.environment)
-        and change.night <= own.alarm_night
-        and own.night <= change.alarm_night
-    )
+    names = (change.method, change.metric, change.environment)
+    return names == (own.method, own.metric, own.environment) and is_same_step(change, own)
 
 
 def _has_ended(change: ChangeReport, own: Worsening) -> bool:

@@ -144,6 +144,15 @@ def test_what_pairs_refute_opens_no_incident_and_closes_one() -> None:
     assert updated(confirmed, worse("a")).status == "confirmed"  # the night's report is gone
 
 
+def test_what_pairs_confirm_is_what_the_history_shows_later() -> None:
+    by_pairs = replace(worse("a", status="confirmed"), alarm_night=DAY.isoformat())
+    known = Ledger(incidents=(updated(None, by_pairs),), next=2)
+    for night, number in ((-1, 1), (0, 1), (2, 1), (3, 2)):
+        later = Sighting(change=worse("a", night=night))
+        after = brought_up_to_date(known, [later]).incidents
+        assert (len(after), after[0].status) == (number, "confirmed")
+
+
 def test_a_closed_incident_takes_no_further_change_and_knows_its_own_again() -> None:
     accepted = Decision(what="accepted", at=0.0, day="2026-07-09", reason="")
     one = replace(updated(None, worse("a")), decision=accepted)
