@@ -136,7 +136,7 @@ def _with_returns(incident: Incident, improvements: Improvements) -> Incident:
     if not incident.is_open:
         return incident
     decision = incident.decision
-    since = decision.day if decision is not None else ""
+    since = "" if decision is None else decision.since or decision.day
 
     def with_return(own: Worsening) -> Worsening:
         better = improvements.get((own.series, own.metric), ())

@@ -113,8 +113,9 @@ class Decision:
 
     what: Literal["accepted", "reopened"]
     at: float  # seconds since the epoch
-    day: str  # the same as a date: what had returned by then does not close it again
+    day: str  # the same as a date
     reason: str
+    since: str = ""  # of a reopened one: what was sure by that night does not close it again
 
 
 @dataclass(frozen=True, kw_only=True)

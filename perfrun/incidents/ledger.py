@@ -79,8 +79,10 @@ _DECISION = schema.table(
         "at": schema.seconds,
         "day": _day,
         "reason": _text,
+        "since": schema.matching(f"({_DAY})?", "a date"),
     },
     needs=("what", "at", "day", "reason"),
+    absent={"since": ""},
 )
 _INCIDENT = schema.table(
     {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from perfrun.incidents.command import with_decision
 from perfrun.incidents.grouping import Improvement, Sighting, brought_up_to_date
 from perfrun.incidents.incident import Culprit, Decision, Incident, Ledger, Returned, Worsening
 
@@ -133,6 +134,17 @@ def test_an_incident_is_over_when_all_its_levels_have_returned() -> None:
     again = replace(one, decision=decision)
     assert updated(again, a=[(20, 2.01)], b=[(22, 2.04)]).status == "suspect"
     assert updated(again, a=[(20, 2.0), (40, 2.0)], b=[(40, 2.0)]).status == "fixed"
+
+
+def test_a_return_in_the_night_after_a_word_closes_what_it_has_opened() -> None:
+    one = updated(None, worse("a"))
+    for hour, seen, closing in ((10, 20, 21), (15, 20, 21), (15, 21, 22), (10, 5, 21)):
+        fixed = updated(one, a=[(seen, 2.0)])
+        at = datetime(2026, 7, 22, hour).timestamp()  # day 21: its night begins after the word
+        word = Decision(what="reopened", at=at, day="2026-07-22", reason="")
+        again = with_decision(fixed, word)
+        assert updated(again, a=[(seen, 2.0), (closing - 1, 2.0)]).status == "suspect"
+        assert updated(again, a=[(seen, 2.0), (closing, 2.0)]).status == "fixed"
 
 
 def test_what_pairs_refute_opens_no_incident_and_closes_one() -> None:
