@@ -131,9 +131,13 @@ def _brought_up_to_date(now: Ledger, found: Found, report: NightReport) -> Ledge
         canaries=tuple(sorted({*now.canaries, *_canaries(report)})),
         owners={**now.owners, **own},
     )
-    names = _names(report)  # other suites, and other machines of a store, tell their own
-    sightings = [one for one in found.sightings if one.change.method in names]
-    return brought_up_to_date(known, sightings, found.improvements, opened_since=_oldest(report))
+    return brought_up_to_date(
+        known,
+        found.sightings,
+        found.improvements,
+        opened_since=_oldest(report),
+        methods=_names(report),  # other suites, and other machines of a store, tell their own
+    )
 
 
 def _oldest(report: NightReport) -> str:

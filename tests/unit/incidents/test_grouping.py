@@ -177,6 +177,20 @@ def test_a_closed_incident_takes_no_further_change_and_knows_its_own_again() -> 
     ]
 
 
+def test_a_night_leaves_the_incidents_of_other_suites_as_they_are() -> None:
+    theirs = Sighting(change=worse("b", night=9), is_bisecting=True)
+    shared = Sighting(change=worse("c", night=20), is_bisecting=True)
+    known = brought_up_to_date(Ledger(), [theirs, shared, Sighting(change=worse("d", night=20))])
+    assert [one.status for one in known.incidents] == ["bisecting", "bisecting"]
+    moved = Sighting(change=replace(theirs.change, ratio=1.2))
+    more = (Sighting(change=worse("a")), Sighting(change=worse("e", night=30)))
+    better = {("b", "wall_time"): [Improvement(returned=back(40), level=2.0)]}
+    after = brought_up_to_date(known, [moved, shared, *more], better, methods={"a", "d"})
+    one, other, own = after.incidents
+    assert (one, other) == known.incidents  # of one that is shared, all is known
+    assert own.methods == ["a"]
+
+
 def test_an_old_change_opens_no_incident_of_a_night() -> None:
     known = brought_up_to_date(Ledger(), [Sighting(change=worse("a"))], opened_since="2026-07-07")
     assert known.incidents == ()

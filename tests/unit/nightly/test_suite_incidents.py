@@ -16,6 +16,7 @@ from perfrun.benchmark import main
 from perfrun.changes.suspects import SuspectSeries
 from perfrun.errors import Interrupted
 from perfrun.incidents import ledger
+from perfrun.incidents.incident import Ledger
 from perfrun.nightly.chat import message
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.night_state import Earlier, Nights
@@ -105,6 +106,14 @@ def test_an_incident_is_told_when_it_is_new_grows_and_is_fixed(tmp_path: Path) -
     assert (news(again), again.is_ok) == ([("known", 1)], True)
     assert markdown(again).count("worse") == 0
     assert "- 1 known incident open: perfrun incidents\n" in markdown(again)
+
+    def bisected(now: Ledger) -> Ledger:
+        return replace(now, incidents=(replace(now.incidents[0], is_bisecting=True),))
+
+    known = ledger.change(tmp_path, bisected)
+    theirs = replace(again, methods=(method(OTHER),), changes=(), incidents=())
+    assert with_incidents(suites.suite, theirs).incidents == ()  # a night of another suite
+    assert ledger.read(tmp_path).incidents == known.incidents
 
     suites.past(OTHER, 0, *[1.0] * 30, *[1.1] * 15)
     assert news(suites.night(44, METHOD)) == [("known", 1)]  # the other is of another suite
