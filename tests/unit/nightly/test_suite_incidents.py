@@ -21,7 +21,7 @@ from perfrun.nightly.chat import message
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.night_state import Earlier, Nights
 from perfrun.nightly.night_words import verdict
-from perfrun.nightly.report import NightReport, report_document
+from perfrun.nightly.report import MethodReport, NightReport, report_document
 from perfrun.nightly.suite import EnvironmentSpec, Suite
 from perfrun.nightly.suite_changes import change_reports, with_changes
 from perfrun.nightly.suite_incidents import told_incidents, with_incidents
@@ -67,10 +67,10 @@ class Suites:
             ),
         )
 
-    def night(self, number: int, *names: str, earlier: Earlier = ()) -> NightReport:
+    def night(self, number: int, *names: str | MethodReport, earlier: Earlier = ()) -> NightReport:
         """The end of a night: its changes and incidents are found and told."""
         begun = BEGIN + number * 86400
-        methods = tuple(method(name) for name in names)
+        methods = tuple(method(name) if isinstance(name, str) else name for name in names)
         empty = replace(report([]), night=f"n-{number}", begun=begun, methods=methods)
         screen = Terminal(sys.stdout, sys.stderr, quiet=True)
         made, told = with_changes(self.suite, empty, earlier, (), screen, Interruption())
@@ -130,6 +130,19 @@ def test_an_incident_is_told_when_it_is_new_grows_and_is_fixed(tmp_path: Path) -
     over = suites.night(56, METHOD, OTHER)
     assert over.incidents == ()
     assert markdown(over).count(METHOD) == 1  # in the table
+
+
+def test_what_the_machine_has_caused_is_not_to_be_looked_at(tmp_path: Path) -> None:
+    suites = Suites(tmp_path)
+    for name in (METHOD, OTHER):
+        suites.past(name, 0, *[1.0] * 30, *[1.2] * 15)
+    alarm = suites.alarm()
+    methods = (method(METHOD), method(OTHER, canary=True))
+    made = suites.night(alarm, *methods)
+    assert (news(made)[0][0], verdict(made)) == ("new", "all well")
+    text = markdown(made).replace("\\", "")
+    assert "To be looked at" not in text
+    assert text.index("Other changes of the last nights") < text.index("New: incident 1")
 
 
 def test_what_was_accepted_is_not_alarmed_again(
