@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -164,12 +164,13 @@ def _decided(numbers: Sequence[int], decision: Decision, workspace: Path, known:
     """Return the incidents with a decision about some of them. Raises UsageError."""
     wanted = {one.id for one in _named(known, numbers, workspace)}
     incidents = (
-        _with_decision(one, decision) if one.id in wanted else one for one in known.incidents
+        with_decision(one, decision) if one.id in wanted else one for one in known.incidents
     )
     return replace(known, incidents=tuple(incidents))
 
 
-def _with_decision(one: Incident, decision: Decision) -> Incident:
+def with_decision(one: Incident, decision: Decision) -> Incident:
+    """Return an incident with what somebody has said of it. Raises UsageError."""
     if decision.what == "accepted":
         return replace(one, decision=decision)
     if one.is_open:
@@ -181,7 +182,18 @@ def _with_decision(one: Incident, decision: Decision) -> Incident:
         else replace(c, returned=None)
         for c in one.changes
     )
+    decision = replace(decision, since=_since(one, decision.at))
     return replace(one, decision=decision, changes=changes, is_fixed=False, has_told_end=False)
+
+
+def _since(one: Incident, now: float) -> str:
+    """Return the last night that may have been seen: its return does not close the incident again.
+
+    That of today's date is still to come, unless the return was made sure in it.
+    """
+    over = date.fromtimestamp(now) - timedelta(days=1)
+    seen = [own.returned.alarm_night for own in one.changes if own.returned is not None]
+    return max([over.isoformat(), *seen])
 
 
 def _print(found: Sequence[Incident], given: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ difference of the environment, with a canary, or at least in the same night.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
 from math import log
@@ -51,14 +51,20 @@ def brought_up_to_date(
     improvements: Improvements | None = None,
     *,
     opened_since: str = "",
+    methods: Set[str] | None = None,
 ) -> Ledger:
     """Return the incidents with what a search of the whole history has found.
 
     Known changes get their newest figures, new ones join an open incident of their cause or open
     one, and an incident ends when all its levels have returned, which does not need that its
     changes are still found: their nights may be pruned. Changes that were made sure before
-    the date `opened_since` open none.
+    the date `opened_since` open none. With `methods`, changes of others open and join none, and
+    incidents without any of these methods stay as they are.
     """
+
+    def is_asked(one: Incident) -> bool:
+        return methods is None or not methods.isdisjoint(one.methods)
+
     incidents = {one.id: one for one in ledger.incidents}
     seen: dict[int, list[Sighting]] = {}
     number = ledger.next
@@ -67,7 +73,9 @@ def brought_up_to_date(
     for sighting in ordered:
         known = _known(incidents.values(), sighting.change)
         if known is None:
-            fresh.append(sighting)
+            fresh += [sighting] if methods is None or sighting.change.method in methods else []
+            continue
+        if not is_asked(known):
             continue
         seen.setdefault(known.id, []).append(sighting)
         incidents[known.id] = _with_newest(known, sighting.change)
@@ -85,6 +93,8 @@ def brought_up_to_date(
         seen.setdefault(own.id, []).append(sighting)
     done = tuple(
         _concluded(_with_returns(one, improvements or {}), seen.get(one.id, ()), ledger.owners)
+        if is_asked(one)
+        else one
         for one in incidents.values()
     )
     return replace(ledger, incidents=_renumbered(done, ledger.next), next=number)
@@ -136,7 +146,7 @@ def _with_returns(incident: Incident, improvements: Improvements) -> Incident:
     if not incident.is_open:
         return incident
     decision = incident.decision
-    since = decision.day if decision is not None else ""
+    since = "" if decision is None else decision.since or decision.day
 
     def with_return(own: Worsening) -> Worsening:
         better = improvements.get((own.series, own.metric), ())
@@ -210,7 +220,7 @@ def _returned(change: Worsening, better: Iterable[Improvement]) -> Returned | No
     Back is what has undone three quarters of the change.
     """
     for one in sorted(better, key=lambda one: one.returned.night):
-        if one.returned.night > change.night and one.level > 0:
+        if one.returned.night > change.night and one.level > 0 and change.level > 0:
             left = log(one.level / change.level)
             is_beyond = (left < 0) == (change.ratio > 1)
             if is_beyond or abs(left) <= change.size / 4:

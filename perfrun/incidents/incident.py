@@ -6,7 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from datetime import date
+from typing import Any, Literal, Protocol
 
 Status = Literal[
     "suspect", "confirmed", "bisecting", "culprit_found", "not_reproduced", "fixed", "accepted"
@@ -14,6 +15,7 @@ Status = Literal[
 CLOSED: tuple[Status, ...] = ("not_reproduced", "fixed", "accepted")
 Kind = Literal["commits", "environment", "commits_or_environment", "machine", "night"]
 Commits = Mapping[str, Sequence[str]]  # checkout -> the commit before and the one after
+_NEAR_DAYS = 2  # between the nights in which pairs and a history see one step begin
 _PLACED = 5.0  # half-widths of its interval from which a change lies in the very night
 
 
@@ -68,11 +70,32 @@ class Worsening:
 
     def is_same(self, other: Worsening) -> bool:
         """Return True for the same change; its nights may have moved as results came or went."""
-        return (
-            (self.series, self.metric) == (other.series, other.metric)
-            and self.night <= other.alarm_night
-            and other.night <= self.alarm_night
+        return (self.series, self.metric) == (other.series, other.metric) and is_same_step(
+            self, other
         )
+
+
+class Step(Protocol):
+    """A change of a series, as far as it says when it was."""
+
+    @property
+    def night(self) -> str: ...
+    @property
+    def alarm_night(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+
+
+def is_same_step(one: Step, other: Step) -> bool:
+    """Return True for two changes of one series and direction that are the same step.
+
+    Their nights overlap. What pairs have confirmed may be sure before the night in which a history,
+    which sees it later, lets it begin.
+    """
+    if one.night <= other.alarm_night and other.night <= one.alarm_night:
+        return True
+    apart = date.fromisoformat(one.night) - date.fromisoformat(other.night)
+    return "confirmed" in (one.status, other.status) and abs(apart.days) <= _NEAR_DAYS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +113,9 @@ class Decision:
 
     what: Literal["accepted", "reopened"]
     at: float  # seconds since the epoch
-    day: str  # the same as a date: what had returned by then does not close it again
+    day: str  # the same as a date
     reason: str
+    since: str = ""  # of a reopened one: what was sure by that night does not close it again
 
 
 @dataclass(frozen=True, kw_only=True)

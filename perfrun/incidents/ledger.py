@@ -18,7 +18,15 @@ from typing import Any
 from perfrun import schema
 from perfrun.durable import make_folder, sync_names
 from perfrun.errors import WorkspaceError
-from perfrun.incidents.incident import Culprit, Decision, Incident, Ledger, Returned, Worsening
+from perfrun.incidents.incident import (
+    Commits,
+    Culprit,
+    Decision,
+    Incident,
+    Ledger,
+    Returned,
+    Worsening,
+)
 from perfrun.locks import FileLock
 from perfrun.schema import Wrong
 from perfrun.shown import say
@@ -31,21 +39,23 @@ MOST_CHANGES = 10_000  # of an incident
 _VERSION = 1
 _LARGEST_BYTES = 64 * 2**20
 _COMMIT = 100  # characters
+_NAME = 10_000  # of what identifies a series
+_LEAST, _MOST = 1e-300, 1e300  # of a figure
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_NAMES = ("method", "metric", "environment", "hardware", "settings", "series")
+_FIGURES = ("ratio", "low", "high", "level")
 
 _text = schema.text()
 _day = schema.matching(_DAY, "a date")
-_positive = schema.number(1e-300, 1e300)
+_positive = schema.number(_LEAST, _MOST)
 _commits = schema.mapped(schema.listed(schema.text(_COMMIT), 2), 1000)
 _RETURNED = schema.table(
     {"night": _day, "alarm_night": _day, "commits": _commits},
     needs=("night", "alarm_night", "commits"),
 )
 _CHANGE_FIELDS = {
-    **dict.fromkeys(
-        ("method", "metric", "environment", "hardware", "settings", "series"), schema.text(10_000)
-    ),
-    **dict.fromkeys(("ratio", "low", "high", "level"), _positive),
+    **dict.fromkeys(_NAMES, schema.text(_NAME)),
+    **dict.fromkeys(_FIGURES, _positive),
     "night": _day,
     "alarm_night": _day,
     "status": schema.one_of("candidate", "confirmed", "not_reproduced"),
@@ -69,8 +79,10 @@ _DECISION = schema.table(
         "at": schema.seconds,
         "day": _day,
         "reason": _text,
+        "since": schema.matching(f"({_DAY})?", "a date"),
     },
     needs=("what", "at", "day", "reason"),
+    absent={"since": ""},
 )
 _INCIDENT = schema.table(
     {
@@ -105,13 +117,10 @@ def read(workspace: Path) -> Ledger:
     Anything wrong in it refuses the whole file: what was left out would be lost at the next write.
     """
     path = workspace / FILE
-    notes: list[str] = []
     try:
-        said = parse_json(read_file(path, _LARGEST_BYTES))
-        document: dict[str, Any] = schema.checked(_FILE, said, path.name, notes)
-        if notes:
-            raise WorkspaceError(f"{path} cannot be used: {notes[0]}; mend it, or move it away")
-        return _ledger(document)
+        return _checked(read_file(path, _LARGEST_BYTES))
+    except _Unfit as error:
+        raise WorkspaceError(f"{path} cannot be used: {error}; mend it, or move it away") from None
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             return Ledger()
@@ -123,6 +132,19 @@ def read(workspace: Path) -> Ledger:
         raise WorkspaceError(f"{path} {error}; mend it, or move it away") from None
 
 
+class _Unfit(Exception):  # noqa: N818 - it is an answer, not a mistake of ours
+    """A document with a field that would be left out or cut; the text says which."""
+
+
+def _checked(data: bytes) -> Ledger:
+    """Return the incidents of a file's bytes. Raises Refused, Wrong and _Unfit."""
+    notes: list[str] = []
+    document: dict[str, Any] = schema.checked(_FILE, parse_json(data), FILE, notes)
+    if notes:
+        raise _Unfit(notes[0])
+    return _ledger(document)
+
+
 def change(workspace: Path, changed: Callable[[Ledger], Ledger]) -> Ledger:
     """Read the incidents, change them and write them, one command at a time.
 
@@ -131,19 +153,28 @@ def change(workspace: Path, changed: Callable[[Ledger], Ledger]) -> Ledger:
     with FileLock(workspace / ".locks" / "incidents") as lock:
         lock.own(lambda: say(f"waiting for another perfrun to write {FILE}{lock.holder}"))
         before = read(workspace)
-        after = _bounded(changed(before))
+        after = _fitting(_bounded(changed(before)))
         if after != before:
             _write(workspace, after)
         return after
 
 
 def _write(workspace: Path, ledger: Ledger) -> None:
+    """Write the file, unless `read` would refuse it: that would end every later command."""
     path = workspace / FILE
-    document = {"version": _VERSION, **asdict(ledger)}
+    text = json.dumps({"version": _VERSION, **asdict(ledger)}, indent=1) + "\n"
+    try:
+        if len(text) > _LARGEST_BYTES:  # it is ASCII
+            raise _Unfit(f"it would have {len(text)} bytes")
+        _checked(text.encode())
+    except (Refused, Wrong, _Unfit) as error:
+        raise WorkspaceError(
+            f"{path} is left as it was: it would not be read again: {error}"
+        ) from None
     try:
         for folder in make_folder(path.parent):
             sync_names(folder)
-        write_whole(path, json.dumps(document, indent=1) + "\n")
+        write_whole(path, text)
     except OSError as error:
         raise WorkspaceError(f"{path} cannot be written: {error.strerror or error}") from None
 
@@ -160,6 +191,47 @@ def _bounded(ledger: Ledger) -> Ledger:
         if one.id not in gone
     )
     return ledger if kept == ledger.incidents else replace(ledger, incidents=kept)
+
+
+def _fitting(ledger: Ledger) -> Ledger:
+    """Cut the texts and figures from outside to what the file takes."""
+    incidents = []
+    for one in ledger.incidents:
+        culprit = one.culprit
+        if culprit is not None:
+            culprit = Culprit(**{name: _cut(text) for name, text in asdict(culprit).items()})
+        changes = tuple(map(_fitting_change, one.changes))
+        incidents.append(replace(one, changes=changes, owner=_cut(one.owner), culprit=culprit))
+    return replace(
+        ledger,
+        incidents=tuple(incidents),
+        canaries=tuple(map(_cut, ledger.canaries)),
+        owners={_cut(name): _cut(owner) for name, owner in ledger.owners.items()},
+    )
+
+
+def _fitting_change(own: Worsening) -> Worsening:
+    returned = own.returned
+    if returned is not None:
+        returned = replace(returned, commits=_fitting_commits(returned.commits))
+    return replace(
+        own,
+        **{name: getattr(own, name)[:_NAME] for name in _NAMES},
+        **{name: min(max(getattr(own, name), _LEAST), _MOST) for name in _FIGURES},
+        before_execution_id=_cut(own.before_execution_id),
+        after_execution_id=_cut(own.after_execution_id),
+        commits=_fitting_commits(own.commits),
+        differences=None if own.differences is None else tuple(map(_cut, own.differences)),
+        returned=returned,
+    )
+
+
+def _fitting_commits(commits: Commits) -> Commits:
+    return {_cut(name): tuple(text[:_COMMIT] for text in pair) for name, pair in commits.items()}
+
+
+def _cut(text: str) -> str:
+    return text[: schema.LONGEST_TEXT]
 
 
 def _ledger(document: Mapping[str, Any]) -> Ledger:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +19,14 @@ from perfrun.changes.detect import find_changes
 from perfrun.changes.search_log import LOCK_NAME, LOG_NAME
 from perfrun.changes.watched import WatchedSeries, choose_series
 from perfrun.incidents.grouping import Improvement, Improvements, Sighting
-from perfrun.incidents.incident import Commits, Culprit, Returned, Worsening
+from perfrun.incidents.incident import (
+    Commits,
+    Culprit,
+    Returned,
+    Step,
+    Worsening,
+    is_same_step,
+)
 from perfrun.locks import is_held
 from perfrun.page.events import (
     Search,
@@ -39,7 +48,7 @@ _GOING_ON = 20  # newest searches that are looked at for one that goes on
 _LONGEST = 300  # characters of a difference
 
 
-class Told(Protocol):
+class Told(Step, Protocol):
     """A change as another search, or a night, has told it."""
 
     @property
@@ -51,13 +60,21 @@ class Told(Protocol):
     @property
     def direction(self) -> str: ...
     @property
-    def night(self) -> str: ...
-    @property
-    def alarm_night(self) -> str: ...
-    @property
-    def status(self) -> str: ...
+    def ratio(self) -> float: ...
     @property
     def confirmation(self) -> Mapping[str, Any] | None: ...
+    @property
+    def machine_suspect(self) -> bool: ...
+    @property
+    def before_execution_id(self) -> str: ...
+    @property
+    def after_execution_id(self) -> str: ...
+    @property
+    def commits_before(self) -> Mapping[str, str]: ...
+    @property
+    def commits_after(self) -> Mapping[str, str]: ...
+    @property
+    def environment_differences(self) -> tuple[str, ...] | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +99,8 @@ def search(
     """Find the changes of all primary metrics, as `perfrun detect` does.
 
     `known_canaries` are those that suites have named; one without results counts as absent.
-    `tonight` holds what a night has confirmed and not written yet. Raises NoResultsError.
+    `tonight` holds what a night has confirmed and not written yet; what its pairs have confirmed
+    before the history shows it counts as found. Raises NoResultsError.
     """
     series = tuple(store.series(clones=clones, which="primary"))
     methods = {one.key.method for one in series}
@@ -91,6 +109,7 @@ def search(
     found = find_changes(chosen.watched, chosen.left_out)
     rows = confirmed_by_nights(workspace, [_with_tonight(row, tonight) for row in found.rows])
     owners = _Owners(chosen.watched)
+    rows += _by_pairs(tonight, rows, owners)
     own = [(row, one) for row in rows if (one := owners.of(row)) is not None]
     by_search = searches(workspace) if rows else []
     going_on = _going_on(workspace) if rows else []
@@ -98,7 +117,7 @@ def search(
     better: dict[tuple[str, str], list[tuple[ChangeRow, WatchedSeries]]] = {}
     for row, one in own:
         is_better = row.direction == "better"
-        if _is_wrong(one, row.night, after=is_better):
+        if _is_wrong(one, _place(one, row), after=is_better):
             continue
         if is_better:
             better.setdefault((_short_key(one), one.metric), []).append((row, one))
@@ -135,10 +154,60 @@ class _Owners:
         several = self._found.get(key, [])
         if len(several) < 2:
             return several[0] if several else None
-        for one in several:
-            if any(o.point.execution_id == row.after_execution_id for o in one.observations):
-                return one
+        return next((one for one in several if _has(one, row.after_execution_id)), None)
+
+    def named(self, told: Told) -> WatchedSeries | None:
+        """Return the series of a change as a night tells it: without the hardware."""
+        names = (told.method, told.metric, told.environment)
+        for key, several in self._found.items():
+            if key[:3] == names:
+                for one in several:
+                    if _has(one, told.after_execution_id):
+                        return one
         return None
+
+
+def _has(one: WatchedSeries, execution_id: str) -> bool:
+    return any(own.point.execution_id == execution_id for own in one.observations)
+
+
+def _by_pairs(
+    tonight: Sequence[Told], rows: Sequence[ChangeRow], owners: _Owners
+) -> list[ChangeRow]:
+    """Return the changes for the worse that pairs have confirmed and no history shows yet."""
+    found = []
+    for told in tonight:
+        if (told.status, told.direction) != ("confirmed", "worse") or told.confirmation is None:
+            continue
+        one = owners.named(told)
+        if one is not None and not any(is_told(r, told) and owners.of(r) is one for r in rows):
+            found.append(_row_of(told, told.confirmation, one))
+    return found
+
+
+def _row_of(told: Told, pairs: Mapping[str, Any], one: WatchedSeries) -> ChangeRow:
+    return ChangeRow(
+        method=told.method,
+        metric=told.metric,
+        environment=told.environment,
+        hardware=one.hardware,
+        before_execution_id=told.before_execution_id,
+        after_execution_id=told.after_execution_id,
+        night=told.night,
+        alarm_night=told.alarm_night,
+        ratio=told.ratio,
+        low=pairs["low"] or told.ratio,
+        high=pairs["high"] or told.ratio,
+        p_value=0.0,
+        direction=told.direction,
+        machine_suspect=told.machine_suspect,
+        detectors=("pairs",),
+        commits_before=told.commits_before,
+        commits_after=told.commits_after,
+        environment_differences=told.environment_differences,
+        status=told.status,
+        confirmation=pairs,
+    )
 
 
 def _with_tonight(row: ChangeRow, tonight: Sequence[Told]) -> ChangeRow:
@@ -151,14 +220,12 @@ def _with_tonight(row: ChangeRow, tonight: Sequence[Told]) -> ChangeRow:
 def is_told(row: ChangeRow, told: Told) -> bool:
     """Return True for the same change in two searches."""
     names = ("method", "metric", "environment", "direction")
-    return (
-        all(getattr(row, name) == getattr(told, name) for name in names)
-        and told.night <= row.alarm_night
-        and row.night <= told.alarm_night
-    )
+    is_named = all(getattr(row, name) == getattr(told, name) for name in names)
+    return is_named and is_same_step(row, told)
 
 
 def _worsening(row: ChangeRow, one: WatchedSeries) -> Worsening:
+    at = _place(one, row)
     return Worsening(
         method=row.method,
         metric=row.metric,
@@ -169,7 +236,7 @@ def _worsening(row: ChangeRow, one: WatchedSeries) -> Worsening:
         ratio=row.ratio,
         low=row.low,
         high=row.high,
-        level=_level(one, 0, _day(row.night)),
+        level=_level(one, 0, at) or one.observations.values[at] / row.ratio,
         night=row.night,
         alarm_night=row.alarm_night,
         status=row.status,
@@ -189,8 +256,8 @@ def _improvements(
     better: Sequence[tuple[ChangeRow, WatchedSeries]],
 ) -> tuple[Improvement, ...]:
     """Return the changes for the better of one series, each with the level up to the next."""
-    ordered = sorted(better, key=lambda found: found[0].night)
-    ends = [*(_day(row.night) for row, _ in ordered[1:]), 2**31]
+    ordered = sorted(((_place(one, row), row, one) for row, one in better), key=lambda own: own[0])
+    ends = [*(at for at, _, _ in ordered[1:]), len(ordered[-1][2].observations)]
     return tuple(
         Improvement(
             returned=Returned(
@@ -198,16 +265,25 @@ def _improvements(
                 alarm_night=row.alarm_night,
                 commits=moved(row.commits_before, row.commits_after),
             ),
-            level=_level(one, _day(row.night), end),
+            level=_level(one, at, end),
         )
-        for (row, one), end in zip(ordered, ends, strict=True)
+        for (at, row, one), end in zip(ordered, ends, strict=True)
     )
 
 
+def _place(one: WatchedSeries, row: ChangeRow) -> int:
+    """Return the place of the first observation at the new level; a night may have several."""
+    days, day = one.observations.not_falling, _day(row.night)
+    end = bisect_right(days, day)
+    for at in chain(range(end - 1, -1, -1), range(end, len(days))):
+        if one.observations[at].point.execution_id == row.before_execution_id:
+            return min(at + 1, len(days) - 1)
+    return min(bisect_left(days, day), len(days) - 1)
+
+
 def _level(one: WatchedSeries, first: int, end: int) -> float:
-    """Return the median of the last observations of these days; 0 without any."""
-    days, values = one.observations.not_falling, one.observations.values
-    chosen = [v for day, v in zip(days, values, strict=True) if first <= day < end]
+    """Return the median of the last of these observations; 0 without any."""
+    chosen = one.observations.values[first:end]
     return median(chosen[-_LEVEL:]) if chosen else 0.0
 
 
@@ -215,22 +291,20 @@ def _day(night: str) -> int:
     return date.fromisoformat(night).toordinal()
 
 
-def _is_wrong(one: WatchedSeries, night: str, *, after: bool) -> bool:
+def _is_wrong(one: WatchedSeries, at: int, *, after: bool) -> bool:
     """Return True when most trials of a level missed a bound of their figures: it is no baseline.
 
     What was fast because it was wrong is not worse once it is right. Where most of a series miss a
     bound, that says nothing about a level.
     """
-    day = _day(night)
-    days = one.observations.not_falling
-    at = next((place for place, own in enumerate(days) if own >= day), len(days))
-    level = range(at, min(at + _JUDGED, len(days))) if after else range(max(0, at - _JUDGED), at)
+    number = len(one.observations)
+    level = range(at, min(at + _JUDGED, number)) if after else range(max(0, at - _JUDGED), at)
 
     def wrong(places: Sequence[int]) -> bool:
         missed = sum(one.observations[at].point.status == _OUT_OF_BOUNDS for at in places)
         return 2 * missed > len(places)
 
-    return wrong(level) and not wrong(range(len(days)))
+    return wrong(level) and not wrong(range(number))
 
 
 def moved(before: Mapping[str, str], after: Mapping[str, str]) -> Commits:

@@ -89,7 +89,7 @@ def findings(report: NightReport, medium: Medium) -> list[str]:
 
     Regressions with one cause are one incident, which is told when it is new and when it grows.
     """
-    told = [one for one in report.incidents if one.news in ("new", "grown")]
+    told = [one for one in report.incidents if _is_finding(one, report)]
     alone = [change for change in report.regressions if change.incident is None]
     return [
         *map(medium.clean, report.errors),
@@ -102,16 +102,28 @@ def findings(report: NightReport, medium: Medium) -> list[str]:
 def other_changes(report: NightReport, medium: Medium) -> list[str]:
     """Return the changes of the last nights that are no regressions of this one.
 
-    Of incidents, those that are fixed are told; the others that are known are a number.
+    Of incidents, those that are fixed are told, and news of which the machine is the cause; the
+    others that are known are a number.
     """
-    fixed = [one for one in report.incidents if one.news == "fixed"]
+    told = [one for one in report.incidents if one.news != "known" and not _is_finding(one, report)]
     known = sum(one.news == "known" for one in report.incidents)
     others = [c for c in report.changes if not c.is_regression and c.incident is None]
     return [
-        *(_news_text(one, medium) for one in fixed),
+        *(_news_text(one, medium) for one in told),
         *(_change_text(change, medium) for change in others),
         *([f"{_many(known, 'known incident')} open: perfrun incidents"] if known else []),
     ]
+
+
+def _is_finding(one: IncidentReport, report: NightReport) -> bool:
+    """Return True for news to be looked at.
+
+    What the machine has caused, as a canary moved too, is none, unless it is a regression.
+    """
+    if one.news not in ("new", "grown"):
+        return False
+    own = {change.incident for change in report.regressions}
+    return not one.incident.is_machine or one.incident.id in own
 
 
 def _news_text(one: IncidentReport, medium: Medium) -> str:

@@ -3,41 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Literal
 
 from perfrun.changes.observations import night_of
 from perfrun.changes.watched import NoResultsError
-from perfrun.errors import PerfrunError
+from perfrun.errors import Interrupted, PerfrunError
 from perfrun.incidents import ledger as file
 from perfrun.incidents.grouping import brought_up_to_date
-from perfrun.incidents.incident import Incident, Ledger, Worsening
+from perfrun.incidents.incident import Incident, Ledger, Worsening, is_same_step
 from perfrun.incidents.search import Found, search
 from perfrun.nightly.night_state import RECENT_DAYS
 from perfrun.nightly.report import ChangeReport, IncidentReport, NightReport
 from perfrun.nightly.suite import Suite
+from perfrun.shown import say
 
 
 def with_incidents(suite: Suite, report: NightReport) -> NightReport:
     """Bring the incidents up to date, and say which changes of the night belong to them.
 
     A night without changes for the worse, in a workspace without open incidents, costs nothing. A
-    failure becomes a note: the changes are told one by one then.
+    failure of any kind becomes a note: the changes are told one by one then. Raises Interrupted.
     """
     try:
-        known = file.read(suite.workspace)
-        is_open = any(one.is_open for one in known.incidents)
-        if not is_open and not any(change.direction == "worse" for change in report.changes):
-            return _with_numbers(report, known.incidents, ())
-        found = _searched(suite, report, known)
-        after = file.change(suite.workspace, lambda now: _brought_up_to_date(now, found, report))
+        return _with_incidents(suite, report)
     except NoResultsError:
         return report
-    except (PerfrunError, ImportError, OSError) as error:
-        text = f"incidents could not be brought up to date: {error}"
+    except Interrupted:
+        raise
+    except Exception as error:  # the reports of the night are written whatever it is
+        text = f"incidents could not be brought up to date: {_what(error)}"
         return replace(report, notes=(*report.notes, text))
+
+
+def _with_incidents(suite: Suite, report: NightReport) -> NightReport:
+    known = file.read(suite.workspace)
+    is_open = any(one.is_open for one in known.incidents)
+    if not is_open and not any(change.direction == "worse" for change in report.changes):
+        return _with_numbers(report, known.incidents, ())
+    found = _searched(suite, report, known)
+    after = file.change(suite.workspace, lambda now: _brought_up_to_date(now, found, report))
     names, oldest = _names(report), _oldest(report)
     own = [one for one in after.incidents if not names.isdisjoint(one.methods)]
     news = tuple(told for told in (_news(one, oldest) for one in own) if told is not None)
@@ -81,8 +87,18 @@ def told_incidents(suite: Suite, report: NightReport) -> None:
             ),
         )
 
-    with suppress(PerfrunError):
+    try:
         file.change(suite.workspace, changed)
+    except Interrupted:
+        raise
+    except Exception as error:  # the reports are written and the night is over: told twice
+        say(f"not written down which incidents were told: {_what(error)}")
+
+
+def _what(error: Exception) -> str:
+    """Return the text of an error that is one of ours or of the system, else its type, too."""
+    is_told = isinstance(error, PerfrunError | ImportError | OSError)
+    return str(error) if is_told else repr(error)
 
 
 def _searched(suite: Suite, report: NightReport, known: Ledger) -> Found:
@@ -115,9 +131,13 @@ def _brought_up_to_date(now: Ledger, found: Found, report: NightReport) -> Ledge
         canaries=tuple(sorted({*now.canaries, *_canaries(report)})),
         owners={**now.owners, **own},
     )
-    names = _names(report)  # other suites, and other machines of a store, tell their own
-    sightings = [one for one in found.sightings if one.change.method in names]
-    return brought_up_to_date(known, sightings, found.improvements, opened_since=_oldest(report))
+    return brought_up_to_date(
+        known,
+        found.sightings,
+        found.improvements,
+        opened_since=_oldest(report),
+        methods=_names(report),  # other suites, and other machines of a store, tell their own
+    )
 
 
 def _oldest(report: NightReport) -> str:
@@ -157,12 +177,8 @@ def _number(change: ChangeReport, incidents: Sequence[Incident]) -> int | None:
 
 
 def _is_same(change: ChangeReport, own: Worsening) -> bool:
-    return (
-        (change.method, change.metric, change.environment)
-        == (own.method, own.metric, own.environment)
-        and change.night <= own.alarm_night
-        and own.night <= change.alarm_night
-    )
+    names = (change.method, change.metric, change.environment)
+    return names == (own.method, own.metric, own.environment) and is_same_step(change, own)
 
 
 def _has_ended(change: ChangeReport, own: Worsening) -> bool:

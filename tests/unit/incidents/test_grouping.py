@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from perfrun.incidents.command import with_decision
 from perfrun.incidents.grouping import Improvement, Sighting, brought_up_to_date
 from perfrun.incidents.incident import Culprit, Decision, Incident, Ledger, Returned, Worsening
 
@@ -135,6 +136,17 @@ def test_an_incident_is_over_when_all_its_levels_have_returned() -> None:
     assert updated(again, a=[(20, 2.0), (40, 2.0)], b=[(40, 2.0)]).status == "fixed"
 
 
+def test_a_return_in_the_night_after_a_word_closes_what_it_has_opened() -> None:
+    one = updated(None, worse("a"))
+    for hour, seen, closing in ((10, 20, 21), (15, 20, 21), (15, 21, 22), (10, 5, 21)):
+        fixed = updated(one, a=[(seen, 2.0)])
+        at = datetime(2026, 7, 22, hour).timestamp()  # day 21: its night begins after the word
+        word = Decision(what="reopened", at=at, day="2026-07-22", reason="")
+        again = with_decision(fixed, word)
+        assert updated(again, a=[(seen, 2.0), (closing - 1, 2.0)]).status == "suspect"
+        assert updated(again, a=[(seen, 2.0), (closing, 2.0)]).status == "fixed"
+
+
 def test_what_pairs_refute_opens_no_incident_and_closes_one() -> None:
     assert groups(worse("a", status="not_reproduced")) == []
     one = updated(None, worse("a"))
@@ -142,6 +154,15 @@ def test_what_pairs_refute_opens_no_incident_and_closes_one() -> None:
     confirmed = updated(one, worse("a", status="confirmed"))
     assert confirmed.status == "confirmed"
     assert updated(confirmed, worse("a")).status == "confirmed"  # the night's report is gone
+
+
+def test_what_pairs_confirm_is_what_the_history_shows_later() -> None:
+    by_pairs = replace(worse("a", status="confirmed"), alarm_night=DAY.isoformat())
+    known = Ledger(incidents=(updated(None, by_pairs),), next=2)
+    for night, number in ((-1, 1), (0, 1), (2, 1), (3, 2)):
+        later = Sighting(change=worse("a", night=night))
+        after = brought_up_to_date(known, [later]).incidents
+        assert (len(after), after[0].status) == (number, "confirmed")
 
 
 def test_a_closed_incident_takes_no_further_change_and_knows_its_own_again() -> None:
@@ -154,6 +175,20 @@ def test_a_closed_incident_takes_no_further_change_and_knows_its_own_again() -> 
         (1, "accepted", ["a"]),
         (2, "suspect", ["b"]),
     ]
+
+
+def test_a_night_leaves_the_incidents_of_other_suites_as_they_are() -> None:
+    theirs = Sighting(change=worse("b", night=9), is_bisecting=True)
+    shared = Sighting(change=worse("c", night=20), is_bisecting=True)
+    known = brought_up_to_date(Ledger(), [theirs, shared, Sighting(change=worse("d", night=20))])
+    assert [one.status for one in known.incidents] == ["bisecting", "bisecting"]
+    moved = Sighting(change=replace(theirs.change, ratio=1.2))
+    more = (Sighting(change=worse("a")), Sighting(change=worse("e", night=30)))
+    better = {("b", "wall_time"): [Improvement(returned=back(40), level=2.0)]}
+    after = brought_up_to_date(known, [moved, shared, *more], better, methods={"a", "d"})
+    one, other, own = after.incidents
+    assert (one, other) == known.incidents  # of one that is shared, all is known
+    assert own.methods == ["a"]
 
 
 def test_an_old_change_opens_no_incident_of_a_night() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,14 @@ import pytest
 import schemas
 
 from perfrun.benchmark import main
+from perfrun.errors import WorkspaceError
 from perfrun.incidents import ledger
-from perfrun.incidents.incident import Ledger
+from perfrun.incidents.incident import Culprit, Incident, Ledger, Returned
 from perfrun.locks import FileLock
 from tests.summaries import summary, write
+from tests.unit.incidents.test_grouping import worse
 
+NIGHT = "2026-07-01"
 BEGIN = datetime(2026, 6, 1, 23, 0).timestamp()
 MANY = [f"bench.many.Many.m{number}" for number in range(5)]
 ENV = [f"bench.env.Env.e{number}" for number in range(2)]
@@ -214,6 +219,60 @@ def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(told: Told, tmp_pa
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
     assert told.text()[0] == 2
+
+
+def test_runs_of_one_day_have_a_level_before_and_a_return(told: Told) -> None:
+    def runs(first: int, *factors: float) -> None:
+        noise = np.random.default_rng(3).standard_normal(100)
+        documents = (
+            summary(
+                method=ALONE,
+                wall_time=own * float(np.exp(0.01 * noise[number])),
+                name=f"run-{number:03}",
+                run_id=f"run-{number:03}",
+                timestamp=BEGIN + number * 300,
+                commits={"models": ("a" if number < 30 else "b") * 150},
+            )
+            for number, own in enumerate(factors, start=first)
+        )
+        write(told.workspace / "output", *documents)
+
+    runs(0, *[1.0] * 30, *[1.2] * 15)
+    (found,) = told()
+    (change,) = ledger.read(told.workspace).incidents[0].changes
+    assert change.level == pytest.approx(1.0, rel=0.01)
+    assert told() == [found]  # the file is one that the next command can read
+    assert told.text("accept", "1")[0] == 0
+
+
+def test_only_what_can_be_read_again_is_written(tmp_path: Path) -> None:
+    outside = "x" * 20_000
+    change = replace(
+        worse(outside, commits={outside: (outside, outside)}, differences=(outside,)),
+        before_execution_id=outside,
+        after_execution_id=outside,
+        low=0.0,
+        high=math.inf,
+        returned=Returned(night=NIGHT, alarm_night=NIGHT, commits={outside: ("", outside)}),
+    )
+    culprit = Culprit(name=outside, author=outside, subject=outside)
+    one = Incident(id=1, changes=(change,), owner=outside, culprit=culprit)
+    known = Ledger(incidents=(one,), next=2, canaries=(outside,), owners={outside: outside})
+    written = ledger.change(tmp_path, lambda _: known)
+    assert ledger.read(tmp_path) == written
+    assert written.incidents[0].methods == ["x" * 10_000]
+
+    before = (tmp_path / "incidents.json").read_bytes()
+    for unfit in (
+        replace(one, changes=(replace(change, level=math.nan),)),
+        replace(one, changes=(replace(change, night="tonight"),)),
+        replace(one, changes=()),
+        replace(one, id=2),
+    ):
+        bad = replace(known, incidents=(unfit,))
+        with pytest.raises(WorkspaceError, match="left as it was: it would not be read again"):
+            ledger.change(tmp_path, lambda _, bad=bad: bad)
+        assert (tmp_path / "incidents.json").read_bytes() == before
 
 
 def test_commands_at_once_do_not_lose_one_anothers_words(tmp_path: Path) -> None:
