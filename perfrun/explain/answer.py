@@ -52,6 +52,7 @@ class ExplainedKind:
     kind: str
     tool: str
     unit: str
+    figure: str  # key of the profiler's rows
     is_per_step: bool
     rows: tuple[ExplainedRow, ...]  # the named first, the largest difference first
     tested: int
@@ -159,7 +160,8 @@ def _explained(
         kind=kind,
         tool=first.tool,
         unit=first.unit,
-        is_per_step=first.steps is not None and first.unit != "bytes",
+        figure=first.figure,
+        is_per_step=first.is_per_step,
         rows=tuple(rows[: max(MOST_ROWS, len(named))]),
         tested=len(found.rows),
         total=found.total,
@@ -350,6 +352,7 @@ def _kind_row(kind: ExplainedKind) -> dict[str, Any]:
         "kind": kind.kind,
         "tool": kind.tool,
         "unit": kind.unit,
+        "figure": kind.figure,
         "per_step": kind.is_per_step,
         "tested": kind.tested,
         "total": _change_row(kind.total),

@@ -83,8 +83,9 @@ def _cause(kind: ExplainedKind, row: ExplainedRow) -> str:
 
 
 def _title(kind: ExplainedKind) -> str:
+    of = ", on the device" if kind.figure == "device_s" else ""
     per = ", of one step" if kind.is_per_step else ""
-    return f"{_TITLES[kind.kind]}, by {kind.tool}{per}:"
+    return f"{_TITLES[kind.kind]}, by {kind.tool}{of}{per}:"
 
 
 def _table(kind: ExplainedKind) -> Table:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perfrun.compare.paired_runs import ARMS, MOST_FAILURES, ArmName, ArmScreen, Pair, new_seed
 from perfrun.errors import PerfrunError, UsageError
-from perfrun.explain.profile_rows import NoRows, Reading, reading_of
+from perfrun.explain.profile_rows import NoRows, Reading, reading_of, unlike
 from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
 from perfrun.run.progress import Screen
@@ -197,18 +197,22 @@ class _Turns:
                     found[arm] = reading_of(name, result)
                     kind.folders[arm] = str(Path(result.summary).parent / "profile")
                 except NoRows as error:
-                    self._leave_out(name, arm, str(error))
+                    self._leave_out(name, f"{arm}: {error}")
                     break
             else:
+                earlier = kind.sides["a"][:1]
+                if why := unlike([*earlier, *found.values()]):
+                    self._leave_out(name, f"turn {number}: {why}")
+                    continue
                 for arm, reading in found.items():
                     kind.sides[arm].append(reading)
         return True
 
-    def _leave_out(self, kind: str, arm: ArmName, why: str) -> None:
+    def _leave_out(self, kind: str, why: str) -> None:
         assert self._kinds is not None
         del self._kinds[kind]
-        self._left_out[kind] = f"{arm}: {why}"
-        self._screen.problem(f"profile {kind}: {arm}: {why}; it is left out")
+        self._left_out[kind] = why
+        self._screen.problem(f"profile {kind}: {why}; it is left out")
 
 
 def _why_not(pair: Pair, metric: str) -> str:
