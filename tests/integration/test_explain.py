@@ -29,14 +29,14 @@ class Cases(Benchmark):
         def step():
             for work in ({", ".join(NAMES)}):
                 work()
-        self.measure(step, iterations=20, warmup=1)
+        self.measure(step, iterations=40, warmup=1)
 """
 SLOWED = SOURCE.replace(
     "def work_3():\n    total = 0\n    for k in range(1500)",
-    "def work_3():\n    total = sum(range(400_000))\n    for k in range(1500)",
+    "def work_3():\n    total = sum(range(200_000))\n    for k in range(1500)",
 )
 MEASURES = "pkg.cases.Cases.measures"
-TURNS = 5
+TURNS = 8
 
 
 def words(world: World, *more: str) -> list[str]:
