@@ -28,6 +28,7 @@ from perfrun.summary.record import SummaryRecord
 from perfrun.summary.result_folder import write_whole
 
 TURNS = 10
+_EXIT_CODES = {"interrupted": Interrupted.exit_code, "failed": ExplainFailed.exit_code}
 FORMATS = ("table", "json", "markdown")
 _EPILOG = """\
 BASE and NEW are commits of the repository in --git_repos whose hash is left out; without
@@ -40,7 +41,7 @@ are flags of a run and apply to both sides. One of:
       --benchmark_methods=pkg.mod.Class.method
 
 Exit status: 0 it ran, whatever it found, 1 the trials of a side fail, 2 wrong usage, 130
-interrupted (the complete turns are shown). All of it is in docs/guides/explaining.md.
+interrupted. With 1 and 130 the complete turns are shown. All of it is in docs/guides/explaining.md.
 """
 
 
@@ -102,6 +103,8 @@ def explain_command(argv: Sequence[str]) -> int:
         seed=own.seed,
         time_s=own.time_budget,
     )
+    if turns.failure:
+        say(f"stopped after {len(turns.pairs)} turns: {turns.failure}")
     if turns.stopped_by == "interrupted":
         say(f"interrupted after {len(turns.pairs)} turns")
     if turns.pairs:
@@ -109,7 +112,7 @@ def explain_command(argv: Sequence[str]) -> int:
         _print(own.format, answer, _save(sides, answer, screen), screen)
     elif turns.stopped_by != "interrupted":
         raise ExplainFailed(f"no turn of {turns.method} was complete")
-    return Interrupted.exit_code if turns.stopped_by == "interrupted" else 0
+    return _EXIT_CODES.get(turns.stopped_by, 0)
 
 
 def _kinds(asked: Sequence[str], record: SummaryRecord) -> tuple[str, ...]:

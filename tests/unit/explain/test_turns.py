@@ -12,7 +12,8 @@ import pytest
 from trial_documents import perfrun_summary
 
 from perfrun.compare.paired_runs import ARMS
-from perfrun.explain.turns import Turns, _Turns
+from perfrun.explain.answer import answer_of, document_of
+from perfrun.explain.turns import ExplainFailed, Turns, _Turns
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
 from perfrun.summary.document import Status, TrialResult
@@ -62,6 +63,10 @@ def times(_: str, number: int) -> list[dict[str, Any]]:
     return [{"name": "f", "self_s": float(number), "calls": 10}]
 
 
+def fails_in(*turns: int) -> Rows:
+    return lambda arm, turn: "no memory" if arm == "b" and turn in turns else times(arm, turn)
+
+
 def turned(
     folder: Path, turns: int, rows: Rows = times, ran: Ran = lambda *_: True, kind: str = "cprofile"
 ) -> tuple[Turns, str]:
@@ -98,3 +103,50 @@ def test_a_figure_of_the_device_on_both_sides_is_compared(tmp_path: Path) -> Non
     for side in found.readings["torch"].values():
         assert [(one.figure, one.is_per_step) for one in side] == [("device_s", True)] * 2
         assert [row.value for one in side for row in one.rows] == [0.9, 0.9]
+
+
+def test_a_profile_that_fails_once_costs_its_turn_of_this_kind_alone(tmp_path: Path) -> None:
+    found, said = turned(tmp_path, 6, fails_in(3, 5))
+    assert [pair.number for pair in found.pairs] == [1, 2, 3, 4, 5, 6]
+    assert found.left_out == {}
+    for side in found.readings["cprofile"].values():
+        assert [row.value for one in side for row in one.rows] == [0.1, 0.2, 0.4, 0.6]
+    why = "turn 5: b: no memory"
+    assert found.lost == {"cprofile": f"2 of 6 turns lack such profiles; {why}"}
+    assert "profile cprofile, turn 3: b: no memory" in said
+    [kind] = (answer := answer_of(found, "wall_time", {"a": "x", "b": "y"})).kinds
+    assert (kind.turns, kind.notes) == (4, (found.lost["cprofile"],))
+    assert document_of(answer)["profiles"][0]["turns"] == 4
+
+
+def test_a_kind_that_fails_at_once_is_left_out(tmp_path: Path) -> None:
+    found, said = turned(tmp_path, 4, fails_in(1))
+    assert (len(found.pairs), found.readings, found.lost) == (4, {}, {})
+    assert found.left_out == {"cprofile": "b: no memory"}
+    assert said.count("no memory") == 1
+
+
+@pytest.mark.parametrize(("first", "kept"), [(4, 0), (5, 4)])
+def test_a_kind_that_fails_three_times_in_a_row_is_not_tried_again(
+    tmp_path: Path, first: int, kept: int
+) -> None:
+    found, said = turned(tmp_path, 9, fails_in(first, first + 1, first + 2))
+    assert len(found.pairs) == 9
+    assert [len(side) for own in found.readings.values() for side in own.values()] == (
+        [kept] * 2 if kept else []
+    )
+    assert found.left_out == ({} if kept else {"cprofile": "b: no memory"})
+    assert ("it is not tried again" in said) == bool(kept)
+    assert not (tmp_path / "a" / "9" / "profile").exists(), "it is not tried again"
+
+
+def test_turns_that_are_complete_are_kept_when_a_side_fails_later(tmp_path: Path) -> None:
+    found, _ = turned(tmp_path, 9, ran=lambda arm, turn: arm == "a" or turn in {1, 3})
+    assert [pair.number for pair in found.pairs] == [1, 3]
+    assert found.stopped_by == "failed"
+    assert found.failure is not None
+    assert found.failure.startswith("the trials of new fail: no such thing; ")
+    for side in found.readings["cprofile"].values():
+        assert [row.value for one in side for row in one.rows] == [0.1, 0.3]
+    with pytest.raises(ExplainFailed, match="the trials of base fail: "):
+        turned(tmp_path / "again", 9, ran=lambda arm, _: arm == "b")
