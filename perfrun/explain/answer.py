@@ -52,7 +52,9 @@ class ExplainedKind:
     kind: str
     tool: str
     unit: str
+    figure: str  # key of the profiler's rows
     is_per_step: bool
+    turns: int  # with this profile of both sides
     rows: tuple[ExplainedRow, ...]  # the named first, the largest difference first
     tested: int
     total: Change
@@ -159,14 +161,16 @@ def _explained(
         kind=kind,
         tool=first.tool,
         unit=first.unit,
-        is_per_step=first.steps is not None and first.unit != "bytes",
+        figure=first.figure,
+        is_per_step=first.is_per_step,
         rows=tuple(rows[: max(MOST_ROWS, len(named))]),
         tested=len(found.rows),
         total=found.total,
         common=found.common,
         common_is_named=found.common_is_named,
         explained=_explained_share(shares_of, found.total.base, named) if shares_of else None,
-        notes=_notes([*readings["a"], *readings["b"]]),
+        turns=len(readings["a"]),
+        notes=_notes(turns.lost.get(kind), [*readings["a"], *readings["b"]]),
         folders={arm: turns.folders[kind][arm] for arm in ARMS},
     )
 
@@ -194,8 +198,9 @@ def _counted(base: Values, new: Values, tests: int) -> Attribution[RowKey]:
     return Attribution(rows=tuple(rows), total=nothing, common=None, common_is_named=False)
 
 
-def _notes(readings: Sequence[Reading]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(note for one in readings for note in one.notes))[:5]
+def _notes(lost: str | None, readings: Sequence[Reading]) -> tuple[str, ...]:
+    said = tuple(dict.fromkeys(note for one in readings for note in one.notes))[:5]
+    return (lost, *said) if lost else said
 
 
 def _row(
@@ -319,6 +324,7 @@ def document_of(answer: Answer) -> dict[str, Any]:
         "new": answer.names["b"],
         "turns": len(turns.pairs),
         "stopped_by": turns.stopped_by,
+        "failure": turns.failure,
         "seed": turns.seed,
         "time": _change_row(answer.time),
         "memory": _change_row(answer.memory),
@@ -350,7 +356,9 @@ def _kind_row(kind: ExplainedKind) -> dict[str, Any]:
         "kind": kind.kind,
         "tool": kind.tool,
         "unit": kind.unit,
+        "figure": kind.figure,
         "per_step": kind.is_per_step,
+        "turns": kind.turns,
         "tested": kind.tested,
         "total": _change_row(kind.total),
         "common": _change_row(kind.common),

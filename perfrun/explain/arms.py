@@ -11,10 +11,11 @@ from perfrun.compare.selection import Results
 from perfrun.errors import UsageError
 from perfrun.explain.profile_rows import KINDS
 from perfrun.options.command_line import parse
+from perfrun.options.containment import COMPANIONS
 from perfrun.options.parsers import CommandParser, may_be_hash, parse_shell_words, split_at_dashes
-from perfrun.options.plan import RepoSpec, RunPlan, refuse_baseline
+from perfrun.options.plan import RepoSpec, RunPlan, parse_selectors, refuse_baseline
 from perfrun.run.own_results import OwnResults
-from perfrun.summary.reconstruction import reconstruct
+from perfrun.summary.reconstruction import Reconstruction, reconstruct
 from perfrun.summary.record import SummaryRecord, parse_record, read_content
 
 _COMMON = "the common flags"
@@ -66,8 +67,8 @@ def sides_of(given: Given, notify: Callable[[str], None]) -> Sides:
         made = {name: _at(given, plan, words[name]) for name in ARMS}
         return _sides(made, words)
     results = Results(plan.workspace, notify, plan.store)
-    method = plan.selectors[0].text if plan.selectors else None
-    records = {name: _chosen(results.select(words[name]), words[name], method) for name in ARMS}
+    wanted = tuple(selector.text for selector in plan.selectors)
+    records = {name: _chosen(results.select(words[name]), words[name], wanted) for name in ARMS}
     if records["a"].method != records["b"].method:
         raise UsageError(
             f"{words['a']} is of {records['a'].method} and {words['b']} of "
@@ -120,6 +121,7 @@ def _arm(plan: RunPlan, name: ArmName, workspace: Path) -> RunPlan:
 
 
 def _parsed(given: Given, more: Sequence[str], after: Sequence[str] = ()) -> RunPlan:
+    """Parse the common flags and more; of flags that are in both, the last one counts."""
     last = [*given.after, *after]
     words = [*given.common, *more, *(["--", *last] if last else [])]
     return parse(words, also=given.parser)
@@ -159,12 +161,13 @@ def _explained(plan: RunPlan, name: str | None) -> RepoSpec:
     return found[0]
 
 
-def _chosen(records: Sequence[SummaryRecord], word: str, method: str | None) -> SummaryRecord:
+def _chosen(records: Sequence[SummaryRecord], word: str, wanted: Sequence[str]) -> SummaryRecord:
     """Return the newest trial that ran, of the only method. Raises UsageError."""
-    ran = [one for one in records if one.ran and (method is None or one.method == method)]
+    ran = [one for one in records if one.ran and (not wanted or one.method in wanted)]
     methods = sorted({one.method for one in ran})
     if not ran:
-        raise UsageError(f"{word}: has no trial{f' of {method}' if method else ''} that ran")
+        of = f" of {' or '.join(wanted)}" if wanted else ""
+        raise UsageError(f"{word}: has no trial{of} that ran")
     if len(methods) > 1:
         raise UsageError(
             f"{word}: has trials of {len(methods)} methods; say which: "
@@ -190,7 +193,30 @@ def _again(given: Given, plan: RunPlan, record: SummaryRecord) -> RunPlan:
         raise UsageError(
             f"{record.path}: cannot be run again, since it is not on record: {'; '.join(made.lost)}"
         )
-    words = (*made.words, f"--benchmark_methods={record.method}")
-    common = [word for word in given.common if not word.startswith("--benchmark_methods")]
-    own = replace(given, common=tuple(common))
-    return _parsed(own, words, made.benchmark_flags)
+    return run_again(given, plan, record.method, made)
+
+
+def run_again(given: Given, plan: RunPlan, method: str, made: Reconstruction) -> RunPlan:
+    """Return the plan of a recorded trial with the common flags, of which `plan` is.
+
+    The common flags come after those on record, so that what the user gives counts.
+    """
+    left: tuple[str, ...] = ()
+    if plan.flags.get("image"):
+        left = ("python", "image", "image_python")
+    elif plan.flags.get("python"):
+        left = ("image", *COMPANIONS)
+    recorded = [
+        word for word in made.words if not word.startswith(tuple(f"--{name}=" for name in left))
+    ]
+    own = replace(
+        given,
+        common=(*recorded, f"--benchmark_methods={method}", *given.common),
+        after=(*made.benchmark_flags, *given.after),
+    )
+    found = _parsed(own, ())
+    return replace(
+        found,
+        selectors=parse_selectors([method]),
+        flags={**found.flags, "benchmark_methods": [method]},
+    )

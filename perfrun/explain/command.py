@@ -14,6 +14,8 @@ from perfrun.explain.answer import Answer, answer_of, document_of
 from perfrun.explain.arms import Given, Sides, sides_of
 from perfrun.explain.explain_report import markdown_report, show
 from perfrun.explain.turns import ExplainFailed, frameworks_of, run_turns
+from perfrun.options.flags import complete_prefix
+from perfrun.options.flags import parser as run_parser
 from perfrun.options.parsers import (
     CommandParser,
     parse_duration,
@@ -28,6 +30,7 @@ from perfrun.summary.record import SummaryRecord
 from perfrun.summary.result_folder import write_whole
 
 TURNS = 10
+_EXIT_CODES = {"interrupted": Interrupted.exit_code, "failed": ExplainFailed.exit_code}
 FORMATS = ("table", "json", "markdown")
 _EPILOG = """\
 BASE and NEW are commits of the repository in --git_repos whose hash is left out; without
@@ -40,7 +43,7 @@ are flags of a run and apply to both sides. One of:
       --benchmark_methods=pkg.mod.Class.method
 
 Exit status: 0 it ran, whatever it found, 1 the trials of a side fail, 2 wrong usage, 130
-interrupted (the complete turns are shown). All of it is in docs/guides/explaining.md.
+interrupted. With 1 and 130 the complete turns are shown. All of it is in docs/guides/explaining.md.
 """
 
 
@@ -70,18 +73,43 @@ def parse_explain(argv: Sequence[str]) -> tuple[Given, Any]:
     """Parse the command line, without touching a file. Raises UsageError."""
     made = parser()
     words, after = split_at_dashes(argv)
-    own, common = made.parse_known_intermixed_args(words)
+    words, common = _apart(words, made)
+    own, others = made.parse_known_intermixed_args(words)
     given = Given(
         base=own.base,
         new=own.new,
         a=own.a or "",
         b=own.b or "",
         repo=own.repo,
-        common=tuple(common),
+        common=(*common, *others),
         after=tuple(after),
         parser=made,
     )
     return given, own
+
+
+def _apart(words: Sequence[str], made: CommandParser) -> tuple[list[str], list[str]]:
+    """Return the words of this command and the flags of a run, each in one word with its value.
+
+    The parser of this command does not know these flags: of `--timeout 5` it would leave a 5
+    behind, and take it for BASE or NEW.
+    """
+    flags = run_parser("run")._option_string_actions
+    own: list[str] = []
+    common: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = complete_prefix(word).partition("=")
+        action = None if name in made._option_string_actions else flags.get(name)
+        if action is None:
+            own.append(word)
+        elif equals or action.nargs is not None or (value := next(rest, None)) is None:
+            common.append(word)
+        elif value.startswith("-"):  # the flag has no value, which its own parser says
+            common += [word, value]
+        else:
+            common.append(f"{word}={value}")
+    return own, common
 
 
 def explain_command(argv: Sequence[str]) -> int:
@@ -102,6 +130,8 @@ def explain_command(argv: Sequence[str]) -> int:
         seed=own.seed,
         time_s=own.time_budget,
     )
+    if turns.failure:
+        say(f"stopped after {len(turns.pairs)} turns: {turns.failure}")
     if turns.stopped_by == "interrupted":
         say(f"interrupted after {len(turns.pairs)} turns")
     if turns.pairs:
@@ -109,7 +139,7 @@ def explain_command(argv: Sequence[str]) -> int:
         _print(own.format, answer, _save(sides, answer, screen), screen)
     elif turns.stopped_by != "interrupted":
         raise ExplainFailed(f"no turn of {turns.method} was complete")
-    return Interrupted.exit_code if turns.stopped_by == "interrupted" else 0
+    return _EXIT_CODES.get(turns.stopped_by, 0)
 
 
 def _kinds(asked: Sequence[str], record: SummaryRecord) -> tuple[str, ...]:

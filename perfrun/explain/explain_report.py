@@ -83,8 +83,9 @@ def _cause(kind: ExplainedKind, row: ExplainedRow) -> str:
 
 
 def _title(kind: ExplainedKind) -> str:
+    of = ", on the device" if kind.figure == "device_s" else ""
     per = ", of one step" if kind.is_per_step else ""
-    return f"{_TITLES[kind.kind]}, by {kind.tool}{per}:"
+    return f"{_TITLES[kind.kind]}, by {kind.tool}{of}{per}:"
 
 
 def _table(kind: ExplainedKind) -> Table:
@@ -191,6 +192,8 @@ def _facts(answer: Answer, record: str | None) -> list[str]:
     turns = answer.turns
     ended = f"{len(turns.pairs)} turns ({turns.stopped_by}), seed {turns.seed}"
     lines = [f"base is {answer.names['a']}, new is {answer.names['b']}; {ended}."]
+    if turns.failure:
+        lines.append(f"It ended early: {turns.failure}")
     lines += environment_lines(answer.differences)
     lines += [_code_line(one.file, one.added, one.removed, one.functions) for one in answer.code]
     lines += [f"Profile {kind} is left out: {why}" for kind, why in turns.left_out.items()]

@@ -59,9 +59,18 @@ class Reading:
 
     tool: str
     unit: str
-    steps: int | None  # None where the method does not measure: figures are of the whole
+    figure: str  # key of the rows that is their value
+    is_per_step: bool  # False where the method does not measure: figures are of the whole
     rows: tuple[ProfileRow, ...]
     notes: tuple[str, ...]
+
+
+def unlike(readings: Sequence[Reading]) -> str | None:
+    """Return how the figures of readings differ in kind; None when they can be compared."""
+    found = {one.figure + (" of a step" if one.is_per_step else "") for one in readings}
+    return (
+        None if len(found) < 2 else f"its profiles have unlike figures: {', '.join(sorted(found))}"
+    )
 
 
 class NoRows(Exception):  # noqa: N818 - always caught
@@ -83,12 +92,14 @@ def reading_of(kind: str, result: TrialResult) -> Reading:
     if kind == "torch" and any(_number(row, "device_s") for row in _objects(said)):
         key = "device_s"
     steps = _steps(recorded.get("windows"))
-    per = 1 if unit == "bytes" else steps or 1
+    is_per_step = steps is not None and unit != "bytes"
+    per = steps if is_per_step and steps else 1
     rows = (_row(one, key, per) for one in _objects(said))
     return Reading(
         tool=str(recorded.get("tool") or kind),
         unit=unit,
-        steps=steps,
+        figure=key,
+        is_per_step=is_per_step,
         rows=tuple(row for row in rows if row is not None),
         notes=tuple(map(str, recorded.get("notes") or ())),
     )

@@ -9,9 +9,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from perfrun.analysis.attribution import FEWEST_TURNS
 from perfrun.compare.paired_runs import ARMS, MOST_FAILURES, ArmName, ArmScreen, Pair, new_seed
 from perfrun.errors import PerfrunError, UsageError
-from perfrun.explain.profile_rows import NoRows, Reading, reading_of
+from perfrun.explain.profile_rows import NoRows, Reading, reading_of, unlike
 from perfrun.options.plan import RunPlan
 from perfrun.run.interruption import Interruption, taking_signals
 from perfrun.run.progress import Screen
@@ -38,18 +39,37 @@ class Turns:
 
     method: str
     pairs: tuple[Pair, ...]  # trials without a profiler
-    readings: Mapping[str, Mapping[ArmName, tuple[Reading, ...]]]  # by kind
+    # By kind. A turn in which a profile failed has none, so a kind can have fewer than `pairs`;
+    # both sides of a kind have those of the same turns.
+    readings: Mapping[str, Mapping[ArmName, tuple[Reading, ...]]]
+    lost: Mapping[str, str]  # by kind: how many turns it lacks, and why the last of them
     folders: Mapping[str, Mapping[ArmName, str]]  # of the last profile of each kind
     roots: Mapping[ArmName, tuple[str, ...]]  # folders from which code was imported
     left_out: Mapping[str, str]  # kinds without rows, and why
     seed: int
-    stopped_by: str  # turns, time_budget or interrupted
+    stopped_by: str  # turns, time_budget, failed or interrupted
+    failure: str | None  # with failed: why
 
 
 @dataclass
 class _Kind:
-    sides: dict[ArmName, list[Reading]] = field(default_factory=lambda: {"a": [], "b": []})
-    folders: dict[ArmName, str] = field(default_factory=dict)
+    by_turn: dict[int, Mapping[ArmName, Reading]] = field(default_factory=dict)
+    folders: Mapping[ArmName, str] = field(default_factory=dict)
+    failed: int = 0  # the last turn in which it failed, and why
+    why: str = ""
+    in_a_row: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """True when it has failed too often to be tried again."""
+        return self.in_a_row >= MOST_FAILURES
+
+    def lost(self, turns: int) -> str | None:
+        """Return how many of the complete turns it lacks, and why; None if it lacks none."""
+        lacks = turns - len(self.by_turn)
+        if lacks <= 0:
+            return None
+        return f"{lacks} of {turns} turns lack such profiles; turn {self.failed}: {self.why}"
 
 
 class _QuietProfiles(ArmScreen):
@@ -118,6 +138,7 @@ class _Turns:
         self._pairs: list[Pair] = []
         self._kinds: dict[str, _Kind] | None = None  # known after the first trial
         self._left_out: dict[str, str] = {}
+        self._failure: str | None = None
 
     def run(self, turns: int, time_s: float | None, interruption: Interruption) -> str:
         """Run so many turns; return why they ended."""
@@ -135,7 +156,10 @@ class _Turns:
             if pair.values(self._metric) is None:
                 failures += 1
                 if failures == MOST_FAILURES:
-                    raise ExplainFailed(_why_not(pair, self._metric))
+                    if not self._pairs:
+                        raise ExplainFailed(_why_not(pair, self._metric))
+                    self._failure, stopped_by = _why_not(pair, self._metric), "failed"
+                    break
                 continue
             failures = 0
             if not self._profiles(number, pair) or interruption.asked:
@@ -149,20 +173,25 @@ class _Turns:
         return stopped_by
 
     def result(self, roots: Mapping[ArmName, tuple[str, ...]], stopped_by: str) -> Turns:
-        count = len(self._pairs)
+        complete = {pair.number for pair in self._pairs}
         kinds = self._kinds or {}
         return Turns(
             method=self._method,
             pairs=tuple(self._pairs),
             readings={
-                name: {arm: tuple(own[:count]) for arm, own in kind.sides.items()}
+                name: {
+                    arm: tuple(own[arm] for turn, own in kind.by_turn.items() if turn in complete)
+                    for arm in ARMS
+                }
                 for name, kind in kinds.items()
             },
+            lost={name: said for name, kind in kinds.items() if (said := kind.lost(len(complete)))},
             folders={name: kind.folders for name, kind in kinds.items()},
             roots=roots,
             left_out=self._left_out,
             seed=self._seed,
             stopped_by=stopped_by,
+            failure=self._failure,
         )
 
     def _order(self, number: int, what: str) -> list[ArmName]:
@@ -186,7 +215,10 @@ class _Turns:
         if self._kinds is None:
             self._kinds = {kind: _Kind() for kind in self._choose(pair.a)}
         for name, kind in list(self._kinds.items()):
+            if kind.is_over:
+                continue
             found: dict[ArmName, Reading] = {}
+            folders: dict[ArmName, str] = {}
             for arm in self._order(number, name):
                 result = self._arms[arm].profile_one(self._method, number, name)
                 if result is not None and result.status is Status.INTERRUPTED:
@@ -195,20 +227,33 @@ class _Turns:
                     if result is None:
                         raise NoRows("its folder cannot be written")
                     found[arm] = reading_of(name, result)
-                    kind.folders[arm] = str(Path(result.summary).parent / "profile")
+                    folders[arm] = str(Path(result.summary).parent / "profile")
                 except NoRows as error:
-                    self._leave_out(name, arm, str(error))
+                    self._failed(name, kind, number, f"{arm}: {error}")
                     break
             else:
-                for arm, reading in found.items():
-                    kind.sides[arm].append(reading)
+                earlier = [own["a"] for own in kind.by_turn.values()][:1]
+                if why := unlike([*earlier, *found.values()]):
+                    self._leave_out(name, f"turn {number}: {why}")
+                    continue
+                kind.by_turn[number], kind.folders = found, folders
+                kind.in_a_row = 0
         return True
 
-    def _leave_out(self, kind: str, arm: ArmName, why: str) -> None:
+    def _failed(self, name: str, kind: _Kind, turn: int, why: str) -> None:
+        """Leave a kind out that fails at once, or too often; else only this turn of it."""
+        kind.failed, kind.why, kind.in_a_row = turn, why, kind.in_a_row + 1
+        if not kind.by_turn or (kind.is_over and len(kind.by_turn) < FEWEST_TURNS):
+            self._leave_out(name, why)
+        else:
+            more = "; it is not tried again" if kind.is_over else ""
+            self._screen.problem(f"profile {name}, turn {turn}: {why}{more}")
+
+    def _leave_out(self, kind: str, why: str) -> None:
         assert self._kinds is not None
         del self._kinds[kind]
-        self._left_out[kind] = f"{arm}: {why}"
-        self._screen.problem(f"profile {kind}: {arm}: {why}; it is left out")
+        self._left_out[kind] = why
+        self._screen.problem(f"profile {kind}: {why}; it is left out")
 
 
 def _why_not(pair: Pair, metric: str) -> str:

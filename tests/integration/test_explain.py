@@ -29,14 +29,14 @@ class Cases(Benchmark):
         def step():
             for work in ({", ".join(NAMES)}):
                 work()
-        self.measure(step, iterations=20, warmup=1)
+        self.measure(step, iterations=40, warmup=1)
 """
 SLOWED = SOURCE.replace(
     "def work_3():\n    total = 0\n    for k in range(1500)",
-    "def work_3():\n    total = sum(range(400_000))\n    for k in range(1500)",
+    "def work_3():\n    total = sum(range(200_000))\n    for k in range(1500)",
 )
 MEASURES = "pkg.cases.Cases.measures"
-TURNS = 5
+TURNS = 8
 
 
 def words(world: World, *more: str) -> list[str]:
@@ -118,6 +118,29 @@ def test_nothing_is_named_between_equal_sides(tmp_path: Path) -> None:
     assert [row["name"] for row in profile["rows"] if row["named"]] == []
     assert not profile["common_is_named"]
     assert found["code"] == []
+
+
+def test_turns_before_a_side_fails_are_shown(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write(
+        "class Cases(Benchmark):\n"
+        "    def measures(self):\n"
+        "        runs = os.environ.get('RUNS')\n"
+        "        if runs:\n"
+        "            open(runs, 'a').write('x')\n"
+        "            if os.path.getsize(runs) > 2:\n"
+        "                raise ValueError('the disk is full')\n"
+        "        self.report_benchmark(wall_time=1.0)\n"
+    )
+    more = (f"--python_path={tmp_path / 'code'}", f"--b=--env=RUNS={tmp_path / 'runs'}")
+    done = world.run_words(words(world, *more))
+    assert done.code == 1, done.stderr
+    found = strict(done.stdout)
+    schemas.check("explain", found)
+    assert (found["turns"], found["stopped_by"]) == (1, "failed")
+    assert found["failure"].startswith("the trials of new fail: ")
+    assert "stopped after 1 turns: the trials of new fail: " in done.stderr
+    assert json.loads(Path(found.pop("record")).read_text(encoding="utf-8")) == found
 
 
 def test_a_side_whose_trials_fail_is_named(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def reading(*rows: tuple[str, str, int, float]) -> Reading:
         ProfileRow(name=name, path=path, line=line, value=value, calls=1.0)
         for name, path, line, value in rows
     )
-    return Reading(tool="t", unit="s", steps=1, rows=made, notes=())
+    return Reading(tool="t", unit="s", figure="self_s", is_per_step=True, rows=made, notes=())
 
 
 def test_a_function_is_the_same_in_another_checkout_and_on_another_line() -> None:
