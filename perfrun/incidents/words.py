@@ -21,15 +21,20 @@ def status_text(one: Incident) -> str:
     return one.status.replace("_", " ")
 
 
-def incident_text(one: Incident, clean: Clean, commits: Clean, owner: Clean) -> str:
-    """Return one line: what became worse since when, the status, the owner and the cause."""
+def incident_text(
+    one: Incident, clean: Clean, commits: Clean, owner: Clean, *, pairs: str = ""
+) -> str:
+    """Return one line: what became worse since when, the status, the owner and the cause.
+
+    `pairs` is what pairs have found of one of its changes, as ` by 8 pairs: +10 %`.
+    """
     largest = one.largest
     methods = _many(len(one.methods), "method")
     of = f" ({owner(one.owner)})" if one.owner else ""
     return (
         f"incident {one.id}{of}: {methods} worse since the night of {one.main.night}, most "
         f"{clean(largest.method)}: {clean(largest.metric)} {changed_by(largest.ratio)} "
-        f"({status_text(one)}): {cause_text(one, clean, commits)}"
+        f"({status_text(one)}{pairs}): {cause_text(one, clean, commits)}"
     )
 
 

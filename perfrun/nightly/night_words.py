@@ -94,7 +94,7 @@ def findings(report: NightReport, medium: Medium) -> list[str]:
     return [
         *map(medium.clean, report.errors),
         *(_bad_text(method, medium) for method in report.bad),
-        *(_news_text(one, medium) for one in told),
+        *(_news_text(one, report, medium) for one in told),
         *(_change_text(change, medium) for change in alone),
     ]
 
@@ -109,7 +109,7 @@ def other_changes(report: NightReport, medium: Medium) -> list[str]:
     known = sum(one.news == "known" for one in report.incidents)
     others = [c for c in report.changes if not c.is_regression and c.incident is None]
     return [
-        *(_news_text(one, medium) for one in told),
+        *(_news_text(one, report, medium) for one in told),
         *(_change_text(change, medium) for change in others),
         *([f"{_many(known, 'known incident')} open: perfrun incidents"] if known else []),
     ]
@@ -126,13 +126,16 @@ def _is_finding(one: IncidentReport, report: NightReport) -> bool:
     return not one.incident.is_machine or one.incident.id in own
 
 
-def _news_text(one: IncidentReport, medium: Medium) -> str:
+def _news_text(one: IncidentReport, report: NightReport, medium: Medium) -> str:
     """Return the line about a new incident, one that has grown, or one that is fixed."""
     words = (one.incident, medium.clean, medium.commits, medium.owner)
     if one.news == "fixed":
         return _begun_large(fixed_text(*words))
     more = f", {_many(one.more, 'change')} more" if one.news == "grown" else ""
-    return f"{one.news.capitalize()}{more}: {incident_text(*words)}"
+    own = [change for change in report.changes if change.incident == one.incident.id]
+    pairs = next((text for change in own if (text := _pairs_text(change))), "")
+    pairs = pairs if one.incident.status in ("suspect", "confirmed") else ""
+    return f"{one.news.capitalize()}{more}: {incident_text(*words, pairs=pairs)}"
 
 
 def _begun_large(text: str) -> str:
@@ -176,10 +179,17 @@ def _standing(change: ChangeReport, clean: Callable[[str], str]) -> str:
     result = change.confirmation
     if result is None:
         return status
-    share = f" {change_text(result['ratio'])}" if result["ratio"] else ""
-    pairs = f" by {result['pairs']} pairs:{share}" if result["pairs"] else ""
     reason = f", {clean(result['reason'])}" if result["reason"] else ""
-    return f"{status}{pairs}{reason}"
+    return f"{status}{_pairs_text(change)}{reason}"
+
+
+def _pairs_text(change: ChangeReport) -> str:
+    """Return ` by 8 pairs: +10 %`; empty where no pairs were run."""
+    result = change.confirmation
+    if result is None or not result["pairs"]:
+        return ""
+    share = f" {change_text(result['ratio'])}" if result["ratio"] else ""
+    return f" by {result['pairs']} pairs:{share}"
 
 
 def methods_table(methods: Sequence[MethodReport]) -> Table:
