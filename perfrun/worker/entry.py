@@ -44,9 +44,9 @@ def main() -> int:
     sys.path[0:0] = order.get("first_paths", [])
     sys.path.extend(order.get("last_paths", []))
     sys.argv = [sys.argv[0]]
-    from perfrun.worker.bytecode import keep_none_of_new_files
+    from perfrun.worker.bytecode import tell_edits_apart
 
-    keep_none_of_new_files()
+    tell_edits_apart()
     if order["action"] != "describe":  # a description ends at once
         from perfrun.worker.procfs import die_with_parent
 

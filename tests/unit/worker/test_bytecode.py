@@ -8,12 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 IMPORTS = """
 import sys
 sys.path[:0] = sys.argv[1:]
-from perfrun.worker.bytecode import keep_none_of_new_files
-keep_none_of_new_files()
+from perfrun.worker.bytecode import tell_edits_apart
+tell_edits_apart()
 import edited
 print(edited.VALUE)
 """
@@ -32,14 +34,27 @@ def imported(folder: Path) -> str:
     return done.stdout.strip()
 
 
-def test_an_edit_of_the_same_size_in_the_same_second_is_what_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("age", [0.1, 1.5], ids=["just now", "a second ago"])
+def test_an_edit_of_the_same_size_and_second_is_what_runs(tmp_path: Path, age: float) -> None:
     source = tmp_path / "edited.py"
-    for value in "12":
+    changed = time.time() - age
+    for value in "123":
         source.write_text(f"VALUE = {value}\n")
-        second = time.time() // 1
-        os.utime(source, (second, second))
+        os.utime(source, (changed, changed))
         assert imported(tmp_path) == value
-        assert not list(tmp_path.rglob("*.pyc"))
+
+
+def test_a_source_of_a_second_ago_is_compiled_once(tmp_path: Path) -> None:
+    source = tmp_path / "edited.py"
+    source.write_text("VALUE = 1\n")
+    changed = time.time() - 1
+    os.utime(source, (changed, changed))
+    assert imported(tmp_path) == "1"
+    (compiled,) = tmp_path.rglob("*.pyc")
+    before = compiled.stat()
+    assert compiled.read_bytes()[4:8] == b"\3\0\0\0"  # PEP 552: known by the source's hash
+    assert imported(tmp_path) == "1"
+    assert compiled.stat().st_mtime_ns == before.st_mtime_ns
 
 
 def test_a_source_that_stays_as_it_is_is_compiled_once(tmp_path: Path) -> None:
