@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 import pytest
@@ -17,7 +18,7 @@ METHOD = "pkg.mod.Cases.ok"
 
 def planned(words: str, *recorded: str) -> RunPlan:
     """The plan of a trial with these recorded flags, when these words are typed."""
-    given, _ = parse_explain(["baseline", "last", *words.split()])
+    given, _ = parse_explain(["baseline", "last", *shlex.split(words)])
     assert (given.base, given.new) == ("baseline", "last")
     asked = parse([*given.common, "--allow_empty"])
     made = Reconstruction(words=recorded, benchmark_flags=("--batch=1", "--old=1"), lost=())
@@ -43,7 +44,7 @@ def test_the_method_is_that_of_the_result(words: str) -> None:
 
 def test_a_place_of_the_user_takes_that_of_the_record() -> None:
     recorded = ("--image=sha256:0", "--image_python=/p", "--memory=4g", "--timeout=60")
-    plan = planned(f"--python={sys.executable}", *recorded)
+    plan = planned(f"--python={shlex.quote(sys.executable)}", *recorded)
     assert (plan.container, plan.python, plan.timeout_s) == (None, sys.executable, 60.0)
     plan = planned("--image=new:1", *recorded)
     assert plan.container is not None
