@@ -114,6 +114,12 @@ def test_a_log_whose_first_line_is_of_another_kind_is_not_gone_on_with(
     assert unfinished_search(tmp_path, "mark") is None
 
 
+def test_an_event_of_an_unknown_kind_is_left_out(log: SearchLog, tmp_path: Path) -> None:
+    with log.path.open("a", encoding="utf-8") as file:
+        file.write('{"event": "later", "seconds": "many", "trials": []}\n')
+    assert unfinished_search(tmp_path, "mark") == log
+
+
 def test_the_list_is_in_the_file(log: SearchLog) -> None:
     first = json.loads(log.path.read_text(encoding="utf-8").split("\n")[0])
     assert (first["revisions"], first["seed"]) == (["r0", "r1", "r2", "r3"], 7)
