@@ -6,7 +6,6 @@ times nor owners.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from typing import Any
 from perfrun import schema
 from perfrun.errors import UsageError
 from perfrun.untrusted import Refused, opened, parse_json, read_file
+from perfrun.workspace.http_transfer import sha256_of as sha256_of_open
 
 MANIFEST = "manifest.json"
 SUMMARY = "summary.json"
@@ -27,7 +27,6 @@ LOCK = "pylock.toml"
 FORMAT, VERSION = "perfrun capsule", 1
 _MOST_MANIFEST = 64 << 20
 _MOST_FILES = 100_000
-_BLOCK = 1 << 20
 _MAGIC = (257, b"ustar")  # of tar, in the header of the first member
 _WORD = r"[\w.!+-]{1,200}"
 _SHA256 = schema.matching("[0-9a-f]{64}", "a SHA-256")
@@ -87,11 +86,8 @@ def write_capsule(folder: Path, manifest: Mapping[str, Any], target: Path) -> st
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+    with path.open("rb", buffering=0) as file:
+        return sha256_of_open(file.fileno())
 
 
 def read_manifest(folder: Path) -> Manifest:
