@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfrun.analysis.changepoint import ALARM, Change, SeriesWatch
+from perfrun.analysis.directions import worse_or_better
 from perfrun.analysis.stats import benjamini_hochberg
 
 FALSE_DISCOVERIES = 0.05  # share of the accepted changes, at most
@@ -192,7 +193,7 @@ def _detected(
 
 
 def _verdict(shift: float, history: History) -> Verdict:
-    return "worse" if (shift > 0) == (history.direction == "lower") else "better"
+    return worse_or_better(grew=shift > 0, direction=history.direction)
 
 
 def _changed_too(

@@ -48,6 +48,11 @@ def direction_of(metric: str) -> Direction:
     return _first(_RULES, metric) or "none"
 
 
+def worse_or_better(*, grew: bool, direction: str) -> Literal["worse", "better"]:
+    """Return what a change of the level is for a metric of which `direction` is better."""
+    return "worse" if grew == (direction == "lower") else "better"
+
+
 def unit_of(metric: str) -> str:
     """Return the unit; empty where the name does not tell."""
     return _first(_UNITS, metric) or ""

@@ -13,7 +13,7 @@ from typing import Any
 
 from perfrun.analysis import bisecting
 from perfrun.analysis.bisecting import End, SearchRule
-from perfrun.analysis.directions import Direction
+from perfrun.analysis.directions import Direction, worse_or_better
 from perfrun.analysis.pairs import Judgement
 from perfrun.changes.change_report import bisect_report
 from perfrun.changes.search import Revision, SearchState, search, shown_name
@@ -324,7 +324,7 @@ def _direction(judged: Judgement, direction: Direction) -> str | None:
     if direction == "none":
         return "changed"
     grew = judged.verdict == "slower"  # the search takes lower as better for every metric
-    return "worse" if grew == (direction == "lower") else "better"
+    return worse_or_better(grew=grew, direction=direction)
 
 
 def _stopped_by(found: SearchState, end: End, is_spent: bool) -> str:

@@ -16,6 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from perfrun.analysis.directions import worse_or_better
 from perfrun.changes.cuts import CONFIDENCE, Cut, handovers, settled
 from perfrun.changes.observations import night_of
 from perfrun.changes.watched import WatchedSeries
@@ -250,7 +251,7 @@ def _judged(
         ratio=math.exp(now.shift),
         low=low,
         high=high,
-        direction="worse" if (now.shift > 0) == (one.direction == "lower") else "better",
+        direction=worse_or_better(grew=now.shift > 0, direction=one.direction),
         changes=sum(_changes_since(own, watches) for own in segments),
         label=night.point.label,
         timestamp=night.point.timestamp,

@@ -16,6 +16,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from perfrun.analysis.directions import worse_or_better
 from perfrun.changes.beginnings import changed_source
 from perfrun.changes.watched import WatchedSeries, history_of, watched_of
 from perfrun.compare.differences import differences
@@ -219,7 +220,7 @@ def _judged(several: Sequence[tuple[Cut, LevelShift | None, str]]) -> list[Cut]:
             verdict = "step"
         elif cut.nights_after < MOST and is_relevant and shift.p_value <= _VISIBLE:
             verdict = "not_yet_sure"
-        is_worse = (shift.shift > 0) == (better == "lower")
+        direction = worse_or_better(grew=shift.shift > 0, direction=better)
         found.append(
             replace(
                 cut,
@@ -227,7 +228,7 @@ def _judged(several: Sequence[tuple[Cut, LevelShift | None, str]]) -> list[Cut]:
                 ratio=math.exp(shift.shift),
                 low=low,
                 high=high,
-                direction=None if verdict == "none" else "worse" if is_worse else "better",
+                direction=None if verdict == "none" else direction,
             )
         )
     return found

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from perfrun.analysis.directions import worse_or_better
 from perfrun.changes.watched import ChosenSeries, WatchedSeries, history_of
 from perfrun.reports.figures import changed_by, percent
 from perfrun.summary.metrics import WALL_TIME
@@ -88,7 +89,7 @@ def _shifts_of(
             environment=one.environment,
             hardware=one.hardware,
             ratio=shift.ratio,
-            direction="worse" if (shift.ratio > 1) == (one.direction == "lower") else "better",
+            direction=worse_or_better(grew=shift.ratio > 1, direction=one.direction),
             night=date.fromordinal(one.observations[shift.first_after].day).isoformat(),
             nights=shift.after,
             more_nights=shift.needed,

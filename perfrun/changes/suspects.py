@@ -16,6 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfrun.analysis.directions import worse_or_better
 from perfrun.changes.watched import WatchedSeries
 from perfrun.summary.result_folder import write_whole
 from perfrun.untrusted import read_file
@@ -248,10 +249,9 @@ def suspect_of(screened: Screened) -> SuspectSeries:
     good = observations[max(screened.start, last - found.since_good)]
     new = observations[last]
     first = observations[last - found.recent + 1]
-    is_worse = (found.shift > 0) == (one.direction == "lower")
     return SuspectSeries(
         series=name_of(one),
-        direction="worse" if is_worse else "better",
+        direction=worse_or_better(grew=found.shift > 0, direction=one.direction),
         first_day=first.day,
         before_day=good.day,
         after_day=new.day,
