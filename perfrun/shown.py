@@ -38,8 +38,10 @@ _BLANKS = frozenset(
 )
 _PLAIN = r"[\t\n\x20-\x7e]*"
 _MARKDOWN = r"([\\`*_\[\]<>|#~&!$])"
-_MARKDOWN_LINK = r"(?i)\b((?:https?|ftp|mailto|xmpp|ssh|git|file)(?=:)|www(?=\.))"
+# GitHub's parser goes back over letters alone: after a digit, `http://` begins a link.
+_MARKDOWN_LINK = r"(?i)(?<![a-z])((?:https?|ftp|mailto|xmpp|ssh|git|file)(?=:)|www(?=\.))"
 _MARKDOWN_NAME = r"(@|\\#|GH-)(?=[A-Za-z0-9])"
+_MARKDOWN_MAIL = r"(?<=[A-Za-z0-9.+_-])(@)(?=[A-Za-z0-9])"
 _MAIL_OR_MENTION = r"([@#])(?=[A-Za-z0-9])"
 _MARKDOWN_BLOCK = r"(\d{1,9})([.)])(?=\s|$)|[-+=]"
 _HEXADECIMAL = r"[0-9A-Fa-f.]{1,64}"
@@ -72,12 +74,12 @@ def visible(text: str, keep: str = "") -> str:
     """Return the text with all that is not printable written out, except blanks and `keep`."""
     if text.isprintable() or (keep.startswith("\t\n") and re.fullmatch(_PLAIN, text)):
         return text
-    return "".join(
-        c
-        if c.isprintable() or c in _BLANKS or c in keep
-        else c.encode("unicode_escape").decode("ascii")
-        for c in text
-    )
+    written_out = {
+        ord(c): c.encode("unicode_escape").decode("ascii")
+        for c in set(text)
+        if not (c.isprintable() or c in _BLANKS or c in keep)
+    }
+    return text.translate(written_out) if written_out else text
 
 
 def line(text: str, most: int = LONGEST_LINE) -> str:
@@ -172,13 +174,12 @@ def markdown(text: str, *, may_mention: bool = False) -> str:
     """Return the text for one line of Markdown: no link, picture, mention, HTML or heading in it.
 
     A backslash does not stop GitHub from taking `@name` and `#1` for links: an invisible character
-    does, which stands between. Who wrote the suite `may_mention` people.
+    does, which stands between. Who wrote the suite `may_mention` people, who are no mail addresses.
     """
     plain = " ".join(visible(_redacted(text)[:LONGEST_LINE], "\t\n\r").split())
     escaped = re.sub(_MARKDOWN, r"\\\1", plain)
     escaped = re.sub(_MARKDOWN_LINK, r"\1\\", escaped)
-    if not may_mention:
-        escaped = re.sub(_MARKDOWN_NAME, rf"\1{_JOINER}", escaped)
+    escaped = re.sub(_MARKDOWN_MAIL if may_mention else _MARKDOWN_NAME, rf"\1{_JOINER}", escaped)
     first = re.match(_MARKDOWN_BLOCK, escaped)  # of a line it would begin a list or a heading
     if first is None:
         return escaped
