@@ -23,7 +23,7 @@ from perfrun.errors import UsageError
 from perfrun.fleet.shards import Plan, ShardState
 from perfrun.options.parsers import nearest
 
-NAMES = ("local", "ssh", "slurm")
+NAMES = ("local", "ssh", "slurm", "kubernetes")
 Options = Mapping[str, str]  # flags of the engine that were given, by name without dashes
 
 

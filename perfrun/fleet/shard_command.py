@@ -22,6 +22,7 @@ from perfrun.fleet.places import WITH_RESULT, Attempt, Ended, How, ShardPlace
 from perfrun.fleet.plan_file import read_plan
 from perfrun.fleet.shards import Plan, Shard
 from perfrun.options.command_line import parse
+from perfrun.options.containment import COMPANIONS
 from perfrun.options.parsers import CommandParser, parse_whole
 from perfrun.options.plan import RunPlan
 from perfrun.reports.terminal import Terminal
@@ -54,6 +55,10 @@ def shard_parser() -> CommandParser:
     made = CommandParser("perfrun shard", _ABOUT, _EPILOG)
     made.add_argument("plan", metavar="PLAN", help="the folder of a submission")
     made.add_argument("index", metavar="INDEX", help="the number of the shard, from 0")
+    made.add_argument(
+        "--among", metavar="RANGES", help="INDEX counts these shards, as 0-39,45: a cluster's Job"
+    )
+    made.switch("--in_image", "this process runs in the image that the shard's environment names")
     made.switch("--until_stdin_closes", "end when standard input is closed: its other end died")
     return made
 
@@ -68,7 +73,10 @@ def shard_command(argv: Sequence[str]) -> int:
     if given.until_stdin_closes:
         _end_with_stdin()
     screen = Terminal(sys.stdout, sys.stderr, quiet=False)
-    return run_shard(plan, plan.shards[index], screen)
+    shard = plan.shards[index]
+    if given.in_image:
+        shard = replace(shard, words=words_in_image(shard.words))
+    return run_shard(plan, shard, screen)
 
 
 def run_shard(plan: Plan, shard: Shard, screen: Terminal) -> int:
@@ -95,6 +103,18 @@ def run_shard(plan: Plan, shard: Shard, screen: Terminal) -> int:
         if ended.reason:
             screen.problem(f"shard {shard.index}: {ended.reason}")
         return _status(ended)
+
+
+def words_in_image(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a shard that runs inside its image: without the flags of a container."""
+    at = words.index("--") if "--" in words else len(words)
+    if not any(word.startswith("--image=") for word in words[:at]):
+        return tuple(words)
+    python = "--image_python="
+    dropped = tuple(f"--{name}=" for name in ("image", *COMPANIONS))
+    own = [f"--python={word[len(python) :]}" for word in words[:at] if word.startswith(python)]
+    own += [word for word in words[:at] if not word.startswith(dropped)]
+    return (*own, *words[at:])
 
 
 def run_plan_of(plan: Plan, shard: Shard, workspace: Path) -> RunPlan:
