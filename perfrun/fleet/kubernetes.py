@@ -79,33 +79,21 @@ class KubernetesEngine:
     def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:
         """Return the states of the shards that the server knows: two questions, of all of them."""
         found: dict[int, ShardState] = {}
-        records = _records(plan)
-        if not records:
-            return found
-        client = Client(records[-1].context, records[-1].namespace)
-        selector = f"{LABEL}={submission_label(plan)}"
-        jobs = {job.metadata.name: job for job in client.jobs(selector)}
-        phases = _phases(client.pods(selector))
-        for record in records:  # a later Job of a shard outweighs an earlier one
-            if (job := jobs.get(record.name)) is not None:
-                found.update(states_of(record.shards, job, phases.get(record.name, {})))
+        for _, states in _asked(plan)[1]:  # a later Job of a shard outweighs an earlier one
+            found.update(states)
         wanted = set(indices)
         return {index: state for index, state in found.items() if index in wanted}
 
     def cancel(self, plan: Plan, indices: Sequence[int]) -> None:
         """Delete the Jobs of these shards. Raises PerfrunError."""
+        client, known = _asked(plan)
         chosen, kept = set(indices), []
-        records = _records(plan)
-        if not records:
-            return
-        client = Client(records[-1].context, records[-1].namespace)
-        open_ones = {i for i, s in self.states(plan, range(len(plan.shards))).items() if s.is_open}
-        for record in records:
-            own = open_ones.intersection(record.shards)
-            if own and own <= chosen:
-                client.delete(record.name)
+        for name, states in known:
+            own = {index for index, state in states.items() if state.is_open}
+            if client and own and own <= chosen:
+                client.delete(name)
             elif own & chosen:
-                kept.append(record.name)
+                kept.append(name)
         if kept:
             raise UsageError(
                 f"Job {kept[0]} also has shards that are not to be cancelled; Kubernetes ends a "
@@ -116,6 +104,19 @@ class KubernetesEngine:
 def engine() -> KubernetesEngine:
     """Return the engine."""
     return KubernetesEngine()
+
+
+def _asked(plan: Plan) -> tuple[Client | None, list[tuple[str, dict[int, ShardState]]]]:
+    """Return the states of the shards of each Job that is there, the first Job first."""
+    records = _records(plan)
+    if not records:
+        return None, []
+    client = Client(records[-1].context, records[-1].namespace)
+    selector = f"{LABEL}={submission_label(plan)}"
+    jobs = {job.metadata.name: job for job in client.jobs(selector)}
+    phases = _phases(client.pods(selector))
+    known = [(one, jobs[one.name], phases.get(one.name, {})) for one in records if one.name in jobs]
+    return client, [(one.name, dict(states_of(one.shards, job, own))) for one, job, own in known]
 
 
 def states_of(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +18,7 @@ from perfrun.shown import line
 _REQUEST_S = 30.0  # for one answer of the server
 _PAGE = 500  # objects of an answer
 _MOST_PAGES = 1000
+_POD_NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 T = TypeVar("T")
 
 
@@ -50,6 +53,21 @@ class Pod(Struct, frozen=True):
     status: PodStatus = PodStatus()
 
 
+def _configured(config: Any, context: str) -> str:
+    """Have the client use kubectl's configuration, or the pod's; return the namespace there.
+
+    `config.load_config` would do, if it did not print to standard output.
+    """
+    path = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111
+    if not context and not os.environ.get("KUBECONFIG") and "KUBERNETES_SERVICE_HOST" in os.environ:
+        config.load_incluster_config()
+        return Path(_POD_NAMESPACE).read_text(encoding="utf-8").strip()
+    config.load_kube_config(path, context=context or None)
+    contexts, active = config.list_kube_config_contexts(path)
+    chosen = next((one for one in contexts if one["name"] == context), active)
+    return str(chosen["context"].get("namespace") or "default")
+
+
 def require_client() -> None:
     if find_spec("kubernetes") is None:
         raise UsageError(
@@ -65,10 +83,8 @@ class Client:
         require_client()
         from kubernetes import client, config  # only this engine has it
 
-        self._context = context or None
         try:
-            config.load_config(context=self._context)
-            own = self._of_context(config)
+            own = _configured(config, context)
         except Exception as error:  # the client raises what its parsers raise
             raise UsageError(
                 f"--engine=kubernetes: no configuration of a cluster: {line(str(error), 300)}; "
@@ -76,15 +92,6 @@ class Client:
             ) from None
         self.namespace: str = namespace or own
         self._jobs, self._pods = client.BatchV1Api(), client.CoreV1Api()
-
-    def _of_context(self, config: Any) -> str:
-        """Return the namespace of the context."""
-        try:
-            contexts, active = config.list_kube_config_contexts()
-        except config.ConfigException:  # in a pod
-            return "default"
-        chosen = next((c for c in contexts if c["name"] == self._context), active)
-        return str(chosen["context"].get("namespace") or "default")
 
     def create(self, manifest: Manifest) -> None:
         """Make a Job. Raises WorkspaceError."""
