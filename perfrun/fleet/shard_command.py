@@ -1,0 +1,178 @@
+"""`perfrun shard PLAN INDEX`: run one shard of a submission here. Engines call it.
+
+Its exit status is for engines: 0 the shard has a result; 1 it has one, and the benchmark failed;
+2 the plan or the command line is wrong, on every machine; 69 this machine could not measure it, as
+another may; 75 another process works on the shard; 130 it was interrupted, as by a preemption; 3 is
+an internal error. A process that was killed has none of them, and its attempt no end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from perfrun.errors import Interrupted, PerfrunError, UsageError
+from perfrun.fleet.places import WITH_RESULT, Attempt, Ended, How, ShardPlace
+from perfrun.fleet.plan_file import read_plan
+from perfrun.fleet.shards import Plan, Shard
+from perfrun.options.command_line import parse
+from perfrun.options.parsers import CommandParser, parse_whole
+from perfrun.options.plan import RunPlan
+from perfrun.reports.terminal import Terminal
+from perfrun.run.digest import sha256_of
+from perfrun.run.interruption import Interruption
+from perfrun.run.runner import run
+from perfrun.shown import line
+from perfrun.summary.estimates import RunResult
+from perfrun.summary.record import BadSummary, read_content
+from perfrun.summary.series_identity import section, text
+
+RAN, BENCHMARK_FAILED = 0, 1
+MACHINE_FAILED = 69  # EX_UNAVAILABLE
+BUSY = 75  # EX_TEMPFAIL
+_JOBS = ("SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID", "JOB_COMPLETION_INDEX")
+_LONGEST_REASON = 1000
+
+_ABOUT = "Run one shard of a submission here; the engines of `perfrun submit` call it."
+_EPILOG = """\
+PLAN is the folder of a submission, WORKSPACE/submissions/ID. Nothing is run again that has a
+result.
+
+Exit status: 0 it has a result, 1 it has one and the benchmark failed, 2 the plan is wrong,
+69 this machine could not measure it, 75 another process works on it, 130 interrupted.
+"""
+
+
+def shard_parser() -> CommandParser:
+    """Return the parser of `perfrun shard`."""
+    made = CommandParser("perfrun shard", _ABOUT, _EPILOG)
+    made.add_argument("plan", metavar="PLAN", help="the folder of a submission")
+    made.add_argument("index", metavar="INDEX", help="the number of the shard, from 0")
+    made.switch("--until_stdin_closes", "end when standard input is closed: its other end died")
+    return made
+
+
+def shard_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun shard`; return the exit status."""
+    given = shard_parser().parse_args(list(argv))
+    plan = read_plan(Path(given.plan))
+    index = parse_whole(given.index, "INDEX", least=0)
+    if index >= len(plan.shards):
+        raise UsageError(f"INDEX={index}: {plan.path} has the shards 0 to {len(plan.shards) - 1}")
+    if given.until_stdin_closes:
+        _end_with_stdin()
+    screen = Terminal(sys.stdout, sys.stderr, quiet=False)
+    return run_shard(plan, plan.shards[index], screen)
+
+
+def run_shard(plan: Plan, shard: Shard, screen: Terminal) -> int:
+    """Run a shard into an attempt of its own, unless it has a result; return the exit status."""
+    place = ShardPlace(plan, shard.index)
+    place.make()
+    with place.held() as free:
+        if free:
+            place.settle()
+        if (known := place.result()) is not None:
+            screen.note(f"shard {shard.index} has its result already: attempt {known.number}")
+            return _status(known.ended)
+        if not free:
+            screen.problem(f"shard {shard.index}: another process works on it")
+            return BUSY
+        attempt = place.claim(next((os.environ[key] for key in _JOBS if os.environ.get(key)), ""))
+        with Interruption().installed() as interruption:
+            ended = _attempt(plan, shard, attempt, screen, interruption)
+            is_first = place.end(attempt, ended)
+        if ended.how in WITH_RESULT and not is_first:
+            known = place.result()
+            screen.note(f"shard {shard.index}: another attempt was first; its result counts")
+            return _status(known.ended if known else ended)
+        if ended.reason:
+            screen.problem(f"shard {shard.index}: {ended.reason}")
+        return _status(ended)
+
+
+def run_plan_of(plan: Plan, shard: Shard, workspace: Path) -> RunPlan:
+    """Return the run of a shard in a workspace. Raises UsageError for a shard with wrong words."""
+    own, dashes, rest = list(shard.words), [], []
+    if "--" in own:
+        at = own.index("--")
+        own, dashes, rest = own[:at], ["--"], own[at + 1 :]
+    asked = parse([*own, f"--workspace={workspace}", *dashes, *rest])
+    code = tuple(
+        str(plan.folder / item) if item.startswith("code/") else item for item in asked.python_path
+    )
+    return replace(asked, python_path=code)
+
+
+def _attempt(
+    plan: Plan, shard: Shard, attempt: Attempt, screen: Terminal, interruption: Interruption
+) -> Ended:
+    """Run the trials of a shard, and say how that ended. Never raises for what a shard can do."""
+    try:
+        result = run(run_plan_of(plan, shard, attempt.folder), screen, interruption)
+    except Interrupted as error:
+        return _ended(How.INTERRUPTED, str(error))
+    except PerfrunError as error:
+        return _ended(_how_without_trials(interruption), str(error))
+    except OSError as error:  # of the disk of this machine
+        return _ended(How.MACHINE, f"{error.filename or 'the disk'}: {error.strerror or error}")
+    return _judged(result, attempt, interruption)
+
+
+def _how_without_trials(interruption: Interruption) -> How:
+    # A signal may be the cause of the error: child processes get it, too.
+    return How.INTERRUPTED if interruption.signalled else How.MACHINE
+
+
+def _judged(result: RunResult, attempt: Attempt, interruption: Interruption) -> Ended:
+    if result.interrupted or interruption.signalled:
+        return _ended(How.INTERRUPTED, "stopped by a signal")
+    trials, reason = [], ""
+    for trial in result.trials:
+        path = Path(trial.summary)
+        if path.parent.parent != attempt.folder / "output":
+            return _ended(How.MACHINE, f"a summary could only be written to {path}")
+        try:
+            trials.append((path.parent.name, sha256_of(read_content(path))))
+        except (OSError, BadSummary) as error:
+            return _ended(How.MACHINE, f"{path}: cannot be read again: {error}")
+        if not trial.status.ran and not reason:
+            why = text(section(section(trial.document, "perfrun"), "outcome").get("reason"))
+            said = f" ({why})" if why else ""
+            reason = f"{trial.name}, trial {trial.trial_id}: {trial.status.value}{said}"
+    if not trials:
+        return _ended(How.MACHINE, "no trial was run")
+    return _ended(How.FAILED if reason else How.RAN, reason, tuple(trials))
+
+
+def _ended(how: How, reason: str = "", trials: tuple[tuple[str, str], ...] = ()) -> Ended:
+    return Ended(how=how, ended=time.time(), reason=line(reason, _LONGEST_REASON), trials=trials)
+
+
+def _status(ended: Ended | None) -> int:
+    """Return the exit status of an attempt that has ended."""
+    if ended is None:
+        return MACHINE_FAILED
+    return {
+        How.RAN: RAN,
+        How.FAILED: BENCHMARK_FAILED,
+        How.MACHINE: MACHINE_FAILED,
+        How.INTERRUPTED: Interrupted.exit_code,
+    }[ended.how]
+
+
+def _end_with_stdin() -> None:
+    """Have this process end, as by SIGTERM, when the other end of its standard input closes."""
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
