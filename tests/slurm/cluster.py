@@ -85,7 +85,11 @@ class Cluster:
     def run(self, *words: str) -> str:
         """Run one of Slurm's programs, and return what it printed."""
         done = subprocess.run(
-            words, env={**os.environ, **self.environment}, capture_output=True, text=True, timeout=60
+            words,
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert done.returncode == 0, (words, done.stderr, self.logs())
         return done.stdout.strip()
