@@ -13,7 +13,7 @@ or starts a shard twice neither loses a result nor makes a second one.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,9 @@ from perfrun.errors import UsageError
 from perfrun.fleet.shards import Plan, ShardState
 from perfrun.options.parsers import nearest
 
-NAMES = ("local", "ssh", "slurm")
+NAMES = tuple(
+    name for name in ("local", "ssh", "slurm") if importlib.util.find_spec(f"perfrun.fleet.{name}")
+)
 Options = Mapping[str, str]  # flags of the engine that were given, by name without dashes
 
 

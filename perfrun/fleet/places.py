@@ -18,11 +18,11 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -195,7 +195,7 @@ class ShardPlace:
         return True
 
     def settle(self) -> None:
-        """Give the shard the result of an attempt that was killed before it could. Hold it first."""
+        """Publish what an attempt was killed before it could publish. Hold the shard first."""
         if self.result() is None:
             for attempt in self.attempts():
                 is_out = (attempt.folder / WITHDRAWN).exists()
@@ -236,8 +236,15 @@ class ShardPlace:
         return Attempt(
             number=number,
             folder=folder,
-            begun=begun and Begun(**_values(begun)),
-            ended=ended and Ended(**{**_values(ended), "trials": tuple(ended.trials)}),
+            begun=None if begun is None else Begun(**msgspec.structs.asdict(begun)),
+            ended=None
+            if ended is None
+            else Ended(
+                how=ended.how,
+                ended=ended.ended,
+                reason=ended.reason,
+                trials=tuple(ended.trials),
+            ),
         )
 
 
@@ -246,10 +253,6 @@ def engine_folder(plan: Plan) -> Path:
     folder = plan.folder / "engine"
     folder.mkdir(exist_ok=True)
     return folder
-
-
-def _values(struct: Struct) -> Mapping[str, Any]:
-    return msgspec.structs.asdict(struct)
 
 
 def _read(folder: Path, name: str, kind: type[S]) -> S | None:

@@ -144,7 +144,8 @@ def copy_code(suite: Suite, folder: Path) -> None:
 def _with_copies(suite: Suite) -> tuple[Suite, Sequence[str]]:
     """Return the suite with the folders of its code in the submission, and where they are now."""
     flags = dict(suite.flags)
-    items, sources = [], []
+    items: list[str] = []
+    sources: list[str] = []
     for item in filter(None, flags.get("python_path", "").split(",")):
         if os.path.isabs(item):  # noqa: PTH117
             if not os.path.isdir(item):  # noqa: PTH112

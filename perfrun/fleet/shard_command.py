@@ -63,7 +63,7 @@ def shard_command(argv: Sequence[str]) -> int:
     given = shard_parser().parse_args(list(argv))
     plan = read_plan(Path(given.plan))
     index = parse_whole(given.index, "INDEX", least=0)
-    if index >= len(plan.shards):
+    if index is None or index >= len(plan.shards):
         raise UsageError(f"INDEX={index}: {plan.path} has the shards 0 to {len(plan.shards) - 1}")
     if given.until_stdin_closes:
         _end_with_stdin()

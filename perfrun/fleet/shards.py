@@ -32,6 +32,11 @@ class ShardState(str, Enum):
         """True when an engine still works on it: it must not be submitted again."""
         return self in (ShardState.WAITING, ShardState.RUNNING)
 
+    @property
+    def is_bad(self) -> bool:
+        """True when something has to be done about it: it failed, or nothing will run it."""
+        return not self.is_open and self is not ShardState.DONE
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
