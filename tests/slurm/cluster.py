@@ -101,21 +101,21 @@ class Cluster:
     def start_controller(self) -> None:
         """Start it again: it reads its state, and asks the nodes."""
         self._told(b"start\n")
-        self.wait_until_ready()
+        self.wait_until_ready(states=None)
 
     def _told(self, word: bytes) -> None:
         os.write(self.commands, word)
         assert os.read(self.answers, 1) == b"."
 
-    def wait_until_ready(self, states: tuple[str, ...] = ("idle",)) -> None:
-        """Wait until the controller answers and each node has one of these states."""
+    def wait_until_ready(self, states: tuple[str, ...] | None = ("idle",)) -> None:
+        """Wait until the controller answers, and each node has one of these states (None: any)."""
         end = time.monotonic() + _PATIENCE_S
         words = ["sinfo", "--noheader", "--Node", "--partition=bench", "--format=%T"]
         while True:
             environment = {**os.environ, **self.environment}
             done = subprocess.run(words, env=environment, capture_output=True, text=True)
             found = done.stdout.split()
-            if len(found) == len(NODES) and (states == () or set(found) <= set(states)):
+            if len(found) == len(NODES) and (states is None or set(found) <= set(states)):
                 return
             assert time.monotonic() < end, (found, done.stderr, self.logs())
             time.sleep(0.05)
