@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import signal
+import shutil
 import subprocess
 import sys
 import time
@@ -18,9 +18,11 @@ import pytest
 from cluster import Cluster
 
 from perfrun.fleet.slurm_queue import SlurmError, answer
+from tests.pages import read_page
 from tests.worlds import Finished, World, finish, strict
 
 # Every method waits while the file is there, so a test decides when shards end.
+pytestmark = pytest.mark.slurm
 CASES = """
     from absl import flags
     flags.DEFINE_integer("batch_size", 1, "images at a time")
@@ -30,7 +32,8 @@ CASES = """
         def _wait(self):
             while os.path.exists({hold!r}):
                 time.sleep(0.02)
-            self.report_benchmark(wall_time=float(flags.FLAGS.batch_size))
+            size = flags.FLAGS.batch_size if flags.FLAGS.is_parsed() else 1
+            self.report_benchmark(wall_time=float(size))
 
 """
 METHODS = 10
@@ -128,7 +131,7 @@ def test_forty_shards_come_through_all_that_happens_to_jobs(site: Site, slurm: C
     wait(lambda: jobs(slurm)[by_node["node3"]][0] == "PENDING")  # preempted, and requeued
 
     slurm.stop_controller()
-    with pytest.raises(SlurmError, match="`squeue` failed: .*; jobs go on without it"):
+    with pytest.raises(SlurmError, match=r"`squeue` failed: .*; jobs go on without it"):
         answer("squeue", patient=False)
     asking = site.world.start_words(site.words("fleet"))
     slurm.start_controller()
@@ -168,6 +171,7 @@ def test_a_sweep_of_twelve_settings_is_one_table_and_one_report(site: Site, slur
     assert first.code == 2
     assert "7 of 12 shards are submitted: you may have 7 jobs in the queue" in first.stderr
     wait(lambda: len(jobs(slurm, "running")) == 7)
+    assert slurm.run("squeue", "--noheader", "--format=%l").split() == ["5:00"] * 7
     nodes = Counter(node for _, node in jobs(slurm).values())
     assert max(nodes.values()) == 2
     site.hold.unlink()
@@ -175,7 +179,70 @@ def test_a_sweep_of_twelve_settings_is_one_table_and_one_report(site: Site, slur
     rest = site.submit("--resume", "--workspace=workspace")
     assert "5 of 12 shards are submitted again" in rest.stderr, rest.stderr
     wait(lambda: drained(slurm))
-    table = site.perfrun("fleet", "--table")
-    print(table.stdout, table.stderr)
-    page = site.perfrun("report", "--workspace=workspace", "--out=page.html")
-    print(page)
+    table = site.perfrun("fleet", "--table", "--metric=wall_time", "--format=json")
+    rows = strict(table.stdout)["rows"]
+    assert [(row["setting"], row["metrics"][0]["median"]) for row in rows] == [
+        ({"batch_size": size, "dtype": dtype}, float(size))
+        for size in ("1", "2", "4", "8", "16", "32")
+        for dtype in ("float32", "bfloat16")
+    ]
+    page = site.perfrun("report", "--workspace=workspace", "--output=page.html")
+    assert page.code == 0, page.stderr
+    found = read_page((site.world.folder / "page.html").read_text(encoding="utf-8")).data
+    assert len({method["settings"] for method in found["methods"]}) == 12
+
+
+def test_what_slurm_refuses_is_one_line_and_what_is_cancelled_is_no_failure(
+    site: Site, slurm: Cluster
+) -> None:
+    refused = site.submit(site.suite(3), "--constraint=liquid")
+    assert refused.code == 2
+    assert refused.stderr.splitlines()[-1] == (
+        "perfrun: `sbatch` failed: sbatch: error: Batch job submission failed: Invalid feature "
+        "specification; 3 shards are not submitted, and `perfrun submit --resume` submits them"
+    )
+    site.hold.touch()
+    held = site.submit("--resume", "--workspace=workspace", "--constraint=virtual")
+    assert "3 of 3 shards are submitted again" in held.stderr, held.stderr
+    wait(lambda: sum(map(len, site.hosts())) == 3)
+    cancelled = site.perfrun("fleet", "--cancel")
+    assert "what waited or ran is cancelled" in cancelled.stderr, cancelled.stderr
+    wait(lambda: drained(slurm))
+    seen = site.perfrun("fleet")
+    assert "3 shards, 3 cancelled" in seen.stdout, seen.stderr
+    site.hold.unlink()
+    assert site.submit("--resume", "--workspace=workspace", "--constraint=virtual").code == 0
+    wait(lambda: drained(slurm))
+    assert "3 shards, 3 done" in site.perfrun("fleet").stdout
+
+
+OF_ITS_OWN = """
+import cluster, time
+with cluster.running() as one:
+    print(one.folder, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_the_daemons_end_with_the_tests_that_are_killed(slurm_cluster: Cluster) -> None:
+    words = [sys.executable, "-c", OF_ITS_OWN]
+    tests = subprocess.Popen(words, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True)
+    assert tests.stdout
+    folder = tests.stdout.readline().strip()
+    assert len(daemons_of(folder)) >= len(["munged", "slurmctld", *cluster.NODES])
+    tests.kill()
+    tests.communicate()
+    wait(lambda: not daemons_of(folder))
+    assert daemons_of(str(slurm_cluster.folder))
+    shutil.rmtree(folder)
+
+
+def daemons_of(folder: str) -> list[str]:
+    """Return the processes that have a cluster's configuration."""
+    wanted = f"SLURM_CONF={folder}/slurm.conf".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                found.append(process.name)
+    return found
