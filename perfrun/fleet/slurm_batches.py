@@ -96,6 +96,10 @@ class Batches:
         self._write(f"batch-{batch.number:05d}.json", file)
         return replace(batch, job=job)
 
+    def refused(self, batch: Batch) -> None:
+        """Forget a batch of which nothing was submitted: what was said before it counts."""
+        (self.folder / f"batch-{batch.number:05d}.json").unlink(missing_ok=True)
+
     def said(self) -> Said:
         """Return what Slurm said last; nothing when that cannot be read: it is asked again."""
         try:

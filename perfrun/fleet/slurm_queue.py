@@ -87,9 +87,9 @@ def is_no_controller(said: str) -> bool:
 
 
 def shown(said: str) -> str:
-    """Return the last line of what a program said, fit to be shown."""
+    """Return the last line of what a program said, without its name, fit to be shown."""
     lines = [one.strip() for one in said.splitlines() if one.strip()]
-    return line(redact(lines[-1]), _SHOWN) if lines else ""
+    return line(redact(re.sub(r"^\w+: error: ", "", lines[-1])), _SHOWN) if lines else ""
 
 
 def queue() -> tuple[Job, ...]:
@@ -115,7 +115,7 @@ def accounted(numbers: Sequence[str]) -> tuple[Job, ...]:
 
     Nothing, where there is no accounting: the files of the shards say enough.
     """
-    words = ["sacct", "--noheader", "--parsable2", "--allocations", "--array"]
+    words = ["sacct", "--noheader", "--parsable2", "--allocations"]
     try:
         said = answer(*words, f"--jobs={','.join(numbers)}", "--format=JobID,State,JobName")
     except SlurmError:

@@ -198,8 +198,8 @@ def test_what_slurm_refuses_is_one_line_and_what_is_cancelled_is_no_failure(
     refused = site.submit(site.suite(3), "--constraint=liquid")
     assert refused.code == 2
     assert refused.stderr.splitlines()[-1] == (
-        "perfrun: `sbatch` failed: sbatch: error: Batch job submission failed: Invalid feature "
-        "specification; 3 shards are not submitted, and `perfrun submit --resume` submits them"
+        "perfrun: `sbatch` failed: Batch job submission failed: Invalid feature specification; 3 "
+        "shards are not submitted, and `perfrun submit --resume` submits them"
     )
     site.hold.touch()
     held = site.submit("--resume", "--workspace=workspace", "--constraint=virtual")
