@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
-from perfrun.errors import Interrupted, PerfrunError
+from perfrun.errors import Interrupted
 from perfrun.run.interruption import Interruption
 
 _LOOK_S = 0.2  # between two looks at whether a signal has come
@@ -38,6 +38,9 @@ class Slot(Protocol):
     def run(self, index: int, stop: threading.Event) -> Answer:
         """Run a shard to its end, or until `stop` is set: then end it at once."""
 
+    def close(self) -> None:
+        """Leave the place as it was found. Called once no shard can come any more."""
+
 
 class Dispatch:
     """One go at some shards. `each` is called in the main thread when a shard has ended."""
@@ -62,7 +65,7 @@ class Dispatch:
     def run(self, interruption: Interruption) -> None:
         """Run all shards that some slot can run.
 
-        Raises Interrupted when a signal came, and PerfrunError when no slot is left.
+        Raises Interrupted when a signal came.
         """
         threads = [
             threading.Thread(target=self._work, args=(slot,), daemon=True) for slot in self._slots
@@ -86,10 +89,7 @@ class Dispatch:
             raise self._error
         interruption.check()
         if self._lost and len(self._lost) == len(self._slots) and self._waiting:
-            raise PerfrunError(
-                f"no machine is left for {len(self._waiting)} shards; `perfrun submit --resume` "
-                "goes on with them"
-            )
+            self._note(f"no machine is left for {len(self._waiting)} shards")
 
     def _tell(self) -> None:
         while self._ended:
@@ -119,6 +119,7 @@ class Dispatch:
                     self._note(f"{slot.name} {why}; its shards go to other machines")
                 if is_lost:
                     return
+            slot.close()
         except BaseException as error:  # the main thread raises it
             with self._changed:
                 self._error = self._error or error

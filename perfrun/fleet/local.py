@@ -78,6 +78,9 @@ class LocalSlot:
             return Answer.ENDED
         return Answer.MACHINE
 
+    def close(self) -> None:
+        """Do nothing: all that a shard leaves is its result."""
+
 
 def wait_for(process: subprocess.Popen[bytes], stop: threading.Event) -> int:
     """Wait for a process that ends when its input closes, which `stop` does; return its status."""

@@ -232,20 +232,22 @@ class ShardPlace:
     def attempt(self, number: int) -> Attempt:
         """Return an attempt as its files tell it."""
         folder = self.folder / f"attempt-{number}"
-        begun, ended = _read(folder, BEGUN, _Begun), _read(folder, ENDED, _Ended)
+        begun = _read(folder, BEGUN, _Begun)
         return Attempt(
             number=number,
             folder=folder,
             begun=None if begun is None else Begun(**msgspec.structs.asdict(begun)),
-            ended=None
-            if ended is None
-            else Ended(
-                how=ended.how,
-                ended=ended.ended,
-                reason=ended.reason,
-                trials=tuple(ended.trials),
-            ),
+            ended=read_ended(folder),
         )
+
+
+def read_ended(folder: Path, name: str = ENDED) -> Ended | None:
+    """Return how an attempt ended, as a file in its folder says; None without a proper one."""
+    said = _read(folder, name, _Ended)
+    if said is None:
+        return None
+    trials = tuple(said.trials)
+    return Ended(how=said.how, ended=said.ended, reason=said.reason, trials=trials)
 
 
 def engine_folder(plan: Plan) -> Path:

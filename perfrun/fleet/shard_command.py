@@ -8,19 +8,23 @@ an internal error. A process that was killed has none of them, and its attempt n
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from perfrun.errors import Interrupted, PerfrunError, UsageError
+from perfrun.errors import Interrupted, PerfrunError, UsageError, WorkspaceError
 from perfrun.fleet.places import WITH_RESULT, Attempt, Ended, How, ShardPlace
 from perfrun.fleet.plan_file import read_plan
 from perfrun.fleet.shards import Plan, Shard
+from perfrun.fleet.transfer import receive_plan, send_results
+from perfrun.locks import FileLock
 from perfrun.options.command_line import parse
 from perfrun.options.parsers import CommandParser, parse_whole
 from perfrun.options.plan import RunPlan
@@ -28,9 +32,10 @@ from perfrun.reports.terminal import Terminal
 from perfrun.run.digest import sha256_of
 from perfrun.run.interruption import Interruption
 from perfrun.run.runner import run
-from perfrun.shown import line
+from perfrun.shown import as_is, line
 from perfrun.summary.estimates import RunResult
 from perfrun.summary.record import BadSummary, read_content
+from perfrun.summary.result_folder import safe_name
 from perfrun.summary.series_identity import section, text
 
 RAN, BENCHMARK_FAILED = 0, 1
@@ -38,6 +43,7 @@ MACHINE_FAILED = 69  # EX_UNAVAILABLE
 BUSY = 75  # EX_TEMPFAIL
 _JOBS = ("SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID", "JOB_COMPLETION_INDEX")
 _LONGEST_REASON = 1000
+_LOOKS, _LOOK_S = 120, 0.5  # at the lock of a machine
 
 _ABOUT = "Run one shard of a submission here; the engines of `perfrun submit` call it."
 _EPILOG = """\
@@ -53,22 +59,66 @@ def shard_parser() -> CommandParser:
     """Return the parser of `perfrun shard`."""
     made = CommandParser("perfrun shard", _ABOUT, _EPILOG)
     made.add_argument("plan", metavar="PLAN", help="the folder of a submission")
-    made.add_argument("index", metavar="INDEX", help="the number of the shard, from 0")
+    made.add_argument("index", metavar="INDEX", nargs="?", help="the number of the shard, from 0")
     made.switch("--until_stdin_closes", "end when standard input is closed: its other end died")
+    alone = "one shard at a time on this machine, of those with the same folder"
+    made.flag("--alone", "DIR", alone)
+    made.switch("--receive", "put the submission that comes on standard input into PLAN")
+    made.switch("--send", "write the results of the shard to standard output, as tar")
     return made
 
 
 def shard_command(argv: Sequence[str]) -> int:
     """Carry out `perfrun shard`; return the exit status."""
     given = shard_parser().parse_args(list(argv))
+    if given.receive:
+        receive_plan(Path(os.path.abspath(given.plan)), sys.stdin.buffer)  # noqa: PTH100
+        return 0
     plan = read_plan(Path(given.plan))
     index = parse_whole(given.index, "INDEX", least=0)
     if index is None or index >= len(plan.shards):
-        raise UsageError(f"INDEX={index}: {plan.path} has the shards 0 to {len(plan.shards) - 1}")
+        had = f"INDEX={index}: " if index is not None else "INDEX is missing: "
+        raise UsageError(f"{had}{plan.path} has the shards 0 to {len(plan.shards) - 1}")
+    if given.send:
+        return _send(ShardPlace(plan, index))
     if given.until_stdin_closes:
         _end_with_stdin()
     screen = Terminal(sys.stdout, sys.stderr, quiet=False)
-    return run_shard(plan, plan.shards[index], screen)
+    with _alone(given.alone) as is_alone:
+        if not is_alone:
+            screen.problem(f"shard {index}: another shard runs on this machine")
+            return BUSY
+        return run_shard(plan, plan.shards[index], screen)
+
+
+def _send(place: ShardPlace) -> int:
+    attempt = place.result() or next(iter(reversed(place.attempts())), None)
+    if attempt is None or attempt.ended is None:
+        raise UsageError(f"{place.folder}: no attempt has ended")
+    try:
+        send_results(attempt, as_is(sys.stdout).buffer)
+        sys.stdout.flush()
+    except OSError as error:
+        raise WorkspaceError(f"{attempt.folder}: cannot be sent: {error}") from None
+    return 0
+
+
+@contextlib.contextmanager
+def _alone(folder: str | None) -> Iterator[bool]:
+    """Hold this machine's lock in a folder, which machines may share; False when it is taken.
+
+    A process whose other end has died ends its trial first. For so long the lock is waited for.
+    """
+    if not folder:
+        yield True
+        return
+    with FileLock(Path(folder) / f".{safe_name(socket.gethostname())}.lock") as lock:
+        for _ in range(_LOOKS):
+            if lock.try_own():
+                yield True
+                return
+            time.sleep(_LOOK_S)
+        yield False
 
 
 def run_shard(plan: Plan, shard: Shard, screen: Terminal) -> int:
