@@ -148,7 +148,9 @@ def run_shard(plan: Plan, shard: Shard, screen: Terminal) -> int:
         if not free:
             screen.problem(f"shard {shard.index}: another process works on it")
             return BUSY
-        attempt = place.claim(next((os.environ[key] for key in _JOBS if os.environ.get(key)), ""))
+        job = next((os.environ[key] for key in _JOBS if os.environ.get(key)), "")
+        # Slurm's name of the node, which need not be the host's.
+        attempt = place.claim(job, os.environ.get("SLURMD_NODENAME", ""))
         with Interruption().installed() as interruption:
             ended = _attempt(plan, shard, attempt, screen, interruption)
             is_first = place.end(attempt, ended)
