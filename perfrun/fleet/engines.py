@@ -17,7 +17,7 @@ import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from perfrun.errors import UsageError
 from perfrun.fleet.shards import Plan, ShardState
@@ -83,6 +83,14 @@ class Engine(Protocol):
 
     def cancel(self, plan: Plan, indices: Sequence[int]) -> None:
         """Cancel what waits or runs of these shards. Raises PerfrunError."""
+
+
+@runtime_checkable
+class Previewing(Protocol):
+    """An engine that can say what it would hand on; `submit --dry_run` prints that."""
+
+    def preview(self, plan: Plan, indices: Sequence[int], options: Options) -> str:
+        """Return the text that its scheduler takes. Raises UsageError."""
 
 
 def engine_named(name: str) -> Engine:

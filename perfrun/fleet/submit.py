@@ -11,7 +11,7 @@ from typing import Any
 
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.fleet.dispatch import interrupted
-from perfrun.fleet.engines import NAMES, Engine, EngineFlag, engine_named
+from perfrun.fleet.engines import NAMES, Engine, EngineFlag, Previewing, engine_named
 from perfrun.fleet.places import ShardPlace
 from perfrun.fleet.plan_file import write_plan
 from perfrun.fleet.planning import copy_code, make_plan
@@ -113,13 +113,12 @@ def submit_command(argv: Sequence[str]) -> int:
         options=options,
         notify=say,
     )
+    everything = range(len(plan.shards))
     if given.dry_run:
-        _show_shards(plan, as_json=given.format == "json")
-        return 0
+        return _show_only(plan, engine, options, everything, as_json=given.format == "json")
     copy_code(suite, plan.folder)
     write_plan(plan)
     say(f"{plan.submission}: {len(plan.shards)} shards")
-    everything = range(len(plan.shards))
     return submit_shards(
         plan, engine, options, everything, suite.store, as_json=given.format == "json"
     )
@@ -148,8 +147,7 @@ def _resume(given: Any) -> int:
         found = look(plan, engine)
     missing = missing_of(found)
     if given.dry_run:
-        _show_shards(plan, missing, as_json=given.format == "json")
-        return 0
+        return _show_only(plan, engine, options, missing, as_json=given.format == "json")
     say(f"{plan.submission}: {len(missing)} of {len(plan.shards)} shards are submitted again")
     return submit_shards(plan, engine, options, missing, None, as_json=given.format == "json")
 
@@ -179,6 +177,17 @@ def submit_shards(
     if engine.stays:
         return 0 if all(one.state is ShardState.DONE for one in found) else 1
     return 1 if any(one.state is ShardState.FAILED for one in found) else 0
+
+
+def _show_only(
+    plan: Plan, engine: Engine, options: dict[str, str], indices: Sequence[int], *, as_json: bool
+) -> int:
+    """Show what would be submitted: the engine's own text, or else the shards."""
+    if isinstance(engine, Previewing) and not as_json:
+        sys.stdout.write(engine.preview(plan, indices, options))
+    else:
+        _show_shards(plan, indices, as_json=as_json)
+    return 0
 
 
 def _show_shards(plan: Plan, indices: Sequence[int] | None = None, *, as_json: bool) -> None:
