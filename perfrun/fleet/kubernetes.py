@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,7 @@ from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.engines import Options
 from perfrun.fleet.kubernetes_client import Client, Job, Pod, require_client
 from perfrun.fleet.kubernetes_flags import FLAGS, parse_settings
-from perfrun.fleet.kubernetes_job import LABEL, Manifest, manifests, submission_label
+from perfrun.fleet.kubernetes_job import LABEL, Manifest, PodSettings, manifests, submission_label
 from perfrun.fleet.places import engine_folder
 from perfrun.fleet.shards import Plan, ShardState
 from perfrun.shown import line
@@ -40,6 +41,7 @@ class _Record(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(max_length=253)]
     namespace: Annotated[str, Meta(max_length=253)]
     context: Annotated[str, Meta(max_length=1000)]
+    applied: bool  # False: written for kubectl
     shards: Annotated[list[Annotated[int, Meta(ge=0, lt=100_000)]], Meta(max_length=100_000)]
 
 
@@ -67,12 +69,12 @@ class KubernetesEngine:
         made = manifests(plan, indices, settings, len(known))
         target = options.get("manifests")
         if target:
-            _remember(plan, known, made, settings.namespace, settings.context)
+            _remember(plan, known, made, settings)
             _write(Path(target), [manifest for manifest, _ in made])
             return
         client = Client(settings.context, settings.namespace)
         # The names are on disk before the Jobs are made: no Job is one that nobody knows.
-        _remember(plan, known, made, client.namespace, settings.context)
+        _remember(plan, known, made, replace(settings, namespace=client.namespace), applied=True)
         for manifest, _ in made:
             client.create(manifest)
 
@@ -111,7 +113,12 @@ def _asked(plan: Plan) -> tuple[Client | None, list[tuple[str, dict[int, ShardSt
     records = _records(plan)
     if not records:
         return None, []
-    client = Client(records[-1].context, records[-1].namespace)
+    try:
+        client = Client(records[-1].context, records[-1].namespace)
+    except UsageError:
+        if any(one.applied for one in records):
+            raise
+        return None, []  # kubectl may know the cluster on another machine
     selector = f"{LABEL}={submission_label(plan)}"
     jobs = {job.metadata.name: job for job in client.jobs(selector)}
     phases = _phases(client.pods(selector))
@@ -179,11 +186,18 @@ def _remember(
     plan: Plan,
     known: Sequence[_Record],
     made: Sequence[tuple[Manifest, tuple[int, ...]]],
-    namespace: str,
-    context: str,
+    settings: PodSettings,
+    *,
+    applied: bool = False,
 ) -> None:
     new = [
-        _Record(manifest["metadata"]["name"], namespace, context, list(shards))
+        _Record(
+            name=manifest["metadata"]["name"],
+            namespace=settings.namespace,
+            context=settings.context,
+            applied=applied,
+            shards=list(shards),
+        )
         for manifest, shards in made
     ]
     try:

@@ -144,13 +144,17 @@ def test_without_a_cluster_the_user_hears_so(
     assert "s3cret" not in error.value.line
 
 
-def test_manifests_are_written_without_a_cluster(plan: Plan, tmp_path: Path) -> None:
+def test_manifests_are_written_without_a_cluster(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     folder = tmp_path / "a folder" / "that is new"
     engine().submit(plan, [1, 2], {**OPTIONS, "manifests": str(folder)})
     (path,) = folder.iterdir()
     job = json.loads(path.read_text())
     assert path.name == f"{job['metadata']['name']}.json"
     assert job["spec"]["completions"] == 2
+    assert states(plan) == {}
     shown = json.loads(engine().preview(plan, [1, 2], OPTIONS))
     assert shown["items"][0]["spec"] == job["spec"]
 
