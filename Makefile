@@ -39,7 +39,7 @@ test: $(VENV)/test-ready .envs/torch/test-ready .envs/tensorflow/test-ready .env
 
 .PHONY: test-fast
 test-fast: $(VENV)/test-ready ## Tests of the modules alone: no framework, engine, simulation; about two minutes
-	$(VENV)/bin/python -m pytest -n $(JOBS) -m 'not docker and not postgresql and not tensorflow and not torch and not jax and not slow' \
+	$(VENV)/bin/python -m pytest -n $(JOBS) -m 'not docker and not postgresql and not slurm and not tensorflow and not torch and not jax and not slow' \
 	  tests/unit tests/test_deploy.py tests/test_docs.py tests/test_layers.py $(PYTEST_ARGS)
 
 .PHONY: lint

@@ -34,6 +34,7 @@ LEVELS = (  # lowest first; a module at the top of the package counts as a folde
     {"page", "plots", "explain"},
     {"incidents"},
     {"nightly", "notebook", "serve"},
+    {"fleet"},
     {"benchmark"},
     {"__main__"},
 )

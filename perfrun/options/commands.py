@@ -47,6 +47,14 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "nightly": ("perfrun.nightly.command", "nightly_command", "run a suite once a night"),
         "prune": ("perfrun.nightly.prune", "prune_command", "remove the folders of old trials"),
     },
+    "fleet": {
+        "submit": (
+            *("perfrun.fleet.submit", "submit_command"),
+            "run a suite on several machines",
+        ),
+        "fleet": ("perfrun.fleet.command", "fleet_command", "show what ran, and what is missing"),
+        "shard": ("perfrun.fleet.shard_command", "shard_command", "run one shard of a submission"),
+    },
     "machine": {
         "doctor": ("perfrun.doctor.command", "doctor_command", "what this machine has and lacks"),
         "selftest": (

@@ -6,10 +6,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from perfrun.errors import WorkspaceError
+from perfrun.options.parsers import may_be_hash
 from perfrun.options.plan import RepoSpec
 from perfrun.workspace.git import GitFailed, Repository, command
 
 _LIMIT_S = 120.0
+_FULL = 40  # digits of a hash, at least
 
 
 def why_unreachable(repo: RepoSpec) -> str | None:
@@ -25,6 +27,27 @@ def why_unreachable(repo: RepoSpec) -> str | None:
         except (GitFailed, WorkspaceError) as error:
             return str(error)
     return why_not_among(answer, repo)
+
+
+def tip_of(repo: RepoSpec) -> str:
+    """Return the commit that a repository's branch or tag has now. Raises WorkspaceError."""
+    names = _wanted(repo)
+    with TemporaryDirectory(prefix="perfrun-git-") as made:
+        # An annotated tag is an object of its own; what it names is listed with `^{}`.
+        peeled = [f"{name}^{{}}" for name in names]
+        ask = ("ls-remote", "--end-of-options", repo.url, *names, *peeled)
+        try:
+            answer = command(_empty(Path(made)), *ask, timeout_s=_LIMIT_S)
+        except GitFailed as error:
+            raise WorkspaceError(f"{repo.shown_url}: {error}") from None
+    why = why_not_among(answer, repo)
+    if why:
+        raise WorkspaceError(f"{repo.shown_url}: {why}")
+    found = {name: tip for tip, _, name in (one.partition("\t") for one in answer.split("\n"))}
+    tip = next(found[name] for name in (*peeled, *names) if name in found)
+    if not may_be_hash(tip) or len(tip) < _FULL:
+        raise WorkspaceError(f"{repo.shown_url}: the remote names {tip[:80]!r}, which is no commit")
+    return tip.lower()
 
 
 def why_not_among(answer: str, repo: RepoSpec) -> str | None:

@@ -1,0 +1,71 @@
+"""`perfrun fleet [SUBMISSION]`: what ran, what is missing, what failed and why."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from perfrun.errors import UsageError
+from perfrun.fleet import standing, sweep_table
+from perfrun.fleet.engines import engine_named
+from perfrun.fleet.submissions import bring_in, find_plan, look
+from perfrun.options.parsers import CommandParser, parse_workspace
+from perfrun.reports.terminal import Terminal
+from perfrun.shown import say, write_json, write_lines
+
+_ABOUT = "Show what ran of a submission, what is missing, and what failed and why."
+_EPILOG = """\
+SUBMISSION is an id, a folder of a submission, or `last`, the newest one. Results that have come in
+since are collected into the workspace first.
+
+Exit status: 0, also while shards wait or run; 1 when a shard failed or has no result; 2 an engine
+that cannot be asked. All of it is in docs/guides/fleet.md.
+"""
+
+
+def fleet_parser() -> CommandParser:
+    """Return the parser of `perfrun fleet`."""
+    made = CommandParser("perfrun fleet", _ABOUT, _EPILOG)
+    made.add_argument("submission", metavar="SUBMISSION", nargs="?", default="last", help="its id")
+    made.add_workspace()
+    made.add_store()
+    made.add_format()
+    made.switch("--table", "print the results: a row a setting, a column a metric")
+    about = "metric of --table (default: the first primary ones); may be given again"
+    made.flag("--metric", "NAME", about, action="append", default=[])
+    made.switch("--cancel", "cancel what waits or runs")
+    made.switch("--no_engine", "only read the files: do not ask the engine")
+    return made
+
+
+def fleet_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun fleet`; return the exit status."""
+    given = fleet_parser().parse_intermixed_args(list(argv))
+    if given.metric and not given.table:
+        raise UsageError("--metric: is of --table")
+    plan = find_plan(parse_workspace(given.workspace), given.submission)
+    engine = engine_named(plan.engine)
+    if given.cancel:
+        open_now = [one.shard.index for one in look(plan, engine) if not one.state.has_result]
+        engine.cancel(plan, open_now)
+        say(f"{plan.submission}: what waited or ran is cancelled")
+    found = look(plan, None if given.no_engine else engine)
+    bring_in(plan, found, given.store)
+    as_json = given.format == "json"
+    if given.table:
+        _show_table(sweep_table.rows_of(plan, found, given.metric), plan.folder, as_json=as_json)
+    else:
+        standing.show(plan, found, as_json=as_json)
+    return 1 if any(one.state.is_bad for one in found) else 0
+
+
+def _show_table(rows: Sequence[sweep_table.Row], folder: Path, *, as_json: bool) -> None:
+    if as_json:
+        document: dict[str, Any] = {"submission": folder.name, "rows": sweep_table.document(rows)}
+        write_json(document)
+    elif rows:
+        Terminal(sys.stdout, sys.stderr, quiet=True).table(sweep_table.table(rows))
+    else:
+        write_lines(["no trial of it has ended by itself yet"])

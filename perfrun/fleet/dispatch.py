@@ -1,0 +1,149 @@
+"""Give shards to slots, each of which runs one at a time: the places of an engine that stays.
+
+A slot is a host of `ssh`, or a share of this machine. One that is lost is given no more, and what
+it had goes to others. Each slot has a thread, which only waits for a child process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Protocol
+
+from perfrun.errors import Interrupted
+from perfrun.run.interruption import Interruption
+
+_LOOK_S = 0.2  # between two looks at whether a signal has come
+_MOST_FAILURES = 3  # of a slot, one after another, before it is given no more
+_LEAVE_S = 60.0  # for the slots to end what runs when they are told to stop
+
+
+class Answer(Enum):
+    """What became of a shard on a slot."""
+
+    ENDED = "ended"  # its files say how
+    MACHINE = "machine failed"  # not here; another slot may do
+    LOST = "lost"  # the slot does not answer any more
+
+
+class Slot(Protocol):
+    """A place that runs one shard at a time."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for messages."""
+
+    def run(self, index: int, stop: threading.Event) -> Answer:
+        """Run a shard to its end, or until `stop` is set: then end it at once."""
+
+    def close(self) -> None:
+        """Leave the place as it was found. Called once no shard can come any more."""
+
+
+class Dispatch:
+    """One go at some shards. `each` is called in the main thread when a shard has ended."""
+
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        indices: Sequence[int],
+        note: Callable[[str], None],
+        each: Callable[[int], None],
+    ) -> None:
+        self._slots, self._note, self._each = slots, note, each
+        self._waiting = deque(indices)
+        self._tried: dict[int, set[str]] = {index: set() for index in indices}
+        self._running: dict[str, int] = {}
+        self._ended: deque[int] = deque()
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self._lost: list[str] = []
+        self._error: BaseException | None = None
+
+    def run(self, interruption: Interruption) -> None:
+        """Run all shards that some slot can run.
+
+        Raises Interrupted when a signal came.
+        """
+        threads = [
+            threading.Thread(target=self._work, args=(slot,), daemon=True) for slot in self._slots
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in threads):
+                for thread in threads:
+                    thread.join(_LOOK_S / len(threads))
+                self._tell()
+                interruption.check()
+        finally:
+            self._stop.set()
+            with self._changed:
+                self._changed.notify_all()
+            for thread in threads:
+                thread.join(_LEAVE_S)
+        self._tell()
+        if self._error is not None:
+            raise self._error
+        interruption.check()
+        if self._lost and len(self._lost) == len(self._slots) and self._waiting:
+            self._note(f"no machine is left for {len(self._waiting)} shards")
+
+    def _tell(self) -> None:
+        while self._ended:
+            self._each(self._ended.popleft())
+
+    def _work(self, slot: Slot) -> None:
+        failures = 0
+        try:
+            while (index := self._next(slot)) is not None:
+                answer = slot.run(index, self._stop)
+                failures = 0 if answer is Answer.ENDED else failures + 1
+                is_lost = answer is Answer.LOST or failures >= _MOST_FAILURES
+                with self._changed:
+                    del self._running[slot.name]
+                    if answer is not Answer.ENDED:
+                        self._waiting.appendleft(index)
+                    self._ended.append(index)
+                    if is_lost:
+                        self._lost.append(slot.name)
+                    self._changed.notify_all()
+                if is_lost and not self._stop.is_set():
+                    why = (
+                        "does not answer any more"
+                        if answer is Answer.LOST
+                        else f"failed {failures} times in a row"
+                    )
+                    self._note(f"{slot.name} {why}; its shards go to other machines")
+                if is_lost:
+                    return
+            slot.close()
+        except BaseException as error:  # the main thread raises it
+            with self._changed:
+                self._error = self._error or error
+                self._running.pop(slot.name, None)
+                self._changed.notify_all()
+            self._stop.set()
+
+    def _next(self, slot: Slot) -> int | None:
+        """Return a shard that the slot has not tried; None when there can be none any more."""
+        with self._changed:
+            while not self._stop.is_set():
+                for index in self._waiting:
+                    if slot.name not in self._tried[index]:
+                        self._waiting.remove(index)
+                        self._tried[index].add(slot.name)
+                        self._running[slot.name] = index
+                        return index
+                # What runs elsewhere may fail there, and come back.
+                if all(slot.name in self._tried[one] for one in self._running.values()):
+                    return None
+                self._changed.wait(_LOOK_S)
+        return None
+
+
+def interrupted(submission: str) -> Interrupted:
+    """Return the error of a submission that a signal has ended."""
+    return Interrupted(f"{submission} interrupted; `perfrun submit --resume {submission}` goes on")

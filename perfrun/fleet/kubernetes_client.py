@@ -1,0 +1,177 @@
+"""The official client of Kubernetes: its errors in one line, and its answers checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from perfrun.errors import PerfrunError, UsageError, WorkspaceError
+from perfrun.fleet.kubernetes_job import Manifest
+from perfrun.shown import line
+
+_REQUEST_S = 30.0  # for one answer of the server
+_PAGE = 500  # objects of an answer
+_MOST_PAGES = 1000
+_POD_NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+T = TypeVar("T")
+
+
+class Metadata(Struct, frozen=True):
+    name: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class JobStatus(Struct, frozen=True):
+    conditions: list[Condition] | None = None
+    failedIndexes: str | None = None  # noqa: N815 - the server's name
+    completedIndexes: str | None = None  # noqa: N815 - the server's name
+
+
+class Job(Struct, frozen=True):
+    metadata: Metadata = Metadata()
+    status: JobStatus = JobStatus()
+
+
+class PodStatus(Struct, frozen=True):
+    phase: str = ""
+
+
+class Pod(Struct, frozen=True):
+    metadata: Metadata = Metadata()
+    status: PodStatus = PodStatus()
+
+
+def _configured(config: Any, context: str) -> str:
+    """Have the client use kubectl's configuration, or the pod's; return the namespace there.
+
+    `config.load_config` would do, if it did not print to standard output.
+    """
+    path = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: PTH111
+    if not context and not os.environ.get("KUBECONFIG") and "KUBERNETES_SERVICE_HOST" in os.environ:
+        config.load_incluster_config()
+        return Path(_POD_NAMESPACE).read_text(encoding="utf-8").strip()
+    config.load_kube_config(path, context=context or None)
+    contexts, active = config.list_kube_config_contexts(path)
+    chosen = next((one for one in contexts if one["name"] == context), active)
+    return str(chosen["context"].get("namespace") or "default")
+
+
+def require_client() -> None:
+    if find_spec("kubernetes") is None:
+        raise UsageError(
+            "--engine=kubernetes: needs the package kubernetes: pip install 'perfrun[kubernetes]'; "
+            "or write the Jobs with --manifests=FOLDER and apply them with kubectl"
+        )
+
+
+class Client:
+    """The official client, its errors in one line, and its answers checked."""
+
+    def __init__(self, context: str, namespace: str) -> None:
+        require_client()
+        from kubernetes import client, config  # only this engine has it
+
+        try:
+            own = _configured(config, context)
+        except Exception as error:  # the client raises what its parsers raise
+            raise UsageError(
+                f"--engine=kubernetes: no configuration of a cluster: {line(str(error), 300)}; "
+                "kubectl's is used, or that of the pod this runs in"
+            ) from None
+        self.namespace: str = namespace or own
+        self._jobs, self._pods = client.BatchV1Api(), client.CoreV1Api()
+
+    def create(self, manifest: Manifest) -> None:
+        """Make a Job. Raises WorkspaceError."""
+        name = manifest["metadata"]["name"]
+        _asked(
+            f"Job {name}: was not accepted",
+            lambda: self._jobs.create_namespaced_job(
+                self.namespace, manifest, _request_timeout=_REQUEST_S
+            ),
+        )
+
+    def delete(self, name: str) -> None:
+        """Delete a Job with its pods. Raises WorkspaceError."""
+        _asked(
+            f"Job {name}: cannot be deleted",
+            lambda: self._jobs.delete_namespaced_job(
+                name,
+                self.namespace,
+                propagation_policy="Background",
+                _request_timeout=_REQUEST_S,
+            ),
+        )
+
+    def jobs(self, selector: str) -> list[Job]:
+        """Return the Jobs with a label. Raises WorkspaceError."""
+        return self._listed(self._jobs.list_namespaced_job, selector, Job)
+
+    def pods(self, selector: str) -> list[Pod]:
+        """Return the pods with a label. Raises WorkspaceError."""
+        return self._listed(self._pods.list_namespaced_pod, selector, Pod)
+
+    def _listed(self, ask: Callable[..., Any], selector: str, kind: type[T]) -> list[T]:
+        found: list[T] = []
+        following = None
+        for _ in range(_MOST_PAGES):
+            more: dict[str, Any] = {"_continue": following} if following else {}
+            page = _asked(
+                "the cluster cannot be asked",
+                lambda more=more: ask(  # type: ignore[misc]
+                    self.namespace,
+                    label_selector=selector,
+                    limit=_PAGE,
+                    _request_timeout=_REQUEST_S,
+                    **more,
+                ),
+            )
+            plain = self._jobs.api_client.sanitize_for_serialization(page)
+            try:
+                answer = msgspec.convert(plain, type=dict[str, Any])
+                found += msgspec.convert(answer.get("items") or [], type=list[kind])  # type: ignore[valid-type]
+                following = msgspec.convert(
+                    (answer.get("metadata") or {}).get("continue") or "", type=str
+                )
+            except (msgspec.ValidationError, AttributeError) as error:
+                raise WorkspaceError(
+                    f"the cluster's answer cannot be read: {line(str(error), 200)}"
+                ) from None
+            if not following:
+                return found
+        raise WorkspaceError(f"the cluster lists more than {_MOST_PAGES * _PAGE:,} objects")
+
+
+def _asked(what: str, ask: Callable[[], T]) -> T:
+    """Return an answer of the server. Raises WorkspaceError of one line."""
+    try:
+        return ask()
+    except PerfrunError:
+        raise
+    except Exception as error:  # of the client, its connections and its models
+        raise WorkspaceError(f"{what}: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """Return the server's own message, or that of the client, as one line."""
+    body = getattr(error, "body", None)
+    if isinstance(body, (str, bytes)):
+        try:
+            said = msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            said = None
+        if isinstance(said, dict) and isinstance(said.get("message"), str):
+            return line(said["message"], 300)
+    return line(str(error).strip() or type(error).__name__, 300)

@@ -1,0 +1,254 @@
+"""Manifests of a submission for Kubernetes: an Indexed Job for each image, a pod for each shard.
+
+A Job is told what the exit statuses of `perfrun shard` mean (`perfrun.fleet.shard_command`): a
+failed benchmark fails its index at once, a failed machine is tried again, and a pod that was
+preempted or evicted counts for nothing. This needs Kubernetes 1.33, or 1.29 with its defaults
+(https://kubernetes.io/docs/concepts/workloads/controllers/job/, backoff limit per index and pod
+failure policy).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perfrun.errors import UsageError
+from perfrun.fleet.index_ranges import index_ranges
+from perfrun.fleet.shard_command import BENCHMARK_FAILED
+from perfrun.fleet.shards import Plan, Shard
+
+CONTAINER = "shard"
+MOUNT = "/workspace"  # of the results in a pod; the entry point of perfrun's images knows it
+LABEL = "perfrun/submission"
+APP = {"app.kubernetes.io/name": "perfrun", "app.kubernetes.io/managed-by": "perfrun"}
+ROLE = {"perfrun/role": "benchmark"}  # of the pods that must be alone on a node
+WRONG_PLAN = 2  # exit status of a usage error: it is wrong on every machine
+_MOST_PARALLEL = 10_000  # pods of a Job that counts failures by index
+_KEPT_S = 7 * 24 * 3600  # how long the cluster keeps a Job that has ended
+_GRACE_S = 60  # in which an interrupted shard writes what it has measured
+_IMAGE = "--image="
+# What the entry point of perfrun's images needs to become the owner of the results, and to make
+# each trial another user; docker-compose.yml says more.
+_OF_ROOT = ["CHOWN", "KILL", "SETGID", "SETUID"]
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toleration:
+    """A taint that the pods tolerate: `key=value:Effect`; all but the key may be empty."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodSettings:
+    """The flags of the engine, checked; sizes are in bytes, times in seconds."""
+
+    claim: str  # of the volume that holds the workspace
+    claim_path: str = ""  # of the workspace in that volume
+    image: str = ""  # of shards whose environment names none
+    namespace: str = ""  # empty: that of the context
+    context: str = ""  # of the client's configuration; empty: its current one
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    gpus: int | None = None
+    gpu_resource: str = "nvidia.com/gpu"
+    shm_bytes: int = 2**31
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    shares_nodes: bool = False
+    parallelism: int | None = None
+    retries: int = 2  # of a shard, after failures of machines
+    walltime_s: int | None = None  # of one attempt
+    deadline_s: int | None = None  # of the whole Job
+    user: tuple[int, int] | None = None  # user and group of the processes
+    queue: str = ""  # of Kueue
+    priority_class: str = ""
+    pull_secret: str = ""
+
+
+def manifests(
+    plan: Plan, indices: Sequence[int], settings: PodSettings, number: int
+) -> tuple[tuple[Manifest, tuple[int, ...]], ...]:
+    """Return Jobs, each with the shards that it runs; `number` counts the Jobs before them.
+
+    Raises UsageError for a shard without an image.
+    """
+    by_image: dict[str, list[int]] = {}
+    for index in sorted(indices):
+        shard = plan.shards[index]
+        image = image_of(shard) or settings.image
+        if not image:
+            raise UsageError(
+                f"shard {index} ({shard.method}): environment {shard.environment!r} names no "
+                "image; name one for it with --pod_image, in which perfrun is installed"
+            )
+        by_image.setdefault(image, []).append(index)
+    return tuple(
+        (job(plan, own, image, settings, number + at), tuple(own))
+        for at, (image, own) in enumerate(by_image.items())
+    )
+
+
+def image_of(shard: Shard) -> str:
+    """Return the image that the shard's environment names; empty when it names none."""
+    own = shard.words[: shard.words.index("--")] if "--" in shard.words else shard.words
+    return next((word[len(_IMAGE) :] for word in own if word.startswith(_IMAGE)), "")
+
+
+def submission_label(plan: Plan) -> str:
+    """Return the submission as the value of a label: at most 63 characters, and its own."""
+    return f"{_slug(plan.suite, 40)}-{hashlib.sha256(plan.submission.encode()).hexdigest()[:12]}"
+
+
+def job(
+    plan: Plan, indices: Sequence[int], image: str, settings: PodSettings, number: int
+) -> Manifest:
+    """Return the Job that runs these shards in this image."""
+    label = submission_label(plan)
+    labels = {**APP, **ROLE, LABEL: label}
+    parallel = min(len(indices), settings.parallelism or _MOST_PARALLEL, _MOST_PARALLEL)
+    spec: Manifest = {
+        "completionMode": "Indexed",
+        "completions": len(indices),
+        "parallelism": parallel,
+        "backoffLimitPerIndex": settings.retries,
+        "podReplacementPolicy": "Failed",  # never two pods of one shard
+        "ttlSecondsAfterFinished": _KEPT_S,
+        "podFailurePolicy": {"rules": _failure_rules()},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(plan, indices, image, settings)},
+    }
+    if settings.deadline_s:
+        spec["activeDeadlineSeconds"] = settings.deadline_s
+    queue = {"kueue.x-k8s.io/queue-name": settings.queue} if settings.queue else {}
+    metadata: Manifest = {
+        # A pod's name has the index and five letters more, within 63 characters.
+        "name": f"perfrun-{_slug(plan.suite, 16)}-{label[-12:]}-{number}",
+        "labels": {**labels, **queue},
+        "annotations": {
+            "perfrun/submission": plan.submission,
+            "perfrun/shards": index_ranges(indices),
+        },
+    }
+    if settings.namespace:
+        metadata["namespace"] = settings.namespace
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _failure_rules() -> list[Manifest]:
+    """Return the rules of which the first that fits a failed pod counts."""
+    return [
+        {
+            "action": "Ignore",
+            "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+        },
+        {
+            "action": "FailIndex",
+            "onExitCodes": {
+                "containerName": CONTAINER,
+                "operator": "In",
+                "values": [BENCHMARK_FAILED, WRONG_PLAN],
+            },
+        },
+    ]
+
+
+def _pod(plan: Plan, indices: Sequence[int], image: str, settings: PodSettings) -> Manifest:
+    folder = f"{MOUNT}/{plan.folder.relative_to(plan.workspace)}"
+    # Kubernetes puts the index in, without a shell.
+    words = ["perfrun", "shard", "--in_image", f"--among={index_ranges(indices)}", folder]
+    mounts: list[Manifest] = [
+        {"name": "results", "mountPath": MOUNT},
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - of the pod alone
+        {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - of the pod alone
+    ]
+    if settings.claim_path:
+        mounts[0]["subPath"] = settings.claim_path
+    container: Manifest = {
+        "name": CONTAINER,
+        "image": image,
+        "command": [*words, "$(JOB_COMPLETION_INDEX)"],
+        "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - as above
+        "resources": _resources(settings),
+        "volumeMounts": mounts,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"], **({} if settings.user else {"add": _OF_ROOT})},
+        },
+    }
+    shm: Manifest = {"medium": "Memory", "sizeLimit": str(settings.shm_bytes)}
+    pod: Manifest = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": _GRACE_S,
+        "securityContext": _security(settings),
+        "containers": [container],
+        "volumes": [
+            {"name": "results", "persistentVolumeClaim": {"claimName": settings.claim}},
+            {"name": "shm", "emptyDir": shm},
+            {"name": "scratch", "emptyDir": {}},
+        ],
+    }
+    if not settings.shares_nodes:
+        pod["affinity"] = _apart()
+    if settings.walltime_s:
+        pod["activeDeadlineSeconds"] = settings.walltime_s
+    if settings.node_selector:
+        pod["nodeSelector"] = dict(settings.node_selector)
+    if settings.tolerations:
+        pod["tolerations"] = [_toleration(one) for one in settings.tolerations]
+    if settings.priority_class:
+        pod["priorityClassName"] = settings.priority_class
+    if settings.pull_secret:
+        pod["imagePullSecrets"] = [{"name": settings.pull_secret}]
+    return pod
+
+
+def _resources(settings: PodSettings) -> Manifest:
+    """Return equal requests and limits, so that a pod has whole processors where a node can."""
+    sizes: Mapping[str, int | None] = {
+        "cpu": settings.cpus,
+        "memory": settings.memory_bytes,
+        settings.gpu_resource: settings.gpus,
+    }
+    found = {name: str(size) for name, size in sizes.items() if size}
+    return {"requests": found, "limits": dict(found)} if found else {}
+
+
+def _security(settings: PodSettings) -> Manifest:
+    found: Manifest = {"seccompProfile": {"type": "RuntimeDefault"}}
+    if settings.user is not None:
+        user, group = settings.user
+        found |= {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": group, "fsGroup": group}
+    return found
+
+
+def _apart() -> Manifest:
+    """Return what keeps two pods of perfrun, of any submission, from sharing a node."""
+    term: Manifest = {
+        "labelSelector": {"matchLabels": ROLE},
+        "namespaceSelector": {},  # all of them
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _toleration(one: Toleration) -> Manifest:
+    found = {"key": one.key, "operator": "Equal" if one.value else "Exists"}
+    if one.value:
+        found["value"] = one.value
+    if one.effect:
+        found["effect"] = one.effect
+    return found
+
+
+def _slug(text: str, most: int) -> str:
+    """Return the text as a part of a name: small letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:most].strip("-") or "suite"

@@ -1,0 +1,228 @@
+"""`perfrun submit SUITE.toml`: run a suite on an engine, in shards."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from perfrun.errors import Interrupted, PerfrunError, UsageError
+from perfrun.fleet.dispatch import interrupted
+from perfrun.fleet.engines import NAMES, Engine, EngineFlag, Previewing, engine_named
+from perfrun.fleet.places import ShardPlace
+from perfrun.fleet.plan_file import write_plan
+from perfrun.fleet.planning import copy_code, make_plan
+from perfrun.fleet.shards import Plan, ShardState
+from perfrun.fleet.standing import show
+from perfrun.fleet.status import statuses
+from perfrun.fleet.submissions import bring_in, find_plan, look, missing_of
+from perfrun.fleet.sweeps import parse_sweep
+from perfrun.fleet.telling import shard_text
+from perfrun.nightly.suite_file import read_suite
+from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
+from perfrun.reports.table import Column, Table
+from perfrun.reports.terminal import Terminal
+from perfrun.shown import say, write_json, write_lines
+from perfrun.text import redact_words
+
+_ABOUT = "Run the benchmarks of a suite on several machines, in shards."
+_EPILOG = """\
+  perfrun submit suite.toml --engine=ssh --hosts=lab1,lab2 --rounds=3
+  perfrun submit suite.toml --sweep 'batch_size=1,8,32' 'dtype=float32,bfloat16' --dry_run
+  perfrun submit --resume
+
+A shard is one method in one environment, in one round, with one setting of a sweep. `perfrun fleet`
+shows what ran and what is missing.
+
+Exit status: 0 all that was asked for ran, or was handed to a scheduler; 1 a benchmark failed, or a
+shard has no result; 2 something that is wrong before anything runs, 3 internal error,
+130 interrupted. All of it is in docs/guides/fleet.md.
+"""
+
+
+def submit_parser() -> CommandParser:
+    """Return the parser of `perfrun submit`."""
+    made = CommandParser("perfrun submit", _ABOUT, _EPILOG)
+    made.add_argument("suite", metavar="SUITE.toml", nargs="?", help="the suite to run")
+    made.flag("--engine", "|".join(NAMES), "where the shards run (default local)")
+    made.add_argument(
+        "--sweep",
+        metavar="NAME=VALUES",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="flags of the benchmark with several values each: every combination is run",
+    )
+    rounds = "run everything so often, in other processes (default 1)"
+    made.flag("--rounds", "N", rounds, parse_whole, 1)
+    made.switch("--dry_run", "print the shards, and submit nothing")
+    resume = "go on with a submission, or with the newest one: submit what has no result"
+    made.add_argument("--resume", metavar="ID", nargs="?", const="last", default=None, help=resume)
+    made.switch("--retry_failed", "with --resume: run again what failed by its own fault, too")
+    made.flag("--workspace", "DIR", "with --resume: whose submission (default ./workspace)")
+    made.add_format()
+    for flag, names in _engine_flags().items():
+        made.flag(f"--{flag.name}", flag.metavar, f"{', '.join(names)}: {flag.text}")
+    return made
+
+
+def _engine_flags() -> dict[EngineFlag, list[str]]:
+    """Return the flags of all engines, each with the engines that take it."""
+    found: dict[str, tuple[EngineFlag, list[str]]] = {}
+    for name in NAMES:
+        for flag in engine_named(name).flags:
+            found.setdefault(flag.name, (flag, []))[1].append(name)
+    return dict(found.values())
+
+
+def _options(given: Any, name: str) -> dict[str, str]:
+    """Return the options of an engine. Raises UsageError for one of another engine."""
+    options = {}
+    for flag, names in _engine_flags().items():
+        value = getattr(given, flag.name)
+        if value and name not in names:
+            raise UsageError(f"--{flag.name}: is a flag of --engine={names[0]}, not of {name}")
+        if value:
+            options[flag.name] = value
+    return options
+
+
+def submit_command(argv: Sequence[str]) -> int:
+    """Carry out `perfrun submit`; return the exit status."""
+    given = submit_parser().parse_intermixed_args(list(argv))
+    if given.resume is not None:
+        return _resume(given)
+    if not given.suite:
+        raise UsageError("perfrun submit: name a suite, or an earlier submission with --resume")
+    for flag in ("retry_failed", "workspace"):
+        if getattr(given, flag):
+            raise UsageError(f"--{flag}: is of --resume")
+    name = given.engine or "local"
+    engine, options = engine_named(name), _options(given, name)
+    engine.check(options)
+    suite = read_suite(Path(given.suite))
+    plan = make_plan(
+        suite,
+        time.time(),
+        rounds=given.rounds,
+        sweep=parse_sweep(given.sweep),
+        engine=name,
+        options=options,
+        notify=say,
+    )
+    everything = range(len(plan.shards))
+    if given.dry_run:
+        return _show_only(plan, engine, options, everything, as_json=given.format == "json")
+    copy_code(suite, plan.folder)
+    write_plan(plan)
+    say(f"{plan.submission}: {len(plan.shards)} shards")
+    return submit_shards(
+        plan, engine, options, everything, suite.store, as_json=given.format == "json"
+    )
+
+
+def _resume(given: Any) -> int:
+    workspace, word = parse_workspace(given.workspace), given.resume
+    if given.suite:
+        # `--resume SUITE.toml` takes the suite's workspace; `--resume ID SUITE.toml`, too.
+        workspace = read_suite(Path(given.suite)).workspace
+    elif word.endswith(".toml"):
+        workspace, word = read_suite(Path(word)).workspace, "last"
+    if given.sweep or given.rounds != 1:
+        raise UsageError("--resume: the plan has its rounds and its sweep; leave these flags out")
+    plan = find_plan(workspace, word)
+    name = given.engine or plan.engine
+    engine = engine_named(name)
+    asked = _options(given, name)
+    options = {**plan.options, **asked} if name == plan.engine else asked
+    engine.check(options)
+    found = look(plan, engine)
+    if given.retry_failed:
+        for status in found:
+            if status.state is ShardState.FAILED:
+                ShardPlace(plan, status.shard.index).withdraw()
+        found = look(plan, engine)
+    missing = missing_of(found)
+    if given.dry_run:
+        return _show_only(plan, engine, options, missing, as_json=given.format == "json")
+    say(f"{plan.submission}: {len(missing)} of {len(plan.shards)} shards are submitted again")
+    return submit_shards(plan, engine, options, missing, None, as_json=given.format == "json")
+
+
+def submit_shards(
+    plan: Plan,
+    engine: Engine,
+    options: dict[str, str],
+    indices: Sequence[int],
+    store: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Hand shards to an engine, collect what there is, and show the whole; return the status."""
+    try:
+        if indices:
+            engine.submit(plan, list(indices), options)
+    except Interrupted:
+        bring_in(plan, statuses(plan), store)
+        raise interrupted(plan.submission) from None
+    except PerfrunError:
+        bring_in(plan, statuses(plan), store)
+        raise
+    found = look(plan, engine)
+    bring_in(plan, found, store)
+    show(plan, found, as_json=as_json)
+    if engine.stays:
+        return 0 if all(one.state is ShardState.DONE for one in found) else 1
+    return 1 if any(one.state is ShardState.FAILED for one in found) else 0
+
+
+def _show_only(
+    plan: Plan, engine: Engine, options: dict[str, str], indices: Sequence[int], *, as_json: bool
+) -> int:
+    """Show what would be submitted: the engine's own text, or else the shards."""
+    if isinstance(engine, Previewing) and not as_json:
+        sys.stdout.write(engine.preview(plan, indices, options))
+    else:
+        _show_shards(plan, indices, as_json=as_json)
+    return 0
+
+
+def _show_shards(plan: Plan, indices: Sequence[int] | None = None, *, as_json: bool) -> None:
+    chosen = [shard for shard in plan.shards if indices is None or shard.index in set(indices)]
+    if as_json:
+        write_json(
+            {
+                "submission": plan.submission,
+                "engine": plan.engine,
+                "shards": [
+                    {
+                        "index": shard.index,
+                        "method": shard.method,
+                        "environment": shard.environment,
+                        "round": shard.round,
+                        "setting": dict(shard.setting),
+                        "words": redact_words(list(shard.words)),
+                    }
+                    for shard in chosen
+                ],
+            }
+        )
+        return
+    columns = (
+        Column(heading="shard", right=True),
+        Column(heading="method"),
+        Column(heading="setting"),
+        Column(heading="environment"),
+        Column(heading="round", right=True),
+    )
+    rows = tuple(
+        (str(one.index), one.method, one.setting_text, one.environment, str(one.round))
+        for one in chosen
+    )
+    if rows:
+        Terminal(sys.stdout, sys.stderr, quiet=True).table(Table(columns=columns, rows=rows))
+    counted = Counter(shard_text(shard) for shard in chosen)
+    write_lines([f"{len(chosen)} shards ({len(counted)} different); nothing was submitted"])
