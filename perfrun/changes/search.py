@@ -6,9 +6,9 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perfrun.analysis.bisecting import Ask, End, SearchRule, next_move
@@ -101,6 +101,11 @@ class Revision:
     author: str | None = None  # of a commit
     date: str | None = None
     subject: str | None = None
+    repository: str | None = None  # the name of its checkout
+    commits: Mapping[str, str] = field(default_factory=dict)  # of each repository that moves
+    parents: tuple[str, ...] = ()
+    pull_request: str | None = None  # that it merges or is: `#12`
+    branch: str | None = None  # that a merge brings in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +265,10 @@ class _Search:
 
 def shown_name(revision: Revision) -> str:
     """Return the name as messages show it: the hash of a commit is shortened."""
-    return revision.name[:12] if revision.subject is not None else revision.name
+    if revision.subject is None:
+        return revision.name
+    short = revision.name[:12]
+    return f"{revision.repository} {short}" if len(revision.commits) > 1 else short
 
 
 def _why_not(record: SummaryRecord, metric: str) -> str:
