@@ -1,4 +1,4 @@
-"""`perfrun bisect`: find the commit, image or interpreter that changed a metric."""
+"""`perfrun bisect`: find the commit, image, interpreter or version that changed a metric."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from perfrun.analysis import bisecting
 from perfrun.analysis.bisecting import SearchRule
 from perfrun.changes.merged_order import Step, merged_steps
+from perfrun.changes.package_versions import PackageVersion, parse_versions, versions_in
 from perfrun.changes.search import Revision, search, shown_name
 from perfrun.changes.search_answer import Asked, answer_of
 from perfrun.changes.search_log import SearchLog, begin_search, unfinished_search
@@ -50,27 +52,25 @@ class Ends:
     images: str | None
     pythons: str | None
     repo: str | None  # the one to search, of several repositories
+    versions: str | None = None  # of a package
+    wheels: str | None = None  # the folder that they are installed from
 
 
 def parse_plan(words: Sequence[str], ends: Ends) -> RunPlan:
     """Parse the flags of the run, with the first image or interpreter of the list."""
     given = [name for name in ("images", "pythons") if getattr(ends, name)]
+    given += ["versions"] if ends.versions or ends.wheels else []
     if len(given) + bool(ends.good or ends.bad) != 1:
         raise UsageError(
             "perfrun bisect: say what is searched: --good=HASH and --bad=HASH of a repository in "
-            "--git_repos, or --images=A,B,..., or --pythons=A,B,..., oldest first"
+            "--git_repos, or --images=A,B,..., --pythons=A,B,... or --versions=NAME==V,W,..., "
+            "oldest first, or --wheels=DIR"
         )
+    if ends.versions:
+        parse_versions(ends.versions)  # only for its error
     if not given and not (ends.good and ends.bad):
         raise UsageError("perfrun bisect: --good and --bad are both needed")
-    for flag, text in (("--good", ends.good), ("--bad", ends.bad)):
-        for name, git_hash in _commits(flag, text).items():
-            if not may_be_hash(git_hash):
-                # A branch moves, and --resume would then continue another search.
-                of = f" of {name}" if name else ""
-                raise UsageError(
-                    f"{flag}: {git_hash!r}{of} is not a commit hash (4 to 64 hex digits); "
-                    "`git rev-parse` says what a branch or tag stands for"
-                )
+    _check_hashes(ends)
     first = [flag for _, flag in _listed(ends)[:1]]
     plan = parse([*first, *words], also=parser())
     refuse_baseline(plan, "perfrun bisect")
@@ -81,9 +81,23 @@ def parse_plan(words: Sequence[str], ends: Ends) -> RunPlan:
         )
     if plan.repetition.max_reruns or plan.execution_id or plan.profiles:
         raise UsageError("perfrun bisect: takes no --max_reruns, --execution_id or --profile")
+    if plan.container and given == ["versions"]:
+        raise UsageError("--versions: environments are made on this machine: without --image")
     if ends.good:
         _searched(plan, ends)  # only for its error
     return plan
+
+
+def _check_hashes(ends: Ends) -> None:
+    for flag, text in (("--good", ends.good), ("--bad", ends.bad)):
+        for name, git_hash in _commits(flag, text).items():
+            if not may_be_hash(git_hash):
+                # A branch moves, and --resume would then continue another search.
+                of = f" of {name}" if name else ""
+                raise UsageError(
+                    f"{flag}: {git_hash!r}{of} is not a commit hash (4 to 64 hex digits); "
+                    "`git rev-parse` says what a branch or tag stands for"
+                )
 
 
 def revisions_of(
@@ -94,6 +108,8 @@ def revisions_of(
         return tuple(
             Revision(name=name, plan=labelled(parse([flag, *words]), name)) for name, flag in listed
         )
+    if ends.versions or ends.wheels:
+        return _packages(plan, ends)
     from perfrun.workspace.commits import commits_between
 
     searched = _searched(plan, ends)
@@ -105,6 +121,25 @@ def revisions_of(
     }
     still = {one.repo.directory: one.good for one in searched if one not in moved}
     return revisions_at(at_commits(plan, still), merged_steps(histories))
+
+
+def _packages(plan: RunPlan, ends: Ends) -> tuple[Revision, ...]:
+    """Return a revision for each version of a package. Raises UsageError."""
+    wheels = Path(ends.wheels).absolute() if ends.wheels else None
+    if ends.versions:
+        found = parse_versions(ends.versions)
+        if wheels is not None and not wheels.is_dir():
+            raise UsageError(f"--wheels={wheels}: is no folder")
+    else:
+        assert wheels is not None
+        found = versions_in(wheels)
+    made = [
+        PackageVersion(name=name, version=version, base=plan.python, wheels=wheels)
+        for name, version in found
+    ]
+    return tuple(
+        Revision(name=one.shown, plan=labelled(plan, one.shown), package=one) for one in made
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,7 +273,8 @@ def parser() -> CommandParser:
         "perfrun bisect",
         "Find the revision that changed a metric: pairs of trials decide each step.",
         _EPILOG,
-        "perfrun bisect (--good=HASH --bad=HASH | --images=A,B,... | --pythons=A,B,...) "
+        "perfrun bisect (--good=HASH --bad=HASH | --images=A,B,... | --pythons=A,B,... | "
+        "--versions=NAME==V,W,... | --wheels=DIR) "
         "[flags of a run] [-- flags of the benchmark]",
     )
     made.flag("--good", "HASH", "commit from before the change; NAME=HASH,... of several")
@@ -246,6 +282,8 @@ def parser() -> CommandParser:
     made.flag("--repo", "NAME", "search its commits, if --git_repos pins several")
     made.flag("--images", "A,B,...", "images, the good one first")
     made.flag("--pythons", "A,B,...", "interpreters, the good one first")
+    made.flag("--versions", "NAME==V,W,...", "versions of a package, oldest first")
+    made.flag("--wheels", "DIR", "folder of wheels, which alone the versions are installed from")
     made.flag("--method", "METHOD", "the same as --benchmark_methods")
     made.flag("--metric", "NAME", "the metric that changed (default wall_time)")
     most = bisecting.MAX_PAIRS
@@ -365,6 +403,8 @@ def parse_bisect(argv: Sequence[str]) -> BisectPlan:
         images=given.images or None,
         pythons=given.pythons or None,
         repo=given.repo or None,
+        versions=given.versions or None,
+        wheels=given.wheels or None,
     )
     return BisectPlan(
         plan=parse_plan(words, ends),
@@ -383,7 +423,8 @@ def _log(asked: BisectPlan, revisions: Sequence[Revision], screen: Terminal) -> 
     names = [revision.name for revision in revisions]
     orders = orders_of(revisions)
     said = [fingerprint(asked.plan), asked.metric, asked.rule.min_effect, names]
-    key = json.dumps([*said, orders] if orders else said)
+    wheels = asked.ends.wheels and str(Path(asked.ends.wheels).absolute())
+    key = json.dumps([*said, *(one for one in (orders, wheels) if one)])
     mark = hashlib.sha256(key.encode()).hexdigest()
     searches = asked.plan.workspace / "bisect"
     if asked.plan.resume:
