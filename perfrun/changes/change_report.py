@@ -1,4 +1,4 @@
-"""The text that `perfrun detect` and `perfrun bisect` print: values in, text out."""
+"""The text that `perfrun detect` prints: values in, text out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfrun.changes.outlook import (
     sensitivity_lines,
     shift_lines,
 )
-from perfrun.reports.figures import changed_by, percent
+from perfrun.reports.figures import changed_by
 from perfrun.reports.table import Column, Table, aligned
 from perfrun.shown import page
 from perfrun.summary.derived_metrics import DerivedRatio, derived_rows
@@ -27,8 +27,6 @@ _REASONS = {
     "not_positive": "values that are not positive",
 }
 _MOST_DIFFERENCES = 5
-_MOST_CANDIDATES = 20
-_HASH = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,106 +218,3 @@ def _environment(rows: Sequence[ChangeRow]) -> list[str]:
         return ["  environment: no difference found"]
     more = f"; and {len(texts) - _MOST_DIFFERENCES} more" if len(texts) > _MOST_DIFFERENCES else ""
     return [f"  environment: {'; '.join(texts[:_MOST_DIFFERENCES])}{more}"]
-
-
-def bisect_report(answer: Mapping[str, Any]) -> list[str]:
-    """Return the lines that `perfrun bisect` prints."""
-    lines_of = {
-        "found": _found,
-        "range": _range,
-        "undecided": _undecided,
-        "not_reproduced": _not_reproduced,
-    }[answer["status"]]
-    return ["", *lines_of(answer), *_evidence(answer)]
-
-
-def _found(answer: Mapping[str, Any]) -> list[str]:
-    culprit, previous = answer["culprit"], answer["previous"]
-    return [
-        f"{name_of(culprit)} is the first {_kind(answer)} one",
-        *_commit(culprit),
-        f"  {answer['metric']} against {name_of(previous)} before it: {_ratio(answer)}",
-    ]
-
-
-def _range(answer: Mapping[str, Any]) -> list[str]:
-    return [
-        f"The first {_kind(answer)} one is among these; those before the last do not run:",
-        *_candidates(answer["candidates"]),
-        f"  {answer['metric']} from {name_of(answer['previous'])} to the last: {_ratio(answer)}",
-    ]
-
-
-def _undecided(answer: Mapping[str, Any]) -> list[str]:
-    why = {"max_pairs": "all pairs are spent", "time_budget": "the time is spent"}.get(
-        answer["stopped_by"], "the noise leaves it open"
-    )
-    if answer["probability"] is None:
-        return [f"Undecided whether good and bad differ: {why}; {_ratio(answer)}"]
-    share = percent(answer["probability"])
-    return [
-        f"Undecided: {why}. With a probability of {share} it is one of these:",
-        *_candidates(answer["candidates"]),
-    ]
-
-
-def _not_reproduced(answer: Mapping[str, Any]) -> list[str]:
-    verified = answer["good_against_bad"]
-    return [f"Not reproduced: {answer['metric']} of bad and good is the same, {_ratio(verified)}"]
-
-
-def _kind(answer: Mapping[str, Any]) -> str:
-    return {"worse": "slower or worse", "better": "better"}.get(answer["direction"], "changed")
-
-
-def _ratio(judged: Mapping[str, Any]) -> str:
-    if judged["ratio"] is None:
-        return "no pairs of these two"
-    interval = ""
-    if judged["low"] is not None:
-        interval = f" (95 % interval {judged['low']:.3f} to {judged['high']:.3f})"
-    return f"{judged['ratio']:.3f} times{interval}, {judged['pairs']} pairs"
-
-
-def name_of(revision: Mapping[str, Any]) -> str:
-    """Return the name of a revision; only the hash of a commit is shortened."""
-    name: str = revision["name"]
-    return name[:_HASH] if revision["subject"] is not None else name
-
-
-def _commit(revision: Mapping[str, Any]) -> list[str]:
-    if revision["subject"] is None:
-        return []
-    return [
-        f"  commit  {revision['name']}",
-        f"  author  {revision['author']}",
-        f"  date    {revision['date']}",
-        f"  subject {revision['subject']}",
-    ]
-
-
-def _candidates(revisions: Sequence[Mapping[str, Any]]) -> list[str]:
-    shown = [
-        f"  {name_of(one)}  {one['subject'] or ''}".rstrip() for one in revisions[:_MOST_CANDIDATES]
-    ]
-    more = len(revisions) - len(shown)
-    return [*shown, f"  and {more} more"] if more else shown
-
-
-def _evidence(answer: Mapping[str, Any]) -> list[str]:
-    verified = answer["good_against_bad"]
-    found = []
-    if answer["status"] in ("found", "range"):
-        found.append(f"Good against bad: {_ratio(verified)}")
-    found.append(
-        f"{answer['revisions']} revisions, {len(answer['tested'])} of them tested, "
-        f"{len(answer['skipped'])} skipped; {answer['pairs_run']} pairs, "
-        f"{answer['trials_run']} trials; seed {answer['seed']}"
-    )
-    for one in answer["skipped"]:
-        found.append(f"  skipped {one['name']}: {one['reason']}")
-    if answer["status"] == "found":
-        texts = [one["text"] for one in answer["environment_differences"]]
-        found.append(f"What differs around the two: {'; '.join(texts) or 'nothing'}")
-    found.append(f"Pairs and answer: {answer['folder']}")
-    return found

@@ -6,13 +6,14 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perfrun.analysis.bisecting import Ask, End, SearchRule, next_move
 from perfrun.analysis.culprits import RevisionPair
+from perfrun.changes.package_versions import PackageVersion, installed
 from perfrun.changes.search_log import MeasuredPair, SearchLog, search_lock
 from perfrun.compare.paired_runs import ArmScreen
 from perfrun.errors import Interrupted, PerfrunError, UsageError
@@ -23,8 +24,10 @@ from perfrun.run.rounds import Rounds
 from perfrun.run.runner import prepare
 from perfrun.summary.document import TrialResult
 from perfrun.summary.record import SummaryRecord, record_of
+from perfrun.untrusted import remove_tree
 from perfrun.worker.procfs import adopt_orphans
 
+ENVIRONMENTS = "environments"  # folder of a search with the environments of its packages
 _MANY = 1_000_000  # trials of a run whose number of trials is not known beforehand
 # Both arms share these with the workspace of the search, so that a commit is fetched once.
 _SHARED = ("git-cache", ".locks/git-cache")
@@ -101,6 +104,12 @@ class Revision:
     author: str | None = None  # of a commit
     date: str | None = None
     subject: str | None = None
+    repository: str | None = None  # the name of its checkout
+    commits: Mapping[str, str] = field(default_factory=dict)  # of each repository that moves
+    parents: tuple[str, ...] = ()
+    pull_request: str | None = None  # that it merges or is: `#12`
+    branch: str | None = None  # that a merge brings in
+    package: PackageVersion | None = None  # to be installed; `plan` has the base's interpreter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +145,10 @@ def search(
             found = SearchState(end=None)
         finally:
             work.leave()
-    if found.end is not None:
-        log.end(found.end.status)
+        if found.end is not None:
+            log.end(found.end.status)
+            if found.end.status != "undecided":  # it will not go on, and they are large
+                remove_tree(log.folder / ENVIRONMENTS)
     return found
 
 
@@ -165,6 +176,7 @@ class _Search:
             name: RevisionArm(log.folder, name, screen, interruption, log.seed)
             for name in ("a", "b")
         }
+        self._plans: dict[int, RunPlan] = {}  # of revisions that were installed
         self._failures: Counter[int] = Counter()  # in a row, by revision
         self._asked: tuple[int, int] | None = None
         self._begun_s = 0.0  # when the last pair began
@@ -225,8 +237,9 @@ class _Search:
         return True
 
     def _trial(self, arm: str, index: int, before: int) -> SummaryRecord | None:
+        plan = self._plan(index, before)
         try:
-            result = self._arms[arm].trial(self._revisions[index].plan)
+            result = self._arms[arm].trial(plan)
         except Interrupted:
             raise
         except PerfrunError as error:
@@ -240,6 +253,24 @@ class _Search:
             raise _Failed(index, why, for_good=False, trials=before + 1)
         self._failures[index] = 0
         return record
+
+    def _plan(self, index: int, before: int) -> RunPlan:
+        """Return the plan of a revision; install its package first."""
+        revision = self._revisions[index]
+        if revision.package is None:
+            return revision.plan
+        if index not in self._plans:
+            folder = self._log.folder / ENVIRONMENTS / str(index)
+            try:
+                with self._interruption.allowed():
+                    python = installed(revision.package, folder, self._screen.note)
+            except Interrupted:
+                raise
+            except PerfrunError as error:  # perhaps only for now: the network
+                raise _Failed(index, str(error), for_good=False, trials=before) from None
+            flags = {**revision.plan.flags, "python": python}
+            self._plans[index] = replace(revision.plan, python=python, flags=flags)
+        return self._plans[index]
 
     def _note_failure(self, failure: _Failed) -> None:
         index = failure.revision
@@ -260,7 +291,10 @@ class _Search:
 
 def shown_name(revision: Revision) -> str:
     """Return the name as messages show it: the hash of a commit is shortened."""
-    return revision.name[:12] if revision.subject is not None else revision.name
+    if revision.subject is None:
+        return revision.name
+    short = revision.name[:12]
+    return f"{revision.repository} {short}" if len(revision.commits) > 1 else short
 
 
 def _why_not(record: SummaryRecord, metric: str) -> str:

@@ -107,24 +107,37 @@ class SearchLog:
 
 
 def begin_search(
-    searches: Path, fingerprint: str, revisions: Sequence[str], seed: int
+    searches: Path,
+    fingerprint: str,
+    revisions: Sequence[str],
+    seed: int,
+    repositories: Mapping[str, Sequence[str]] | None = None,
 ) -> SearchLog:
-    """Start a new search. Raises UsageError when the workspace cannot be written."""
+    """Start a new search. Raises UsageError when the workspace cannot be written.
+
+    `repositories` has the commits of each, in its own order, where several moved together.
+    """
     folder = searches / f"{datetime.now():%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
     log = SearchLog(path=folder / LOG_NAME, seed=seed)
-    first = {"schema": _SCHEMA, "fingerprint": fingerprint, "seed": seed}
+    first: dict[str, Any] = {"schema": _SCHEMA, "fingerprint": fingerprint, "seed": seed}
+    first["revisions"] = list(revisions)
+    if repositories:
+        first["repositories"] = {name: list(own) for name, own in repositories.items()}
     try:
         folder.mkdir(parents=True)
-        log._write({"event": "begin", "begun": time.time(), **first, "revisions": list(revisions)})
+        log._write({"event": "begin", "begun": time.time(), **first})
     except OSError as error:
         raise UsageError(f"--workspace: {error.filename}: {error.strerror}") from None
     return log
 
 
-def unfinished_search(searches: Path, fingerprint: str) -> SearchLog | None:
+def unfinished_search(
+    searches: Path, fingerprint: str, *, ended_too: bool = False
+) -> SearchLog | None:
     """Return the newest search with that fingerprint, unless it has an answer.
 
-    A search that ended undecided can continue, too, perhaps with more pairs allowed.
+    A search that ended undecided can continue, too, perhaps with more pairs allowed; one with an
+    answer gives it again without a pair, where it may be one that has ended, too.
     """
     found = []
     for path in searches.glob(f"*/{LOG_NAME}"):
@@ -138,7 +151,7 @@ def unfinished_search(searches: Path, fingerprint: str) -> SearchLog | None:
     if not found:
         return None
     _, path, events = max(found, key=lambda one: one[:2])
-    return None if has_ended(path) else _read(path, events)
+    return None if has_ended(path) and not ended_too else _read(path, events)
 
 
 def _begun_by(path: Path) -> float:

@@ -56,9 +56,10 @@ _REVISION = schema.table(
         "author": schema.maybe(schema.text()),
         "date": schema.maybe(schema.text()),
         "subject": schema.maybe(schema.text()),
+        "repository": schema.maybe(schema.text()),
     },
     needs=("name",),
-    absent={"author": None, "subject": None},
+    absent={"author": None, "subject": None, "repository": None},
 )
 _ANSWER = schema.table(
     {
@@ -74,8 +75,10 @@ _ANSWER = schema.table(
     needs=("status", "method", "metric"),
     absent={"culprit": None, "direction": None, "ratio": None, "low": None, "high": None},
 )
+_COMMITS = schema.listed(schema.text(), 100_000)
 _BEGIN = schema.table(
-    {"revisions": schema.listed(schema.text(), 100_000)}, absent={"revisions": []}
+    {"revisions": _COMMITS, "repositories": schema.mapped(_COMMITS, 100)},
+    absent={"revisions": [], "repositories": {}},
 )
 
 
@@ -90,7 +93,7 @@ class Search:
     ratio: float | None
     low: float | None
     high: float | None
-    revisions: Sequence[str]  # that were searched, the good one first
+    revisions: Sequence[str]  # that were searched, the good one first; of the culprit's repository
 
 
 def confirmed_by_nights(workspace: Path, rows: Sequence[ChangeRow]) -> list[ChangeRow]:
@@ -177,21 +180,27 @@ def searches(workspace: Path) -> list[Search]:
                 ratio=answer["ratio"],
                 low=answer["low"],
                 high=answer["high"],
-                revisions=revisions_of(folder / name),
+                revisions=revisions_of(folder / name, answer["culprit"]["repository"]),
             )
         )
     return found
 
 
-def revisions_of(folder: Path) -> list[str]:
-    """Return the revisions of a search: the first line of its log."""
+def revisions_of(folder: Path, repository: str | None = None) -> list[str]:
+    """Return the revisions of a search: the first line of its log.
+
+    Where several repositories moved, those of the one, in its order, or of all.
+    """
     try:
         with Folder(folder) as held:
             first = held.read("search.jsonl", LARGEST_BYTES).partition(b"\n")[0]
         document = schema.checked(_BEGIN, json.loads(first), "search.jsonl", [])
     except (OSError, ValueError, RecursionError):  # Refused and Wrong are ValueErrors
         return []
-    return list(document["revisions"])
+    several = document["repositories"]
+    if repository in several:
+        return list(several[repository])
+    return [one for own in several.values() for one in own] or list(document["revisions"])
 
 
 def culprit_of(row: ChangeRow, found: Iterable[Search]) -> Search | None:

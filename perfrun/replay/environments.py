@@ -9,7 +9,8 @@ from typing import Any
 
 from perfrun.errors import UsageError
 from perfrun.image.lock import locked
-from perfrun.replay.programs import (
+from perfrun.summary.series_identity import section, text
+from perfrun.workspace.programs import (
     INSTALL_S,
     carry_out,
     fitting_python,
@@ -17,7 +18,6 @@ from perfrun.replay.programs import (
     pip_words,
     variables,
 )
-from perfrun.summary.series_identity import section, text
 
 _WORD = re.compile(r"[\w.!+-]+", re.ASCII)  # each is a word of pip's, where an option could follow
 

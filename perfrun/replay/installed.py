@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.errors import UsageError
-from perfrun.replay.programs import carry_out, variables
 from perfrun.untrusted import Refused, parse_json, read_file
 from perfrun.worker import describe
+from perfrun.workspace.programs import carry_out, variables
 
 _LIMIT_S = 120.0
 _MOST_BYTES = 64 << 20  # of a RECORD: a framework has tens of thousands of files

@@ -15,11 +15,11 @@ from perfrun.locks import FileLock
 from perfrun.options.plan import RunPlan, parse_repos, split_items
 from perfrun.replay.asked import ALL, Asked, plan_of, read
 from perfrun.replay.capsule import SUMMARY, Manifest, read_manifest
-from perfrun.replay.programs import fitting_python, install_from, make_venv
 from perfrun.replay.repositories import read_bundle
 from perfrun.summary.series_identity import objects, section, text
 from perfrun.untrusted import Refused, opened, remove_tree
 from perfrun.workspace.archives import unpack_beside
+from perfrun.workspace.programs import fitting_python, install_from, make_venv
 
 _BLOCK = 1 << 20
 _COPY = "capsule.tar"

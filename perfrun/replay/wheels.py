@@ -20,9 +20,9 @@ from pathlib import Path
 
 from perfrun.errors import UsageError
 from perfrun.replay.installed import Distribution, NotPackable, normalised
-from perfrun.replay.programs import INSTALL_S, ProgramError, carry_out, variables
 from perfrun.text import redact
 from perfrun.untrusted import Refused, parse_json, remove_tree
+from perfrun.workspace.programs import INSTALL_S, ProgramError, carry_out, variables
 
 INDEX, INSTALLED = "index", "installed"
 _PACKAGE = Path(__file__).resolve().parent.parent

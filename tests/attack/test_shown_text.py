@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
-from perfrun.changes.change_report import ChangeRow, bisect_report, changes_page
+from perfrun.changes.change_report import ChangeRow, changes_page
+from perfrun.changes.search_report import bisect_report
 from perfrun.errors import UsageError
 from perfrun.incidents.incident import Culprit, Decision, Incident, Returned, Worsening
 from perfrun.incidents.words import markdown_list, one_text, text_of

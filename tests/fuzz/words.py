@@ -267,7 +267,7 @@ def _git(data: bytes) -> None:
     for repo in (RepoSpec(url="u", directory="d"), RepoSpec(url="u", directory="d", branch="main")):
         remote.why_not_among(said, repo)
     found = commits.parse_log(said.encode("utf-8", "surrogateescape"))
-    assert len(found) == (data.count(b"\0")) // 4
+    assert len(found) == (data.count(b"\0")) // 7
 
 
 def _webhook(data: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfrun.changes.bisect import parse_bisect, revisions_of
-from perfrun.changes.change_report import bisect_report
+from perfrun.changes.search_report import bisect_report
 from perfrun.errors import UsageError
 
 METHOD = "--method=pkg.mod.Class.method"
@@ -120,6 +120,39 @@ def test_the_repository_that_is_not_pinned_is_searched() -> None:
     parse_bisect([METHOD, REPOS, *ends, "--repo=two"])
     with pytest.raises(UsageError, match=r"which repository\?.*has: one, two"):
         parse_bisect([METHOD, REPOS, *ends, "--repo=three"])
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "more", "telling"),
+    [
+        ("one=abcd", "one=abce,two=abcf", (), "name the same repositories"),
+        ("one=abcd", "abce", (), "name the same repositories"),
+        ("one=abcd,three=abcd", "one=abce,three=abcd", (), "'three' is not in --git_repos"),
+        ("two=abcd", "two=abce", (), "one is neither pinned to a commit nor named"),
+        ("one=abcd,one=abce", "one=abce", (), "'one' is named twice"),
+        ("one=abcd,abce", "one=abce", (), "'abce' is not NAME=HASH"),
+        ("one=main", "one=abce", (), "'main' of one is not a commit hash"),
+        ("one=abcd", "one=abce", ("--repo=one",), "name the repositories already"),
+    ],
+)
+def test_commits_of_several_repositories_are_checked(
+    good: str, bad: str, more: tuple[str, ...], telling: str
+) -> None:
+    with pytest.raises(UsageError, match=telling):
+        parse_bisect([METHOD, REPOS, f"--good={good}", f"--bad={bad}", *more])
+
+
+def test_a_merge_and_its_pull_request_are_named() -> None:
+    squashed = revision("c" * 40, "faster (#12)") | {"pull_request": "#12", "is_merge": False}
+    text = "\n".join(bisect_report(answer("found", culprit=squashed)))
+    assert "is      pull request #12" in text
+    merged = revision("c" * 40) | {"pull_request": "g/p!7", "is_merge": True, "branch": "x"}
+    text = "\n".join(bisect_report(answer("found", culprit=merged)))
+    assert "merges  merge request g/p!7, branch x; --resume --into_merges" in text
+    inside = answer("not_reproduced", culprit=None, inside=None)
+    text = "\n".join(bisect_report(answer("found", culprit=merged, inside=inside)))
+    assert "branch x\n" in text
+    assert "Inside the merge:\nNot reproduced" in text
 
 
 @pytest.mark.parametrize(

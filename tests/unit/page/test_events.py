@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.changes.change_report import ChangeRow, change_row
-from perfrun.page.events import confirmed_by_nights
+from perfrun.page.events import confirmed_by_nights, culprit_of, revisions_of, searches
 
 ROW = ChangeRow(
     method="pkg.cases.Cases.spin",
@@ -55,3 +55,31 @@ def test_a_confirmation_is_shown_with_the_settings_that_it_is_about(tmp_path: Pa
     assert told(tmp_path, two, moved) == [("confirmed", 4), ("confirmed", 8)]
     old = {name: value for name, value in two.items() if name != "after_execution_id"}
     assert told(tmp_path, old) == [("confirmed", 8), ("confirmed", 8)]
+
+
+def test_a_culprit_of_several_repositories_is_of_the_change_that_brackets_it(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "bisect" / "1"
+    folder.mkdir(parents=True)
+    answer = {
+        "status": "found",
+        "method": ROW.method,
+        "metric": ROW.metric,
+        "direction": "worse",
+        "culprit": {"name": "b2", "repository": "b"},
+    }
+    # The merged order ends with a commit of the culprit's repository, not with one of the other.
+    begin = {
+        "event": "begin",
+        "revisions": ["b0", "a1", "b1", "b2", "b3"],
+        "repositories": {"a": ["a0", "a1"], "b": ["b0", "b1", "b2", "b3"]},
+    }
+    (folder / "answer.json").write_text(json.dumps(answer))
+    (folder / "search.jsonl").write_text(json.dumps(begin) + "\n")
+    found = searches(tmp_path)
+    row = replace(ROW, commits_before={"a": "a0", "b": "b1"}, commits_after={"a": "a1", "b": "b3"})
+    assert culprit_of(row, found) is found[0]
+    later = replace(row, commits_before={"a": "a0", "b": "b2"})
+    assert culprit_of(later, found) is None
+    assert set(revisions_of(folder)) == {"a0", "a1", "b0", "b1", "b2", "b3"}

@@ -9,7 +9,7 @@ import pytest
 
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.options.plan import RepoSpec, parse_repos
-from perfrun.workspace.commits import commits_between, parse_log
+from perfrun.workspace.commits import commits_between, commits_inside, parse_log
 from tests.gitrepos import git, make_repository
 
 
@@ -48,6 +48,13 @@ def test_a_merge_is_one_step(tmp_path: Path, repo: RepoSpec, hashes: list[str]) 
     assert found[-1].subject == 'a merge: "quoted" \\ and é'
     assert found[-1].author == "A <a@example.com>"
     assert found[-1].date.startswith("20")
+    side = git(folder, "rev-parse", "side")
+    assert found[-1].parents == (hashes[5], side)
+    assert (found[-1].is_merge, found[-2].is_merge) == (True, False)
+    assert found[-1].committed == float(git(folder, "log", "-1", "--format=%ct"))
+    [inside] = commits_inside(tmp_path / "ws", repo, merge, lambda _: None)
+    assert [commit.git_hash for commit in inside] == [hashes[3], side]
+    assert commits_inside(tmp_path / "ws", repo, hashes[5], lambda _: None) == ()
 
 
 def test_ends_that_cannot_be_are_said(tmp_path: Path, repo: RepoSpec, hashes: list[str]) -> None:
@@ -109,6 +116,12 @@ def test_a_repository_of_long_hashes_has_a_history_too(tmp_path: Path) -> None:
 
 
 def test_a_commit_without_a_subject_is_in_the_log_too() -> None:
-    log = b"a\0A <a>\x002026\0subject\0" + b"b\0B <b>\x002026\0\0"  # of a SHA-256 repository
+    log = b"a\0A <a>\x002026\0subject\x001767225600\0p q\0subject\n\nSee merge request !7\n\0"
+    log += b"b\0B <b>\x002026\0\x00-1\0\0\0"
     assert [(one.git_hash, one.subject) for one in parse_log(log)] == [("a", "subject"), ("b", "")]
+    assert [(one.committed, one.parents) for one in parse_log(log)] == [
+        (1767225600.0, ("p", "q")),
+        (0.0, ()),
+    ]
+    assert parse_log(log)[0].pull_request == "!7"
     assert parse_log(b"") == ()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfrun.errors import UsageError
-from perfrun.replay.programs import fitting_python
+from perfrun.workspace.programs import fitting_python
 
 
 def test_a_broken_interpreter_does_not_end_the_search(
