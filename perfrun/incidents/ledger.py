@@ -273,7 +273,11 @@ def _worsening(row: Mapping[str, Any]) -> Worsening:
         if any(len(pair) != 2 for pair in commits.values()):
             raise Wrong("has a checkout without its two commits")
     drift = row["drift"]
-    for day in (row["night"], row["alarm_night"], *((drift["begin"], drift["end"]) if drift else ())):
+    for day in (
+        row["night"],
+        row["alarm_night"],
+        *((drift["begin"], drift["end"]) if drift else ()),
+    ):
         _checked_day(day)
     return Worsening(
         **{
