@@ -21,6 +21,7 @@ from perfrun.incidents.incident import (
 )
 
 _NEAR_DAYS = 2  # between changes one of which is not placed to the night
+_SAME_DRIFT_DAYS = 7  # between the nights in which drifts of one cause begin
 _SAME_COMMITS_DAYS = 14  # between changes over the same commits: a machine may rest for a week
 
 
@@ -65,10 +66,13 @@ def brought_up_to_date(
     def is_asked(one: Incident) -> bool:
         return methods is None or not methods.isdisjoint(one.methods)
 
-    incidents = {one.id: one for one in ledger.incidents}
     seen: dict[int, list[Sighting]] = {}
     number = ledger.next
     ordered = sorted(sightings, key=lambda one: (one.change.night, -one.change.certainty))
+    incidents = {
+        one.id: _without_drifts(one, [s.change for s in ordered]) if is_asked(one) else one
+        for one in ledger.incidents
+    }
     fresh = []
     for sighting in ordered:
         known = _known(incidents.values(), sighting.change)
@@ -79,6 +83,13 @@ def brought_up_to_date(
             continue
         seen.setdefault(known.id, []).append(sighting)
         incidents[known.id] = _with_newest(known, sighting.change)
+    for one in [i for i in incidents.values() if is_asked(i)]:
+        whole = _whole_drift(incidents.values(), one)
+        if whole is not None:  # both were seen before it was known that they are one
+            told = whole.told + min(one.told, len(one.changes))
+            incidents[whole.id] = replace(whole, changes=(*whole.changes, *one.changes), told=told)
+            seen.setdefault(whole.id, []).extend(seen.pop(one.id, []))
+            del incidents[one.id]
     # Those that are placed best come first: they say which night, and which commits, it is.
     for sighting in sorted(fresh, key=lambda one: (-one.change.certainty, one.change.night)):
         own = _of_cause(incidents.values(), sighting)
@@ -98,6 +109,31 @@ def brought_up_to_date(
         for one in incidents.values()
     )
     return replace(ledger, incidents=_renumbered(done, ledger.next), next=number)
+
+
+def _without_drifts(incident: Incident, found: Sequence[Worsening]) -> Incident:
+    """Take the changes out that turn out to be a drift; it has another cause than the steps."""
+    drifting = [change for change in found if change.drift is not None]
+    steps = tuple(
+        own for own in incident.changes if not any(own.is_same(change) for change in drifting)
+    )
+    is_step = incident.drift is None and not incident.is_machine
+    if not incident.is_open or not is_step or not steps:
+        return incident
+    return replace(incident, changes=steps, told=min(incident.told, len(steps)))
+
+
+def _whole_drift(incidents: Iterable[Incident], one: Incident) -> Incident | None:
+    """Return the open incident before one, of which it is the same drift, and nothing else."""
+    if not (one.is_open and one.decision is None and all(c.drift is not None for c in one.changes)):
+        return None
+    for earlier in incidents:
+        is_before = earlier.id < one.id and earlier.is_open and earlier.drift is not None
+        if is_before and earlier.is_machine == one.is_machine:
+            known = {(c.series, c.metric) for c in earlier.changes if c.drift is not None}
+            if all((c.series, c.metric) in known for c in one.changes):
+                return earlier
+    return None
 
 
 def _can_open(change: Worsening) -> bool:
@@ -172,6 +208,8 @@ def _is_cause(incident: Incident, sighting: Sighting) -> bool:
     change, main = sighting.change, incident.main
     if change.is_machine != main.is_machine:
         return False
+    if change.drift is not None or incident.drift is not None:
+        return _is_drift_of(incident, change)
     if incident.culprit is not None and sighting.culprit is not None:
         return incident.culprit.name == sighting.culprit.name
     apart = abs(_days(main.night, change.night))
@@ -181,6 +219,18 @@ def _is_cause(incident: Incident, sighting: Sighting) -> bool:
         return False  # pairs have shown both, each over its own commits
     is_exact = change.is_placed and main.is_placed
     return apart <= (0 if is_exact else _NEAR_DAYS) and _can_be_one(change, main)
+
+
+def _is_drift_of(incident: Incident, change: Worsening) -> bool:
+    """Return True when both are a drift, of one series or of about the same nights."""
+    one, other = incident.drift, change.drift
+    if one is None or other is None:
+        return False
+    series = {(own.series, own.metric) for own in incident.changes if own.drift is not None}
+    if (change.series, change.metric) in series:
+        return True
+    is_near = abs(_days(one.begin, other.begin)) <= _SAME_DRIFT_DAYS
+    return is_near and _can_be_one(change, incident.main)
 
 
 def _can_be_one(change: Worsening, main: Worsening) -> bool:

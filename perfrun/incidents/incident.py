@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import Any, Literal, Protocol
 
@@ -13,7 +13,7 @@ Status = Literal[
     "suspect", "confirmed", "bisecting", "culprit_found", "not_reproduced", "fixed", "accepted"
 ]
 CLOSED: tuple[Status, ...] = ("not_reproduced", "fixed", "accepted")
-Kind = Literal["commits", "environment", "commits_or_environment", "machine", "night"]
+Kind = Literal["commits", "environment", "commits_or_environment", "machine", "drift", "night"]
 Commits = Mapping[str, Sequence[str]]  # checkout -> the commit before and the one after
 _NEAR_DAYS = 2  # between the nights in which pairs and a history see one step begin
 _PLACED = 5.0  # half-widths of its interval from which a change lies in the very night
@@ -26,6 +26,15 @@ class Returned:
     night: str
     alarm_night: str
     commits: Commits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drifting:
+    """The even movement of a level over many nights that a search sees as steps."""
+
+    begin: str  # the last night at the level before
+    end: str  # the first one at the level after, the newest one while it goes on
+    ratio: float  # level after over level before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +60,7 @@ class Worsening:
     commits: Commits  # that moved
     differences: Sequence[str] | None  # of the environment, commits left out; None: unknown
     returned: Returned | None = None
+    drift: Drifting | None = None  # that it is a part of; None: it is a step
 
     @property
     def size(self) -> float:
@@ -186,10 +196,23 @@ class Incident:
         return tuple(text for text in self.main.differences or () if text in shared)
 
     @property
+    def drift(self) -> Drifting | None:
+        """The largest drift of its changes, which then lies in no single night."""
+        found = [change.drift for change in self.changes if change.drift is not None]
+        return max(found, key=lambda one: abs(math.log(one.ratio))) if found else None
+
+    @property
+    def began(self) -> str:
+        """The first night at the new level, or the one in which a drift began."""
+        return self.main.night if self.drift is None else self.drift.begin
+
+    @property
     def kind(self) -> Kind:
         """The cause as far as it is known."""
         if self.is_machine:
             return "machine"
+        if self.drift is not None and self.culprit is None:
+            return "drift"
         commits, environment = bool(self.main.commits), bool(self.differences)
         if self.culprit is not None or (commits and not environment):
             return "commits"
@@ -227,6 +250,7 @@ def incident_row(one: Incident) -> dict[str, Any]:
         "is_open": one.is_open,
         "cause": {
             "kind": one.kind,
+            "drift": None if one.drift is None else asdict(one.drift),
             "commits": {name: list(pair) for name, pair in one.main.commits.items()},
             "differences": list(one.differences),
         },
@@ -234,7 +258,7 @@ def incident_row(one: Incident) -> dict[str, Any]:
         if culprit is None
         else {"name": culprit.name, "author": culprit.author, "subject": culprit.subject},
         "owner": one.owner or None,
-        "night": one.main.night,
+        "night": one.began,
         "first_seen": one.first_seen,
         "methods": one.methods,
         "changes": [_change_row(change) for change in one.changes],
@@ -261,6 +285,7 @@ def _change_row(change: Worsening) -> dict[str, Any]:
         "before_execution_id": change.before_execution_id,
         "after_execution_id": change.after_execution_id,
         "returned": None if change.returned is None else _returned_row(change.returned),
+        "drift": None if change.drift is None else asdict(change.drift),
     }
 
 

@@ -22,6 +22,7 @@ from perfrun.incidents.incident import (
     Commits,
     Culprit,
     Decision,
+    Drifting,
     Incident,
     Ledger,
     Returned,
@@ -65,10 +66,13 @@ _CHANGE_FIELDS = {
     "commits": _commits,
     "differences": schema.maybe(schema.listed(schema.text(), 10_000)),
 }
+_DRIFT = schema.table(
+    {"begin": _day, "end": _day, "ratio": _positive}, needs=("begin", "end", "ratio")
+)
 _CHANGE = schema.table(
-    {**_CHANGE_FIELDS, "returned": schema.maybe(_RETURNED)},
+    {**_CHANGE_FIELDS, "returned": schema.maybe(_RETURNED), "drift": schema.maybe(_DRIFT)},
     needs=tuple(_CHANGE_FIELDS),
-    absent={"returned": None},
+    absent={"returned": None, "drift": None},
 )
 _CULPRIT = schema.table(
     dict.fromkeys(("name", "author", "subject"), _text), needs=("name", "author", "subject")
@@ -211,7 +215,7 @@ def _fitting(ledger: Ledger) -> Ledger:
 
 
 def _fitting_change(own: Worsening) -> Worsening:
-    returned = own.returned
+    returned, drift = own.returned, own.drift
     if returned is not None:
         returned = replace(returned, commits=_fitting_commits(returned.commits))
     return replace(
@@ -222,6 +226,7 @@ def _fitting_change(own: Worsening) -> Worsening:
         after_execution_id=_cut(own.after_execution_id),
         commits=_fitting_commits(own.commits),
         differences=None if own.differences is None else tuple(map(_cut, own.differences)),
+        drift=drift and replace(drift, ratio=min(max(drift.ratio, _LEAST), _MOST)),
         returned=returned,
     )
 
@@ -267,7 +272,12 @@ def _worsening(row: Mapping[str, Any]) -> Worsening:
     for commits in (row["commits"], returned["commits"] if returned else {}):
         if any(len(pair) != 2 for pair in commits.values()):
             raise Wrong("has a checkout without its two commits")
-    for day in (row["night"], row["alarm_night"]):
+    drift = row["drift"]
+    for day in (
+        row["night"],
+        row["alarm_night"],
+        *((drift["begin"], drift["end"]) if drift else ()),
+    ):
         _checked_day(day)
     return Worsening(
         **{
@@ -276,6 +286,7 @@ def _worsening(row: Mapping[str, Any]) -> Worsening:
             "differences": None if row["differences"] is None else tuple(row["differences"]),
             "returned": returned
             and Returned(**{**returned, "commits": _pairs(returned["commits"])}),
+            "drift": drift and Drifting(**drift),
         }
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ from perfrun.incidents.grouping import Improvement, Improvements, Sighting
 from perfrun.incidents.incident import (
     Commits,
     Culprit,
+    Drifting,
     Returned,
     Step,
     Worsening,
@@ -113,6 +115,7 @@ def search(
     own = [(row, one) for row in rows if (one := owners.of(row)) is not None]
     by_search = searches(workspace) if rows else []
     going_on = _going_on(workspace) if rows else []
+    drifts = _drifts(own)
     sightings = []
     better: dict[tuple[str, str], list[tuple[ChangeRow, WatchedSeries]]] = {}
     for row, one in own:
@@ -122,7 +125,7 @@ def search(
         if is_better:
             better.setdefault((_short_key(one), one.metric), []).append((row, one))
             continue
-        change = _worsening(row, one)
+        change = replace(_worsening(row, one), drift=drifts.get(id(row)))
         culprit = culprit_of(row, by_search)
         sightings.append(
             Sighting(
@@ -137,6 +140,30 @@ def search(
         series=found.series,
         short=chosen.left_out["short"],
     )
+
+
+def _drifts(own: Sequence[tuple[ChangeRow, WatchedSeries]]) -> dict[int, Drifting]:
+    """Return the drift that a change is part of, by the id of its row."""
+    from perfrun.analysis.drift import drifts_of  # numpy
+
+    by_series: dict[int, list[tuple[int, ChangeRow, WatchedSeries]]] = {}
+    for row, one in own:
+        by_series.setdefault(id(one), []).append((_place(one, row), row, one))
+    found = {}
+    for several in by_series.values():
+        several.sort(key=lambda each: each[0])
+        one = several[0][2]
+        days = one.observations.not_falling
+        logs = [math.log(value) for value in one.observations.values]
+        steps = [(place, 1 if row.ratio > 1 else -1) for place, row, _ in several]
+        for (_, row, _), drift in zip(several, drifts_of(logs, days, steps), strict=True):
+            if drift is not None:
+                found[id(row)] = Drifting(
+                    begin=date.fromordinal(int(days[drift.first])).isoformat(),
+                    end=date.fromordinal(int(days[drift.last])).isoformat(),
+                    ratio=math.exp(drift.change),
+                )
+    return found
 
 
 class _Owners:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
 
-from perfrun.incidents.incident import Commits, Incident, Worsening
+from perfrun.incidents.incident import Commits, Drifting, Incident, Worsening
 from perfrun.reports.figures import changed_by
 from perfrun.reports.table import Column, Table, aligned
 from perfrun.shown import cell, markdown_code, page
@@ -32,7 +33,7 @@ def incident_text(
     methods = _many(len(one.methods), "method")
     of = f" ({owner(one.owner)})" if one.owner else ""
     return (
-        f"incident {one.id}{of}: {methods} worse since the night of {one.main.night}, most "
+        f"incident {one.id}{of}: {methods} worse since the night of {one.began}, most "
         f"{clean(largest.method)}: {clean(largest.metric)} {changed_by(largest.ratio)} "
         f"({status_text(one)}{pairs}): {cause_text(one, clean, commits)}"
     )
@@ -46,10 +47,21 @@ def cause_text(one: Incident, clean: Clean, commits: Clean) -> str:
         subject = f": {clean(culprit.subject)}" if culprit.subject else ""
         return f"{commits(culprit.name[:_HASH])}{author}{subject}"
     differences = _differences(one.differences, clean)
+    if one.kind == "drift" and one.drift is not None:
+        return drift_text(one.drift)
     parts = [commits_text(one.main.commits, clean, commits), differences]
     if one.kind == "machine":
         parts.insert(0, "the machine, as a canary moved too")
     return ", or ".join(part for part in parts if part) or "nothing else is known to differ"
+
+
+def drift_text(drift: Drifting) -> str:
+    """Return the words about a level that moved a little every night."""
+    nights = max(1, (date.fromisoformat(drift.end) - date.fromisoformat(drift.begin)).days)
+    return (
+        f"a drift, {changed_by(drift.ratio)} from {drift.begin} to {drift.end} "
+        f"({changed_by(drift.ratio ** (1 / nights))} a night), and no single night"
+    )
 
 
 def commits_text(moved: Commits, clean: Clean, commits: Clean) -> str:
@@ -108,7 +120,7 @@ def markdown_list(incidents: Sequence[Incident], closed: int) -> str:
 def _head(one: Incident) -> str:
     largest = one.largest
     return (
-        f"{status_text(one)}, began {one.main.night}, seen {one.first_seen}: "
+        f"{status_text(one)}, began {one.began}, seen {one.first_seen}: "
         f"{_many(len(one.methods), 'method')}, {largest.metric} {changed_by(largest.ratio)} "
         f"({changed_by(largest.low)} to {changed_by(largest.high)}) {largest.method}"
     )

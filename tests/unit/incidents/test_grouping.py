@@ -10,7 +10,15 @@ import pytest
 
 from perfrun.incidents.command import with_decision
 from perfrun.incidents.grouping import Improvement, Sighting, brought_up_to_date
-from perfrun.incidents.incident import Culprit, Decision, Incident, Ledger, Returned, Worsening
+from perfrun.incidents.incident import (
+    Culprit,
+    Decision,
+    Drifting,
+    Incident,
+    Ledger,
+    Returned,
+    Worsening,
+)
 
 DAY = date(2026, 7, 1)
 
@@ -194,3 +202,44 @@ def test_a_night_leaves_the_incidents_of_other_suites_as_they_are() -> None:
 def test_an_old_change_opens_no_incident_of_a_night() -> None:
     known = brought_up_to_date(Ledger(), [Sighting(change=worse("a"))], opened_since="2026-07-07")
     assert known.incidents == ()
+
+
+CREEP = Drifting(begin="2026-06-20", end="2026-07-30", ratio=1.2)
+
+
+def test_a_drift_is_one_incident_however_many_steps_a_search_makes_of_it() -> None:
+    parts = [worse("a", night=night, drift=CREEP) for night in (0, 9, 20)]
+    ledger = brought_up_to_date(Ledger(), [Sighting(change=c) for c in parts])
+    (one,) = ledger.incidents
+    assert (one.kind, one.began, len(one.changes)) == ("drift", "2026-06-20", 3)
+    # A step of the same series, or of the same night, is something else.
+    steps = [worse("a", night=30), worse("b", night=9)]
+    ledger = brought_up_to_date(ledger, [Sighting(change=c) for c in (*parts, *steps)])
+    assert [i.methods for i in ledger.incidents] == [["a"], ["b"], ["a"]]
+    # Others that drift since then have its cause; what began much later has not.
+    later = replace(CREEP, begin="2026-07-10")
+    assert groups(parts[0], worse("b", night=5, drift=CREEP)) == [["a", "b"]]
+    assert groups(parts[0], worse("b", night=5, drift=later)) == [["a"], ["b"]]
+
+
+def test_a_change_that_turns_out_to_be_a_drift_leaves_the_steps() -> None:
+    a, b = worse("a"), worse("b")
+    (one,) = brought_up_to_date(Ledger(), [Sighting(change=c) for c in (a, b)]).incidents
+    told = Ledger(incidents=(replace(one, told=2),), next=2)
+    drift = [Sighting(change=a), Sighting(change=replace(b, drift=CREEP))]
+    after = brought_up_to_date(told, drift)
+    assert [(i.methods, i.kind, i.told) for i in after.incidents] == [
+        (["a"], "commits", 1),
+        (["b"], "drift", 0),
+    ]
+    assert brought_up_to_date(after, drift) == after
+
+
+def test_two_incidents_that_turn_out_to_be_one_drift_become_one() -> None:
+    steps = [worse("a", night=night) for night in (0, 12)]
+    two = brought_up_to_date(Ledger(), [Sighting(change=c) for c in steps])
+    assert len(two.incidents) == 2
+    told = replace(two, incidents=tuple(replace(one, told=1) for one in two.incidents))
+    drift = [Sighting(change=replace(c, drift=CREEP)) for c in steps]
+    (one,) = brought_up_to_date(told, drift).incidents
+    assert (one.id, one.told, len(one.changes), one.kind) == (1, 2, 2, "drift")
