@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import Table, select
 
 from perfrun.options.store_address import Address
 from perfrun.store import reading
@@ -24,7 +24,15 @@ from perfrun.store.garbage_collection import no_collection
 from perfrun.store.places import FileKey, Places, Scan, scan, storable, would_be_found
 from perfrun.store.query import BadFile, Counts, Selector, Series
 from perfrun.store.schema import bad_files, files
-from perfrun.store.writing import Batch, TrialRows, rows_of, write_batch, write_roots
+from perfrun.store.writing import (
+    Batch,
+    TrialRows,
+    by_place,
+    of_files,
+    rows_of,
+    write_batch,
+    write_roots,
+)
 from perfrun.summary.record import BadSummary, SummaryRecord, read_record
 from perfrun.summary.series_identity import text
 
@@ -44,9 +52,12 @@ class Refreshed:
 
 
 @contextmanager
-def open_store(address: Address) -> Iterator[Store]:
-    """Open an index, or make it. Raises StoreError, also for the index of a newer perfrun."""
-    with Database(address) as database:
+def open_store(address: Address, *, patience_s: float | None = None) -> Iterator[Store]:
+    """Open an index, or make it. Raises StoreError, also for the index of a newer perfrun.
+
+    A server that is full or starts is asked again for `patience_s`, half a minute by default.
+    """
+    with Database(address, patience_s=patience_s) as database:
         yield Store(database)
 
 
@@ -136,8 +147,11 @@ class Store:
             problems.update(part.problems)
         with no_collection():
             keys = {path: self._places.key(path) for path in found}
-            of_folders = self._places.of_folders(f for part in scans for f in part.folders)
-            known = self._known({key.place for key in keys.values()} | of_folders)
+            named = {key.place for key in keys.values()}
+            listed = [folder for part in scans for folder in part.folders]
+            # Single files do not cost more in a store of a million: nothing else can have gone.
+            alone = None if listed else list(keys.values())
+            known = self._known(named | self._places.of_folders(listed), alone)
             changed = [
                 (keys[path], path, stamp, problems.get(path, ""))
                 for path, stamp in found.items()
@@ -149,7 +163,7 @@ class Store:
             self._write(_read(changed[at : at + _BATCH]))
         for at in range(0, len(gone), _BATCH):
             self._write(Batch(gone=gone[at : at + _BATCH]))
-        bad = self._bad({key.place for key in keys.values()}).keys() & set(keys.values())
+        bad = self._stamps(bad_files, named, alone).keys() & set(keys.values())
         return Refreshed(found=len(found), read=len(changed), gone=len(gone), bad=len(bad))
 
     def _write(self, batch: Batch) -> None:
@@ -166,21 +180,27 @@ class Store:
             with self._database.writing() as connection:
                 write_roots(connection, moved)
 
-    def _known(self, places: set[str]) -> dict[FileKey, str]:
+    def _known(self, places: set[str], alone: Sequence[FileKey] | None) -> dict[FileKey, str]:
         """Return the stamps that the files of these places had when they were read."""
-        where = files.c.place.in_(places) & ~files.c.gone
-        query = select(files.c.place, files.c.path, files.c.stamp).where(where)
-        with self._database.reading() as connection:
-            rows = reading.read_rows(connection, query)
-            known = {FileKey(place, path): stamp for place, path, stamp in rows}
-        return {**known, **self._bad(places)}
+        good = self._stamps(files, places, alone)
+        return {**good, **self._stamps(bad_files, places, alone)}
 
-    def _bad(self, places: set[str]) -> dict[FileKey, str]:
-        columns = (bad_files.c.place, bad_files.c.path, bad_files.c.stamp)
-        query = select(*columns).where(bad_files.c.place.in_(places))
+    def _stamps(
+        self, table: Table, places: set[str], alone: Sequence[FileKey] | None
+    ) -> dict[FileKey, str]:
+        """Return the stamps in a table, of the files of these places or of those alone."""
+        wheres = [table.c.place.in_(places)]
+        if alone is not None:
+            wheres = [of_files(table, place, paths) for place, paths in by_place(alone)]
+        known: dict[FileKey, str] = {}
         with self._database.reading() as connection:
-            rows = reading.read_rows(connection, query)
-            return {FileKey(place, path): stamp for place, path, stamp in rows}
+            for where in wheres:
+                query = select(table.c.place, table.c.path, table.c.stamp).where(where)
+                if table is files:
+                    query = query.where(~files.c.gone)
+                rows = reading.read_rows(connection, query)
+                known.update({FileKey(place, path): stamp for place, path, stamp in rows})
+        return known
 
     def _gone(
         self, scans: Sequence[Scan], found: Mapping[str, str], not_found: Iterable[FileKey]

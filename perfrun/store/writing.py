@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from perfrun.store.places import FileKey, is_absolute
@@ -107,9 +107,8 @@ def write_batch(connection: Connection, batch: Batch, *, keep_gone: bool) -> Non
     lost = [*batch.bad, *batch.gone]
     _delete_renamed(connection, batch, ids)
     if keep_gone:
-        for place, paths in _by_place(lost):
-            where = (files.c.place == place) & files.c.path.in_(paths)
-            connection.execute(update(files).where(where).values(gone=True))
+        for place, paths in by_place(lost):
+            connection.execute(update(files).where(of_files(files, place, paths)).values(gone=True))
     else:
         _delete_files(connection, files, lost)
     _delete_orphans(connection, set(before.values()) - set(ids.values()))
@@ -192,17 +191,16 @@ def _next_id(connection: Connection, table: Table) -> int:
 
 def _trials_of(connection: Connection, keys: Sequence[FileKey]) -> dict[FileKey, int]:
     found: dict[FileKey, int] = {}
-    for place, paths in _by_place(keys):
-        where = (files.c.place == place) & files.c.path.in_(paths)
-        for row in connection.execute(select(files.c.path, files.c.trial_id).where(where)):
+    for place, paths in by_place(keys):
+        query = select(files.c.path, files.c.trial_id).where(of_files(files, place, paths))
+        for row in connection.execute(query):
             found[FileKey(place=place, path=row.path)] = row.trial_id
     return found
 
 
 def _delete_files(connection: Connection, table: Table, keys: Sequence[FileKey]) -> None:
-    for place, paths in _by_place(keys):
-        where = (table.c.place == place) & table.c.path.in_(paths)
-        connection.execute(delete(table).where(where))
+    for place, paths in by_place(keys):
+        connection.execute(delete(table).where(of_files(table, place, paths)))
 
 
 def _delete_orphans(connection: Connection, ids: set[int]) -> None:
@@ -236,7 +234,13 @@ def write_roots(connection: Connection, roots: Mapping[str, str]) -> None:
         connection.execute(insert(places).values(name=name, root=root))
 
 
-def _by_place(keys: Sequence[FileKey]) -> list[tuple[str, list[str]]]:
+def of_files(table: Table, place: str, paths: Sequence[str]) -> ColumnElement[bool]:
+    """Return the condition for the rows of some files of a place."""
+    return (table.c.place == place) & table.c.path.in_(paths)
+
+
+def by_place(keys: Sequence[FileKey]) -> list[tuple[str, list[str]]]:
+    """Return the paths of files by place, in parts that one statement takes."""
     return [
         (place, part)
         for place in sorted({key.place for key in keys})
