@@ -75,6 +75,11 @@ class Database:
         self._connection.close()
         self._engine.dispose()
 
+    @property
+    def is_closed(self) -> bool:
+        """True when the connection has been ended."""
+        return self._connection.closed
+
     def _connected(self, patience_s: float) -> sqlalchemy.Connection:
         backoff = Backoff(patience_s)
         while True:

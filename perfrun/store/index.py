@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import Table, select
+from sqlalchemy import ColumnElement, Connection, Table, func, select
 
 from perfrun.options.store_address import Address
 from perfrun.store import reading
@@ -23,7 +23,7 @@ from perfrun.store.database import Database
 from perfrun.store.garbage_collection import no_collection
 from perfrun.store.places import FileKey, Places, Scan, scan, storable, would_be_found
 from perfrun.store.query import BadFile, Counts, Selector, Series
-from perfrun.store.schema import bad_files, files
+from perfrun.store.schema import bad_files, files, trials
 from perfrun.store.writing import (
     Batch,
     TrialRows,
@@ -36,6 +36,8 @@ from perfrun.store.writing import (
 from perfrun.summary.record import BadSummary, SummaryRecord, read_record
 from perfrun.summary.series_identity import text
 
+COLUMNS_FROM = 50_000  # trials; below, to read them takes less time than to import numpy
+_NEWEST = select(func.max(trials.c.id))
 _READ_AGAIN = ""  # the stamp of no file
 _BATCH = 500  # files in one transaction: a killed writer loses no more, others wait no longer
 
@@ -107,12 +109,34 @@ class Store:
         named = (*methods, *([method] if method else []))
         selector = Selector(methods=named, since=since, until=until)
         with no_collection(), self._database.reading() as connection:
+            at = self._columns_at(connection) if selector == Selector() else None
             found = list(
                 reading.read_series(connection, self._root, selector, metric=metric, which=which)
+                if at is None
+                else reading.read_series_of_columns(
+                    *(connection, at, self._later, self._root), metric=metric, which=which
+                )
             )
             urls = reading.read_urls(connection)
         # No generator, so that no transaction stays open while the series are used.
         return iter(by_ancestry(found, urls, clones or {}, self._root))
+
+    def _columns_at(self, connection: Connection) -> Path | None:
+        """Return the file of columns; None where the index is small, or no file."""
+        file = self.address.file
+        if file is None or (connection.execute(_NEWEST).scalar() or 0) < COLUMNS_FROM:
+            return None
+        return file.with_name(f"{file.name}-columns")
+
+    @contextmanager
+    def _later(self) -> Iterator[Connection]:
+        """Open a transaction, also when this has been closed."""
+        if not self._database.is_closed:
+            with self._database.reading() as connection:
+                yield connection
+            return
+        with Database(self.address) as database, database.reading() as connection:
+            yield connection
 
     def trials(self, selector: Selector | None = None) -> Iterator[SummaryRecord]:
         """Return the selected trials in the order of time, including those that failed."""
@@ -189,7 +213,7 @@ class Store:
         self, table: Table, places: set[str], alone: Sequence[FileKey] | None
     ) -> dict[FileKey, str]:
         """Return the stamps in a table, of the files of these places or of those alone."""
-        wheres = [table.c.place.in_(places)]
+        wheres: list[ColumnElement[bool]] = [table.c.place.in_(places)]
         if alone is not None:
             wheres = [of_files(table, place, paths) for place, paths in by_place(alone)]
         known: dict[FileKey, str] = {}

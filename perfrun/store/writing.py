@@ -19,6 +19,7 @@ from perfrun.store.schema import (
     measurements,
     metrics,
     places,
+    renew_state,
     subjects,
     trials,
 )
@@ -122,34 +123,67 @@ def _write_trials(connection: Connection, read: Sequence[TrialRows]) -> dict[str
     named = [metric for one in by_uid.values() for metric, _ in one.figures]
     metric_ids = _ids_of(connection, metrics, named)
     known = _known(connection, trials, trials.c.uid, list(by_uid))
-    known_ids = list(known.values())
-    for part in _parts(known_ids):
-        connection.execute(delete(measurements).where(measurements.c.trial_id.in_(part)))
     fresh = _next_id(connection, trials)
     ids = dict(known)
     for uid in by_uid:
         if uid not in ids:
             ids[uid] = fresh
             fresh += 1
-    rows: list[dict[str, Any]] = [
-        {
+    rows: dict[str, dict[str, Any]] = {
+        uid: {
             "id": ids[uid],
             "subject_id": subject_ids[one.subject],
             "context_id": context_ids[one.context],
             **one.trial,
         }
         for uid, one in by_uid.items()
-    ]
-    for row in [row for row in rows if row["uid"] in known]:
-        connection.execute(update(trials).where(trials.c.id == row["id"]).values(row))
-    _insert(connection, trials, [row for row in rows if row["uid"] not in known])
-    figures = [
-        {"trial_id": ids[uid], "metric_id": metric_ids[metric], "value": value}
+    }
+    figures = {
+        uid: {metric_ids[metric]: value for metric, value in one.figures}
         for uid, one in by_uid.items()
-        for metric, value in one.figures
+    }
+    same = _unchanged(connection, [rows[uid] for uid in known], [figures[uid] for uid in known])
+    changed = [uid for uid in known if ids[uid] not in same]
+    for part in _parts([ids[uid] for uid in changed]):
+        connection.execute(delete(measurements).where(measurements.c.trial_id.in_(part)))
+    for uid in changed:
+        connection.execute(update(trials).where(trials.c.id == ids[uid]).values(rows[uid]))
+    if changed:
+        renew_state(connection)
+    new = [uid for uid in by_uid if uid not in known]
+    _insert(connection, trials, [rows[uid] for uid in new])
+    written = [
+        {"trial_id": ids[uid], "metric_id": metric_id, "value": value}
+        for uid in (*new, *changed)
+        for metric_id, value in figures[uid].items()
     ]
-    _insert(connection, measurements, figures)
+    _insert(connection, measurements, written)
     return ids
+
+
+def _unchanged(
+    connection: Connection,
+    rows: Sequence[Mapping[str, Any]],
+    figures: Sequence[Mapping[int, float]],
+) -> set[int]:
+    """Return the ids of the trials that are in the tables with just these columns and figures.
+
+    A result that comes a second time, on another way, is mostly the same.
+    """
+    ids = [row["id"] for row in rows]
+    there: dict[int, dict[str, Any]] = {}
+    values: dict[int, dict[int, float]] = {number: {} for number in ids}
+    for part in _parts(ids):
+        for row in connection.execute(select(trials).where(trials.c.id.in_(part))):
+            there[row.id] = dict(row._mapping)
+        query = select(measurements).where(measurements.c.trial_id.in_(part))
+        for row in connection.execute(query):
+            values[row.trial_id][row.metric_id] = row.value
+    return {
+        row["id"]
+        for row, own in zip(rows, figures, strict=True)
+        if values[row["id"]] == own and there[row["id"]] == row
+    }
 
 
 def _ids_of(connection: Connection, table: Table, rows: Iterable[Row]) -> dict[Row, int]:
@@ -212,6 +246,7 @@ def _delete_orphans(connection: Connection, ids: set[int]) -> None:
             which = measurements.c.trial_id.in_(orphans)
             connection.execute(delete(measurements).where(which))
             connection.execute(delete(trials).where(trials.c.id.in_(orphans)))
+            renew_state(connection)
 
 
 def _delete_renamed(connection: Connection, batch: Batch, ids: Mapping[str, int]) -> None:
