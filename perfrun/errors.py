@@ -4,6 +4,7 @@
     ├── UsageError          2  the command line, a flag's value, or what it names
     ├── WorkspaceError      2  a checkout or a download that cannot be made as asked
     ├── StoreError          2  an index of results that cannot be opened, read or written
+    │   └── BusyStoreError     now, but may be soon (perfrun.store.patience)
     ├── ExplainFailed       1  a side of an explanation fails (perfrun.explain.turns)
     ├── Interrupted       130  Ctrl-C or a termination signal
     ├── EngineError         2  setup.py: no engine answers (perfrun.image.engine)

@@ -11,7 +11,7 @@ from statistics import median
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from perfrun.store.query import Origin, Origins, Point, point_of
+from perfrun.store.query import Facts, Origins, Point, RowsToRead, point_of
 from perfrun.summary.counted_trials import counted_places
 from perfrun.summary.document import Status
 
@@ -37,7 +37,7 @@ class _TrialCalendar:
     days: tuple[int, ...]
     not_falling: tuple[int, ...]
     disturbed: tuple[bool, ...]
-    counted: tuple[Sequence[int], ...]  # the places of the trials that count, by observation
+    counted: Sequence[Sequence[int]]  # the places of the trials that count, by observation
     single: Sequence[int]  # the same when each observation has one trial; else empty
 
 
@@ -63,7 +63,7 @@ class Observations:
     @property
     def span(self) -> tuple[float, float]:
         """The times of the first and the last trial, those that do not count included."""
-        times = [row.timestamp for row in self._origins.rows]
+        times = self._origins.times
         return min(times), max(times)
 
     def __len__(self) -> int:
@@ -91,11 +91,14 @@ def observations_of(origins: Origins, values: Sequence[float]) -> Observations:
     """
     calendar = _CALENDARS.get(origins)
     if calendar is None:
-        calendar = _CALENDARS[origins] = _calendar(origins.rows)
+        calendar = _CALENDARS[origins] = _calendar(origins)
     return Observations(origins, values, calendar)
 
 
-def _calendar(rows: Sequence[Origin]) -> _TrialCalendar:
+def _calendar(origins: Origins) -> _TrialCalendar:
+    if isinstance(origins.rows, RowsToRead) and origins.rows.quiet_single_runs:
+        return _plain_calendar(origins.times)
+    rows = origins.facts
     groups = _groups(rows)
     if len(groups) == len(rows):  # the fast path for one trial an observation
         observations = [
@@ -117,6 +120,18 @@ def _calendar(rows: Sequence[Origin]) -> _TrialCalendar:
     )
 
 
+def _plain_calendar(times: Sequence[float]) -> _TrialCalendar:
+    """Return the calendar of trials that are a run each and count all."""
+    days = tuple([_night_of_quarter(int(time // _QUARTER_S)) for time in times])
+    return _TrialCalendar(
+        days=days,
+        not_falling=tuple(accumulate(days, max)),
+        disturbed=(False,) * len(days),
+        counted=[(place,) for place in range(len(days))],
+        single=range(len(days)),
+    )
+
+
 def _single(counted: Sequence[Sequence[int]]) -> Sequence[int]:
     if any(len(own) != 1 for own in counted):
         return ()
@@ -124,7 +139,7 @@ def _single(counted: Sequence[Sequence[int]]) -> Sequence[int]:
     return range(len(places)) if places == list(range(len(places))) else places
 
 
-def _groups(rows: Sequence[Origin]) -> Sequence[Sequence[int]]:
+def _groups(rows: Sequence[Facts]) -> Sequence[Sequence[int]]:
     """Return the places of the trials of each run or night."""
     runs = {row.run_id for row in rows}
     if len(runs) == len(rows) and "" not in runs:  # one trial a run, the usual case
@@ -135,7 +150,7 @@ def _groups(rows: Sequence[Origin]) -> Sequence[Sequence[int]]:
     return list(groups.values())
 
 
-def _observation(rows: Sequence[Origin], places: Sequence[int]) -> tuple[int, bool, Sequence[int]]:
+def _observation(rows: Sequence[Facts], places: Sequence[int]) -> tuple[int, bool, Sequence[int]]:
     """Return its day, True when it is disturbed, and the places of the trials that count.
 
     Trials that missed a bound of their figures count where most of the observation's did: then that
@@ -153,7 +168,7 @@ def night_of(timestamp: float) -> int:
     return _night_of_quarter(int(timestamp // _QUARTER_S))
 
 
-@lru_cache(4096)
+@lru_cache(65536)
 def _night_of_quarter(number: int) -> int:
     """Return the same for a quarter of an hour: noon begins one in every time zone."""
     return (datetime.fromtimestamp(number * _QUARTER_S) - _NOON).toordinal()

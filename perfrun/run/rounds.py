@@ -137,7 +137,7 @@ class Rounds:
         result = self._result(interrupted=not ended)
         self._write_report(result)
         if self._recorder:
-            self._recorder.finish()
+            self._recorder.finish(lambda: self._around.interruption.asked)
         if ended:
             self._journal.end()
         return result

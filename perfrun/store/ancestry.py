@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perfrun.errors import WorkspaceError
 from perfrun.options.parsers import is_full
-from perfrun.store.query import Origin, Origins, Series
+from perfrun.store.query import Origins, Series
 from perfrun.workspace.git import SHA256_DIGITS, GitFailed, ask, objects_alone
 
 Positions = Mapping[str, int]  # commit to its position: an ancestor has a lower one
@@ -40,11 +40,8 @@ def by_ancestry(
             known[name] = found
     if not known:
         return tuple(series)
-    orders = {number: _order(origins.rows, known) for number, origins in by_id.items()}
-    moved = {
-        number: Origins([by_id[number].rows[place] for place in order])
-        for number, order in orders.items()
-    }
+    orders = {number: _order(origins, known) for number, origins in by_id.items()}
+    moved = {number: by_id[number].taken(order) for number, order in orders.items()}
     return tuple(
         replace(
             one,
@@ -98,7 +95,7 @@ def _distinct(several: Iterable[Origins]) -> Iterable[Sequence[Mapping[str, str]
     """
     found = {}
     for origins in several:
-        seen = {id(origin.commits): origin.commits for origin in origins.rows}
+        seen = {id(commits): commits for commits in origins.commits}
         found[frozenset(seen)] = tuple(seen.values())
     return found.values()
 
@@ -114,18 +111,12 @@ def _varying(several: Iterable[Mapping[str, str]]) -> dict[str, set[str]]:
     return {n: c for n, c in found.items() if len(c) > 1 and n in (everywhere or ())}
 
 
-def _order(origins: Sequence[Origin], known: Mapping[str, Positions]) -> Sequence[int]:
-    """Return the indices of the trials, by ancestry where it is known."""
-    seen = {id(origin.commits): origin.commits for origin in origins}
-    names = sorted(_varying(seen.values()).keys() & known.keys())
+def _order(origins: Origins, known: Mapping[str, Positions]) -> Sequence[int]:
+    """Return the indices of the trials, by ancestry where it is known, else by time as they are."""
+    commits = origins.commits
+    names = sorted(_varying({id(one): one for one in commits}.values()).keys() & known.keys())
     if not names:
-        return range(len(origins))
-
-    def place(number: int) -> tuple[int, float, str]:
-        # With several repositories, a trial that is ahead in one and behind in none has the larger
-        # sum.
-        origin = origins[number]
-        ahead = sum(known[name][origin.commits[name]] for name in names)
-        return (ahead, origin.timestamp, origin.execution_id)
-
-    return sorted(range(len(origins)), key=place)
+        return range(len(commits))
+    # With several repositories, a trial that is ahead in one and behind in none has the larger sum.
+    ahead = [sum(known[name][own[name]] for name in names) for own in commits]
+    return sorted(range(len(commits)), key=ahead.__getitem__)

@@ -24,9 +24,10 @@ from sqlalchemy.pool import NullPool
 from perfrun.errors import StoreError
 from perfrun.options.store_address import Address
 from perfrun.store import schema
+from perfrun.store.patience import Backoff, BusyStoreError, is_full_or_restarts, is_passing
 from perfrun.text import redact
 
-WAIT_S = 30  # for another writer, and for a server to answer
+WAIT_S = 30  # for another writer, for a server to answer, and for one that is full
 STATEMENT_S = 600  # for one statement; an index of 100,000 summaries needs seconds
 # For one transaction: the limits above are the server's own, and one that stands still keeps none.
 TRANSACTION_S = STATEMENT_S + WAIT_S
@@ -40,15 +41,23 @@ class Database:
     """One connection. It is a context manager, for use by one thread.
 
     With `reads_within_s` it changes nothing, not even an older index into one of today, and gives
-    up a question after so long.
+    up a question after so long. A server that has no room for one more client, or that starts,
+    is asked again for `patience_s`.
     """
 
-    def __init__(self, address: Address, *, reads_within_s: float | None = None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        reads_within_s: float | None = None,
+        patience_s: float | None = None,
+    ) -> None:
         self.address = address
         self._reads_within_s = reads_within_s
         self._engine = _engine(address, reads_within_s)
         with one_line_errors(address):
-            self._connection = self._engine.connect()
+            limit_s = reads_within_s or WAIT_S if patience_s is None else patience_s
+            self._connection = self._connected(limit_s)
         try:
             self._prepare()
         except BaseException:
@@ -65,6 +74,20 @@ class Database:
         """End the connection."""
         self._connection.close()
         self._engine.dispose()
+
+    @property
+    def is_closed(self) -> bool:
+        """True when the connection has been ended."""
+        return self._connection.closed
+
+    def _connected(self, patience_s: float) -> sqlalchemy.Connection:
+        backoff = Backoff(patience_s)
+        while True:
+            try:
+                return self._engine.connect()
+            except SQLAlchemyError as error:
+                if self.address.is_sqlite or not is_full_or_restarts(error) or not backoff.wait():
+                    raise
 
     @contextmanager
     def reading(self) -> Iterator[sqlalchemy.Connection]:
@@ -89,6 +112,9 @@ class Database:
         self._connection.info["writes"] = True
         with one_line_errors(self.address), self._limited(), self._connection.begin():
             if not self.address.is_sqlite:
+                # Whatever the server's default is: what was written before the lock was ours must
+                # be seen.
+                self._connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
                 self._connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{STATEMENT_S}s'")
                 self._connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT_S}s'")
                 self._connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})")
@@ -217,11 +243,12 @@ def one_line_errors(address: Address) -> Iterator[None]:
         yield
     except StoreError as error:
         text = str(error)
-        raise StoreError(
+        raise type(error)(
             text if text.startswith(address.shown) else f"{address.shown}: {text}"
         ) from None
     except SQLAlchemyError as error:
-        raise StoreError(f"{address.shown}: {_line(error)}{_advice(address, error)}") from None
+        kind = BusyStoreError if is_passing(error) else StoreError
+        raise kind(f"{address.shown}: {_line(error)}{_advice(address, error)}") from None
 
 
 def _line(error: SQLAlchemyError) -> str:

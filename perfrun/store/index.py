@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, Connection, Table, func, select
 
 from perfrun.options.store_address import Address
 from perfrun.store import reading
@@ -23,11 +23,21 @@ from perfrun.store.database import Database
 from perfrun.store.garbage_collection import no_collection
 from perfrun.store.places import FileKey, Places, Scan, scan, storable, would_be_found
 from perfrun.store.query import BadFile, Counts, Selector, Series
-from perfrun.store.schema import bad_files, files
-from perfrun.store.writing import Batch, TrialRows, rows_of, write_batch, write_roots
+from perfrun.store.schema import bad_files, files, trials
+from perfrun.store.writing import (
+    Batch,
+    TrialRows,
+    by_place,
+    of_files,
+    rows_of,
+    write_batch,
+    write_roots,
+)
 from perfrun.summary.record import BadSummary, SummaryRecord, read_record
 from perfrun.summary.series_identity import text
 
+COLUMNS_FROM = 50_000  # trials; below, to read them takes less time than to import numpy
+_NEWEST = select(func.max(trials.c.id))
 _READ_AGAIN = ""  # the stamp of no file
 _BATCH = 500  # files in one transaction: a killed writer loses no more, others wait no longer
 
@@ -44,9 +54,12 @@ class Refreshed:
 
 
 @contextmanager
-def open_store(address: Address) -> Iterator[Store]:
-    """Open an index, or make it. Raises StoreError, also for the index of a newer perfrun."""
-    with Database(address) as database:
+def open_store(address: Address, *, patience_s: float | None = None) -> Iterator[Store]:
+    """Open an index, or make it. Raises StoreError, also for the index of a newer perfrun.
+
+    A server that is full or starts is asked again for `patience_s`, half a minute by default.
+    """
+    with Database(address, patience_s=patience_s) as database:
         yield Store(database)
 
 
@@ -96,12 +109,34 @@ class Store:
         named = (*methods, *([method] if method else []))
         selector = Selector(methods=named, since=since, until=until)
         with no_collection(), self._database.reading() as connection:
+            at = self._columns_at(connection) if selector == Selector() else None
             found = list(
                 reading.read_series(connection, self._root, selector, metric=metric, which=which)
+                if at is None
+                else reading.read_series_of_columns(
+                    *(connection, at, self._later, self._root), metric=metric, which=which
+                )
             )
             urls = reading.read_urls(connection)
         # No generator, so that no transaction stays open while the series are used.
         return iter(by_ancestry(found, urls, clones or {}, self._root))
+
+    def _columns_at(self, connection: Connection) -> Path | None:
+        """Return the file of columns; None where the index is small, or no file."""
+        file = self.address.file
+        if file is None or (connection.execute(_NEWEST).scalar() or 0) < COLUMNS_FROM:
+            return None
+        return file.with_name(f"{file.name}-columns")
+
+    @contextmanager
+    def _later(self) -> Iterator[Connection]:
+        """Open a transaction, also when this has been closed."""
+        if not self._database.is_closed:
+            with self._database.reading() as connection:
+                yield connection
+            return
+        with Database(self.address) as database, database.reading() as connection:
+            yield connection
 
     def trials(self, selector: Selector | None = None) -> Iterator[SummaryRecord]:
         """Return the selected trials in the order of time, including those that failed."""
@@ -136,8 +171,11 @@ class Store:
             problems.update(part.problems)
         with no_collection():
             keys = {path: self._places.key(path) for path in found}
-            of_folders = self._places.of_folders(f for part in scans for f in part.folders)
-            known = self._known({key.place for key in keys.values()} | of_folders)
+            named = {key.place for key in keys.values()}
+            listed = [folder for part in scans for folder in part.folders]
+            # Single files do not cost more in a store of a million: nothing else can have gone.
+            alone = None if listed else list(keys.values())
+            known = self._known(named | self._places.of_folders(listed), alone)
             changed = [
                 (keys[path], path, stamp, problems.get(path, ""))
                 for path, stamp in found.items()
@@ -149,7 +187,7 @@ class Store:
             self._write(_read(changed[at : at + _BATCH]))
         for at in range(0, len(gone), _BATCH):
             self._write(Batch(gone=gone[at : at + _BATCH]))
-        bad = self._bad({key.place for key in keys.values()}).keys() & set(keys.values())
+        bad = self._stamps(bad_files, named, alone).keys() & set(keys.values())
         return Refreshed(found=len(found), read=len(changed), gone=len(gone), bad=len(bad))
 
     def _write(self, batch: Batch) -> None:
@@ -166,21 +204,27 @@ class Store:
             with self._database.writing() as connection:
                 write_roots(connection, moved)
 
-    def _known(self, places: set[str]) -> dict[FileKey, str]:
+    def _known(self, places: set[str], alone: Sequence[FileKey] | None) -> dict[FileKey, str]:
         """Return the stamps that the files of these places had when they were read."""
-        where = files.c.place.in_(places) & ~files.c.gone
-        query = select(files.c.place, files.c.path, files.c.stamp).where(where)
-        with self._database.reading() as connection:
-            rows = reading.read_rows(connection, query)
-            known = {FileKey(place, path): stamp for place, path, stamp in rows}
-        return {**known, **self._bad(places)}
+        good = self._stamps(files, places, alone)
+        return {**good, **self._stamps(bad_files, places, alone)}
 
-    def _bad(self, places: set[str]) -> dict[FileKey, str]:
-        columns = (bad_files.c.place, bad_files.c.path, bad_files.c.stamp)
-        query = select(*columns).where(bad_files.c.place.in_(places))
+    def _stamps(
+        self, table: Table, places: set[str], alone: Sequence[FileKey] | None
+    ) -> dict[FileKey, str]:
+        """Return the stamps in a table, of the files of these places or of those alone."""
+        wheres: list[ColumnElement[bool]] = [table.c.place.in_(places)]
+        if alone is not None:
+            wheres = [of_files(table, place, paths) for place, paths in by_place(alone)]
+        known: dict[FileKey, str] = {}
         with self._database.reading() as connection:
-            rows = reading.read_rows(connection, query)
-            return {FileKey(place, path): stamp for place, path, stamp in rows}
+            for where in wheres:
+                query = select(table.c.place, table.c.path, table.c.stamp).where(where)
+                if table is files:
+                    query = query.where(~files.c.gone)
+                rows = reading.read_rows(connection, query)
+                known.update({FileKey(place, path): stamp for place, path, stamp in rows})
+        return known
 
     def _gone(
         self, scans: Sequence[Scan], found: Mapping[str, str], not_found: Iterable[FileKey]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from perfrun.analysis.directions import Direction
 
@@ -56,6 +57,51 @@ class Origin(NamedTuple):
     summary_path: str
 
 
+class Facts(Protocol):
+    """The parts of `Origin` that decide which trials count."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def timestamp(self) -> float: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def disturbed(self) -> bool: ...
+
+
+class RowsToRead(Sequence[Origin]):
+    """Trials whose numbers are known and whose texts are not read yet."""
+
+    @property
+    @abstractmethod
+    def commits(self) -> Sequence[Mapping[str, str]]:
+        """The commits of each."""
+
+    @property
+    @abstractmethod
+    def facts(self) -> Sequence[Facts]:
+        """What decides which of them count, of each."""
+
+    @property
+    @abstractmethod
+    def times(self) -> Sequence[float]:
+        """The seconds since the epoch at which each began."""
+
+    @property
+    @abstractmethod
+    def quiet_single_runs(self) -> bool:
+        """True where each is a run of its own and none was disturbed."""
+
+    @abstractmethod
+    def taken(self, order: Sequence[int]) -> RowsToRead:
+        """Return them in another order."""
+
+    @abstractmethod
+    def is_same(self, other: Sequence[Origin]) -> bool:
+        """Return True for just the same trials in the same order."""
+
+
 class Origins:
     """The trials of series in order: one object for all metrics of the same trials.
 
@@ -64,7 +110,33 @@ class Origins:
     """
 
     def __init__(self, rows: Sequence[Origin]) -> None:
-        self.rows = tuple(rows)
+        # Those of a large index have their texts read when one of them is looked at.
+        self.rows = rows if isinstance(rows, RowsToRead) else tuple(rows)
+
+    @property
+    def commits(self) -> Sequence[Mapping[str, str]]:
+        """The commits of each trial; trials of a run share one object."""
+        if isinstance(self.rows, RowsToRead):
+            return self.rows.commits
+        return [row.commits for row in self.rows]
+
+    @property
+    def facts(self) -> Sequence[Facts]:
+        """What decides which trials count, of each."""
+        return self.rows.facts if isinstance(self.rows, RowsToRead) else self.rows
+
+    @property
+    def times(self) -> Sequence[float]:
+        """The seconds since the epoch at which each trial began."""
+        if isinstance(self.rows, RowsToRead):
+            return self.rows.times
+        return [row.timestamp for row in self.rows]
+
+    def taken(self, order: Sequence[int]) -> Origins:
+        """Return the trials in another order."""
+        if isinstance(self.rows, RowsToRead):
+            return Origins(self.rows.taken(order))
+        return Origins([self.rows[place] for place in order])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -15,8 +16,18 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Select, func, select
 from sqlalchemy.exc import DBAPIError
 
+from perfrun.errors import StoreError
 from perfrun.store.places import OWN
-from perfrun.store.query import BadFile, Counts, Origin, Origins, Selector, Series, SeriesKey
+from perfrun.store.query import (
+    BadFile,
+    Counts,
+    Origin,
+    Origins,
+    RowsToRead,
+    Selector,
+    Series,
+    SeriesKey,
+)
 from perfrun.store.schema import (
     bad_files,
     contexts,
@@ -33,7 +44,8 @@ from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import Subject
 from perfrun.summary.trial_environment import batch_size_of, document_of
 
-Columns = tuple[list[Origin], list[float]]  # the trials of a series, and the figure of each
+Columns = tuple[Sequence[Origin], list[float]]  # the trials of a series, and the figure of each
+_Growing = tuple[list[Origin], list[float]]  # the same while they are read
 
 _BY_TIME = attrgetter("timestamp", "execution_id")
 _OF_ORIGIN = (
@@ -67,11 +79,11 @@ def by_time(
 
 def columns_of(
     figures: Iterable[tuple[Any, ...]], origins: Mapping[int, tuple[int, Origin]]
-) -> dict[int, dict[int, Columns]]:
+) -> Mapping[int, Mapping[int, Columns]]:
     """Return the columns of each subject's metrics. The figures of a trial must be adjacent."""
-    found: dict[int, dict[int, Columns]] = {}
+    found: dict[int, dict[int, _Growing]] = {}
     last = origin = None
-    own: dict[int, Columns] = {}
+    own: dict[int, _Growing] = {}
     for trial_id, metric_id, value in figures:
         if trial_id != last:
             last, origin = trial_id, None
@@ -85,7 +97,7 @@ def columns_of(
     return found
 
 
-def _no_figures() -> Columns:
+def _no_figures() -> _Growing:
     return [], []
 
 
@@ -105,7 +117,9 @@ def series_of(
             together.setdefault((subject, named.name), []).append((named, found))
     shared: dict[int, list[Origins]] = {}  # those of a subject that differ
     for key in sorted(together, key=lambda key: (about[key[0]].method, key[1], key[0])):
-        parts = sorted(together[key], key=lambda part: _BY_TIME(part[1][0][-1]))
+        parts = together[key]
+        if len(parts) > 1:
+            parts = sorted(parts, key=lambda part: _BY_TIME(part[1][0][-1]))
         stating = [named for named, _ in parts if named.unit or named.direction]
         unit, direction = (stating[-1].unit, stating[-1].direction) if stating else ("", "")
         rows, values = _joined([found for _, found in parts])
@@ -113,7 +127,7 @@ def series_of(
             key=_key(about[key[0]], key[1]),
             unit=unit_of(key[1], unit),
             direction=direction_of(key[1], direction),
-            origins=_shared(shared.setdefault(key[0], []), tuple(rows)),
+            origins=_shared(shared.setdefault(key[0], []), rows),
             values=values,
             derived_from=parts[-1][0].derived_from,
         )
@@ -127,13 +141,19 @@ def _joined(parts: Sequence[Columns]) -> Columns:
     return [origin for origin, _ in pairs], [value for _, value in pairs]
 
 
-def _shared(known: list[Origins], rows: tuple[Origin, ...]) -> Origins:
+def _shared(known: list[Origins], rows: Sequence[Origin]) -> Origins:
     """Return one object for equal trials, since most metrics of a method have the same trials."""
     for one in known:
-        if len(one.rows) == len(rows) and all(map(is_, one.rows, rows)):
+        if len(one.rows) == len(rows) and _are_same(one.rows, rows):
             return one
     known.append(Origins(rows))
     return known[-1]
+
+
+def _are_same(some: Sequence[Origin], others: Sequence[Origin]) -> bool:
+    if isinstance(some, RowsToRead):
+        return some.is_same(others)
+    return not isinstance(others, RowsToRead) and all(map(is_, some, others))
 
 
 def _key(about: Any, metric: str) -> SeriesKey:
@@ -165,28 +185,73 @@ def read_series(
     rows = sorted(read_rows(connection, _where(select(*_OF_ORIGIN), selector, about)), key=_TIME)
     paths = _paths(connection, root, [row[0] for row in rows])
     for row in rows:
-        number, subject, context, execution, run, timestamp, status, grade, disturbed, label = row
-        if subject in about:
-            origins[number] = (
-                subject,
-                Origin(
-                    execution_id=execution,
-                    run_id=run,
-                    timestamp=timestamp,
-                    status=status,
-                    grade=grade,
-                    disturbed=bool(disturbed),  # SQLite returns numbers
-                    commits=commits[context],
-                    label=label,
-                    summary_path=paths.get(number, ""),
-                ),
-            )
+        if row[1] in about:
+            origins[row[0]] = (row[1], _origin(row, commits, paths))
     stated = {row.id: row for row in names}
     figures = _figures(
         connection, about, selector, list(stated) if len(names) < len(known) else None
     )
     columns = columns_of(by_time(figures, list(origins)), origins)
     yield from series_of(columns, about, stated)
+
+
+def _origin(
+    row: tuple[Any, ...], commits: Mapping[int, Mapping[str, str]], paths: Mapping[int, str]
+) -> Origin:
+    number, _, context, execution, run, timestamp, status, grade, disturbed, label = row
+    return Origin(
+        execution_id=execution,
+        run_id=run,
+        timestamp=timestamp,
+        status=status,
+        grade=grade,
+        disturbed=bool(disturbed),  # SQLite returns numbers
+        commits=commits[context],
+        label=label,
+        summary_path=paths.get(number, ""),
+    )
+
+
+def read_series_of_columns(
+    connection: Connection,
+    at: Path,
+    later: Callable[[], AbstractContextManager[Connection]],
+    root: Path | None,
+    *,
+    metric: str | None,
+    which: Which,
+) -> Iterator[Series]:
+    """Yield what `read_series` does of all methods and times, with the columns that lie at a path.
+
+    `later` opens a transaction, in which the texts of trials are read once they are looked at.
+    """
+    from perfrun.store.columns import read_columns, series_columns  # numpy
+
+    commits = _commits(connection)
+    named = [row for row in connection.execute(select(metrics)) if _fits(row.name, metric)]
+    stated = {row.id: row for row in named if _is_of(row, which)}
+
+    def read(ids: Sequence[int]) -> dict[int, Origin]:
+        with later() as own:
+            paths = _paths(own, root, ids)
+            query = select(*_OF_ORIGIN)
+            found = {}
+            for part in _slices(ids):
+                for row in read_rows(own, query.where(trials.c.id.in_(part))):
+                    found[row[0]] = _origin(row, commits, paths)
+        if len(found) < len(ids):
+            raise StoreError("has lost trials while they were read: run the same command again")
+        return found
+
+    def names(ids: Sequence[int]) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for part in _slices(ids):
+            query = select(trials.c.id, trials.c.execution_id).where(trials.c.id.in_(part))
+            found.update(read_rows(connection, query))
+        return found
+
+    columns = series_columns(read_columns(connection, at), list(stated), commits, read, names)
+    yield from series_of(columns, _subjects(connection, Selector()), stated)
 
 
 def read_trials(
@@ -383,6 +448,10 @@ def _parts_of(connection: Connection, query: Select[Any]) -> Iterator[Sequence[A
         raise DBAPIError(None, None, error) from error
     finally:
         result.close()
+
+
+def _slices(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (ids[at : at + _MOST_IDS] for at in range(0, len(ids), _MOST_IDS))
 
 
 def _paths(connection: Connection, root: Path | None, ids: Sequence[int]) -> dict[int, str]:

@@ -5,6 +5,7 @@ History:
     2   subjects.settings begins with the variables of `--env`
     3   metrics say from which primary metric they are derived; trials have the batch size; files
         are named by their workspace or disk instead of the host's name, which containers change
+    4   `perfrun_store` has a state, another one when rows of trials are changed or deleted
 
 A change of the tables, or of the subject or metrics that a summary's record has, needs a new
 version: a test compares both with the number. An index holds nothing that is not in the summaries;
@@ -18,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +37,7 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    delete,
     insert,
     inspect,
     select,
@@ -192,6 +195,13 @@ def _state(connection: Connection, number: int, row: tuple[str, ...]) -> None:
     )
 
 
+def with_state(connection: Connection) -> None:
+    """Migrate from 3 to 4: what was read before stays true as long as the state is the same."""
+    row = {"value": uuid.uuid4().hex}
+    connection.execute(text("DELETE FROM perfrun_store WHERE key = 'state'"))
+    connection.execute(text("INSERT INTO perfrun_store VALUES ('state', :value)"), row)
+
+
 TABLES = MetaData()
 
 meta = Table(
@@ -290,6 +300,7 @@ places = Table(
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     with_variables,
     with_derived_metrics,
+    with_state,
 )
 
 
@@ -322,12 +333,19 @@ def make_current(connection: Connection) -> None:
         TABLES.create_all(connection)
         row = {"key": "schema_version", "value": str(schema_version())}
         connection.execute(insert(meta), row)
+        renew_state(connection)
         return
     for step in MIGRATIONS[version - 1 :]:
         step(connection)
     if version != schema_version():
         changed = update(meta).where(meta.c.key == "schema_version")
         connection.execute(changed.values(value=str(schema_version())))
+
+
+def renew_state(connection: Connection) -> None:
+    """Say that rows of trials are no longer what they were; new trials are no reason to."""
+    connection.execute(delete(meta).where(meta.c.key == "state"))
+    connection.execute(insert(meta), {"key": "state", "value": uuid.uuid4().hex})
 
 
 def _refuse_foreign(connection: Connection) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from perfrun.store.places import FileKey, is_absolute
@@ -19,6 +19,7 @@ from perfrun.store.schema import (
     measurements,
     metrics,
     places,
+    renew_state,
     subjects,
     trials,
 )
@@ -107,9 +108,8 @@ def write_batch(connection: Connection, batch: Batch, *, keep_gone: bool) -> Non
     lost = [*batch.bad, *batch.gone]
     _delete_renamed(connection, batch, ids)
     if keep_gone:
-        for place, paths in _by_place(lost):
-            where = (files.c.place == place) & files.c.path.in_(paths)
-            connection.execute(update(files).where(where).values(gone=True))
+        for place, paths in by_place(lost):
+            connection.execute(update(files).where(of_files(files, place, paths)).values(gone=True))
     else:
         _delete_files(connection, files, lost)
     _delete_orphans(connection, set(before.values()) - set(ids.values()))
@@ -123,34 +123,67 @@ def _write_trials(connection: Connection, read: Sequence[TrialRows]) -> dict[str
     named = [metric for one in by_uid.values() for metric, _ in one.figures]
     metric_ids = _ids_of(connection, metrics, named)
     known = _known(connection, trials, trials.c.uid, list(by_uid))
-    known_ids = list(known.values())
-    for part in _parts(known_ids):
-        connection.execute(delete(measurements).where(measurements.c.trial_id.in_(part)))
     fresh = _next_id(connection, trials)
     ids = dict(known)
     for uid in by_uid:
         if uid not in ids:
             ids[uid] = fresh
             fresh += 1
-    rows: list[dict[str, Any]] = [
-        {
+    rows: dict[str, dict[str, Any]] = {
+        uid: {
             "id": ids[uid],
             "subject_id": subject_ids[one.subject],
             "context_id": context_ids[one.context],
             **one.trial,
         }
         for uid, one in by_uid.items()
-    ]
-    for row in [row for row in rows if row["uid"] in known]:
-        connection.execute(update(trials).where(trials.c.id == row["id"]).values(row))
-    _insert(connection, trials, [row for row in rows if row["uid"] not in known])
-    figures = [
-        {"trial_id": ids[uid], "metric_id": metric_ids[metric], "value": value}
+    }
+    figures = {
+        uid: {metric_ids[metric]: value for metric, value in one.figures}
         for uid, one in by_uid.items()
-        for metric, value in one.figures
+    }
+    same = _unchanged(connection, [rows[uid] for uid in known], [figures[uid] for uid in known])
+    changed = [uid for uid in known if ids[uid] not in same]
+    for part in _parts([ids[uid] for uid in changed]):
+        connection.execute(delete(measurements).where(measurements.c.trial_id.in_(part)))
+    for uid in changed:
+        connection.execute(update(trials).where(trials.c.id == ids[uid]).values(rows[uid]))
+    if changed:
+        renew_state(connection)
+    new = [uid for uid in by_uid if uid not in known]
+    _insert(connection, trials, [rows[uid] for uid in new])
+    written = [
+        {"trial_id": ids[uid], "metric_id": metric_id, "value": value}
+        for uid in (*new, *changed)
+        for metric_id, value in figures[uid].items()
     ]
-    _insert(connection, measurements, figures)
+    _insert(connection, measurements, written)
     return ids
+
+
+def _unchanged(
+    connection: Connection,
+    rows: Sequence[Mapping[str, Any]],
+    figures: Sequence[Mapping[int, float]],
+) -> set[int]:
+    """Return the ids of the trials that are in the tables with just these columns and figures.
+
+    A result that comes a second time, on another way, is mostly the same.
+    """
+    ids = [row["id"] for row in rows]
+    there: dict[int, dict[str, Any]] = {}
+    values: dict[int, dict[int, float]] = {number: {} for number in ids}
+    for part in _parts(ids):
+        for row in connection.execute(select(trials).where(trials.c.id.in_(part))):
+            there[row.id] = dict(row._mapping)
+        query = select(measurements).where(measurements.c.trial_id.in_(part))
+        for row in connection.execute(query):
+            values[row.trial_id][row.metric_id] = row.value
+    return {
+        row["id"]
+        for row, own in zip(rows, figures, strict=True)
+        if values[row["id"]] == own and there[row["id"]] == row
+    }
 
 
 def _ids_of(connection: Connection, table: Table, rows: Iterable[Row]) -> dict[Row, int]:
@@ -192,17 +225,16 @@ def _next_id(connection: Connection, table: Table) -> int:
 
 def _trials_of(connection: Connection, keys: Sequence[FileKey]) -> dict[FileKey, int]:
     found: dict[FileKey, int] = {}
-    for place, paths in _by_place(keys):
-        where = (files.c.place == place) & files.c.path.in_(paths)
-        for row in connection.execute(select(files.c.path, files.c.trial_id).where(where)):
+    for place, paths in by_place(keys):
+        query = select(files.c.path, files.c.trial_id).where(of_files(files, place, paths))
+        for row in connection.execute(query):
             found[FileKey(place=place, path=row.path)] = row.trial_id
     return found
 
 
 def _delete_files(connection: Connection, table: Table, keys: Sequence[FileKey]) -> None:
-    for place, paths in _by_place(keys):
-        where = (table.c.place == place) & table.c.path.in_(paths)
-        connection.execute(delete(table).where(where))
+    for place, paths in by_place(keys):
+        connection.execute(delete(table).where(of_files(table, place, paths)))
 
 
 def _delete_orphans(connection: Connection, ids: set[int]) -> None:
@@ -214,6 +246,7 @@ def _delete_orphans(connection: Connection, ids: set[int]) -> None:
             which = measurements.c.trial_id.in_(orphans)
             connection.execute(delete(measurements).where(which))
             connection.execute(delete(trials).where(trials.c.id.in_(orphans)))
+            renew_state(connection)
 
 
 def _delete_renamed(connection: Connection, batch: Batch, ids: Mapping[str, int]) -> None:
@@ -236,7 +269,13 @@ def write_roots(connection: Connection, roots: Mapping[str, str]) -> None:
         connection.execute(insert(places).values(name=name, root=root))
 
 
-def _by_place(keys: Sequence[FileKey]) -> list[tuple[str, list[str]]]:
+def of_files(table: Table, place: str, paths: Sequence[str]) -> ColumnElement[bool]:
+    """Return the condition for the rows of some files of a place."""
+    return (table.c.place == place) & table.c.path.in_(paths)
+
+
+def by_place(keys: Sequence[FileKey]) -> list[tuple[str, list[str]]]:
+    """Return the paths of files by place, in parts that one statement takes."""
     return [
         (place, part)
         for place in sorted({key.place for key in keys})

@@ -1,0 +1,131 @@
+"""The columns beside a large index: the same answers as without them, and only new rows are read."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trial_documents import BEGIN_S, NIGHT_S, perfrun_summary, write_summary
+
+from perfrun.benchmark import main
+from perfrun.options.store_address import Address, parse_address
+from perfrun.store import columns, index
+from perfrun.store.index import open_store
+
+METRICS = ("wall_time", "latency_median_s", "loss")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path / "workspace"
+
+
+def put(workspace: Path, draw: random.Random, numbers: range) -> None:
+    """Write trials: some fail, some are disturbed, some share a run, a night or a time."""
+    for number in numbers:
+        night, place = divmod(number, 6)
+        method = ("ok", "ok", "slow", "lost", "slow", "ok")[place]
+        step = 1.2 if method == "slow" and night > 18 else 1.0
+        run = draw.choice(("", f"run-{night}", f"run-{night}", f"run-{number}"))
+        status = "passed" if draw.random() < 0.9 else draw.choice(("failed", "out_of_bounds"))
+        unit = {"unit": "s"} if draw.random() < 0.5 else {}
+        document = perfrun_summary(
+            number,
+            name=f"pkg.mod.Cases.{method}",
+            wall_time=step * draw.lognormvariate(0, 0.01),
+            metrics=[{"name": "loss", "value": draw.lognormvariate(0, 0.01), **unit}],
+            own={
+                "run_id": run,
+                "outcome": {"status": status},
+                "quality": {"grade": "B", "disturbed": draw.random() < 0.1, "findings": []},
+                "git": [{"directory": "models", "url": "https://h/r", "git_hash": f"{night:040x}"}],
+            },
+        )
+        document["execution_id"] = f"{draw.randrange(10**6):06}-{number}"
+        document["execution_timestamp"] = BEGIN_S + night * NIGHT_S + place // 2 * 60
+        write_summary(workspace / "output", document)
+
+
+def answers(address: Address) -> Any:
+    with open_store(address) as store:
+        store.refresh()
+        found = [list(store.series(metric=metric)) for metric in (None, "wall_time", "l*")]
+        found += [list(store.series(which=which)) for which in ("primary", "derived")]  # type: ignore[arg-type]
+    told = [
+        [(one.key, one.unit, one.direction, one.derived_from, one.points) for one in some]
+        for some in found
+    ]
+    shared = [[one.origins is other.origins for one in found[0]] for other in found[0]]
+    return told, shared
+
+
+def both(
+    monkeypatch: pytest.MonkeyPatch, address: Address, capsys: pytest.CaptureFixture[str]
+) -> list[int]:
+    """Ask with and without columns; return the rows that the columns read anew."""
+    read: list[int] = []
+    whole = columns._array
+
+    def array(connection: Any, query: Any, kind: Any, row_of: Any) -> Any:
+        found = whole(connection, query, kind, row_of)
+        read.append(len(found))
+        return found
+
+    assert address.file is not None
+    words = ["detect", f"--workspace={address.file.parent}", "--format=json", "--metric=*"]
+    with monkeypatch.context() as without:
+        without.setattr(index, "COLUMNS_FROM", 10**9)
+        expected = answers(address)
+        told = main(words), capsys.readouterr()
+    with monkeypatch.context() as small:
+        small.setattr(index, "COLUMNS_FROM", 1)
+        small.setattr(columns, "_array", array)
+        assert answers(address) == expected
+        assert (main(words), capsys.readouterr()) == told
+    assert '"changes": []' not in told[1].out
+    return read
+
+
+def test_the_answers_are_those_without_columns_whatever_happens_to_the_index(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw = random.Random(17)
+    address = parse_address(None, workspace)
+    assert address.file is not None
+    beside = address.file.with_name("perfrun.db-columns")
+    put(workspace, draw, range(180))
+    assert both(monkeypatch, address, capsys)[0] == 180
+    assert beside.is_file()
+    assert both(monkeypatch, address, capsys) == []  # nothing new, nothing read
+    old_index, old_columns = (path.read_bytes() for path in (address.file, beside))
+
+    put(workspace, draw, range(180, 186))
+    assert both(monkeypatch, address, capsys)[0] == 6  # a night
+
+    changed = sorted(workspace.glob("output/*/perfzero_summary.json"))[3]
+    changed.write_text(changed.read_text().replace('"wall_time": ', '"wall_time": 1'))
+    assert both(monkeypatch, address, capsys)[0] == 186
+    shutil.rmtree(changed.parent)
+    assert both(monkeypatch, address, capsys)[0] == 185
+
+    for path in workspace.glob("perfrun.db*"):  # the index of a backup, and other trials since
+        if path != beside:
+            path.unlink()
+    address.file.write_bytes(old_index)
+    put(workspace, draw, range(186, 192))
+    both(monkeypatch, address, capsys)
+
+    for path in workspace.glob("perfrun.db*"):
+        if path != beside:
+            path.unlink()
+    assert both(monkeypatch, address, capsys)[0] == 191  # built again
+
+    for damaged in (b"", b"PK\x03\x04", old_columns[:-100], old_columns[::-1], old_columns):
+        beside.write_bytes(damaged)
+        assert both(monkeypatch, address, capsys)[0] == 191
+    beside.unlink()
+    beside.mkdir()
+    assert both(monkeypatch, address, capsys)[0] == 191  # it cannot be kept
