@@ -258,12 +258,13 @@ def with_changes(
 
 def _recent(suite: Suite, report: NightReport, earlier: Earlier, untold: Collection[str]) -> Recent:
     from perfrun.options.store_address import parse_address
+    from perfrun.store import quarantine
     from perfrun.store.index import open_store  # SQLAlchemy
 
     clones = {repo.directory: repo.clone for repo in suite.repos if repo.clone is not None}
     with open_store(parse_address(suite.store, suite.workspace)) as store:
         store.refresh([suite.workspace] if suite.store else [])
-        return recent_changes(
+        recent = recent_changes(
             store,
             report.methods,
             report.night,
@@ -274,6 +275,9 @@ def _recent(suite: Suite, report: NightReport, earlier: Earlier, untold: Collect
             earlier=earlier,
             untold=untold,
         )
+        if store.left_out:
+            recent = replace(recent, outlook=(*recent.outlook, quarantine.said(store.left_out)))
+        return recent
 
 
 def _confirmed(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from perfrun.options.store_address import Address
 from perfrun.store import reading
@@ -22,6 +22,8 @@ from perfrun.store.ancestry import by_ancestry
 from perfrun.store.database import Database
 from perfrun.store.garbage_collection import no_collection
 from perfrun.store.places import FileKey, Places, Scan, scan, storable, would_be_found
+from perfrun.store.quarantine import Quarantine
+from perfrun.store.quarantine import read as read_quarantine
 from perfrun.store.query import BadFile, Counts, Selector, Series
 from perfrun.store.schema import bad_files, files
 from perfrun.store.writing import Batch, TrialRows, rows_of, write_batch, write_roots
@@ -59,6 +61,7 @@ class Store:
         workspace = self.address.workspace
         self._root = None if workspace is None else Path(os.path.realpath(workspace))
         self._places = Places(self._root)
+        self.left_out: dict[str, int] = {}  # trials that `series` left out, by their node
 
     def refresh(self, folders: Sequence[Path] = ()) -> Refreshed:
         """Read what is new or changed in the index's workspace and in the folders.
@@ -92,16 +95,32 @@ class Store:
         hand: in `clones` (by the checkout's folder) or where `by_ancestry` finds it; else by time.
         `since` (inclusive) and `until` (exclusive) are seconds since the epoch. `which`
         selects primary metrics or derived ones. `methods` are further patterns for methods.
+        Trials of nodes in quarantine are left out; `left_out` counts them.
         """
         named = (*methods, *([method] if method else []))
         selector = Selector(methods=named, since=since, until=until)
         with no_collection(), self._database.reading() as connection:
-            found = list(
-                reading.read_series(connection, self._root, selector, metric=metric, which=which)
+            left_out = self._in_quarantine(connection)
+            read = reading.read_series(
+                connection, self._root, selector, metric=metric, which=which, left_out=left_out
             )
+            found = list(read)
             urls = reading.read_urls(connection)
         # No generator, so that no transaction stays open while the series are used.
         return iter(by_ancestry(found, urls, clones or {}, self._root))
+
+    def _in_quarantine(self, connection: Connection) -> set[int]:
+        """Return the ids of the trials that do not count, and count them by node."""
+        quarantine = read_quarantine(self.address.home) if self.address.home else Quarantine()
+        self.left_out = {}
+        if not quarantine.periods:
+            return set()
+        found = set()
+        for number, node, timestamp in reading.read_trials_of_nodes(connection, quarantine.nodes):
+            if quarantine.leaves_out(node, timestamp):
+                found.add(number)
+                self.left_out[node] = self.left_out.get(node, 0) + 1
+        return found
 
     def trials(self, selector: Selector | None = None) -> Iterator[SummaryRecord]:
         """Return the selected trials in the order of time, including those that failed."""
@@ -117,6 +136,11 @@ class Store:
         """Return the labels of the newest trials, a thousand at most."""
         with self._database.reading() as connection:
             return reading.read_labels(connection)
+
+    def nodes(self) -> list[str]:
+        """Return the host names of all trials."""
+        with self._database.reading() as connection:
+            return reading.read_nodes(connection)
 
     def bad_files(self) -> tuple[BadFile, ...]:
         """Return the summaries that could not be read at the last attempt."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -155,8 +155,12 @@ def read_series(
     *,
     metric: str | None,
     which: Which,
+    left_out: Collection[int] = (),
 ) -> Iterator[Series]:
-    """Yield the series of the selected methods and times whose metric fits, each by time."""
+    """Yield the series of the selected methods and times whose metric fits, each by time.
+
+    `left_out` are the ids of trials that do not count.
+    """
     about, commits = _subjects(connection, selector), _commits(connection)
     known = list(connection.execute(select(metrics)))
     names = [row for row in known if _fits(row.name, metric) and _is_of(row, which)]
@@ -166,7 +170,7 @@ def read_series(
     paths = _paths(connection, root, [row[0] for row in rows])
     for row in rows:
         number, subject, context, execution, run, timestamp, status, grade, disturbed, label = row
-        if subject in about:
+        if subject in about and number not in left_out:
             origins[number] = (
                 subject,
                 Origin(
@@ -283,6 +287,21 @@ def read_urls(connection: Connection) -> dict[str, str]:
     for row in connection.execute(select(contexts.c.urls).distinct()):
         found.update(json.loads(row.urls))
     return found
+
+
+def read_nodes(connection: Connection) -> list[str]:
+    """Return the host names of all trials, each once."""
+    rows = connection.execute(select(trials.c.hostname).distinct().order_by(trials.c.hostname))
+    return [row.hostname for row in rows if row.hostname]
+
+
+def read_trials_of_nodes(
+    connection: Connection, nodes: Collection[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield id, host name and time of the trials of these nodes."""
+    columns = (trials.c.id, trials.c.hostname, trials.c.timestamp)
+    query = select(*columns).where(trials.c.hostname.in_(nodes))
+    yield from read_rows(connection, query)
 
 
 def read_counts(connection: Connection) -> Counts:
