@@ -16,7 +16,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -98,14 +98,15 @@ def slow_nodes(fleets: int, seed: int) -> None:
 def odd_nodes(fleets: int, seed: int) -> None:
     """Print how often other oddities are named."""
     _head(("the odd node", "trials a method", "it is named", "another is named"))
-    for name, facts in (
-        ("20 % slow in two of six methods", {"slow": 0.2, "slow_methods": 2}),
-        ("10 % slow in two of six methods", {"slow": 0.1, "slow_methods": 2}),
-        ("8 % slower from its third canary on", {"later": 0.08}),
-        ("three times the noise", {"louder": 3.0}),
+    like = Fleet(spread=0.015, trials=5)
+    for name, fleet in (
+        ("20 % slow in two of six methods", replace(like, slow=0.2, slow_methods=2)),
+        ("10 % slow in two of six methods", replace(like, slow=0.1, slow_methods=2)),
+        ("8 % slower from its third canary on", replace(like, later=0.08)),
+        ("three times the noise", replace(like, louder=3.0)),
     ):
         for trials in (5, 10):
-            tally = simulate(Fleet(spread=0.015, trials=trials, **facts), fleets, seed)
+            tally = simulate(replace(fleet, trials=trials), fleets, seed)
             named, others = f"{tally.named} of {fleets}", f"{tally.others} of {fleets}"
             _row((name, trials, named, others))
 

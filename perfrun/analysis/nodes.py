@@ -88,7 +88,7 @@ class _Units(NamedTuple):
     group: Integers
     cell: Integers  # number of its group and night
     value: Floats
-    count: Integers  # trials
+    trials: Integers  # number of them
 
 
 def judge_nodes(figures: Sequence[Figure], error: float = ERROR) -> tuple[NodeFindings, ...]:
@@ -103,6 +103,8 @@ def judge_nodes(figures: Sequence[Figure], error: float = ERROR) -> tuple[NodeFi
     night = np.array([one.night for one in figures], dtype=np.int64)
     value = np.array([one.value for one in figures], dtype=np.float64)
     _, _, cell = _pairs(group, night - night.min(initial=0))
+    time = np.array([one.time for one in figures], dtype=np.float64)
+    is_canary = np.array([one.is_canary for one in figures], dtype=np.bool_)
     is_compared = _has_equals(node, cell)
     found: dict[int, NodeFindings] = {}
     for part in _parts(node, group, is_compared, len(names)):
@@ -114,8 +116,8 @@ def judge_nodes(figures: Sequence[Figure], error: float = ERROR) -> tuple[NodeFi
             group=group[rows],
             cell=cell[rows],
             value=value[rows],
-            time=np.array([figures[row].time for row in rows]),
-            is_canary=np.array([figures[row].is_canary for row in rows], dtype=bool),
+            time=time[rows],
+            is_canary=is_canary[rows],
             errors={name: share * error for name, share in _SHARES.items()},
         )
         found |= own
@@ -324,7 +326,7 @@ def _node_effects(
     else:
         freedom = np.maximum(nights.reshape(-1)[pair] - 1, 1)
         apart = np.abs(rest - middle[units.node]) * np.sqrt((freedom + 1) / freedom)
-        trials = np.maximum(_medians(units.count.astype(float), units.group, groups), 1)
+        trials = np.maximum(_medians(units.trials.astype(float), units.group, groups), 1)
         of_night = np.maximum(
             MAD_TO_SD * _medians(apart, units.group, groups), noise / np.sqrt(trials)
         )
@@ -458,7 +460,7 @@ def _later_canaries(
     # All nodes may warm up alike on a night.
     grown = grown - _nan_medians(grown, own_cells)[own_cells]
     p_values = outliers(grown, error)
-    for number in np.flatnonzero((p_values <= error) & (grown >= LEAST_LATER)):
+    for number in np.flatnonzero((p_values <= error) & (grown >= LEAST_LATER)).tolist():
         own_node = int(own_nodes[number])
         if firsts[number] < grown[number] / 2:  # before, it was like the others
             found[own_node] = max(found[own_node] or 0.0, float(grown[number]))

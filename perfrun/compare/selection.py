@@ -155,7 +155,8 @@ class Results:
     ) -> list[SummaryRecord]:
         """Return the trials whose nodes are in no quarantine. Raises UsageError for none."""
         known = quarantine.read(self._workspace)
-        kept, out = [], []
+        kept: list[SummaryRecord] = []
+        out: list[SummaryRecord] = []
         for one in records:
             (out if known.leaves_out(one.hostname, one.timestamp) else kept).append(one)
         nodes = ", ".join(sorted({one.hostname for one in out}))
