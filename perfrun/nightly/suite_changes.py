@@ -24,6 +24,7 @@ from perfrun.nightly.suite import Suite
 from perfrun.nightly.suite_screening import with_suspects
 from perfrun.run.interruption import Interruption
 from perfrun.run.progress import Screen
+from perfrun.store import quarantine
 from perfrun.summary.derived_metrics import derived_rows
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def recent_changes(
         *outlook_lines(chosen, result.watches, [one.key for one in current]),
         *cut_lines(cuts, since=oldest),
         *_creep_lines(chosen, result, cuts, creep, workspace, turns, untold),
+        *([quarantine.said(store.left_out)] if store.left_out else []),
     )
     return Recent(
         rows=tuple(rows[0]),
@@ -258,13 +260,12 @@ def with_changes(
 
 def _recent(suite: Suite, report: NightReport, earlier: Earlier, untold: Collection[str]) -> Recent:
     from perfrun.options.store_address import parse_address
-    from perfrun.store import quarantine
     from perfrun.store.index import open_store  # SQLAlchemy
 
     clones = {repo.directory: repo.clone for repo in suite.repos if repo.clone is not None}
     with open_store(parse_address(suite.store, suite.workspace)) as store:
         store.refresh([suite.workspace] if suite.store else [])
-        recent = recent_changes(
+        return recent_changes(
             store,
             report.methods,
             report.night,
@@ -275,9 +276,6 @@ def _recent(suite: Suite, report: NightReport, earlier: Earlier, untold: Collect
             earlier=earlier,
             untold=untold,
         )
-        if store.left_out:
-            recent = replace(recent, outlook=(*recent.outlook, quarantine.said(store.left_out)))
-        return recent
 
 
 def _confirmed(

@@ -100,8 +100,8 @@ def nodes_command(argv: Sequence[str]) -> int:
     workspace = parse_workspace(given.workspace)
     if asked:
         return _carry_out(given, workspace)
+    known = file.read(workspace)  # what is wrong with it is said before the search
     found, results = _judged(given)
-    known = file.read(workspace)
     if given.quarantine_slow:
         known = _put_in_slow_ones(found, results, known, workspace)
     if given.format == "json":

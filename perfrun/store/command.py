@@ -78,11 +78,13 @@ def opened(given: argparse.Namespace) -> Iterator[Store]:
         from perfrun.store.index import open_store
 
     with open_store(address) as store:
-        yield store
-    if store.left_out:
-        from perfrun.store import quarantine
+        try:
+            yield store
+        finally:  # it may be why there is nothing
+            if store.left_out:
+                from perfrun.store import quarantine
 
-        say(quarantine.said(store.left_out))
+                say(quarantine.said(store.left_out))
 
 
 def bring_up_to_date(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from pathlib import Path
@@ -56,7 +57,12 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workspace(fleet: Path, tmp_path: Path) -> Path:
-    shutil.copytree(fleet, tmp_path / "ws")
+    """A workspace of one's own, whose summaries need not be read again."""
+
+    def put(source: str, target: str) -> None:
+        (os.link if source.endswith(".json") else shutil.copy2)(source, target)
+
+    shutil.copytree(fleet, tmp_path / "ws", copy_function=put)
     return tmp_path / "ws"
 
 
@@ -218,12 +224,44 @@ def test_a_node_without_results_is_put_in_and_said(
      '{"version": 1, "periods": [], "more": 1}'],
 )  # fmt: skip
 def test_a_file_that_is_none_of_ours_stops_what_it_is_about(
-    workspace: Path, capsys: pytest.CaptureFixture[str], content: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:
-    (workspace / quarantine.FILE).write_text(content)
+    (tmp_path / quarantine.FILE).write_text(content)
     for words in (["history", METHODS[0]], ["nodes"], ["nodes", "--quarantine=a"]):
-        status, _, said = do(capsys, workspace, *words)
+        status, _, said = do(capsys, tmp_path, *words)
         assert status != 0
-        assert f"{quarantine.FILE}" in said
+        assert quarantine.FILE in said.splitlines()[-1]
         assert "Traceback" not in said
-    assert (workspace / quarantine.FILE).read_text() == content
+    assert (tmp_path / quarantine.FILE).read_text() == content
+
+
+def test_a_slow_node_is_no_regression_once_it_is_in_quarantine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = np.random.default_rng(2).standard_normal(40)
+    for night in range(40):
+        is_slow = night >= 30  # from then on, the scheduler gives the nights to another node
+        write(
+            tmp_path / "output",
+            summary(
+                wall_time=(1.15 if is_slow else 1.0) * float(np.exp(0.005 * noise[night])),
+                name=f"night-{night:02}",
+                run_id=f"run-{night:02}",
+                timestamp=1.79e9 + night * DAY,
+                system={"hostname": "slow" if is_slow else "good"},
+            ),
+        )
+    status, found, said = do(capsys, tmp_path, "detect", "--metric=wall_time")
+    assert (status, len(found["changes"]), said) == (1, 1, "")
+    # The quarantine is the workspace's, and holds for a team's store as well.
+    store = f"--store={tmp_path / 'team.db'}"
+    assert do(capsys, tmp_path, "detect", "--metric=wall_time", store)[0] == 1
+    do(capsys, tmp_path, "nodes", "--quarantine=slow")
+    for words in ([], [store]):
+        status, found, said = do(capsys, tmp_path, "detect", "--metric=wall_time", *words)
+        assert (status, found["changes"]) == (0, [])
+        assert "nodes in quarantine are left out: slow (10)" in said
+    do(capsys, tmp_path, "nodes", "--quarantine=good")
+    status, _, said = do(capsys, tmp_path, "detect")
+    assert status == 2
+    assert "left out: good (30), slow (10)" in said.splitlines()[0]
