@@ -249,6 +249,7 @@ SUBJECTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Frameworks side by side", "[perfrun versus](../guides/versus.md)", ("versus/",)),
     ("Changes and their commits", "[Detecting changes](../guides/detecting.md)", ("changes/",)),
     ("Incidents", "[Incidents](../guides/incidents.md)", ("incidents/",)),
+    ("Nodes", "[Nodes of a fleet](../guides/nodes.md)", ("nodes/",)),
     ("Finding the cause", "[perfrun explain](../guides/explaining.md)", ("explain/",)),
     ("Reports", "[A report to send](../guides/report.md)", ("page/",)),
     ("Nightly suites", "[Nightly suites](../guides/nightly.md)", ("nightly/",)),

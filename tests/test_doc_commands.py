@@ -260,6 +260,7 @@ NOT_RUN = {
     "explain": "takes minutes; tests/integration/test_explain.py",
     "doctor": "of containers; tests/docker/test_doctor.py",
     "incidents": "need some; tests/unit/incidents/test_incidents.py",
+    "nodes": "needs results of several; tests/unit/nodes/test_nodes_command.py",
     "nightly": "clones from the network; tests/integration/test_nightly.py",
     "replay": "runs a benchmark; tests/integration/test_replay.py",
     "pack": "the same",

@@ -32,7 +32,7 @@ LEVELS = (  # lowest first; a module at the top of the package counts as a folde
     {"compare", "doctor", "selftest"},
     {"changes", "versus", "dlbs", "exchange", "show", "replay"},
     {"page", "plots", "explain"},
-    {"incidents"},
+    {"incidents", "nodes"},
     {"nightly", "notebook", "serve"},
     {"fleet"},
     {"benchmark"},

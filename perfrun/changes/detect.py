@@ -316,7 +316,7 @@ def _budget(given: argparse.Namespace) -> Budget | None:
     return parse_budget(given.max_pairs, given.time_budget, most)
 
 
-def parse_since(text: str | None, today: date) -> date | None:
+def parse_since(text: str | None, today: date, flag: str = "--since") -> date | None:
     """Parse `2026-11-01` or `14d`, which counts back from today; None when not given."""
     if not text:
         return None
@@ -324,7 +324,7 @@ def parse_since(text: str | None, today: date) -> date | None:
     try:
         return today - timedelta(days=int(days[1])) if days else date.fromisoformat(text)
     except (ValueError, OverflowError):
-        raise UsageError(f"--since={text}: write a date as 2026-11-01, or 14d") from None
+        raise UsageError(f"{flag}={text}: write a date as 2026-11-01, or 14d") from None
 
 
 @no_collection()

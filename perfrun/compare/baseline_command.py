@@ -84,6 +84,7 @@ def _set(workspace: Path, given: Any) -> int:
     results = Results(workspace, say, given.store)
     selection = words or [baselines.LAST]
     chosen = [record for word in selection for record in results.select(word)]
+    chosen = results.without_quarantine(chosen, f"baseline {name}")
     ended = [record for record in chosen if record.ran]
     if not ended:
         raise UsageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from perfrun.compare.baselines import LAST, NamedTrial
 from perfrun.compare.differences import damage
 from perfrun.errors import StoreError, UsageError
 from perfrun.options.parsers import nearest, shown
+from perfrun.store import quarantine
 from perfrun.summary.record import SUMMARY, SummaryRecord, read_record
 from perfrun.text import redact
 from perfrun.worker.folders import places
@@ -140,12 +141,36 @@ class Results:
         gone = len(at_hand) - len(records)
         if gone:
             self._notify(f"baseline {word}: {gone} of its {len(at_hand)} trials are gone")
+        if records:
+            records = self.without_quarantine(records, f"baseline {word}")
         if not records:
             raise UsageError(
                 f"baseline {word}: all of its {len(at_hand)} trials are gone from {self._place}; "
                 f"set it again, or remove it with `perfrun baseline rm {word}`"
             )
         return _usable(records, self._notify)
+
+    def without_quarantine(
+        self, records: Sequence[SummaryRecord], what: str
+    ) -> list[SummaryRecord]:
+        """Return the trials whose nodes are in no quarantine. Raises UsageError for none."""
+        known = quarantine.read(self._workspace)
+        kept: list[SummaryRecord] = []
+        out: list[SummaryRecord] = []
+        for one in records:
+            (out if known.leaves_out(one.hostname, one.timestamp) else kept).append(one)
+        nodes = ", ".join(sorted({one.hostname for one in out}))
+        if not kept:
+            raise UsageError(
+                f"{what}: all of its {len(records)} trials are of nodes in quarantine ({nodes}); "
+                "release them with `perfrun nodes --release=NODE`, or choose other results"
+            )
+        if out:
+            self._notify(
+                f"{what}: {len(out)} of its {len(records)} trials are left out: of {nodes}, in "
+                "quarantine (`perfrun nodes` says why)"
+            )
+        return kept
 
     def _read_named(self, trial: NamedTrial) -> SummaryRecord | None:
         path = baselines.place_of(trial, self._workspace)

@@ -24,6 +24,7 @@ from perfrun.nightly.suite import Suite
 from perfrun.nightly.suite_screening import with_suspects
 from perfrun.run.interruption import Interruption
 from perfrun.run.progress import Screen
+from perfrun.store import quarantine
 from perfrun.summary.derived_metrics import derived_rows
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def recent_changes(
         *outlook_lines(chosen, result.watches, [one.key for one in current]),
         *cut_lines(cuts, since=oldest),
         *_creep_lines(chosen, result, cuts, creep, workspace, turns, untold),
+        *([quarantine.said(store.left_out)] if store.left_out else []),
     )
     return Recent(
         rows=tuple(rows[0]),

@@ -41,6 +41,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
             *("perfrun.incidents.command", "incidents_command"),
             "list changes by their cause",
         ),
+        "nodes": ("perfrun.nodes.command", "nodes_command", "name slow nodes, leave them out"),
         "bisect": ("perfrun.changes.bisect", "bisect_command", "find which commit changed it"),
         "explain": ("perfrun.explain.command", "explain_command", "say why a figure changed"),
         "serve": ("perfrun.serve.command", "serve_command", "show the results as a live page"),

@@ -22,6 +22,7 @@ class Address:
     shown: str  # without passwords
     file: Path | None = None  # of an SQLite index
     workspace: Path | None = None  # whose own index it is; None for one named with --store
+    home: Path | None = None  # the workspace at hand; its quarantine holds for any index
 
     @property
     def is_sqlite(self) -> bool:
@@ -32,15 +33,15 @@ class Address:
 def parse_address(store: str | None, workspace: Path) -> Address:
     """Turn `--store=URL|FILE` into an address; without it, that of the workspace's own index."""
     if not store:
-        return _file(workspace / FILE_NAME, workspace)
+        return _file(workspace / FILE_NAME, workspace, workspace)
     scheme, separator, rest = store.partition("://")
     if not separator:
-        return _file(Path(store).absolute(), None)
+        return _file(Path(store).absolute(), None, workspace)
     if scheme in _POSTGRESQL:
         _check_port(store)
-        return Address(url=f"postgresql+psycopg://{rest}", shown=_shown(store))
+        return Address(url=f"postgresql+psycopg://{rest}", shown=_shown(store), home=workspace)
     if scheme == "sqlite" and len(rest) > 1 and rest.startswith("/"):
-        return _file(Path(rest[1:]).absolute(), None)
+        return _file(Path(rest[1:]).absolute(), None, workspace)
     raise UsageError(
         f"--store={_shown(store)}: must be a file, sqlite:///FILE or "
         "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
@@ -64,7 +65,7 @@ def _shown(store: str) -> str:
     return redact(f"{scheme}{separator}{'***' if at else ''}{at}{place}")
 
 
-def _file(path: Path, workspace: Path | None) -> Address:
+def _file(path: Path, workspace: Path | None, home: Path) -> Address:
     if os.path.isdir(path):  # noqa: PTH112 - pathlib raises for a name that is too long
         raise UsageError(f"--store={path}: is a folder; name a file in it, as {path / FILE_NAME}")
-    return Address(url=str(path), shown=str(path), file=path, workspace=workspace)
+    return Address(url=str(path), shown=str(path), file=path, workspace=workspace, home=home)

@@ -24,6 +24,8 @@ from perfrun.probes.processor import (
     cpu_caches,
     cpu_frequency,
     cpu_identity,
+    cpu_microcode,
+    numa_node_count,
     read_cpuinfo,
 )
 from perfrun.probes.sysfs import (
@@ -73,6 +75,8 @@ class Machine:
     frequency_governor: str | None
     cpu_flags: str | None = None
     cpu_caches: tuple[Cache, ...] = ()
+    microcode: str | None = None  # the revision that the first CPU runs
+    numa_node_count: int | None = None
     at_start: AtStart | None = None  # it differs from run to run: no part of a series' key
 
 
@@ -105,6 +109,8 @@ def machine() -> Machine:
         frequency_governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         cpu_flags=flags,
         cpu_caches=cpu_caches(Sysfs()),
+        microcode=cpu_microcode(processors),
+        numa_node_count=numa_node_count(Sysfs()),
         at_start=AtStart(**_memory_in_use(), cpu_frequency=cpu_frequency(Sysfs(), processors)),
     )
 

@@ -16,6 +16,7 @@ from perfrun.probes.sysfs import Sysfs, frequency_khz, policies
 from perfrun.worker.cgroups import whole_number
 
 CpuInfo = Sequence[tuple[str, str]]  # the lines of /proc/cpuinfo
+_NODES = "/sys/devices/system/node/online"
 _CACHES = "/sys/devices/system/cpu/cpu0/cache"
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 _MOST_POLICIES = 16  # of frequency: reading hundreds would take milliseconds
@@ -69,6 +70,16 @@ def cpu_identity(processors: CpuInfo) -> tuple[str, str | None]:
 def cpu_flags(processors: CpuInfo) -> str | None:
     """Return the instruction sets and features of the first CPU in one line, as the kernel does."""
     return _first(processors, "flags") or _first(processors, "Features")
+
+
+def cpu_microcode(processors: CpuInfo) -> str | None:
+    """Return the revision of the first CPU's microcode; None where the kernel does not tell."""
+    return _first(processors, "microcode")
+
+
+def numa_node_count(sysfs: Sysfs) -> int | None:
+    """Return the number of NUMA nodes; None where the kernel shows none."""
+    return _listed(sysfs.text(_NODES))
 
 
 def cpu_caches(sysfs: Sysfs) -> tuple[Cache, ...]:

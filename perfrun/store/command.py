@@ -69,13 +69,22 @@ def address_of(given: argparse.Namespace) -> Address:
 
 @contextmanager
 def opened(given: argparse.Namespace) -> Iterator[Store]:
-    """Open the index that the flags name. Raises UsageError when there is no workspace for one."""
+    """Open the index that the flags name. Raises UsageError when there is no workspace for one.
+
+    Say in the end which nodes were left out of what was read.
+    """
     address = address_of(given)
     with no_collection():  # SQLAlchemy takes a fifth of a second to import
         from perfrun.store.index import open_store
 
     with open_store(address) as store:
-        yield store
+        try:
+            yield store
+        finally:  # it may be why there is nothing
+            if store.left_out:
+                from perfrun.store import quarantine
+
+                say(quarantine.said(store.left_out))
 
 
 def bring_up_to_date(

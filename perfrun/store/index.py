@@ -22,6 +22,8 @@ from perfrun.store.ancestry import by_ancestry
 from perfrun.store.database import Database
 from perfrun.store.garbage_collection import no_collection
 from perfrun.store.places import FileKey, Places, Scan, scan, storable, would_be_found
+from perfrun.store.quarantine import Quarantine
+from perfrun.store.quarantine import read as read_quarantine
 from perfrun.store.query import BadFile, Counts, Selector, Series
 from perfrun.store.schema import bad_files, files, trials
 from perfrun.store.writing import (
@@ -72,6 +74,7 @@ class Store:
         workspace = self.address.workspace
         self._root = None if workspace is None else Path(os.path.realpath(workspace))
         self._places = Places(self._root)
+        self.left_out: dict[str, int] = {}  # trials that `series` left out, by their node
 
     def refresh(self, folders: Sequence[Path] = ()) -> Refreshed:
         """Read what is new or changed in the index's workspace and in the folders.
@@ -105,13 +108,19 @@ class Store:
         hand: in `clones` (by the checkout's folder) or where `by_ancestry` finds it; else by time.
         `since` (inclusive) and `until` (exclusive) are seconds since the epoch. `which`
         selects primary metrics or derived ones. `methods` are further patterns for methods.
+        Trials of nodes in quarantine are left out; `left_out` counts them.
         """
         named = (*methods, *([method] if method else []))
         selector = Selector(methods=named, since=since, until=until)
         with no_collection(), self._database.reading() as connection:
-            at = self._columns_at(connection) if selector == Selector() else None
+            left_out = self._in_quarantine(connection)
+            # The columns hold what nobody has left out.
+            plain = selector != Selector() or bool(left_out)
+            at = None if plain else self._columns_at(connection)
             found = list(
-                reading.read_series(connection, self._root, selector, metric=metric, which=which)
+                reading.read_series(
+                    connection, self._root, selector, metric=metric, which=which, left_out=left_out
+                )
                 if at is None
                 else reading.read_series_of_columns(
                     *(connection, at, self._later, self._root), metric=metric, which=which
@@ -138,6 +147,19 @@ class Store:
         with Database(self.address) as database, database.reading() as connection:
             yield connection
 
+    def _in_quarantine(self, connection: Connection) -> set[int]:
+        """Return the ids of the trials that do not count, and count them by node."""
+        quarantine = read_quarantine(self.address.home) if self.address.home else Quarantine()
+        self.left_out = {}
+        if not quarantine.periods:
+            return set()
+        found = set()
+        for number, node, timestamp in reading.read_trials_of_nodes(connection, quarantine.nodes):
+            if quarantine.leaves_out(node, timestamp):
+                found.add(number)
+                self.left_out[node] = self.left_out.get(node, 0) + 1
+        return found
+
     def trials(self, selector: Selector | None = None) -> Iterator[SummaryRecord]:
         """Return the selected trials in the order of time, including those that failed."""
         with no_collection(), self._database.reading() as connection:
@@ -152,6 +174,11 @@ class Store:
         """Return the labels of the newest trials, a thousand at most."""
         with self._database.reading() as connection:
             return reading.read_labels(connection)
+
+    def nodes(self) -> list[str]:
+        """Return the host names of all trials."""
+        with self._database.reading() as connection:
+            return reading.read_nodes(connection)
 
     def bad_files(self) -> tuple[BadFile, ...]:
         """Return the summaries that could not be read at the last attempt."""

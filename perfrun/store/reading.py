@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -175,8 +175,12 @@ def read_series(
     *,
     metric: str | None,
     which: Which,
+    left_out: Collection[int] = (),
 ) -> Iterator[Series]:
-    """Yield the series of the selected methods and times whose metric fits, each by time."""
+    """Yield the series of the selected methods and times whose metric fits, each by time.
+
+    `left_out` are the ids of trials that do not count.
+    """
     about, commits = _subjects(connection, selector), _commits(connection)
     known = list(connection.execute(select(metrics)))
     names = [row for row in known if _fits(row.name, metric) and _is_of(row, which)]
@@ -185,7 +189,7 @@ def read_series(
     rows = sorted(read_rows(connection, _where(select(*_OF_ORIGIN), selector, about)), key=_TIME)
     paths = _paths(connection, root, [row[0] for row in rows])
     for row in rows:
-        if row[1] in about:
+        if row[1] in about and row[0] not in left_out:
             origins[row[0]] = (row[1], _origin(row, commits, paths))
     stated = {row.id: row for row in names}
     figures = _figures(
@@ -348,6 +352,21 @@ def read_urls(connection: Connection) -> dict[str, str]:
     for row in connection.execute(select(contexts.c.urls).distinct()):
         found.update(json.loads(row.urls))
     return found
+
+
+def read_nodes(connection: Connection) -> list[str]:
+    """Return the host names of all trials, each once."""
+    rows = connection.execute(select(trials.c.hostname).distinct().order_by(trials.c.hostname))
+    return [row.hostname for row in rows if row.hostname]
+
+
+def read_trials_of_nodes(
+    connection: Connection, nodes: Collection[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield id, host name and time of the trials of these nodes."""
+    columns = (trials.c.id, trials.c.hostname, trials.c.timestamp)
+    query = select(*columns).where(trials.c.hostname.in_(nodes))
+    yield from read_rows(connection, query)
 
 
 def read_counts(connection: Connection) -> Counts:

@@ -186,6 +186,9 @@ WAITS = {
     "store/database:Database.reading:self._connection.exec_driver_sql": DATABASE,
     "store/database:Database.writing:self._connection.exec_driver_sql": DATABASE,
     "store/database:_begin_sqlite:connection.exec_driver_sql": DATABASE,
+    "store/quarantine:change:lock.own": (
+        "as long as another command reads, changes and writes one file, which a line says" + SIGNAL
+    ),
     "summary/result_folder:_locked:fcntl.flock": QUICK,
     "summary/result_folder:_remove_abandoned_reserves:fcntl.flock": QUICK,
     "workspace/cache:GitCache.fetch_history:self._lock.own": LOCK,

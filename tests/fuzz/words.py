@@ -23,10 +23,12 @@ from perfrun.launchers.docker_engine import Streams
 from perfrun.launchers.launcher import Exit
 from perfrun.launchers.supervisor_words import message_of, report_of
 from perfrun.nightly import night_state, webhook
+from perfrun.nodes.words import period_row, quarantine_lines
 from perfrun.options import own_files
 from perfrun.options.plan import MethodSelector, RepoSpec, RunPlan
 from perfrun.run import companion, journal, outcome, worker_words
 from perfrun.schema import Wrong
+from perfrun.store import quarantine
 from perfrun.summary.arithmetic import peak_of, work_of
 from perfrun.summary.assemble import out_of_bounds
 from perfrun.untrusted import Refused, parse_json
@@ -244,6 +246,17 @@ def _incidents(data: bytes) -> None:
     brought_up_to_date(known, [Sighting(change=c) for one in known.incidents for c in one.changes])
 
 
+def _quarantine(data: bytes) -> None:
+    workspace = folder("workspace")
+    (workspace / quarantine.FILE).write_bytes(data)
+    known = quarantine.read(workspace)
+    _can_be_written([period_row(one) for one in known.periods])
+    quarantine_lines(known)
+    for one in known.periods:
+        assert known.leaves_out(one.node, 5.0) in (True, False)
+    assert not any(one.is_open for one in quarantine.released(known, known.nodes, 9.0).periods)
+
+
 def _records(data: bytes) -> None:
     place = folder("records")
     records = data_records.DataRecords(place)
@@ -384,6 +397,11 @@ _BASELINE = _json(
     {"version": 1, "set_at": 1.5, "selection": ["last"], "trials": [{"uid": "a" * 64,
      "execution_id": "e", "method": "m", "timestamp": 1.5, "path": "output/e/s.json"}]}
 )  # fmt: skip
+_QUARANTINE = _json(
+    {"version": 1, "periods": [
+        {"node": "n1", "at": 2.5, "because": "fan", "since": 1.5, "until": None},
+        {"node": "n1", "at": 1, "because": "", "since": None, "until": 3.5}]}
+)  # fmt: skip
 _COMMITS = {"models": ["a", "b"]}
 _INCIDENTS = _json(
     {"version": 1, "next": 2, "canaries": ["c"], "owners": {"m": "o"}, "incidents": [
@@ -485,6 +503,7 @@ TARGETS = (
     _target("journal", _journal, _JOURNAL, _JOURNAL + _lines({"event": "end"})),
     _target("log of a search", _search, _SEARCH, _SEARCH + _lines({"event": "end", "status": "x"})),
     _target("baseline", _baseline, _BASELINE, errors=(WorkspaceError, UsageError)),
+    _target("quarantine", _quarantine, _QUARANTINE, errors=(WorkspaceError,)),
     _target("incidents", _incidents, _INCIDENTS, errors=(WorkspaceError,)),
     _target("record of a night", _night, _NIGHT),
     _target(

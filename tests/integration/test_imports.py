@@ -198,8 +198,8 @@ def test_labels_are_looked_up_in_the_index_where_there_is_one(nights: Path) -> N
     "command",
     [
         "ab", "baseline", "bisect", "compare", "completion", "detect", "dlbs", "doctor", "explain",
-        "export", "history", "import", "incidents", "index", "init", "list", "nightly", "prune",
-        "run", "selftest", "serve", "show", "versus",
+        "export", "history", "import", "incidents", "index", "init", "list", "nightly", "nodes",
+        "prune", "run", "selftest", "serve", "show", "versus",
     ],
 )  # fmt: skip
 def test_the_help_of_a_command_loads_no_library(command: str, tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ from perfrun.nightly.suite_changes import (
 from perfrun.options.store_address import parse_address
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
+from perfrun.store import quarantine
 from perfrun.store.index import open_store
+from perfrun.store.quarantine import Period
 from tests.summaries import summary, write
 
 METHOD, CANARY = "pkg.cases.Cases.spin", "pkg.cases.Cases.still"
@@ -208,6 +210,31 @@ def test_nothing_is_said_of_methods_of_other_suites_or_of_steady_ones(tmp_path: 
     history(tmp_path, METHOD, [1.0] * 30 + [1.2] * 15, seed=1)
     history(tmp_path, "other.mod.Class.one", [1.0] * 32, seed=2)
     assert found(tmp_path, 31, method("other.mod.Class.one")) == ()
+
+
+def test_results_of_a_node_in_quarantine_are_no_change_and_the_night_says_so(
+    tmp_path: Path,
+) -> None:
+    history(tmp_path, METHOD, [1.0] * 30, seed=1)
+    slow = [
+        summary(
+            method=METHOD,
+            wall_time=1.2,
+            name=f"slow-{number}",
+            run_id=f"slow-{number}",
+            timestamp=BEGIN + (30 + number) * 86400,
+            system={"hostname": "slow"},
+        )
+        for number in range(10)
+    ]
+    write(tmp_path / "output", *slow)
+    assert len(found(tmp_path, 39, method(METHOD))) == 1
+    period = Period(node="slow", at=1.0, because="")
+    quarantine.change(tmp_path, lambda known: quarantine.put_in(known, [period]))
+    with open_store(parse_address(None, tmp_path)) as store:
+        recent = recent_changes(store, [method(METHOD)], "n-39", BEGIN + 39 * 86400)
+    assert recent.rows == ()
+    assert "in quarantine are left out: slow (10)" in recent.outlook[-1]
 
 
 def test_the_first_weeks_say_what_is_not_sure_yet_and_what_would_be_seen(tmp_path: Path) -> None:

@@ -11,7 +11,14 @@ import psutil
 import pytest
 from machines import CPUS, LAPTOP, built
 
-from perfrun.probes.processor import cpu_caches, cpu_flags, cpu_frequency, read_cpuinfo
+from perfrun.probes.processor import (
+    cpu_caches,
+    cpu_flags,
+    cpu_frequency,
+    cpu_microcode,
+    numa_node_count,
+    read_cpuinfo,
+)
 from perfrun.probes.sysfs import Sysfs
 
 HERE = read_cpuinfo(Sysfs().text("/proc/cpuinfo"))
@@ -93,3 +100,15 @@ def test_caches_say_how_many_processors_share_them(tmp_path: Path) -> None:
         (3, "unified", 2**25, 16),
     ]
     assert cpu_caches(built(tmp_path / "none", {})) == ()
+
+
+def test_microcode_and_numa_nodes_are_those_that_the_kernel_names(tmp_path: Path) -> None:
+    assert cpu_microcode(read_cpuinfo("model name\t: x\nmicrocode\t: 0x2b000571\n")) == "0x2b000571"
+    assert cpu_microcode(read_cpuinfo("model name\t: x\n")) is None
+    online = "/sys/devices/system/node/online"
+    counts = [
+        numa_node_count(built(tmp_path / str(at), {online: f"{text}\n"}))
+        for at, text in enumerate(("0", "0-3", "0,2-3", "many"))
+    ]
+    assert counts == [1, 4, 3, None]
+    assert numa_node_count(built(tmp_path / "none", {})) is None
