@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
 from perfrun.errors import UsageError, WorkspaceError
-from perfrun.fleet.dispatch import Answer, Dispatch
+from perfrun.fleet.dispatch import Answer, Dispatch, shuffled
 from perfrun.fleet.engines import EngineFlag, Options, shard_words
 from perfrun.fleet.places import ShardPlace
 from perfrun.fleet.shard_command import BENCHMARK_FAILED, BUSY, RAN
@@ -44,7 +44,8 @@ class Local:
         teller = Teller(plan, indices)
         slots = [LocalSlot(plan, f"slot {number + 1}") for number in range(_jobs(options))]
         with taking_signals() as interruption:
-            Dispatch(slots, indices, teller.note, teller.ended).run(interruption)
+            order = shuffled(plan, indices)
+            Dispatch(slots, order, teller.note, teller.ended).run(interruption)
 
     def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:  # noqa: ARG002
         """Return nothing: the files of the shards say all."""

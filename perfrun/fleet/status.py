@@ -52,7 +52,7 @@ def by_files(plan: Plan, shard: Shard) -> ShardStatus:
     """Return what the files of a shard say of it."""
     place = ShardPlace(plan, shard.index)
     attempts = place.attempts()
-    counts = place.result()
+    counts = place.counted()
     if counts is not None and counts.ended is not None:
         others = tuple(one for one in attempts if one.number != counts.number)
         state = _STATES[counts.ended.how]

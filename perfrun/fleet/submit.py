@@ -31,7 +31,7 @@ from perfrun.text import redact_words
 _ABOUT = "Run the benchmarks of a suite on several machines, in shards."
 _EPILOG = """\
   perfrun submit suite.toml --engine=ssh --hosts=lab1,lab2 --rounds=3
-  perfrun submit suite.toml --sweep 'batch_size=1,8,32' 'dtype=float32,bfloat16' --dry_run
+  perfrun submit suite.toml --sweep 'batch=1,8,32' 'dtype=fp32,bf16' --dry_run
   perfrun submit --resume
 
 A shard is one method in one environment, in one round, with one setting of a sweep. `perfrun fleet`
