@@ -187,7 +187,8 @@ class Slurm:
                 job = jobs[0]
                 break
             if not is_away or not pauses:
-                batches.refused(batch)
+                if not is_away:  # or else the jobs may still come
+                    batches.refused(batch)
                 count = len(part) + others
                 raise SlurmError(
                     f"`sbatch` failed: {shown(why) or 'no answer'}; {count} shards are not "
