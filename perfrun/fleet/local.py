@@ -67,14 +67,16 @@ class LocalSlot:
         place = ShardPlace(self._plan, index)
         place.make()
         words = [*shard_words(self._plan, index, sys.executable), "--until_stdin_closes"]
-        with place.log.open("ab") as log:
-            try:
-                process = subprocess.Popen(
+        try:
+            with (
+                place.log.open("ab") as log,
+                subprocess.Popen(
                     words, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
-                )
-            except OSError as error:
-                raise WorkspaceError(f"{words[0]}: cannot be started: {error.strerror}") from None
-            status = wait_for(process, stop)
+                ) as process,
+            ):
+                status = wait_for(process, stop)
+        except OSError as error:
+            raise WorkspaceError(f"{words[0]}: cannot be started: {error.strerror}") from None
         if status in (RAN, BENCHMARK_FAILED, BUSY):
             return Answer.ENDED
         return Answer.MACHINE
@@ -98,8 +100,6 @@ def wait_for(process: subprocess.Popen[bytes], stop: threading.Event) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
-    finally:
-        stdin.close()
 
 
 def _jobs(options: Options) -> int:
