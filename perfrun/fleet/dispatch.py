@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
-from perfrun.errors import Interrupted
 from perfrun.fleet.shards import Plan
 from perfrun.run.interruption import Interruption
 
@@ -156,8 +155,3 @@ class Dispatch:
                     return None
                 self._changed.wait(_LOOK_S)
         return None
-
-
-def interrupted(submission: str) -> Interrupted:
-    """Return the error of a submission that a signal has ended."""
-    return Interrupted(f"{submission} interrupted; `perfrun submit --resume {submission}` goes on")

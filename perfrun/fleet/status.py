@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfrun.fleet.places import Attempt, How, ShardPlace
@@ -87,8 +86,6 @@ def merged(status: ShardStatus, said: ShardState | None) -> ShardStatus:
     return status
 
 
-def statuses(plan: Plan, said: Mapping[int, ShardState] | None = None) -> tuple[ShardStatus, ...]:
-    """Return the status of every shard; `said` is what the engine says."""
-    return tuple(
-        merged(by_files(plan, shard), (said or {}).get(shard.index)) for shard in plan.shards
-    )
+def statuses(plan: Plan) -> tuple[ShardStatus, ...]:
+    """Return what the files say of every shard."""
+    return tuple(by_files(plan, shard) for shard in plan.shards)
