@@ -108,6 +108,10 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     reports = (world.folder / "nights").glob("nights/*/report.json")
     found["nightly"] += [strict(path.read_text()) for path in reports]
     found["nightly-check"] = [answer("nightly", str(suite), "--check")]
+    found["submit"] = [answer("submit", str(suite), "--sweep", "cases=1,2", "--dry_run")]
+    found["fleet"] = [answer("submit", str(suite))]
+    nights = f"--workspace={world.folder / 'nights'}"
+    found["fleet-table"] = [answer("fleet", nights, "--table")]
     return found
 
 
@@ -139,6 +143,8 @@ def test_the_documents_are_not_nearly_empty(documents: dict[str, list[Any]]) -> 
         documents["nightly"][0]["methods"][1]["failures"],
         *(one["pictures"] for one in documents["plot"]),
         *(documents["page"][0][name] for name in ("machines", "methods", "series", "details")),
+        documents["fleet-table"][0]["rows"],
+        documents["fleet"][0]["machines"],
         documents["prune"][0]["removed"],
     ]
     details = documents["page"][0]["details"]

@@ -48,7 +48,7 @@ def collect(plan: Plan, indices: Sequence[int], notify: Callable[[str], None]) -
         with FileLock(plan.folder.parent / _LOCK) as lock:
             lock.own(lambda: notify("waiting for another perfrun that collects results"))
             for index in indices:
-                attempt = ShardPlace(plan, index).result()
+                attempt = ShardPlace(plan, index).counted()
                 if attempt is None or (attempt.folder / _COLLECTED).exists():
                     continue
                 bad = 0

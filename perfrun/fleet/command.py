@@ -10,7 +10,8 @@ from typing import Any
 from perfrun.errors import UsageError
 from perfrun.fleet import standing, sweep_table
 from perfrun.fleet.engines import engine_named
-from perfrun.fleet.submissions import bring_in, find_plan, look
+from perfrun.fleet.submissions import bring_in, find_plan, look, missing_of, name_of
+from perfrun.fleet.submit import submit_shards
 from perfrun.options.parsers import CommandParser, parse_workspace
 from perfrun.reports.terminal import Terminal
 from perfrun.shown import say, write_json, write_lines
@@ -35,6 +36,7 @@ def fleet_parser() -> CommandParser:
     made.switch("--table", "print the results: a row a setting, a column a metric")
     about = "metric of --table (default: the first primary ones); may be given again"
     made.flag("--metric", "NAME", about, action="append", default=[])
+    made.switch("--resubmit", "submit what has no result, as `perfrun submit --resume` does")
     made.switch("--cancel", "cancel what waits or runs")
     made.switch("--no_engine", "only read the files: do not ask the engine")
     return made
@@ -45,6 +47,10 @@ def fleet_command(argv: Sequence[str]) -> int:
     given = fleet_parser().parse_intermixed_args(list(argv))
     if given.metric and not given.table:
         raise UsageError("--metric: is of --table")
+    asked = [name for name in ("table", "resubmit", "cancel") if getattr(given, name)]
+    if len(asked) > 1 or (given.no_engine and (given.resubmit or given.cancel)):
+        also = asked[1] if len(asked) > 1 else "no_engine"
+        raise UsageError(f"--{asked[0]}: does not go with --{also}; give one of them")
     plan = find_plan(parse_workspace(given.workspace), given.submission)
     engine = engine_named(plan.engine)
     if given.cancel:
@@ -54,10 +60,14 @@ def fleet_command(argv: Sequence[str]) -> int:
     found = look(plan, None if given.no_engine else engine)
     bring_in(plan, found, given.store)
     as_json = given.format == "json"
+    if given.resubmit:
+        engine.check(plan.options)
+        missing = missing_of(found)
+        return submit_shards(plan, engine, plan.options, missing, given.store, as_json=as_json)
     if given.table:
         _show_table(sweep_table.rows_of(plan, found, given.metric), plan.folder, as_json=as_json)
     else:
-        standing.show(plan, found, as_json=as_json)
+        standing.show(plan, found, name_of(plan), as_json=as_json)
     return 1 if any(one.state.is_bad for one in found) else 0
 
 

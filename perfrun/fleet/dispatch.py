@@ -6,13 +6,14 @@ it had goes to others. Each slot has a thread, which only waits for a child proc
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
-from perfrun.errors import Interrupted
+from perfrun.fleet.shards import Plan
 from perfrun.run.interruption import Interruption
 
 _LOOK_S = 0.2  # between two looks at whether a signal has come
@@ -26,6 +27,18 @@ class Answer(Enum):
     ENDED = "ended"  # its files say how
     MACHINE = "machine failed"  # not here; another slot may do
     LOST = "lost"  # the slot does not answer any more
+
+
+def shuffled(plan: Plan, indices: Sequence[int]) -> list[int]:
+    """Return the shards round by round, each round in a random order that the submission fixes.
+
+    In the order of the plan, two hosts would share out the settings of a sweep, each setting to the
+    same host in every round, and a slow host would look like a slow setting.
+    """
+    order = list(range(len(plan.shards)))
+    random.Random(plan.submission).shuffle(order)  # noqa: S311 - no secret
+    place = {index: at for at, index in enumerate(order)}
+    return sorted(indices, key=lambda index: (plan.shards[index].round, place[index]))
 
 
 class Slot(Protocol):
@@ -142,8 +155,3 @@ class Dispatch:
                     return None
                 self._changed.wait(_LOOK_S)
         return None
-
-
-def interrupted(submission: str) -> Interrupted:
-    """Return the error of a submission that a signal has ended."""
-    return Interrupted(f"{submission} interrupted; `perfrun submit --resume {submission}` goes on")

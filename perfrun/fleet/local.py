@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
 from perfrun.errors import UsageError, WorkspaceError
-from perfrun.fleet.dispatch import Answer, Dispatch
+from perfrun.fleet.dispatch import Answer, Dispatch, shuffled
 from perfrun.fleet.engines import EngineFlag, Options, shard_words
 from perfrun.fleet.places import ShardPlace
 from perfrun.fleet.shard_command import BENCHMARK_FAILED, BUSY, RAN
@@ -44,7 +44,8 @@ class Local:
         teller = Teller(plan, indices)
         slots = [LocalSlot(plan, f"slot {number + 1}") for number in range(_jobs(options))]
         with taking_signals() as interruption:
-            Dispatch(slots, indices, teller.note, teller.ended).run(interruption)
+            order = shuffled(plan, indices)
+            Dispatch(slots, order, teller.note, teller.ended).run(interruption)
 
     def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:  # noqa: ARG002
         """Return nothing: the files of the shards say all."""
@@ -66,14 +67,16 @@ class LocalSlot:
         place = ShardPlace(self._plan, index)
         place.make()
         words = [*shard_words(self._plan, index, sys.executable), "--until_stdin_closes"]
-        with place.log.open("ab") as log:
-            try:
-                process = subprocess.Popen(
+        try:
+            with (
+                place.log.open("ab") as log,
+                subprocess.Popen(
                     words, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
-                )
-            except OSError as error:
-                raise WorkspaceError(f"{words[0]}: cannot be started: {error.strerror}") from None
-            status = wait_for(process, stop)
+                ) as process,
+            ):
+                status = wait_for(process, stop)
+        except OSError as error:
+            raise WorkspaceError(f"{words[0]}: cannot be started: {error.strerror}") from None
         if status in (RAN, BENCHMARK_FAILED, BUSY):
             return Answer.ENDED
         return Answer.MACHINE
@@ -97,8 +100,6 @@ def wait_for(process: subprocess.Popen[bytes], stop: threading.Event) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
-    finally:
-        stdin.close()
 
 
 def _jobs(options: Options) -> int:

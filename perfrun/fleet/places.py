@@ -196,7 +196,7 @@ class ShardPlace:
 
     def settle(self) -> None:
         """Publish what an attempt was killed before it could publish. Hold the shard first."""
-        if self.result() is None:
+        if self.counted() is None:
             for attempt in self.attempts():
                 is_out = (attempt.folder / WITHDRAWN).exists()
                 if not is_out and attempt.ended and attempt.ended.how in WITH_RESULT:
@@ -205,12 +205,12 @@ class ShardPlace:
 
     def withdraw(self) -> None:
         """Let the shard be run again: its result no longer counts, and its trials stay."""
-        if (attempt := self.result()) is not None:
+        if (attempt := self.counted()) is not None:
             write_whole(attempt.folder / WITHDRAWN, "")
             (self.folder / RESULT).unlink(missing_ok=True)
             sync_names(self.folder)
 
-    def result(self) -> Attempt | None:
+    def counted(self) -> Attempt | None:
         """Return the attempt that counts; None while there is no result."""
         found = _read(self.folder, RESULT, _Result)
         if found is None:

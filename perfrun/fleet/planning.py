@@ -120,6 +120,7 @@ def copy_code(suite: Suite, folder: Path) -> None:
             if name == "__pycache__"
             or (name.startswith(".") and os.path.isdir(f"{place}/{name}"))  # noqa: PTH112
             or os.path.realpath(f"{place}/{name}") == inside
+            or _is_workspace(f"{place}/{name}")
         ]
 
     def copy(source: str, target: str) -> str:
@@ -139,6 +140,14 @@ def copy_code(suite: Suite, folder: Path) -> None:
             shutil.copytree(source, target, ignore=left_out, copy_function=copy)
         except (OSError, shutil.Error) as error:
             raise WorkspaceError(f"{source}: cannot be copied to {target}: {error}") from None
+
+
+def _is_workspace(folder: str) -> bool:
+    """Return True for a folder with results: another suite's workspace, beside its code."""
+    return os.path.isdir(f"{folder}/output") and any(  # noqa: PTH112
+        os.path.isdir(f"{folder}/{name}")  # noqa: PTH112
+        for name in ("runs", FOLDER)
+    )
 
 
 def _with_copies(suite: Suite) -> tuple[Suite, Sequence[str]]:

@@ -106,7 +106,7 @@ def shard_command(argv: Sequence[str]) -> int:
 
 
 def _send(place: ShardPlace) -> int:
-    attempt = place.result() or next(iter(reversed(place.attempts())), None)
+    attempt = place.counted() or next(iter(reversed(place.attempts())), None)
     if attempt is None or attempt.ended is None:
         raise UsageError(f"{place.folder}: no attempt has ended")
     try:
@@ -142,7 +142,7 @@ def run_shard(plan: Plan, shard: Shard, screen: Terminal) -> int:
     with place.held() as free:
         if free:
             place.settle()
-        if (known := place.result()) is not None:
+        if (known := place.counted()) is not None:
             screen.note(f"shard {shard.index} has its result already: attempt {known.number}")
             return _status(known.ended)
         if not free:
@@ -155,7 +155,7 @@ def run_shard(plan: Plan, shard: Shard, screen: Terminal) -> int:
             ended = _attempt(plan, shard, attempt, screen, interruption)
             is_first = place.end(attempt, ended)
         if ended.how in WITH_RESULT and not is_first:
-            known = place.result()
+            known = place.counted()
             screen.note(f"shard {shard.index}: another attempt was first; its result counts")
             return _status(known.ended if known else ended)
         if ended.reason:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perfrun.errors import UsageError
+from perfrun.fleet.dispatch import shuffled
 from perfrun.fleet.engines import EngineFlag, Options, shard_words
 from perfrun.fleet.places import ShardPlace
 from perfrun.fleet.shards import Plan, ShardState
@@ -128,7 +129,7 @@ class Slurm:
         known = limits(wishes.account)
         most = wishes.most_jobs or known.jobs
         room = len(indices) if most is None else most - _open_jobs()
-        left = list(indices)
+        left = shuffled(plan, indices)
         while left and room > 0:
             size = min(room, known.array, MOST_TASKS, len(left))
             part, left = left[:size], left[size:]
@@ -186,7 +187,8 @@ class Slurm:
                 job = jobs[0]
                 break
             if not is_away or not pauses:
-                batches.refused(batch)
+                if not is_away:  # or else the jobs may still come
+                    batches.refused(batch)
                 count = len(part) + others
                 raise SlurmError(
                     f"`sbatch` failed: {shown(why) or 'no answer'}; {count} shards are not "

@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from perfrun import __version__
 from perfrun.errors import PerfrunError, UsageError, WorkspaceError
-from perfrun.fleet.dispatch import Answer, Dispatch
+from perfrun.fleet.dispatch import Answer, Dispatch, shuffled
 from perfrun.fleet.engines import EngineFlag, Options
 from perfrun.fleet.local import wait_for
 from perfrun.fleet.places import Attempt, Ended, How, ShardPlace
@@ -82,7 +82,8 @@ class Ssh:
         teller = Teller(plan, indices)
         slots = [Host(plan, name, _Connection.of(options, name)) for name in _hosts(options)]
         with taking_signals() as interruption:
-            Dispatch(slots, indices, teller.note, teller.ended).run(interruption)
+            order = shuffled(plan, indices)
+            Dispatch(slots, order, teller.note, teller.ended).run(interruption)
 
     def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:  # noqa: ARG002
         """Return nothing: the files of the shards say all."""
@@ -147,7 +148,7 @@ class Host:
         with place.held() as free:
             if free:
                 place.settle()
-            if not free or place.result() is not None:
+            if not free or place.counted() is not None:
                 return Answer.ENDED
             attempt = place.claim(host=self.name)
             with place.log.open("ab") as log:

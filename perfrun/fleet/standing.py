@@ -91,8 +91,8 @@ def _machines(found: Sequence[ShardStatus]) -> list[dict[str, Any]]:
     return sorted(rows.values(), key=lambda row: str(row["machine"]))
 
 
-def show(plan: Plan, found: Sequence[ShardStatus], *, as_json: bool) -> None:
-    """Print how a submission stands."""
+def show(plan: Plan, found: Sequence[ShardStatus], name: str, *, as_json: bool) -> None:
+    """Print how a submission stands; `name` is what commands call it."""
     if as_json:
         write_json(document(plan, found))
         return
@@ -127,9 +127,7 @@ def show(plan: Plan, found: Sequence[ShardStatus], *, as_json: bool) -> None:
     _show_problems(found, screen)
     missing = sum(not one.state.has_result and not one.state.is_open for one in found)
     if missing:
-        write_lines(
-            [f"{missing} have no result: `perfrun submit --resume {plan.submission}` runs them"]
-        )
+        write_lines([f"{missing} have no result: `perfrun submit --resume {name}` runs them"])
     if counts.get(ShardState.FAILED):
         write_lines(
             ["a failed benchmark is run again only with --retry_failed: it would fail again"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfrun.fleet.places import Attempt, How, ShardPlace
@@ -52,7 +51,7 @@ def by_files(plan: Plan, shard: Shard) -> ShardStatus:
     """Return what the files of a shard say of it."""
     place = ShardPlace(plan, shard.index)
     attempts = place.attempts()
-    counts = place.result()
+    counts = place.counted()
     if counts is not None and counts.ended is not None:
         others = tuple(one for one in attempts if one.number != counts.number)
         state = _STATES[counts.ended.how]
@@ -87,8 +86,6 @@ def merged(status: ShardStatus, said: ShardState | None) -> ShardStatus:
     return status
 
 
-def statuses(plan: Plan, said: Mapping[int, ShardState] | None = None) -> tuple[ShardStatus, ...]:
-    """Return the status of every shard; `said` is what the engine says."""
-    return tuple(
-        merged(by_files(plan, shard), (said or {}).get(shard.index)) for shard in plan.shards
-    )
+def statuses(plan: Plan) -> tuple[ShardStatus, ...]:
+    """Return what the files say of every shard."""
+    return tuple(by_files(plan, shard) for shard in plan.shards)

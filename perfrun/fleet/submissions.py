@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from perfrun.fleet.engines import Engine
 from perfrun.fleet.plan_file import FILE, read_plan
 from perfrun.fleet.planning import FOLDER
 from perfrun.fleet.shards import Plan
-from perfrun.fleet.status import ShardStatus, statuses
-from perfrun.options.parsers import shown
+from perfrun.fleet.status import ShardStatus, merged, statuses
+from perfrun.options.parsers import parse_workspace, shown
 from perfrun.options.store_address import parse_address
 from perfrun.shown import say
 
@@ -32,7 +33,8 @@ def look(plan: Plan, engine: Engine | None) -> tuple[ShardStatus, ...]:
     left = [one.shard.index for one in by_files if not one.state.has_result]
     if engine is None or engine.stays or not left:
         return by_files
-    return statuses(plan, engine.states(plan, left))
+    said = engine.states(plan, left)
+    return tuple(merged(one, said.get(one.shard.index)) for one in by_files)
 
 
 def find_plan(workspace: Path, word: str) -> Plan:
@@ -47,10 +49,24 @@ def find_plan(workspace: Path, word: str) -> Plan:
                 "a name shows the newest one"
             )
         return read_plan(folder / word)
-    plans = [read_plan(path) for path in folder.glob(f"*/{FILE}")]
+    plans = sorted(folder.glob(f"*/{FILE}"), key=_written, reverse=True)
     if not plans:
         raise UsageError(f"{folder}: there is no submission; `perfrun submit SUITE.toml` makes one")
-    return max(plans, key=lambda plan: plan.created)
+    return read_plan(plans[0])
+
+
+def name_of(plan: Plan) -> str:
+    """Return the word by which commands find a submission from this folder: its id, or its path."""
+    is_near = plan.workspace == parse_workspace(None)
+    return plan.submission if is_near else shlex.quote(str(plan.folder))
+
+
+def _written(path: Path) -> float:
+    """Return when a plan was written, which is once."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def bring_in(plan: Plan, found: Sequence[ShardStatus], store: str | None) -> Collected:

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.errors import Interrupted, PerfrunError, UsageError
-from perfrun.fleet.dispatch import interrupted
-from perfrun.fleet.engines import NAMES, Engine, EngineFlag, Previewing, engine_named
+from perfrun.fleet.engines import NAMES, Engine, EngineFlag, Options, Previewing, engine_named
 from perfrun.fleet.places import ShardPlace
 from perfrun.fleet.plan_file import write_plan
 from perfrun.fleet.planning import copy_code, make_plan
 from perfrun.fleet.shards import Plan, ShardState
 from perfrun.fleet.standing import show
 from perfrun.fleet.status import statuses
-from perfrun.fleet.submissions import bring_in, find_plan, look, missing_of
+from perfrun.fleet.submissions import bring_in, find_plan, look, missing_of, name_of
 from perfrun.fleet.sweeps import parse_sweep
 from perfrun.fleet.telling import shard_text
 from perfrun.nightly.suite_file import read_suite
@@ -27,11 +26,12 @@ from perfrun.reports.table import Column, Table
 from perfrun.reports.terminal import Terminal
 from perfrun.shown import say, write_json, write_lines
 from perfrun.text import redact_words
+from perfrun.untrusted import remove_tree
 
 _ABOUT = "Run the benchmarks of a suite on several machines, in shards."
 _EPILOG = """\
   perfrun submit suite.toml --engine=ssh --hosts=lab1,lab2 --rounds=3
-  perfrun submit suite.toml --sweep 'batch_size=1,8,32' 'dtype=float32,bfloat16' --dry_run
+  perfrun submit suite.toml --sweep 'batch=1,8,32' 'dtype=fp32,bf16' --dry_run
   perfrun submit --resume
 
 A shard is one method in one environment, in one round, with one setting of a sweep. `perfrun fleet`
@@ -116,8 +116,12 @@ def submit_command(argv: Sequence[str]) -> int:
     everything = range(len(plan.shards))
     if given.dry_run:
         return _show_only(plan, engine, options, everything, as_json=given.format == "json")
-    copy_code(suite, plan.folder)
-    write_plan(plan)
+    try:
+        copy_code(suite, plan.folder)
+        write_plan(plan)
+    except PerfrunError:
+        remove_tree(plan.folder)  # half a submission
+        raise
     say(f"{plan.submission}: {len(plan.shards)} shards")
     return submit_shards(
         plan, engine, options, everything, suite.store, as_json=given.format == "json"
@@ -125,12 +129,13 @@ def submit_command(argv: Sequence[str]) -> int:
 
 
 def _resume(given: Any) -> int:
-    workspace, word = parse_workspace(given.workspace), given.resume
-    if given.suite:
-        # `--resume SUITE.toml` takes the suite's workspace; `--resume ID SUITE.toml`, too.
-        workspace = read_suite(Path(given.suite)).workspace
-    elif word.endswith(".toml"):
-        workspace, word = read_suite(Path(word)).workspace, "last"
+    workspace, word, store = parse_workspace(given.workspace), given.resume, None
+    named = given.suite
+    if not named and word.endswith(".toml"):  # `--resume SUITE.toml`: the newest of its workspace
+        named, word = word, "last"
+    if named:
+        suite = read_suite(Path(named))
+        workspace, store = suite.workspace, suite.store
     if given.sweep or given.rounds != 1:
         raise UsageError("--resume: the plan has its rounds and its sweep; leave these flags out")
     plan = find_plan(workspace, word)
@@ -149,13 +154,13 @@ def _resume(given: Any) -> int:
     if given.dry_run:
         return _show_only(plan, engine, options, missing, as_json=given.format == "json")
     say(f"{plan.submission}: {len(missing)} of {len(plan.shards)} shards are submitted again")
-    return submit_shards(plan, engine, options, missing, None, as_json=given.format == "json")
+    return submit_shards(plan, engine, options, missing, store, as_json=given.format == "json")
 
 
 def submit_shards(
     plan: Plan,
     engine: Engine,
-    options: dict[str, str],
+    options: Options,
     indices: Sequence[int],
     store: str | None,
     *,
@@ -167,13 +172,14 @@ def submit_shards(
             engine.submit(plan, list(indices), options)
     except Interrupted:
         bring_in(plan, statuses(plan), store)
-        raise interrupted(plan.submission) from None
+        again = f"`perfrun submit --resume {name_of(plan)}` goes on"
+        raise Interrupted(f"{plan.submission} interrupted; {again}") from None
     except PerfrunError:
         bring_in(plan, statuses(plan), store)
         raise
     found = look(plan, engine)
     bring_in(plan, found, store)
-    show(plan, found, as_json=as_json)
+    show(plan, found, name_of(plan), as_json=as_json)
     if engine.stays:
         return 0 if all(one.state is ShardState.DONE for one in found) else 1
     return 1 if any(one.state is ShardState.FAILED for one in found) else 0

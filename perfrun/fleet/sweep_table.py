@@ -17,7 +17,7 @@ from perfrun.summary.metrics import unit_of
 from perfrun.summary.record import BadSummary, SummaryRecord, read_record
 from perfrun.text import spread, with_unit
 
-_MOST_METRICS = 4  # without --metric
+_MOST_METRICS = 2  # without --metric
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,18 +79,26 @@ def send_results(attempt: Attempt, stream: BinaryIO) -> None:
 
 
 def receive_results(attempt: Attempt, stream: BinaryIO) -> Ended:
-    """Put the results that a stream holds into an attempt; return how it ended over there.
+    """Put the trials that a stream holds into an attempt; return how it ended over there.
 
-    Raises WorkspaceError for a stream that is cut short, or is not what it should be.
+    Nothing else that it holds stays. Raises WorkspaceError for a stream that is cut short, or is
+    not what it should be.
     """
+    aside = attempt.folder / "received"
     try:
-        _unpacked(attempt.folder, stream, MOST_BYTES)
+        aside.mkdir()
+        _unpacked(aside, stream, MOST_BYTES)
+        ended = read_ended(aside, REMOTE)
+        if ended is None:
+            raise WorkspaceError("what came back does not say how the shard ended")
+        output = aside / "output"
+        if output.is_dir() and not output.is_symlink():
+            output.rename(attempt.folder / "output")
     except OSError as error:
         why = error.strerror or error
         raise WorkspaceError(f"{attempt.folder}: cannot be written: {why}") from None
-    ended = read_ended(attempt.folder, REMOTE)
-    if ended is None:
-        raise WorkspaceError("what came back does not say how the shard ended")
+    finally:
+        remove_tree(aside)
     return ended
 
 

@@ -109,6 +109,18 @@ WAITS = {
     "doctor/command:examine:git.result": "command_output's limit, in a thread",
     "doctor/command:examine:python.result": "TIMEOUT_S of run.environment, in a thread",
     "doctor/software:command_output:subprocess.run": COMMAND,
+    "fleet/collect:collect:lock.own": (
+        "as long as another command moves folders, which a line says" + SIGNAL
+    ),
+    "fleet/dispatch:Dispatch._next:self._changed.wait": "a fifth of a second, in a thread",
+    "fleet/local:wait_for:process.wait": (
+        "in a thread, as long as a shard runs, whose trials have time-outs; a signal sets the "
+        "event at which it looks five times a second, and _GRACE_S later the process is killed"
+    ),
+    "fleet/shard_command:_alone:time.sleep": "_LOOKS times _LOOK_S in all" + SIGNAL,
+    "fleet/ssh:Host._prepare:subprocess.run": "_ANSWER_S, in a thread",
+    "fleet/ssh:Host.close:subprocess.run": "_ANSWER_S, in a thread",
+    "fleet/ssh:_limited:process.wait": "of a process that was killed; _RESULTS_S before that",
     "fleet/slurm:Slurm._submit_batch:time.sleep": "PAUSES_S in all" + SIGNAL,
     "fleet/slurm_queue:_asked:subprocess.run": COMMAND,
     "fleet/slurm_queue:answer:time.sleep": "PAUSES_S in all" + SIGNAL,

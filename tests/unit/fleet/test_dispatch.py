@@ -1,0 +1,97 @@
+"""Shards and slots: every shard once, and those of a lost slot on another one."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from perfrun.errors import Interrupted
+from perfrun.fleet.dispatch import Answer, Dispatch, shuffled
+from perfrun.run.interruption import Interruption
+from tests.submissions import plan
+
+
+class Slot:
+    """A slot that answers as it is told; without an answer left, the shard ends."""
+
+    def __init__(self, name: str, *answers: Answer) -> None:
+        self.name, self._answers = name, list(answers)
+        self.had: list[int] = []
+        self.closed = False
+
+    def run(self, index: int, stop: threading.Event) -> Answer:
+        self.had.append(index)
+        return self._answers.pop(0) if self._answers else Answer.ENDED
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def go(slots: list[Slot], count: int) -> list[str]:
+    notes: list[str] = []
+    Dispatch(slots, range(count), notes.append, lambda _: None).run(Interruption())
+    return notes
+
+
+def test_every_shard_runs_once_and_every_slot_is_left_as_it_was() -> None:
+    slots = [Slot("a"), Slot("b")]
+    assert go(slots, 20) == []
+    assert sorted(slots[0].had + slots[1].had) == list(range(20))
+    assert all(slot.closed for slot in slots)
+
+
+def test_the_shards_of_a_lost_slot_go_to_others() -> None:
+    lost, left = Slot("lost", Answer.ENDED, Answer.LOST), Slot("left")
+    notes = go([lost, left], 6)
+    assert sorted({*lost.had[:1], *left.had}) == list(range(6))
+    assert not lost.closed
+    if len(lost.had) == 2:  # the other one may have been faster
+        assert notes == ["lost does not answer any more; its shards go to other machines"]
+
+
+def test_a_shard_is_tried_once_on_every_slot_and_no_slot_for_ever() -> None:
+    slots = [Slot(name, *[Answer.MACHINE] * 9) for name in ("a", "b")]
+    notes = go(slots, 9)
+    assert all(len(slot.had) == len(set(slot.had)) == 3 for slot in slots)
+    assert "a failed 3 times in a row; its shards go to other machines" in notes
+    assert notes[-1] == "no machine is left for 9 shards"
+    bad = [Slot("a", Answer.MACHINE), Slot("b", Answer.MACHINE)]
+    assert go(bad, 1) == []
+    assert [slot.had for slot in bad] == [[0], [0]]
+
+
+def test_a_signal_ends_what_runs() -> None:
+    interruption = Interruption()
+
+    class Waiting(Slot):
+        def run(self, index: int, stop: threading.Event) -> Answer:
+            super().run(index, stop)
+            interruption._number = 15  # as a signal does
+            assert stop.wait(60)
+            return Answer.ENDED
+
+    slot = Waiting("a")
+    dispatch = Dispatch([slot], range(3), print, lambda _: None)
+    with pytest.raises(Interrupted):
+        dispatch.run(interruption)
+    assert slot.had == [0]
+
+
+def test_an_error_of_a_slot_is_raised() -> None:
+    class Broken(Slot):
+        def run(self, index: int, stop: threading.Event) -> Answer:
+            raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        go([Broken("a"), Slot("b")], 2)
+
+
+def test_rounds_stay_in_order_and_each_has_its_own(tmp_path: Path) -> None:
+    made = plan(tmp_path, 20, 2)
+    order = shuffled(made, range(40))
+    assert sorted(order[:20]) == list(range(20))
+    assert [index + 20 for index in order[:20]] != order[20:]
+    assert order == shuffled(made, range(40))
+    assert shuffled(made, [3, 30, 5])[-1] == 30

@@ -1,0 +1,81 @@
+"""A plan fixes what its shards run: commits of branches, and copies of the suite's own code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfrun.errors import UsageError
+from perfrun.fleet import planning
+from perfrun.fleet.planning import copy_code, make_plan
+from perfrun.fleet.shard_command import run_plan_of
+from perfrun.fleet.sweeps import parse_sweep
+from perfrun.nightly.suite import Suite
+from perfrun.nightly.suite_file import read_suite
+from tests.gitrepos import git, make_repository
+
+
+def suite(folder: Path, more: str = "") -> Suite:
+    (folder / "own").mkdir(exist_ok=True)
+    (folder / "own" / "cases.py").write_text("old")
+    path = folder / "suite.toml"
+    path.write_text(
+        f'name = "lab"\npython_path = ["./own", "bench"]\n{more}\n'
+        '[[environments]]\nname = "one"\n[[environments]]\nname = "two"\n'
+        '[[methods]]\nname = "cases.Cases.a"\ntrials = 3\nflags = ["--batch=4"]\n'
+        '[[methods]]\nname = "cases.Cases.b"\nenvironments = ["two"]\n'
+    )
+    return read_suite(path)
+
+
+def test_every_shard_is_one_method_with_its_own_rules_and_the_commit_of_now(tmp_path: Path) -> None:
+    (commit,) = make_repository(tmp_path / "bench", [{"cases.py": "x = 1"}])
+    repos = f'[[repos]]\nurl = "{(tmp_path / "bench").as_uri()}"\nbranch = "main"\n'
+    one = suite(tmp_path, repos)
+    notes: list[str] = []
+    plan = make_plan(
+        one,
+        1.0,
+        rounds=2,
+        sweep=parse_sweep(["batch=1,8"]),
+        engine="local",
+        options={},
+        notify=notes.append,
+    )
+    assert [(s.round, s.setting_text, s.environment, s.method[-1]) for s in plan.shards] == [
+        (number, f"batch={batch}", environment, method)
+        for number in (1, 2)
+        for batch in (1, 8)
+        for environment, method in (("one", "a"), ("two", "a"), ("two", "b"))
+    ]
+    assert not plan.folder.exists()
+    (tmp_path / "bench" / "cases.py").write_text("x = 2")
+    git(tmp_path / "bench", "commit", "-q", "-a", "-m", "later")
+    copy_code(one, plan.folder)
+    (tmp_path / "own" / "cases.py").write_text("new")
+
+    run = run_plan_of(plan, plan.shards[3], tmp_path / "attempt")
+    assert run.workspace == tmp_path / "attempt"
+    assert (run.num_trials, run.execution_label) == (3, plan.submission)
+    assert [repo.git_hash for repo in run.repos] == [commit]
+    assert run.benchmark_flags == ("--batch=8",)
+    assert run.python_path == (str(plan.folder / "code" / "0"), "bench")
+    assert (plan.folder / "code" / "0" / "cases.py").read_text() == "old"
+    assert notes == [f"{(tmp_path / 'bench').as_uri()}: every shard has commit {commit[:12]}"]
+
+
+def test_only_code_is_copied_and_not_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = suite(tmp_path)
+    for name in ("own/.git/x", "own/__pycache__/x", "own/other/runs/x", "own/deep/x"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    (tmp_path / "own" / "other" / "output").mkdir()
+    copy_code(one, tmp_path / "there")
+    copied = {str(p.relative_to(tmp_path / "there")) for p in (tmp_path / "there").rglob("*")}
+    assert copied == {"code", "code/0", "code/0/cases.py", "code/0/deep", "code/0/deep/x"}
+    monkeypatch.setattr(planning, "_MOST_CODE_FILES", 1)
+    with pytest.raises(UsageError, match="more than 1 files"):
+        copy_code(one, tmp_path / "too_much")

@@ -1,0 +1,114 @@
+"""What comes from another machine is data: nothing outside, no links, whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from perfrun.errors import PerfrunError, WorkspaceError
+from perfrun.fleet.collect import collect
+from perfrun.fleet.places import ShardPlace
+from perfrun.fleet.plan_file import read_plan
+from perfrun.fleet.transfer import (
+    REMOTE,
+    receive_plan,
+    receive_results,
+    send_plan,
+    send_results,
+)
+from tests.submissions import SUMMARY, attempt, finished, plan
+
+
+def test_a_submission_and_its_results_go_there_and_back(tmp_path: Path) -> None:
+    here = plan(tmp_path / "here")
+    (here.folder / "code" / "0" / "deep").mkdir(parents=True)
+    (here.folder / "code" / "0" / "deep" / "cases.py").write_text("code")
+    (here.folder / "code" / "0" / "secret").symlink_to("/etc/passwd")
+    sent = io.BytesIO()
+    send_plan(here, sent)
+    there = tmp_path / "there" / "lab-1"
+    for _ in range(2):  # a second time is no matter
+        sent.seek(0)
+        receive_plan(there, sent)
+    assert read_plan(there).shards == here.shards
+    assert [path.name for path in there.rglob("code/**/*") if path.is_file()] == ["cases.py"]
+    assert not [path for path in there.parent.iterdir() if path != there]
+
+    over_there = finished(read_plan(there), 0, trial="A")
+    (over_there.folder / "output" / "trial" / "logs").mkdir()
+    (over_there.folder / "output" / "trial" / "logs" / "log").write_text("lines")
+    back = io.BytesIO()
+    send_results(over_there, back)
+    back.seek(0)
+    own = attempt(here, 0)
+    ended = receive_results(own, back)
+    assert ShardPlace(here, 0).end(own, ended)
+    (summary,) = collect(here, [0], print).new
+    assert summary.read_text() == "A"
+    assert (summary.parent / "logs" / "log").read_text() == "lines"
+
+
+def packed(*members: tuple[str, bytes, str]) -> bytes:
+    """An archive of members: name, kind, and content or target."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name, kind, text in members:
+            member = tarfile.TarInfo(name)
+            member.type = kind
+            if kind == tarfile.REGTYPE:
+                member.size = len(text)
+                tar.addfile(member, io.BytesIO(text.encode()))
+            else:
+                member.linkname = text
+                tar.addfile(member)
+    return stream.getvalue()
+
+
+FILE = tarfile.REGTYPE
+GOOD = (REMOTE, FILE, '{"how": "ran", "ended": 1, "trials": []}')
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"nonsense" * 200,
+        packed(GOOD)[:700],
+        packed(),
+        packed((REMOTE, FILE, "{}")),
+        packed(GOOD, ("../../outside", FILE, "x")),
+        packed(GOOD, ("output", tarfile.SYMTYPE, "/etc")),
+        packed(GOOD, ("output", tarfile.SYMTYPE, "../.."), ("output/x", FILE, "x")),
+        packed((REMOTE, tarfile.SYMTYPE, "begun.json")),
+    ],
+)
+def test_what_a_host_may_not_send_leaves_nothing(tmp_path: Path, data: bytes) -> None:
+    own = attempt(plan(tmp_path), 0)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(WorkspaceError):
+        receive_results(own, io.BytesIO(data))
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_only_trials_of_what_a_host_sends_stay(tmp_path: Path) -> None:
+    own = attempt(plan(tmp_path), 0)
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    members = [(name, FILE, "x") for name in ("begun.json", "collected", "/etc/x", "output/a/b")]
+    receive_results(own, io.BytesIO(packed(GOOD, *members)))
+    after = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert after - before == {own.folder / "output" / "a" / "b"}
+    linked = packed(GOOD, ("x/y", FILE, "x"), ("output", tarfile.SYMTYPE, "x"))
+    receive_results(attempt(read_plan(tmp_path / "submissions/lab-1"), 1), io.BytesIO(linked))
+    assert {path for path in tmp_path.rglob("*") if path.is_symlink()} == set()
+
+
+def test_a_submission_that_is_none_is_not_put_in_place(tmp_path: Path) -> None:
+    there = tmp_path / "lab-1"
+    for data in (b"", packed(("plan.json", FILE, "{}")), packed(("other", FILE, SUMMARY))):
+        with pytest.raises(PerfrunError):
+            receive_plan(there, io.BytesIO(data))
+        assert list(tmp_path.iterdir()) == []
