@@ -42,7 +42,7 @@ STEPS = {  # the night whose commits slow a method, and by how much
 DRIFT, DRIFTING, A_NIGHT = "look", range(14, 44), 1.003
 BROKEN = 31  # its commit cannot be imported
 MACHINE, SLOWED = 50, 1.08  # from this night on the machine runs another kernel, and slower
-METHODS = (*STEPS, DRIFT, "still")
+METHODS = (*STEPS, DRIFT)
 CANARY = "canary"
 UNAME26 = 0x0020000  # personality(2): the kernel says that it is 2.6
 CASES = """\
@@ -87,7 +87,7 @@ SUITE = """\
 name = "sixty"
 owner = "team@example.com"
 python_path = ["repo"]
-confirm_budget = "400%"
+confirm_budget = "200%"
 {more}
 
 [[repos]]
