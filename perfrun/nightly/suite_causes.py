@@ -77,8 +77,10 @@ _EXPLAINED = schema.table(
             schema.table({"rows": schema.listed(_ROW, 100_000)}, absent={"rows": []}), 100
         ),
         "record": schema.maybe(_text),
+        "turns": schema.whole(),
+        "stopped_by": _text,
     },
-    needs=("profiles",),
+    needs=("profiles", "turns", "stopped_by"),
     absent={"record": None},
 )
 _WHY_NOT = {
@@ -268,6 +270,9 @@ class _Causes:
             why = "its time was spent" if done.late else done.said or f"status {done.status}"
             return replace(one, explanation=Explanation(why=why, tries=tries))
         rows = tuple(_rows(found))
+        if not rows and found["stopped_by"] != "turns":  # too few to name anything
+            why = f"{found['turns']} turns ran, then {found['stopped_by'].replace('_', ' ')}"
+            return replace(one, explanation=Explanation(why=why, tries=tries))
         record = found["record"] or ""
         return replace(one, explanation=Explanation(rows=rows, record=record, tries=tries))
 
@@ -341,5 +346,5 @@ def _rows(found: Mapping[str, Any]) -> list[str]:
 def _row(row: Mapping[str, Any]) -> str:
     where = f" ({row['where']})" if row["where"] else ""
     change = f" {row['change']}" if row["change"] else ""
-    share = "" if row["share"] is None else f", {row['share']:.0%} of the difference"
+    share = "" if row["share"] is None else f", {100 * row['share']:.0f} % of the difference"
     return f"{row['name']}{where}{change}{share}"
