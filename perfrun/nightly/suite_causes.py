@@ -7,7 +7,6 @@ wrong with them is told with the incident and hurts nothing else.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,13 +32,10 @@ from perfrun.nightly.suite import Suite
 from perfrun.nightly.suite_incidents import what_went_wrong, with_news
 from perfrun.run.interruption import Interruption
 from perfrun.run.progress import Screen
-from perfrun.summary.record import SummaryRecord
-from perfrun.summary.result_folder import SUMMARY
 
 _SHORTEST_S = 1.0  # of time left, with which it is not worth to begin
 _MOST_ROWS = 3
 _MOST_TRIES = 3  # of an explanation that fails
-_ID = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
 _text = schema.text()
 _REVISION = schema.table(
     {
@@ -204,22 +200,25 @@ class _Causes:
             method=change.method,
             metric=change.metric,
             direction="worse",
-            before=self._summary(change.before_execution_id),
-            after=self._summary(change.after_execution_id),
+            before=self._summary(change, change.before_execution_id),
+            after=self._summary(change, change.after_execution_id),
         )
         recorded, _ = arms_of(suspect, self._workspace, 1)
-        _refuse_others(recorded["a"], change, change.before_execution_id)
-        _refuse_others(recorded["b"], change, change.after_execution_id)
         made = reconstruct(recorded["b"].document)
         place = (f"--workspace={self._workspace}", "--format=json")
         method = f"--benchmark_methods={change.method}"
         after = ("--", *made.benchmark_flags) if made.benchmark_flags else ()
         return _Asked(change=change, place=place, words=(*made.words, *place, method), after=after)
 
-    def _summary(self, execution_id: str) -> Path:
-        if not _ID.fullmatch(execution_id):
-            raise UsageError("its trials have no execution ids")
-        return self._workspace / "output" / execution_id / SUMMARY
+    def _summary(self, change: Worsening, execution_id: str) -> Path:
+        """Return the file of a trial of the changed method. Raises UsageError."""
+        from perfrun.compare.selection import Results  # all that a run needs
+
+        results = Results(self._workspace, self._screen.note, self._suite.store)
+        found = [r for r in results.select(f"id:{execution_id}") if r.method == change.method]
+        if not found:
+            raise UsageError(f"{execution_id}: has no trial of {change.method}")
+        return max(found, key=lambda record: record.timestamp).path
 
     def _bisect(self, one: Incident, asked: _Asked, limit_s: float) -> Incident:
         """Search for the commit of an incident, or go on with the search."""
@@ -294,11 +293,6 @@ def _target(one: Incident) -> Worsening | None:
         return None
     able = [c for c in one.changes if c.status == "confirmed" and c.returned is None]
     return max(able, key=lambda c: (bool(c.commits), c.certainty, c.size), default=None)
-
-
-def _refuse_others(record: SummaryRecord, change: Worsening, execution_id: str) -> None:
-    if (record.execution_id, record.method) != (execution_id, change.method):
-        raise UsageError(f"{record.path} is of another trial")
 
 
 def _ends(commits: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

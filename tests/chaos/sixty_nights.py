@@ -87,7 +87,7 @@ SUITE = """\
 name = "sixty"
 owner = "team@example.com"
 python_path = ["repo"]
-confirm_budget = "200%"
+confirm_budget = "400%"
 {more}
 
 [[repos]]
