@@ -118,6 +118,25 @@ class Culprit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Bisection:
+    """The search for the commit that the nights of a suite carry out."""
+
+    state: Literal["going_on", "found", "ended"]
+    why: str = ""  # with ended: why it has found none
+    previous: str = ""  # with found: the commit before it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """The first rows that profiles of both sides have named, in words."""
+
+    rows: tuple[str, ...] = ()  # the largest share first; none where they name nothing
+    why: str = ""  # why there is no explanation; '' with one
+    record: str = ""  # path of the whole of it
+    tries: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class Decision:
     """What a person has said about an incident."""
 
@@ -142,6 +161,9 @@ class Incident:
     # What nights have told: the number of changes, and that it was fixed.
     told: int = 0
     has_told_end: bool = False
+    has_told_culprit: bool = False
+    bisection: Bisection | None = None
+    explanation: Explanation | None = None
 
     @property
     def status(self) -> Status:
@@ -154,7 +176,7 @@ class Incident:
             return "not_reproduced"
         if self.culprit is not None:
             return "culprit_found"
-        if self.is_bisecting:
+        if self.is_bisecting or (self.bisection and self.bisection.state == "going_on"):
             return "bisecting"
         return "confirmed" if any(c.status == "confirmed" for c in self.changes) else "suspect"
 
@@ -257,6 +279,8 @@ def incident_row(one: Incident) -> dict[str, Any]:
         "culprit": None
         if culprit is None
         else {"name": culprit.name, "author": culprit.author, "subject": culprit.subject},
+        "bisection": None if one.bisection is None else _bisection_row(one.bisection),
+        "explanation": None if one.explanation is None else _explanation_row(one.explanation),
         "owner": one.owner or None,
         "night": one.began,
         "first_seen": one.first_seen,
@@ -287,6 +311,14 @@ def _change_row(change: Worsening) -> dict[str, Any]:
         "returned": None if change.returned is None else _returned_row(change.returned),
         "drift": None if change.drift is None else asdict(change.drift),
     }
+
+
+def _bisection_row(one: Bisection) -> dict[str, Any]:
+    return {"state": one.state, "why": one.why or None}
+
+
+def _explanation_row(one: Explanation) -> dict[str, Any]:
+    return {"rows": list(one.rows), "why": one.why or None, "record": one.record or None}
 
 
 def _returned_row(one: Returned) -> dict[str, Any]:

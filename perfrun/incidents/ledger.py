@@ -19,10 +19,12 @@ from perfrun import schema
 from perfrun.durable import make_folder, sync_names
 from perfrun.errors import WorkspaceError
 from perfrun.incidents.incident import (
+    Bisection,
     Commits,
     Culprit,
     Decision,
     Drifting,
+    Explanation,
     Incident,
     Ledger,
     Returned,
@@ -37,6 +39,7 @@ from perfrun.untrusted import Refused, parse_json, read_file
 FILE = "incidents.json"
 MOST_INCIDENTS = 10_000  # when there are more, the oldest closed ones are forgotten
 MOST_CHANGES = 10_000  # of an incident
+MOST_ROWS = 20  # of an explanation
 _VERSION = 1
 _LARGEST_BYTES = 64 * 2**20
 _COMMIT = 100  # characters
@@ -77,6 +80,20 @@ _CHANGE = schema.table(
 _CULPRIT = schema.table(
     dict.fromkeys(("name", "author", "subject"), _text), needs=("name", "author", "subject")
 )
+_BISECTION = schema.table(
+    {"state": schema.one_of("going_on", "found", "ended"), "why": _text, "previous": _text},
+    needs=("state",),
+    absent={"why": "", "previous": ""},
+)
+_EXPLANATION = schema.table(
+    {
+        "rows": schema.listed(_text, MOST_ROWS),
+        "why": _text,
+        "record": _text,
+        "tries": schema.whole(),
+    },
+    absent={"rows": [], "why": "", "record": "", "tries": 1},
+)
 _DECISION = schema.table(
     {
         "what": schema.one_of("accepted", "reopened"),
@@ -99,6 +116,9 @@ _INCIDENT = schema.table(
         "is_fixed": schema.flag,
         "told": schema.whole(),
         "has_told_end": schema.flag,
+        "has_told_culprit": schema.flag,
+        "bisection": schema.maybe(_BISECTION),
+        "explanation": schema.maybe(_EXPLANATION),
     },
     needs=("id", "changes"),
 )
@@ -204,8 +224,24 @@ def _fitting(ledger: Ledger) -> Ledger:
         culprit = one.culprit
         if culprit is not None:
             culprit = Culprit(**{name: _cut(text) for name, text in asdict(culprit).items()})
-        changes = tuple(map(_fitting_change, one.changes))
-        incidents.append(replace(one, changes=changes, owner=_cut(one.owner), culprit=culprit))
+        bisection, explanation = one.bisection, one.explanation
+        if bisection is not None:
+            cut = {name: _cut(getattr(bisection, name)) for name in ("why", "previous")}
+            bisection = replace(bisection, **cut)
+        if explanation is not None:
+            cut = {name: _cut(getattr(explanation, name)) for name in ("why", "record")}
+            rows = tuple(map(_cut, explanation.rows[:MOST_ROWS]))
+            explanation = replace(explanation, rows=rows, **cut)
+        incidents.append(
+            replace(
+                one,
+                changes=tuple(map(_fitting_change, one.changes)),
+                owner=_cut(one.owner),
+                culprit=culprit,
+                bisection=bisection,
+                explanation=explanation,
+            )
+        )
     return replace(
         ledger,
         incidents=tuple(incidents),
@@ -257,12 +293,16 @@ def _incident(row: Mapping[str, Any]) -> Incident:
     if not row["changes"]:
         raise Wrong(f"has incident {row['id']} without a change")
     culprit, decision = row.get("culprit"), row.get("decision")
+    bisection, explanation = row.get("bisection"), row.get("explanation")
     return Incident(
         **{
             **row,
             "changes": tuple(map(_worsening, row["changes"])),
             "culprit": culprit and Culprit(**culprit),
             "decision": decision and Decision(**decision),
+            "bisection": bisection and Bisection(**bisection),
+            "explanation": explanation
+            and Explanation(**{**explanation, "rows": tuple(explanation["rows"])}),
         }
     )
 

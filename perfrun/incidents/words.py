@@ -36,7 +36,14 @@ def incident_text(
         f"incident {one.id}{of}: {methods} worse since the night of {one.began}, most "
         f"{clean(largest.method)}: {clean(largest.metric)} {changed_by(largest.ratio)} "
         f"({status_text(one)}{pairs}): {cause_text(one, clean, commits)}"
+        f"{explained_text(one, clean)}"
     )
+
+
+def explained_text(one: Incident, clean: Clean) -> str:
+    """Return what profiles have named, after a semicolon; '' without any."""
+    rows = () if one.explanation is None else one.explanation.rows
+    return f"; {'; '.join(map(clean, rows))}" if rows else ""
 
 
 def cause_text(one: Incident, clean: Clean, commits: Clean) -> str:
@@ -128,6 +135,7 @@ def _head(one: Incident) -> str:
 
 def _facts(one: Incident) -> list[str]:
     facts = [f"cause: {cause_text(one, cell, cell)}"]
+    facts += _cause_facts(one)
     facts += [f"owner: {one.owner}"] if one.owner else []
     if one.decision is not None:
         reason = f": {one.decision.reason}" if one.decision.reason else ""
@@ -135,6 +143,18 @@ def _facts(one: Incident) -> list[str]:
     if one.fix is not None:
         by = commits_text(one.fix.commits, cell, cell)
         facts.append(f"back at the old level since {one.fix.night}{f': {by}' if by else ''}")
+    return facts
+
+
+def _cause_facts(one: Incident) -> list[str]:
+    facts = []
+    if one.bisection is not None and one.bisection.state == "ended":
+        facts.append(f"bisection: ended without a commit: {one.bisection.why}")
+    if one.explanation is not None:
+        facts += [f"profiles: {row}" for row in one.explanation.rows]
+        facts += [f"profiles: none, {one.explanation.why}"] if one.explanation.why else []
+        is_empty = not (one.explanation.rows or one.explanation.why)
+        facts += ["profiles: they name nothing"] if is_empty else []
     return facts
 
 

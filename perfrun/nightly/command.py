@@ -22,6 +22,7 @@ from perfrun.nightly.openmetrics import openmetrics
 from perfrun.nightly.report import NightReport, gaps, gather, report_document
 from perfrun.nightly.screen import show
 from perfrun.nightly.suite import Night, Outputs, Suite, units, words
+from perfrun.nightly.suite_causes import with_causes
 from perfrun.nightly.suite_changes import with_changes
 from perfrun.nightly.suite_file import read_suite
 from perfrun.nightly.suite_incidents import told_incidents, with_incidents
@@ -187,6 +188,7 @@ def _finish(
     if told:
         with interruption.allowed():
             report = with_incidents(suite, report)
+        report = with_causes(suite, report, screen, interruption)
     ended = time.time()  # after confirming, which takes time
     report = replace(report, ended=ended)
     folder = nights.folder_of(night)

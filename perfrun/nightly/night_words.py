@@ -120,14 +120,14 @@ def _is_finding(one: IncidentReport, report: NightReport) -> bool:
 
     What the machine has caused, as a canary moved too, is none, unless it is a regression.
     """
-    if one.news not in ("new", "grown"):
+    if one.news not in ("new", "grown", "found"):
         return False
     own = {change.incident for change in report.regressions}
     return not one.incident.is_machine or one.incident.id in own
 
 
 def _news_text(one: IncidentReport, report: NightReport, medium: Medium) -> str:
-    """Return the line about a new incident, one that has grown, or one that is fixed."""
+    """Return the line about an incident: new, grown, its commit found, or fixed."""
     words = (one.incident, medium.clean, medium.commits, medium.owner)
     if one.news == "fixed":
         return _begun_large(fixed_text(*words))

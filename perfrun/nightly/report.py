@@ -143,7 +143,7 @@ class ChangeReport:
 class IncidentReport:
     """An incident that is open, or that was fixed since the last night."""
 
-    news: Literal["new", "grown", "fixed", "known"]
+    news: Literal["new", "grown", "found", "fixed", "known"]
     more: int  # changes that no earlier night has told
     incident: Incident
 

@@ -112,6 +112,8 @@ class Suite:
     confirm: Budget | None = None  # of the pairs of new changes; None: no pairs are run
     creep: CreepRule | None = None  # the baseline that each night is compared with; None: none
     confirm_budget: NightBudget | None = None  # of those of suspects; None: nothing is screened
+    bisect_budget: NightBudget | None = None  # to find the commits of confirmed incidents
+    explain_budget: NightBudget | None = None  # to profile their two sides
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -160,6 +160,8 @@ class _Suite(_Rules, frozen=True, kw_only=True):
     creep_baseline: Text = ""
     creep_bound: Text | float | None = None
     confirm_budget: Text | None = None
+    bisect_budget: Text | None = None
+    explain_budget: Text | None = None
     python_path: list[Text] = []
     data: list[Text] = []
     root_data_dir: Text | None = None
@@ -220,6 +222,8 @@ class _Reader:
             confirm=self._confirm(),
             creep=self._creep(),
             confirm_budget=self._confirm_budget(),
+            bisect_budget=self._cause_budget("bisect_budget", self.top.bisect_budget),
+            explain_budget=self._cause_budget("explain_budget", self.top.explain_budget),
         )
 
     def _every_run(self) -> dict[str, str]:
@@ -353,8 +357,22 @@ class _Reader:
             return None
         both = "confirm_budget confirms what confirm does, and more: give one of them"
         self.refuse(self.top.confirm is not False, where, both)
-        self.refuse(not text.strip(), where, "confirm_budget: write a time, 30m, or a share, 20%")
-        budget: NightBudget = self._judged(where, parse_night_budget, text, "--confirm_budget")
+        return self._budget("confirm_budget", text)
+
+    def _cause_budget(self, key: str, text: str | None) -> NightBudget | None:
+        """Return the time for the causes of incidents that pairs have confirmed."""
+        if text is None:
+            return None
+        is_confirming = self.top.confirm is not False or self.top.confirm_budget is not None
+        needs = (
+            f"{key} is for changes that pairs have confirmed: give confirm_budget or confirm, too"
+        )
+        self.refuse(not is_confirming, (key,), needs)
+        return self._budget(key, text)
+
+    def _budget(self, key: str, text: str) -> NightBudget:
+        self.refuse(not text.strip(), (key,), f"{key}: write a time, 30m, or a share, 20%")
+        budget: NightBudget = self._judged((key,), parse_night_budget, text, f"--{key}")
         return budget
 
     def _webhook(self) -> str | None:

@@ -33,7 +33,7 @@ def with_incidents(suite: Suite, report: NightReport) -> NightReport:
     except Interrupted:
         raise
     except Exception as error:  # the reports of the night are written whatever it is
-        text = f"incidents could not be brought up to date: {_what(error)}"
+        text = f"incidents could not be brought up to date: {what_went_wrong(error)}"
         return replace(report, notes=(*report.notes, text))
 
 
@@ -44,10 +44,15 @@ def _with_incidents(suite: Suite, report: NightReport) -> NightReport:
         return _with_numbers(report, known.incidents, ())
     found = _searched(suite, report, known)
     after = file.change(suite.workspace, lambda now: _brought_up_to_date(now, found, report))
+    return _with_numbers(report, after.incidents, with_news(report, after).incidents)
+
+
+def with_news(report: NightReport, known: Ledger) -> NightReport:
+    """Return the report with what it tells of the incidents of its methods."""
     names, oldest = _names(report), _oldest(report)
-    own = [one for one in after.incidents if not names.isdisjoint(one.methods)]
+    own = [one for one in known.incidents if not names.isdisjoint(one.methods)]
     news = tuple(told for told in (_news(one, oldest) for one in own) if told is not None)
-    return _with_numbers(report, after.incidents, news)
+    return replace(report, incidents=news)
 
 
 def _with_numbers(
@@ -80,6 +85,7 @@ def told_incidents(suite: Suite, report: NightReport) -> None:
                     one,
                     told=len(counts[one.id].incident.changes),
                     has_told_end=counts[one.id].news == "fixed",
+                    has_told_culprit=counts[one.id].incident.culprit is not None,
                 )
                 if one.id in counts
                 else one
@@ -92,10 +98,10 @@ def told_incidents(suite: Suite, report: NightReport) -> None:
     except Interrupted:
         raise
     except Exception as error:  # the reports are written and the night is over: told twice
-        say(f"not written down which incidents were told: {_what(error)}")
+        say(f"not written down which incidents were told: {what_went_wrong(error)}")
 
 
-def _what(error: Exception) -> str:
+def what_went_wrong(error: Exception) -> str:
     """Return the text of an error that is one of ours or of the system, else its type, too."""
     is_told = isinstance(error, PerfrunError | ImportError | OSError)
     return str(error) if is_told else repr(error)
@@ -152,7 +158,7 @@ def _news(one: Incident, oldest: str) -> IncidentReport | None:
     What `perfrun incidents` has found in nights before `oldest` is no news.
     """
     more = len(one.changes) - one.told
-    news: Literal["new", "grown", "fixed", "known"] = "known"
+    news: Literal["new", "grown", "found", "fixed", "known"] = "known"
     if one.status == "fixed":
         if one.has_told_end or not one.told:
             return None  # that it was there was never told
@@ -164,6 +170,8 @@ def _news(one: Incident, oldest: str) -> IncidentReport | None:
         news = "new" if is_recent else "known"
     elif more > 0:
         news = "grown"
+    elif one.culprit is not None and not one.has_told_culprit:
+        news = "found"
     return IncidentReport(news=news, more=max(0, more), incident=one)
 
 

@@ -22,7 +22,15 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from perfrun.changes.change_report import ChangeRow, changes_page
 from perfrun.changes.search_report import bisect_report
 from perfrun.errors import UsageError
-from perfrun.incidents.incident import Culprit, Decision, Incident, Returned, Worsening
+from perfrun.incidents.incident import (
+    Bisection,
+    Culprit,
+    Decision,
+    Explanation,
+    Incident,
+    Returned,
+    Worsening,
+)
 from perfrun.incidents.words import markdown_list, one_text, text_of
 from perfrun.nightly.command import write_reports
 from perfrun.nightly.junit import junit
@@ -237,6 +245,7 @@ def incident(text: str, *, is_fixed: bool) -> Incident:
         id=1, changes=(change,), owner=text, is_fixed=is_fixed,
         culprit=None if is_fixed else Culprit(name=text, author=text, subject=text),
         decision=Decision(what="reopened", at=1.0, day="2026-11-20", reason=text),
+        bisection=Bisection(state="ended", why=text), explanation=Explanation(rows=(text,)),
     )  # fmt: skip
 
 
@@ -288,8 +297,8 @@ def test_the_reports_of_a_night_are_written_and_well_formed(text: str, tmp_path:
 def test_incidents_are_printed_in_their_lines(text: str) -> None:
     both = [incident(text, is_fixed=is_fixed) for is_fixed in (False, True)]
     for shown, lines in (
-        (text_of(both, [text], 1), 13),
-        (one_text(both[1]), 8),
+        (text_of(both, [text], 1), 17),
+        (one_text(both[1]), 10),
         (markdown_list(both, 0).replace("\u2060", ""), 2),
     ):
         assert is_clean(shown, ends="\n")

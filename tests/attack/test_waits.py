@@ -172,6 +172,8 @@ WAITS = {
     "locks:FileLock.__exit__:fcntl.flock": QUICK,
     "locks:FileLock._take:fcntl.flock": LOCK,
     "locks:FileLock.try_own:fcntl.flock": QUICK,
+    "nightly/own_command:_end:process.wait": "_GRACE_S, twice",
+    "nightly/own_command:carry_out:process.wait": "what is left of the budget" + SIGNAL,
     "nightly/webhook:post:sleep": "PAUSES_S" + SIGNAL,
     "notebook/engine:_carried_out:process.wait": "a run, each trial of which has --timeout"
     + SIGNAL,

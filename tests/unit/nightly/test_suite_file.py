@@ -204,6 +204,7 @@ WRONG = (
     ("[retention]\nolder_than = '1y'\n" + METHOD, 2, "write 90d"),
     ("[retention]\n\nunfinished_older_than = '1y'\n" + METHOD, 3, "write 90d"),
     ("creep_baseline = 'v1'\ncreep_bound = 5\n" + METHOD, 2, "creep_bound = 5.0: must be more"),
+    ("bisect_budget = '1h'\n" + METHOD, 1, "bisect_budget is for changes that pairs have conf"),
     ("creep_bound = '5%'\n" + METHOD, 1, "creep_bound is of creep_baseline: give that, too"),
     ("confirm = 3\n" + METHOD, 1, "confirm: must be true or false or a table, not 3"),
     ("[confirm]\nmax_pairs = 7\n" + METHOD, 2, "max_pairs = 7: must be a whole number, 8 or more"),

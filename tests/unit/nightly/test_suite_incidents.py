@@ -13,16 +13,18 @@ import pytest
 import schemas
 
 from perfrun.benchmark import main
+from perfrun.changes.budget import parse_night_budget
 from perfrun.changes.suspects import SuspectSeries
 from perfrun.errors import Interrupted
 from perfrun.incidents import ledger
-from perfrun.incidents.incident import Ledger
+from perfrun.incidents.incident import Bisection, Explanation, Ledger
 from perfrun.nightly.chat import message
 from perfrun.nightly.markdown import markdown
 from perfrun.nightly.night_state import Earlier, Nights
 from perfrun.nightly.night_words import verdict
 from perfrun.nightly.report import MethodReport, NightReport, report_document
 from perfrun.nightly.suite import EnvironmentSpec, Suite
+from perfrun.nightly.suite_causes import with_causes
 from perfrun.nightly.suite_changes import change_reports, with_changes
 from perfrun.nightly.suite_incidents import told_incidents, with_incidents
 from perfrun.nightly.suite_screening import confirmed_row
@@ -222,6 +224,18 @@ def test_what_pairs_confirm_is_told_once_though_the_history_shows_it_later(tmp_p
         {"bench": ("a" * 40, "b" * 40)},
     )
     assert own.level == pytest.approx(1.0, rel=0.01)
+
+    # No run of this workspace wrote these results, so nothing that they name is run again.
+    budget = parse_night_budget("9s", "x")
+    asks = replace(suites.suite, bisect_budget=budget, explain_budget=budget)
+    screen = Terminal(sys.stdout, sys.stderr, quiet=True)
+    for one in with_causes(asks, first, screen, Interruption()).incidents:
+        why = "cannot be run again: was imported, not run in this workspace: before and after"
+        assert one.incident.bisection == Bisection(state="ended", why=why)
+        assert one.incident.explanation == Explanation(why=why, tries=3)
+    told = ledger.read(tmp_path)
+    again = with_causes(asks, first, screen, Interruption())
+    assert (ledger.read(tmp_path), again.notes) == (told, first.notes)
 
     suites.past(METHOD, 31, *[1.05] * 14)
     later = suites.night(suites.alarm(), METHOD)
