@@ -15,14 +15,15 @@ from perfrun.analysis.bisecting import SearchRule
 from perfrun.changes.merged_order import Step, merged_steps
 from perfrun.changes.package_versions import PackageVersion, parse_versions, versions_in
 from perfrun.changes.search import Revision, search, shown_name
-from perfrun.changes.search_answer import Asked, answer_of
+from perfrun.changes.search_answer import Asked, answer_of, estimate_of
 from perfrun.changes.search_log import SearchLog, begin_search, unfinished_search
-from perfrun.changes.search_report import bisect_report
+from perfrun.changes.search_report import bisect_report, estimate_line
 from perfrun.compare.paired_runs import new_seed
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.options.command_line import parse
 from perfrun.options.parsers import CommandParser, may_be_hash, parse_whole, split_at_dashes
 from perfrun.options.plan import RepoSpec, RunPlan, refuse_baseline, split_items
+from perfrun.options.store_address import FILE_NAME, parse_address
 from perfrun.reports.terminal import Terminal
 from perfrun.run.journal import fingerprint
 from perfrun.shown import say, write_json, write_lines
@@ -305,11 +306,17 @@ class BisectPlan:
     time_s: float | None
     seed: int | None
     into_merges: bool = False
+    trial_s: float | None = None  # of a trial, as earlier results in the index tell it
 
     @property
     def asked(self) -> Asked:
         """The figure whose change is searched for."""
-        return Asked(method=self.plan.selectors[0].text, metric=self.metric, rule=self.rule)
+        return Asked(
+            method=self.plan.selectors[0].text,
+            metric=self.metric,
+            rule=self.rule,
+            trial_s=self.trial_s,
+        )
 
 
 def bisect_command(argv: Sequence[str]) -> int:
@@ -319,6 +326,7 @@ def bisect_command(argv: Sequence[str]) -> int:
     as_json = plan.output_format == "json"
     screen = Terminal(sys.stderr if as_json else sys.stdout, sys.stderr, quiet=plan.quiet)
     revisions = revisions_of(plan, asked.words, asked.ends, screen.note)
+    asked = replace(asked, trial_s=_known_trial_s(plan))
     try:
         answer = _answer(asked, revisions, screen)
     except Interrupted:
@@ -335,6 +343,7 @@ def _answer(asked: BisectPlan, revisions: Sequence[Revision], screen: Terminal) 
     """Search, and then in the merge that was found. Raises Interrupted."""
     log = _log(asked, revisions, screen)
     screen.note(f"{len(revisions) - 1} revisions after {shown_name(revisions[0])}; {log.folder}")
+    screen.note(estimate_line(estimate_of(asked.asked, len(revisions))))
     found = search(revisions, asked.metric, asked.rule, log, screen, asked.time_s)
     if found.end is None:
         raise Interrupted("interrupted")
@@ -345,6 +354,21 @@ def _answer(asked: BisectPlan, revisions: Sequence[Revision], screen: Terminal) 
         answer["inside"] = _inside(asked, culprit, log, screen)
         _keep(answer, log, screen)
     return answer
+
+
+def _known_trial_s(plan: RunPlan) -> float | None:
+    """Return the time of a trial by the index; None without one that knows it."""
+    if not plan.store and not (plan.workspace / FILE_NAME).is_file():
+        return None
+    from perfrun.run.known_costs import known_costs
+
+    name = plan.selectors[0].text
+    try:
+        address = parse_address(plan.store, plan.workspace)
+        known = known_costs([name], plan.workspace, address)[name]
+    except PerfrunError:
+        return None  # the search does not need it
+    return known.trial_s if known else None
 
 
 def _keep(answer: Mapping[str, Any], log: SearchLog, screen: Terminal) -> None:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from perfrun.analysis.bisecting import Ask, End, SearchRule, next_move
 from perfrun.analysis.culprits import RevisionPair
+from perfrun.analysis.search_cost import expected_trials, noise_of
 from perfrun.changes.package_versions import PackageVersion, installed
 from perfrun.changes.search_log import MeasuredPair, SearchLog, search_lock
 from perfrun.compare.paired_runs import ArmScreen
 from perfrun.errors import Interrupted, PerfrunError, UsageError
 from perfrun.options.plan import RunPlan
+from perfrun.reports.figures import percent, time_left
 from perfrun.run.interruption import Interruption, taking_signals
 from perfrun.run.progress import Screen
 from perfrun.run.rounds import Rounds
@@ -179,6 +181,7 @@ class _Search:
         self._plans: dict[int, RunPlan] = {}  # of revisions that were installed
         self._failures: Counter[int] = Counter()  # in a row, by revision
         self._asked: tuple[int, int] | None = None
+        self._is_told = False
         self._begun_s = 0.0  # when the last pair began
 
     def run(self, time_s: float | None) -> SearchState:
@@ -198,11 +201,33 @@ class _Search:
                 move = next_move(len(self._revisions), pairs, broken, rule)
             if not isinstance(move, Ask):
                 return SearchState(end=move, out_of_time=late)
+            self._tell_cost(move)
             try:
                 if not self._pair(move):
                     return SearchState(end=None)
             except _Failed as failure:
                 self._note_failure(failure)
+
+    def _tell_cost(self, move: Ask) -> None:
+        """Say once what the search will cost, when good and bad have been seen to differ."""
+        if self._is_told or move.why == "verify" or not self._log.trials:
+            return
+        self._is_told = True
+        bad = len(self._revisions) - 1
+        ends = [
+            math.log(m.values[1] / m.values[0]) for m in self._log.pairs if (m.a, m.b) == (0, bad)
+        ]
+        noise = noise_of(ends)
+        if noise is None:
+            return
+        most = 2 * self._rule.max_pairs
+        trials = min(expected_trials(bad - len(self._log.broken), noise), most)
+        left = max(trials - self._log.trials, 0)
+        trial_s = self._log.spent_s / self._log.trials
+        self._screen.note(
+            f"a trial's noise is {percent(noise)} of the change: about {left} more trials, "
+            f"{time_left(left * trial_s)}"
+        )
 
     def leave(self) -> None:
         for arm in self._arms.values():
@@ -274,8 +299,7 @@ class _Search:
 
     def _note_failure(self, failure: _Failed) -> None:
         index = failure.revision
-        if failure.trials:
-            self._log.failed(failure.trials, time.monotonic() - self._begun_s)
+        self._log.failed(failure.trials, time.monotonic() - self._begun_s, index)
         self._failures[index] += 1
         is_end = index in (0, len(self._revisions) - 1)
         allowed = _TRIES_OF_ENDS if is_end else _TRIES

@@ -11,6 +11,7 @@ from typing import Any
 from perfrun.analysis.bisecting import End, SearchRule
 from perfrun.analysis.directions import Direction, worse_or_better
 from perfrun.analysis.pairs import Judgement
+from perfrun.analysis.search_cost import expected_trials
 from perfrun.changes.search import Revision, SearchState
 from perfrun.changes.search_log import SearchLog
 from perfrun.compare.command import difference_row
@@ -25,6 +26,7 @@ class Asked:
     method: str
     metric: str
     rule: SearchRule
+    trial_s: float | None = None  # of a trial of the method, as earlier results tell it
 
 
 def answer_of(
@@ -55,11 +57,18 @@ def answer_of(
             {"name": revisions[index].name, "trials": trials[index]} for index in sorted(trials)
         ],
         "skipped": [
-            {"name": revisions[index].name, "reason": log.broken[index]}
+            {
+                "name": revisions[index].name,
+                "reason": log.broken[index],
+                "trials": log.lost.get(index, (0, 0.0))[0],
+                "spent_s": log.lost.get(index, (0, 0.0))[1],
+            }
             for index in sorted(log.broken)
         ],
         "pairs_run": len(log.pairs),
         "trials_run": log.trials,
+        "spent_s": log.spent_s,
+        "estimate": estimate_of(asked, len(revisions)),
         "stopped_by": _stopped_by(found, end, len(log.pairs) >= asked.rule.max_pairs),
         "environment_differences": [
             difference_row(found) for found in (differences(*records) if all(records) else ())
@@ -67,6 +76,17 @@ def answer_of(
         "seed": log.seed,
         "folder": str(log.folder),
         "inside": None,
+    }
+
+
+def estimate_of(asked: Asked, revisions: int) -> dict[str, float | None]:
+    """Return what a search was expected to cost before it began, as the document has it."""
+    most = 2 * asked.rule.max_pairs
+    return {
+        "trials_clear": min(expected_trials(revisions - 1), most),
+        "trials_noisy": min(expected_trials(revisions - 1, noise=1.0), most),
+        "trials_most": most,
+        "trial_s": asked.trial_s,
     }
 
 

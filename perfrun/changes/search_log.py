@@ -59,7 +59,8 @@ class SearchLog:
     pairs: list[MeasuredPair] = field(default_factory=list)
     broken: dict[int, str] = field(default_factory=dict)  # revision -> why it does not run
     trials: int = 0  # that were run, failed ones included
-    spent_s: float = 0.0  # by all of these trials
+    spent_s: float = 0.0  # by all of these trials, and to make their environments
+    lost: dict[int, tuple[int, float]] = field(default_factory=dict)  # trials, s: by revision
 
     @property
     def folder(self) -> Path:
@@ -74,11 +75,18 @@ class SearchLog:
         event = {"a": found.a, "b": found.b, "values": found.values, "summaries": found.summaries}
         self._append({"event": "pair", **event, "seconds": seconds})
 
-    def failed(self, trials: int, seconds: float = 0.0) -> None:
-        """Record trials that do not make a pair."""
+    def failed(self, trials: int, seconds: float = 0.0, revision: int | None = None) -> None:
+        """Record trials that do not make a pair, because of a revision."""
+        self._lose(trials, seconds, revision)
+        event = {"event": "failed", "trials": trials, "seconds": seconds}
+        self._append(event if revision is None else {**event, "revision": revision})
+
+    def _lose(self, trials: int, seconds: float, revision: int | None) -> None:
         self.trials += trials
         self.spent_s += seconds
-        self._append({"event": "failed", "trials": trials, "seconds": seconds})
+        if revision is not None:
+            before = self.lost.get(revision, (0, 0.0))
+            self.lost[revision] = (before[0] + trials, before[1] + seconds)
 
     def skip(self, revision: int, why: str) -> None:
         """Record that a revision does not run."""
@@ -194,7 +202,11 @@ def _events(path: Path) -> list[dict[str, Any]]:
     return events
 
 
-_REVISIONS = {"pair": ("a", "b"), "broken": ("revision",)}
+_REVISIONS = {"pair": ("a", "b"), "broken": ("revision",), "failed": ("revision",)}
+
+
+def _is_revision(value: object) -> bool:
+    return value is None or is_count(value)  # an older perfrun did not write it
 
 
 def _are_two_values(value: object) -> bool:
@@ -218,7 +230,7 @@ _FIELDS: Mapping[str, Fields] = {
         "summaries": _are_two_texts,
         "seconds": is_amount,
     },
-    "failed": {"trials": is_count, "seconds": is_amount},
+    "failed": {"trials": is_count, "seconds": is_amount, "revision": _is_revision},
     "broken": {"revision": is_count, "why": is_text},
     "end": {"status": is_text},
 }
@@ -230,10 +242,11 @@ def _read(path: Path, events: Sequence[Mapping[str, Any]]) -> SearchLog:
     for event in events:
         if event["event"] not in _FIELDS:
             continue  # of a later perfrun; nothing in it was checked
-        if any(event.get(name, 0) >= revisions for name in _REVISIONS.get(event["event"], ())):
+        if any((event.get(name) or 0) >= revisions for name in _REVISIONS.get(event["event"], ())):
             continue
-        log.spent_s += event.get("seconds") or 0.0
+        seconds = event.get("seconds") or 0.0
         if event["event"] == "pair":
+            log.spent_s += seconds
             values, summaries = event["values"], event["summaries"]
             log.pairs.append(
                 MeasuredPair(
@@ -245,7 +258,7 @@ def _read(path: Path, events: Sequence[Mapping[str, Any]]) -> SearchLog:
             )
             log.trials += 2
         elif event["event"] == "failed":
-            log.trials += event["trials"]
+            log._lose(event["trials"], seconds, event.get("revision"))
         elif event["event"] == "broken":
             log.broken[event["revision"]] = event["why"]
     return log

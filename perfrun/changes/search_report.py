@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfrun.reports.figures import percent
+from perfrun.reports.figures import percent, time_left
 
 _MOST_CANDIDATES = 20
 _HASH = 12
@@ -23,6 +23,21 @@ def bisect_report(answer: Mapping[str, Any]) -> list[str]:
     if answer.get("inside"):
         lines += ["", "Inside the merge:", *bisect_report(answer["inside"])[1:]]
     return lines
+
+
+def estimate_line(estimate: Mapping[str, Any]) -> str:
+    """Return what a search is expected to cost, before it begins."""
+    trial_s = estimate["trial_s"]
+
+    def cost(trials: float) -> str:
+        shown = f"{trials:,.0f} trials"
+        return shown if trial_s is None else f"{shown} ({time_left(trials * trial_s)})"
+
+    return (
+        f"expected: {cost(estimate['trials_clear'])} where the change is clear, "
+        f"{cost(estimate['trials_noisy'])} where a trial's noise is as large as the change, "
+        f"at most {cost(estimate['trials_most'])}"
+    )
 
 
 def _found(answer: Mapping[str, Any]) -> list[str]:
@@ -129,10 +144,11 @@ def _evidence(answer: Mapping[str, Any]) -> list[str]:
     found.append(
         f"{answer['revisions']} revisions, {len(answer['tested'])} of them tested, "
         f"{len(answer['skipped'])} skipped; {answer['pairs_run']} pairs, "
-        f"{answer['trials_run']} trials; seed {answer['seed']}"
+        f"{answer['trials_run']} trials in {time_left(answer['spent_s'])}; seed {answer['seed']}"
     )
     for one in answer["skipped"]:
-        found.append(f"  skipped {one['name']}: {one['reason']}")
+        cost = f"{one['trials']} trial{'s' * (one['trials'] != 1)}, {time_left(one['spent_s'])}"
+        found.append(f"  skipped {one['name']} ({cost}): {one['reason']}")
     if answer["status"] == "found":
         texts = [one["text"] for one in answer["environment_differences"]]
         found.append(f"What differs around the two: {'; '.join(texts) or 'nothing'}")

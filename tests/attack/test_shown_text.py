@@ -316,15 +316,18 @@ def test_changes_and_searches_are_printed_in_their_lines(text: str) -> None:
     shown = changes_page(1, {}, [row])
     assert is_clean(shown, ends="\n")
     assert shown.count("\n") == 5
-    revision = {"name": text, "subject": text, "author": text, "date": text}
+    revision: dict[str, Any] = {"name": text, "subject": text, "author": text, "date": text}
+    revision |= {"repository": text, "pull_request": text, "branch": text, "is_merge": True}
+    revision["commits"] = {text: text, "b": text}
     judged = {"ratio": 1.5, "low": 1.1, "high": 2.0, "pairs": 9}
     answer = {
         "status": "found", "culprit": revision, "previous": revision, "direction": "worse",
         "metric": text, **judged, "good_against_bad": judged, "revisions": 3, "tested": [],
-        "skipped": [{"name": text, "reason": text}], "pairs_run": 9, "trials_run": 18, "seed": 1,
+        "skipped": [{"name": text, "reason": text, "trials": 1, "spent_s": 1.0}], "pairs_run": 9,
+        "trials_run": 18, "spent_s": 9.0, "seed": 1,
         "environment_differences": [{"text": text}], "folder": "f",
     }  # fmt: skip
-    lines = bisect_report(answer)
+    lines = bisect_report({**answer, "inside": answer})
     assert page(lines).count("\n") == len(lines)
 
 

@@ -47,6 +47,10 @@ def test_the_version_that_is_slower_is_named_with_what_cannot_be_installed(tmp_p
     (skipped,) = answer["skipped"]
     assert skipped["name"] == "kernels==2.10.0.dev20261102"
     assert "not-there" in skipped["reason"]
+    assert 0 < skipped["spent_s"] < answer["spent_s"]  # also where no trial was lost
+    assert skipped["trials"] == answer["trials_run"] - 2 * answer["pairs_run"]
+    assert answer["estimate"]["trials_clear"] < answer["estimate"]["trials_most"] == 1200
+    assert "expected: 35 trials where the change is clear" in done.stderr
     (differs,) = answer["environment_differences"]
     assert differs["name"] == "kernels"
     assert (differs["base"], differs["new"]) == ("2.10.0.dev20261101", "2.10.0")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfrun.changes.bisect import parse_bisect, revisions_of
-from perfrun.changes.search_report import bisect_report
+from perfrun.changes.search_report import bisect_report, estimate_line
 from perfrun.errors import UsageError
 
 METHOD = "--method=pkg.mod.Class.method"
@@ -33,9 +33,10 @@ def answer(status: str, **more: Any) -> dict[str, Any]:
         "good_against_bad": judged,
         "revisions": 31,
         "tested": [{"name": "b", "trials": 4}],
-        "skipped": [{"name": "e" * 40, "reason": "failed"}],
+        "skipped": [{"name": "e" * 40, "reason": "failed", "trials": 1, "spent_s": 14.2}],
         "pairs_run": 20,
         "trials_run": 41,
+        "spent_s": 410.0,
         "stopped_by": "decided",
         "environment_differences": [{"text": "repo b -> c"}],
         "seed": 1,
@@ -51,7 +52,8 @@ def test_the_culprit_is_told_with_its_evidence() -> None:
     assert (
         "cpu_s against bbbbbbbbbbbb before it: 1.100 times (95 % interval 1.050 to 1.150)" in text
     )
-    assert f"skipped {'e' * 40}: failed" in text
+    assert f"skipped {'e' * 40} (1 trial, 14 s): failed" in text
+    assert "20 pairs, 41 trials in 7 min; seed 1" in text
     assert "repo b -> c" in text
 
 
@@ -174,3 +176,12 @@ def test_what_cannot_be_a_hash_is_refused_before_anything_is_fetched(flag: str, 
 
 def test_a_hash_may_be_short_or_in_capitals() -> None:
     assert parse_bisect([METHOD, REPOS, "--good=ABCD", f"--bad={'b' * 40}"]).ends.good == "ABCD"
+
+
+def test_what_a_search_may_cost_is_said_before_it() -> None:
+    estimate = {"trials_clear": 44, "trials_noisy": 240, "trials_most": 1200, "trial_s": 3.0}
+    assert estimate_line(estimate) == (
+        "expected: 44 trials (2 min) where the change is clear, 240 trials (12 min) where a "
+        "trial's noise is as large as the change, at most 1,200 trials (60 min)"
+    )
+    assert estimate_line({**estimate, "trial_s": None}).endswith("at most 1,200 trials")
