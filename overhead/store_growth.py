@@ -2,38 +2,36 @@
 
     python -m overhead.store_growth --scratch=DIR [--trials=10000,100000] [--postgresql=URL]
 
-Rows are written by `store.writing`, as a recorder writes them, but not read from files: a test
-compares both. Times are CPU seconds, so they hold on a machine that others use, too.
+Rows are sent to the tables in bulk: a test compares them with those that the recorder writes. Times are CPU seconds, so they hold on a machine that others use, too.
 """
 
 from __future__ import annotations
 
-import argparse
-import itertools
 import hashlib
+import itertools
 import json
 import math
-import os
-import random
-import resource
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from perfrun.options.store_address import Address, parse_address
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Table
+
+from perfrun.options.store_address import Address
+from perfrun.store import schema
 from perfrun.store.database import Database
-from perfrun.store.places import FileKey
-from perfrun.store.writing import Batch, TrialRows, rows_of, write_batch, write_roots
+from perfrun.store.writing import ids_of, rows_of, write_roots
 from perfrun.summary.record import SummaryRecord, record_of
 
 SIZES = (10_000, 100_000, 1_000_000, 5_000_000)
 NIGHTS = {10_000: 50, 100_000: 100, 1_000_000: 250, 5_000_000: 365}  # both ways of growth
 _NODES = 20  # workspaces that the results come from
-_BATCH = 2000
+STAMP = "1:1:1"  # of files that nobody looks for
+_TRIAL_COLUMNS = [column.name for column in schema.trials.columns]
 _FIRST_S = 1.75e9  # seconds since the epoch
 _NIGHT_S = 86400.0
 _NOISE = 0.02
@@ -59,8 +57,8 @@ def shape_of(trials: int) -> Made:
 def document(method: int, night: int, wall_time: float, peak: int) -> dict[str, Any]:
     """Return the summary of one trial, as far as an index reads it."""
     return {
-        "execution_id": f"night-{night:03}-{method:05}",
-        "execution_timestamp": _FIRST_S + night * _NIGHT_S + method,
+        "execution_id": execution_of(method, night),
+        "execution_timestamp": time_of(method, night),
         "benchmark_result": {
             "name": f"package.module.Class.method_{method:05}",
             "wall_time": wall_time,
@@ -114,77 +112,99 @@ def document(method: int, night: int, wall_time: float, peak: int) -> dict[str, 
     }
 
 
-def figures(method: int, night: int, nights: int) -> tuple[float, int]:
-    """Return the wall time and the peak memory of a trial."""
-    draw = random.Random(method * 1000 + night)  # noqa: S311
-    slower = _STEP if method % _CHANGED_METHODS == 0 and 2 * night >= nights else 1.0
-    return slower * draw.lognormvariate(0, _NOISE), round(5e7 * draw.lognormvariate(0, 0.002))
+@lru_cache(2)
+def figures(night: int, made: Made) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the wall time and the peak memory of each method's trial of a night."""
+    draw = np.random.default_rng([20261123, night])
+    methods = made.methods
+    is_slower = (np.arange(methods) % _CHANGED_METHODS == 0) & (2 * night >= made.nights)
+    level = np.where(is_slower, _STEP, 1.0)
+    peaks = np.rint(5e7 * draw.lognormal(0, 0.002, methods)).astype(np.int64)
+    return level * draw.lognormal(0, _NOISE, methods), peaks
 
 
-def fill(address: Address, made: Made) -> float:
-    """Write the rows of a store; return the seconds of CPU time of this process."""
-    begin_s = time.process_time()
-    rows = _rows(made)
-    with Database(address) as database:
-        with database.writing() as connection:
-            write_roots(connection, {_place(n): f"/nodes/{n:04}" for n in range(_NODES)})
-        while part := dict(itertools.islice(rows, _BATCH)):
-            with database.writing() as connection:
-                write_batch(connection, Batch(good=part), keep_gone=True)
-    return time.process_time() - begin_s
+def fill(address: Address, made: Made) -> None:
+    """Write a store: what trials share as the recorder does, and their own rows in bulk."""
+    nodes = min(_NODES, made.methods)
+    numbers = itertools.count(1)
+    with Database(address) as database, database.writing() as connection:
+        if address.is_sqlite:
+            connection.exec_driver_sql("PRAGMA cache_size = -1000000")  # in KiB
+        write_roots(connection, {_place(n): f"/nodes/{n:04}" for n in range(nodes)})
+        records = [record(made, method, 0) for method in range(made.methods)]
+        templates = [rows_of(one) for one in records]
+        subjects = ids_of(connection, schema.subjects, [one.subject for one in templates])
+        own = [
+            (one.method, one.hostname, rows) for one, rows in zip(records, templates, strict=True)
+        ]
+        named = [metric for metric, _ in templates[0].figures]
+        metrics = ids_of(connection, schema.metrics, named)
+        for night in range(made.nights):
+            shared = [rows_of(record(made, node, night)) for node in range(nodes)]
+            contexts = ids_of(connection, schema.contexts, [one.context for one in shared])
+            values = dict(zip(("wall_time", "peak_rss_bytes"), figures(night, made), strict=True))
+            measured = [(metrics[name], values[name[0]].tolist()) for name in named]
+            trials, files, measurements = [], [], []
+            for method, (name, host, rows) in enumerate(own):
+                like, number = shared[method % nodes], next(numbers)
+                execution_id, began = execution_of(method, night), time_of(method, night)
+                parts = json.dumps((execution_id, began, name, 1, host)).encode()
+                uid = hashlib.sha256(parts).hexdigest()
+                trial = {
+                    **rows.trial,
+                    "id": number,
+                    "uid": uid,
+                    "subject_id": subjects[rows.subject],
+                    "context_id": contexts[like.context],
+                    "execution_id": execution_id,
+                    "run_id": like.trial["run_id"],
+                    "timestamp": began,
+                    "label": like.trial["label"],
+                }
+                trials.append([trial[column] for column in _TRIAL_COLUMNS])
+                files.append((_place(method % nodes), path_of(method, night), STAMP, number, False))
+                measurements += [(number, metric, float(all_[method])) for metric, all_ in measured]
+            _send(connection, schema.trials, _TRIAL_COLUMNS, trials)
+            _send(connection, schema.files, [c.name for c in schema.files.columns], files)
+            _send(connection, schema.measurements, ["trial_id", "metric_id", "value"], measurements)
 
 
-def _rows(made: Made) -> Iterator[tuple[FileKey, tuple[str, TrialRows]]]:
-    """Yield what the recorder makes of `document`, night after night, ten times as fast."""
-    first = [_recorded(made, method, 0) for method in range(made.methods)]
-    for night in range(made.nights):
-        shared = [_recorded(made, node, night) for node in range(min(_NODES, made.methods))]
-        for method, (record, rows) in enumerate(first):
-            wall_time, peak = figures(method, night, made.nights)
-            own, like = document_names(method, night), shared[method % len(shared)][1]
-            parts = (own["execution_id"], own["timestamp"], record.method, 1, record.hostname)
-            uid = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-            trial = {
-                **rows.trial,
-                **own,
-                "uid": uid,
-                "run_id": like.trial["run_id"],
-                "label": like.trial["label"],
-            }
-            values = {"wall_time": wall_time, "peak_rss_bytes": float(peak)}
-            yield (
-                FileKey(_place(method % _NODES), path_of(method, night)),
-                (
-                    "1:1:1",
-                    TrialRows(
-                        path=path_of(method, night),
-                        uid=uid,
-                        subject=rows.subject,
-                        context=like.context,
-                        trial=trial,
-                        figures=[(metric, values[metric[0]]) for metric, _ in rows.figures],
-                    ),
-                ),
-            )
-
-
-def document_names(method: int, night: int) -> dict[str, Any]:
-    return {
-        "execution_id": f"night-{night:03}-{method:05}",
-        "timestamp": _FIRST_S + night * _NIGHT_S + method,
-    }
+def record(made: Made, method: int, night: int) -> SummaryRecord:
+    """Return the record of a trial, as it is read from its summary."""
+    walls, peaks = figures(night, made)
+    own = document(method, night, float(walls[method]), int(peaks[method]))
+    return record_of(own, Path(path_of(method, night)))
 
 
 def path_of(method: int, night: int) -> str:
-    """Return the path of a summary within its workspace."""
-    return f"output/night-{night:03}-{method:05}/perfzero_summary.json"
+    """Return the path of a summary within the workspace of its node."""
+    return f"output/{execution_of(method, night)}/perfzero_summary.json"
+
+
+def execution_of(method: int, night: int) -> str:
+    """Return the id of a trial."""
+    return f"night-{night:03}-{method:05}"
+
+
+def time_of(method: int, night: int) -> float:
+    """Return the time at which a trial began, in seconds since the epoch."""
+    return _FIRST_S + night * _NIGHT_S + method
 
 
 def _place(node: int) -> str:
     return f"workspace:{node:032x}"
 
 
-def _recorded(made: Made, method: int, night: int) -> tuple[SummaryRecord, TrialRows]:
-    values = figures(method, night, made.nights)
-    record = record_of(document(method, night, *values), Path(path_of(method, night)))
-    return record, rows_of(record)
+def _send(
+    connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    driver: Any = connection.connection.driver_connection
+    names = ", ".join(f'"{column}"' for column in columns)
+    if connection.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(columns))
+        driver.executemany(f"INSERT INTO {table.name} ({names}) VALUES ({marks})", rows)
+        return
+    statement = f"COPY {table.name} ({names}) FROM STDIN"
+    with driver.cursor() as cursor, cursor.copy(statement) as stream:
+        for row in rows:
+            stream.write_row(row)

@@ -1,4 +1,4 @@
-"""The columns beside a large index: the same answers as without them, and only new rows are read."""
+"""The columns beside a large index: the same answers, and only new rows are read."""
 
 from __future__ import annotations
 
