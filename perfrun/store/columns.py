@@ -33,7 +33,6 @@ from perfrun.untrusted import Refused, opened
 if TYPE_CHECKING:
     from perfrun.store.reading import Columns
 
-SUFFIX = "-columns"  # of the file's name, after that of the index
 _FORMAT = "1"  # of the file; another one is not read
 _ROWS_AT_ONCE = 100_000
 _STATUSES = tuple(status.value for status in Status)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import postgres
 import pytest
 from trial_documents import BEGIN_S, NIGHT_S, perfrun_summary, write_summary
 
@@ -149,3 +150,20 @@ def test_a_damaged_file_of_columns_is_none_and_never_an_error(tmp_path: Path) ->
     figures["trial"][3] = 5  # of no trial
     columns._save(path, whole)
     assert columns._load(path) is None
+
+
+@pytest.mark.postgresql
+def test_the_columns_of_a_server_lie_in_the_workspace_that_asks(
+    postgresql: postgres.Server, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = parse_address(postgresql.new_database(), workspace)
+    put(workspace, random.Random(17), range(60))
+    with open_store(address) as store:
+        store.refresh([workspace])
+        expected = [(one.key, one.points) for one in store.series()]
+    monkeypatch.setattr(index, "COLUMNS_FROM", 1)
+    for _ in range(2):
+        with open_store(address, beside=workspace) as store:
+            found = list(store.series())
+        assert [(one.key, one.points) for one in found] == expected  # read after the store's end
+    assert len(list(workspace.glob(".store-*-columns"))) == 1
