@@ -263,7 +263,8 @@ def _recent(suite: Suite, report: NightReport, earlier: Earlier, untold: Collect
     from perfrun.store.index import open_store  # SQLAlchemy
 
     clones = {repo.directory: repo.clone for repo in suite.repos if repo.clone is not None}
-    with open_store(parse_address(suite.store, suite.workspace)) as store:
+    address = parse_address(suite.store, suite.workspace)
+    with open_store(address, beside=suite.workspace) as store:
         store.refresh([suite.workspace] if suite.store else [])
         return recent_changes(
             store,

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import uuid
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -31,7 +33,6 @@ from perfrun.untrusted import Refused, opened
 if TYPE_CHECKING:
     from perfrun.store.reading import Columns
 
-SUFFIX = "-columns"  # of the file's name, after that of the index
 _FORMAT = "1"  # of the file; another one is not read
 _ROWS_AT_ONCE = 100_000
 _STATUSES = tuple(status.value for status in Status)
@@ -47,6 +48,12 @@ _TRIALS = np.dtype(
     ]
 )
 _FIGURES = np.dtype([("trial", "i8"), ("metric", "i4"), ("value", "f8")])  # its place, not its id
+
+# What numpy, zipfile and zlib raise for a file that is not whole.
+_UNREADABLE = (
+    *(OSError, Refused, EOFError, MemoryError, zipfile.BadZipFile, zlib.error, struct.error),
+    *(ArithmeticError, LookupError, RuntimeError, SyntaxError, TypeError, ValueError),
+)
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -164,7 +171,7 @@ def _load(path: Path) -> StoreColumns | None:
             found = np.load(file, allow_pickle=False)
             texts = [str(text) for text in found["about"]]
             known, figures = found["trials"], found["figures"]
-    except (OSError, Refused, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile):
+    except _UNREADABLE:
         return None
     if len(texts) != 3 or texts[0] != _FORMAT:
         return None

@@ -77,7 +77,7 @@ def opened(given: argparse.Namespace) -> Iterator[Store]:
     with no_collection():  # SQLAlchemy takes a fifth of a second to import
         from perfrun.store.index import open_store
 
-    with open_store(address) as store:
+    with open_store(address, beside=parse_workspace(given.workspace)) as store:
         try:
             yield store
         finally:  # it may be why there is nothing

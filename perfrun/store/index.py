@@ -8,6 +8,7 @@ with open_store(parse_address(None, workspace)) as store:
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ from perfrun.summary.record import BadSummary, SummaryRecord, read_record
 from perfrun.summary.series_identity import text
 
 COLUMNS_FROM = 50_000  # trials; below, to read them takes less time than to import numpy
+_COLUMNS = "-columns"  # at the end of the name of their file
 _NEWEST = select(func.max(trials.c.id))
 _READ_AGAIN = ""  # the stamp of no file
 _BATCH = 500  # files in one transaction: a killed writer loses no more, others wait no longer
@@ -56,20 +58,23 @@ class Refreshed:
 
 
 @contextmanager
-def open_store(address: Address, *, patience_s: float | None = None) -> Iterator[Store]:
+def open_store(
+    address: Address, *, patience_s: float | None = None, beside: Path | None = None
+) -> Iterator[Store]:
     """Open an index, or make it. Raises StoreError, also for the index of a newer perfrun.
 
-    A server that is full or starts is asked again for `patience_s`, half a minute by default.
+    A server that is full or starts is asked again for `patience_s`, half a minute by default. The
+    columns of a large index on a server lie in the folder `beside`, if one is given.
     """
     with Database(address, patience_s=patience_s) as database:
-        yield Store(database)
+        yield Store(database, beside)
 
 
 class Store:
     """An index that is open."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, beside: Path | None = None) -> None:
+        self._database, self._beside = database, beside
         self.address = database.address
         workspace = self.address.workspace
         self._root = None if workspace is None else Path(os.path.realpath(workspace))
@@ -131,11 +136,15 @@ class Store:
         return iter(by_ancestry(found, urls, clones or {}, self._root))
 
     def _columns_at(self, connection: Connection) -> Path | None:
-        """Return the file of columns; None where the index is small, or no file."""
-        file = self.address.file
-        if file is None or (connection.execute(_NEWEST).scalar() or 0) < COLUMNS_FROM:
+        """Return the file of columns; None where the index is small, or there is no place."""
+        if (connection.execute(_NEWEST).scalar() or 0) < COLUMNS_FROM:
             return None
-        return file.with_name(f"{file.name}-columns")
+        if (file := self.address.file) is not None:
+            return file.with_name(f"{file.name}{_COLUMNS}")
+        if self._beside is None or not self._beside.is_dir():
+            return None
+        name = hashlib.sha256(self.address.shown.encode()).hexdigest()[:16]
+        return self._beside / f".store-{name}{_COLUMNS}"
 
     @contextmanager
     def _later(self) -> Iterator[Connection]:

@@ -118,10 +118,10 @@ def write_batch(connection: Connection, batch: Batch, *, keep_gone: bool) -> Non
 def _write_trials(connection: Connection, read: Sequence[TrialRows]) -> dict[str, int]:
     """Write trials with their figures; return their ids by uid. Of copies, the last one counts."""
     by_uid = {one.uid: one for one in read}
-    subject_ids = _ids_of(connection, subjects, [one.subject for one in by_uid.values()])
-    context_ids = _ids_of(connection, contexts, [one.context for one in by_uid.values()])
+    subject_ids = ids_of(connection, subjects, [one.subject for one in by_uid.values()])
+    context_ids = ids_of(connection, contexts, [one.context for one in by_uid.values()])
     named = [metric for one in by_uid.values() for metric, _ in one.figures]
-    metric_ids = _ids_of(connection, metrics, named)
+    metric_ids = ids_of(connection, metrics, named)
     known = _known(connection, trials, trials.c.uid, list(by_uid))
     fresh = _next_id(connection, trials)
     ids = dict(known)
@@ -186,7 +186,7 @@ def _unchanged(
     }
 
 
-def _ids_of(connection: Connection, table: Table, rows: Iterable[Row]) -> dict[Row, int]:
+def ids_of(connection: Connection, table: Table, rows: Iterable[Row]) -> dict[Row, int]:
     """Return the ids of rows, and insert rows that are new. Rows are never changed.
 
     A row is identified by its digest, because databases limit the length of indexed texts.
