@@ -74,7 +74,7 @@ def parser() -> CommandParser:
         partial(parse_word, words=_ACROSS),
         _ACROSS[0],
     )
-    error = "how often a fleet of equal nodes may have one named (default 1%%)"
+    error = "how often a fleet of equal nodes may have one named (default 0.5%%)"
     made.flag("--error", "PERCENT", error, partial(parse_share, above_zero=True))
     many: dict[str, Any] = {"default": [], "action": "append"}
     made.flag("--quarantine", "NODE", "leave out the results of this node (repeatable)", **many)

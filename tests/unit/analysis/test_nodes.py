@@ -104,3 +104,15 @@ def test_figures_that_are_all_alike_name_nobody() -> None:
     assert {one.verdict for one in judge_nodes(alike)} == {"like_others"}
     assert [one.verdict for one in judge_nodes(alike[:1])] == ["alone"]
     assert judge_nodes([]) == ()
+
+
+def test_a_node_that_is_slow_in_some_groups_does_not_hide_behind_one_that_is_slow_in_all() -> None:
+    figures, _ = draw(Fleet(spread=0.01, trials=10, slow=0.1), np.random.default_rng(3))
+    moved = [
+        one._replace(value=one.value + 0.4) if (one.node, one.group) == ("n5", "m2") else one
+        for one in figures
+        if int(one.node[1:]) < 12
+    ]
+    found = {one.node: one for one in judge_nodes(moved)}
+    assert odd(found) == {"n0": "slow", "n5": "slow_in_some"}
+    assert found["n5"].groups == ("m2",)
