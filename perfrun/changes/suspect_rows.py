@@ -40,7 +40,7 @@ class SuspectRow:
     ratio: float  # of the last observations over the level before
     direction: str
     night: str  # the first that lies out
-    nights: int  # the last ones that do, 1 to 7
+    nights: int  # the last ones that do, 1 to 28
     p_value: float  # of the nights alone; not corrected
     chance: float  # that the level changed, by nights and pairs together
     pairs: int  # that nights have run so far

@@ -77,7 +77,11 @@ def with_suspects(
         deadline=report.deadline,
     )
     starts = level_starts(watched, watches, pairs.confirmed)
-    found = [suspect_of(s) for s in screen(watched, starts, frozenset([report.night]))]
+    found = [
+        suspect_of(one, pairs.open.get(name_of(one.one)))
+        for one in screen(watched, starts, frozenset([report.night]))
+    ]
+    new = [row for row in new if not row.machine_suspect]  # the canary moved: no pairs for it
     owners = _owners(rows, watched)
     of_history: list[SuspectSeries] = []
     for row in new:
