@@ -82,7 +82,8 @@ class SuspectPairs:
         """`budget_s` is for the whole night, also for one that was killed and goes on."""
         self._workspace, self._night, self._day = workspace, night, day
         self._screen, self._interruption, self._deadline = screen, interruption, deadline
-        state = read_state(workspace)
+        self.problems: list[str] = []  # with the file
+        state = read_state(workspace, self.problems.append)
         now = time.time()
         pot = Pot() if state.allowed is None else Pot(allowed=state.allowed)
         self._pot = pot.after((now - state.at) / _DAY_S if state.at else 0.0)

@@ -19,6 +19,7 @@ from perfrun.changes.suspects import (
 )
 from perfrun.changes.watched import WatchedSeries
 from perfrun.reports.figures import changed_by
+from perfrun.shown import say
 from perfrun.summary.record import read_record
 from perfrun.summary.series_identity import is_number, section
 from perfrun.text import duration
@@ -52,7 +53,7 @@ def suspect_rows(
     watched: Sequence[WatchedSeries], watches: Sequence[SeriesWatch], workspace: Path
 ) -> tuple[SuspectRow, ...]:
     """Return the suspects of all series, the most probable change first."""
-    state = read_state(workspace)
+    state = read_state(workspace, say)
     starts = level_starts(watched, watches, state.confirmed)
     known = {one.series: one for one in state.open}
     rows = []

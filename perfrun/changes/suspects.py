@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -125,27 +125,41 @@ def name_of(one: WatchedSeries) -> SeriesName:
     return (*parts, key.source, key.settings)
 
 
-def read_state(workspace: Path) -> SuspectState:
-    """Read the file; a new state where there is none that can be used."""
+def read_state(
+    workspace: Path, notify: Callable[[str], object] = lambda _text: None
+) -> SuspectState:
+    """Read the file; a new state where there is none that can be used.
+
+    `notify` is told in one line of what is left out because perfrun does not write such a thing.
+    """
     import msgspec  # only in a night that screens
 
+    path = workspace / FILE
+    anew = f"{path}: is not as perfrun writes it; its suspects begin anew"
     try:
-        data = read_file(workspace / FILE, _MOST_BYTES)
+        data = read_file(path, _MOST_BYTES)
         found = msgspec.json.decode(data, type=SuspectState)
+    except FileNotFoundError:
+        return SuspectState()
     except (OSError, ValueError, msgspec.DecodeError, RecursionError):
+        notify(anew)
         return SuspectState()
     allowed = found.allowed
     spent = all(math.isfinite(s) and s >= 0 for s in found.spent_s.values())
     is_sane = math.isfinite(found.at) and spent
     if not is_sane or (allowed is not None and not 0 <= allowed <= 1):
+        notify(anew)
         return SuspectState()
-    return replace(
-        found,
-        open=tuple(filter(_is_sane, found.open))[:_MOST_KEPT],
-        confirmed=tuple(one for one in found.confirmed if one.told_day > 0 and _is_sane(one))[
-            -_MOST_KEPT:
-        ],
-    )
+    open_ = tuple(filter(_is_sane, found.open))[:_MOST_KEPT]
+    told = tuple(one for one in found.confirmed if one.told_day > 0 and _is_sane(one))
+    kept = replace(found, open=open_, confirmed=told[-_MOST_KEPT:])
+    lost = len(found.open) + len(found.confirmed) - len(kept.open) - len(kept.confirmed)
+    if lost:
+        what = f"{lost} suspect{'s' * (lost != 1)}"
+        notify(
+            f"{path}: {what} in it cannot be of perfrun and {'are' if lost != 1 else 'is'} left out"
+        )
+    return kept
 
 
 def _is_sane(one: SuspectSeries) -> bool:

@@ -106,7 +106,10 @@ def with_suspects(
     confirmed = [confirmed_row(one) for one in pairs.confirmed if day - one.told_day < RECENT_DAYS]
     return Asked(
         rows=(*confirmed, *(row for row in after if row is not None)),
-        notes=tuple(_notes(tuple(pairs.open.values()), pairs.confirmed, report.night)),
+        notes=(
+            *pairs.problems,
+            *_notes(tuple(pairs.open.values()), pairs.confirmed, report.night),
+        ),
     )
 
 
