@@ -1,7 +1,10 @@
 """Screen the last observations of a series, and judge the pairs that are run for the suspects.
 
-Screening casts a wide net: the last 1 to 7 observations against the 60 before them. Its p-value
-only orders the questions, and says how much of the allowed error each gets; no alarm rests on it.
+Screening casts a wide net: the last 1 to 28 observations against those before them. For each place
+of a step it weighs how likely the observations are with a step of a common size against how likely
+they are without one. These odds only order the questions, and say how much of the allowed error
+each gets; no alarm rests on them. What the pairs say of the same question, as a likelihood, is
+multiplied in: that one belief says when a question is not worth another pair.
 
 The alarm is that of the pairs. The order in a pair is drawn at random, so when both sides are equal
 the sign of its logarithmic ratio is a fair coin, whatever the noise: skewed, with outliers, with a
@@ -27,24 +30,41 @@ from scipy import special
 
 from perfrun.analysis.stats import Floats
 
-MOST_RECENT = 7  # observations that may be the beginning of a new level
-MOST_BEFORE = 60
+MOST_RECENT = 28  # observations that may be the beginning of a new level
+MOST_BEFORE = 120  # that tell the noise, and how often the series did the same
 FEWEST_BEFORE = 10
-SUSPECT_P = 0.012  # of the last observations of a series: about one in fifty is a suspect
+LEVEL_BEFORE = 60  # the last of them, which tell the level
 FEWEST_IN_COMMON = 8  # series, for a factor that a night has in common
 FALSE_ALARMS_A_YEAR = 0.1  # mean number over the whole suite, at most
 MIN_EFFECT = math.log1p(0.01)  # a smaller difference is not relevant
 MOST_ODDS = 20.0  # that nights alone can give; pairs have to do the rest
-LEAST_CHANCE = 0.03  # with less, no further pair is worth its time tonight
-_CHANGES_A_NIGHT = 0.1 / 365  # of a series: one in ten years
+SUSPECT_ODDS = 0.0045  # of the last observations of a series
+NEAR = 7  # nights, the age of a step of which further nights are not waited for
 LEAST_NOISE = 5e-4  # a share: clocks and layouts do not repeat better
-_UNSEEN = 0.15  # as many as this may have been that far out before the first one was kept
+_LEAST_CHANCE = 0.0055  # with less, no further pair is worth its time tonight
+_LEAST_CHANCE_LATE = 0.05  # of an older step: the nights will tell more at no cost
+_ASKED_AGAIN = 3.0  # times the odds of a question that its pairs have refuted
+_CHANGES_A_NIGHT = 0.1 / 365  # of a series: one in ten years
+_STEPS = np.log1p([0.015, 0.02, 0.03, 0.045, 0.07, 0.10, 0.15, 0.25])  # common sizes
+# Numbers of last observations, and of the nights for which each stands, for each part that is held
+# back from the observations before: a step in it would be part of their level.
+_WINDOWS = {
+    NEAR: ((1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1)),
+    MOST_RECENT: ((10, 3), (14, 4), (20, 6), (28, 8)),
+}
+_ALIKE = 0.75  # of a shift: one as large counts as the same that happened before
+_UNSEEN = 0.1  # as many as this may have been that far out before the first one was kept
 _CLEAR = 5.0  # standard deviations of a shift whose place is clear
+_MARGIN = 4  # nights before an unclear place
 _CLIP = 4.0  # standard deviations that one of several observations may have
 _TAIL = 6.0  # degrees of freedom of the distribution that tells how rare a deviation is
+_FREEDOM = 0.6  # degrees of freedom for each observation before
+_MOST_MEMORY, _SURELY_MEMORY = 0.7, 3.0
 _PAIR_NOISE = 1.5  # of a pair's ratio, over that of a night
 _SHARES = (0.35, 0.6, 1.0)  # of the shift that the nights show, which the pairs may have
 _SPREADS = (0.5, 1.0, 2.0)  # times the noise that a pair is thought to have
+_LIKELY_SHARES = (0.5, 0.75, 1.0)  # the same for the belief
+_LIKELY_SPREADS = (0.5, 0.7, 1.0, 1.4, 2.0)
 _WAITING_DAYS = 30.0  # of allowed error that can be saved up
 _FIRST_DAYS = 14.0  # of it that a new suite begins with
 _SHARE_OF_POT, _SHARE_BY_CHANCE = 0.05, 0.35
@@ -54,20 +74,16 @@ _SHARE_OF_POT, _SHARE_BY_CHANCE = 0.05, 0.35
 class Deviation:
     """The last observations of a series that lie furthest out."""
 
-    recent: int  # number of these observations, 1 to 7
+    recent: int  # number of these observations, 1 to 28
     since_good: int  # observations after the last one that is surely at the level before
     shift: float  # of their logarithms
     noise: float  # standard deviation of one observation, as a logarithm
     p_value: float  # by a heavy tail, and by how often the series did the same before
+    odds: float  # that the level changed, before any pair is run
 
     @property
     def is_suspect(self) -> bool:
-        return self.p_value <= SUSPECT_P and abs(self.shift) >= MIN_EFFECT
-
-    @property
-    def odds(self) -> float:
-        """The odds that the level changed, before any pair is run."""
-        return min(MOST_ODDS, _CHANGES_A_NIGHT / self.p_value)
+        return self.odds >= SUSPECT_ODDS and abs(self.shift) >= MIN_EFFECT
 
 
 def common_factor(deviations: Sequence[float] | Floats) -> float:
@@ -75,6 +91,17 @@ def common_factor(deviations: Sequence[float] | Floats) -> float:
     if len(deviations) < FEWEST_IN_COMMON:
         return 0.0
     return float(np.median(deviations))
+
+
+def levels_before(logs: Floats) -> Floats:
+    """Return the level before each observation, from the eleventh on."""
+    young = [
+        float(np.median(logs[:at])) for at in range(FEWEST_BEFORE, min(LEVEL_BEFORE, len(logs)))
+    ]
+    if len(logs) <= LEVEL_BEFORE:
+        return np.array(young)
+    rows = np.lib.stride_tricks.sliding_window_view(logs[:-1], LEVEL_BEFORE)
+    return np.concatenate((young, np.median(rows, axis=1)))
 
 
 def last_deviation(logs: Sequence[float] | Floats) -> Deviation | None:
@@ -85,59 +112,116 @@ def last_deviation(logs: Sequence[float] | Floats) -> Deviation | None:
 
 def deviations(rows: Floats) -> list[Deviation | None]:
     """Return the same for several series of one length, one a row."""
-    most = min(MOST_RECENT, rows.shape[1] - FEWEST_BEFORE)
-    if most < 1:
+    room = rows.shape[1] - FEWEST_BEFORE
+    if room < 1:
         return [None] * len(rows)
-    base = rows[:, : rows.shape[1] - most][:, -MOST_BEFORE:]
-    level = np.median(base, axis=1, keepdims=True)
-    noise = _spread(base - level)
-    limit = _CLIP * noise
-    before = np.clip(base - level, -limit, limit)
-    after = np.clip(rows[:, -most:] - level, -limit, limit)
-    best = np.full(len(rows), np.inf)
-    recent = np.ones(len(rows), dtype=np.int64)
-    for count in range(1, most + 1):
-        if count == 1:  # its whole size counts: one that is far out is the usual first sign
-            past, now = base - level, rows[:, -1:] - level
-        else:
-            sums = np.cumsum(np.pad(before, ((0, 0), (1, 0))), axis=1)
-            past = (sums[:, count:] - sums[:, :-count]) / count
-            now = after[:, -count:].mean(axis=1, keepdims=True)
-        scale = np.maximum(noise / math.sqrt(count), _spread(past))
-        tail = 2 * special.stdtr(_TAIL, -np.abs(now / scale)[:, 0])
-        side = np.sign(now)
-        as_far = (np.sum(past * side >= now * side, axis=1) + _UNSEEN / count**2) / (
-            past.shape[1] + 1
-        )
-        p_values = tail + as_far
-        is_better = p_values < best
-        best = np.where(is_better, p_values, best)
-        recent = np.where(is_better, count, recent)
-    rare = np.flatnonzero(best <= SUSPECT_P).tolist()
+    scans = [_Scan(rows, min(held, room)) for held in _WINDOWS if held == NEAR or room > NEAR]
+    looks = [
+        (scan, count, weight)
+        for scan, windows in zip(scans, _WINDOWS.values(), strict=False)
+        for count, weight in windows
+        if count <= room
+    ]
+    factors = np.empty((len(looks), len(rows)))
+    p_values = np.empty_like(factors)
+    for at, (scan, count, weight) in enumerate(looks):
+        factor, p_values[at] = scan.look(count)
+        factors[at] = weight * factor
+    odds = np.minimum(MOST_ODDS, factors.sum(axis=0) * _CHANGES_A_NIGHT)
+    best = np.argmax(factors, axis=0)
     found: list[Deviation | None] = [None] * len(rows)
-    for number in rare:
-        off, width, count = rows[number] - level[number], float(noise[number, 0]), recent[number]
-        middle = float(np.median(off[-count:]))
-        while count > 1 and off[-count] * np.sign(middle) < abs(middle) / 2:
-            count -= 1  # it lies nearer to the level before
+    for number in np.flatnonzero(odds >= SUSPECT_ODDS).tolist():
+        scan, count, _ = looks[best[number]]
+        off, noise = rows[number] - scan.level[number], float(scan.noise[number, 0])
+        recent = _recent(off, count, min(MOST_RECENT, room), noise)
+        shift = float(np.median(off[-recent:]))
+        since_good = _since_good(off, recent, noise)
+        if abs(shift) < _CLEAR * noise:  # the noise hides the place
+            likely = np.flatnonzero(factors[:, number] > 0.1 * factors[best[number], number])
+            since_good = max(since_good, looks[likely[-1]][1] + _MARGIN)
         found[number] = Deviation(
-            recent=int(count),
-            since_good=_since_good(off, int(count), width),
-            shift=float(np.median(off[-count:])),
-            noise=width,
-            p_value=float(best[number]),
+            recent=recent,
+            since_good=min(since_good, len(off) - 1),
+            shift=shift,
+            noise=noise,
+            p_value=float(p_values[best[number], number]),
+            odds=float(odds[number]),
         )
     return found
+
+
+class _Scan:
+    """Several series of one length, whose last observations are held against those before."""
+
+    def __init__(self, rows: Floats, held: int) -> None:
+        base = rows[:, : rows.shape[1] - held][:, -MOST_BEFORE:]
+        self.level = np.median(base[:, -LEVEL_BEFORE:], axis=1, keepdims=True)
+        self._past, self._last = base - self.level, rows[:, -1:] - self.level
+        self.noise = _spread(self._past)
+        self._limit = _CLIP * self.noise
+        clipped = np.clip(self._past, -self._limit, self._limit)
+        self._sums = np.cumsum(np.pad(clipped, ((0, 0), (1, 0))), axis=1)
+        self._held = np.clip(rows[:, -held:] - self.level, -self._limit, self._limit)
+        self._mean = clipped[:, -LEVEL_BEFORE:].mean(axis=1, keepdims=True)
+        off = clipped - self._mean
+        squares = np.maximum((off**2).sum(axis=1, keepdims=True), LEAST_NOISE**2)
+        self._variance = np.maximum(squares / (base.shape[1] - 1), LEAST_NOISE**2)
+        memory = (off[:, 1:] * off[:, :-1]).sum(axis=1, keepdims=True) / squares
+        # A little more than its estimate: too little would make suspects of most of its nights.
+        self._memory = np.clip(memory + _SURELY_MEMORY / base.shape[1], 0.0, _MOST_MEMORY)
+
+    def look(self, count: int) -> tuple[Floats, Floats]:
+        """Return the evidence for a step so many observations ago, and its p-value."""
+        if count == 1:  # its whole size counts: one that is far out is the usual first sign
+            now = self._last
+            as_far = self._as_far(self._past, now, 1)
+            tail = 2 * special.stdtr(_TAIL, -np.abs(now / self.noise)[:, 0])
+            return 1 / (tail + as_far), tail + as_far
+        now = self._held[:, -count:].mean(axis=1, keepdims=True)
+        past = (self._sums[:, count:] - self._sums[:, :-count]) / count
+        as_far = self._as_far(past, now, count)
+        size = self._past.shape[1]
+        level = min(size, LEVEL_BEFORE)
+        width = np.sqrt(
+            self._variance
+            * (_inflation(self._memory, count) / count + _inflation(self._memory, level) / level)
+        )
+        z = np.abs(now - self._mean) / width
+        steps = np.minimum(_STEPS[None, :], self._limit) / width
+        freedom = max(5.0, _FREEDOM * size)
+        logs = np.log1p(z**2 / freedom) - np.log1p((z - steps) ** 2 / freedom)
+        factor = np.exp((freedom + 1) / 2 * logs).mean(axis=1) / 2  # half of the steps go up
+        tail = 2 * special.stdtr(freedom, -z[:, 0])
+        return 1 / (1 / factor + as_far), tail + as_far
+
+    def _as_far(self, past: Floats, now: Floats, count: int) -> Floats:
+        """Return how often as many observations lay as far out before."""
+        side = np.sign(now)
+        same = np.sum(past * side >= _ALIKE * now * side, axis=1)
+        return np.asarray((same + _UNSEEN / count**2) / (past.shape[1] + 1), dtype=np.float64)
+
+
+def _inflation(memory: Floats, count: int) -> Floats:
+    """Return how much more a mean varies with this memory (of an AR(1)) than without one."""
+    ends = 2 * memory * (1 - memory**count) / (count * (1 - memory) ** 2)
+    return np.asarray((1 + memory) / (1 - memory) - ends, dtype=np.float64)
+
+
+def _recent(off: Floats, count: int, most: int, noise: float) -> int:
+    """Return how many of the last observations are at the new level, most likely."""
+    limit, middle = _CLIP * noise, float(np.median(off[-count:]))
+    towards = np.clip(off[::-1][:most] * np.sign(middle), -limit, limit)
+    return 1 + int(np.argmax(np.cumsum(towards - min(abs(middle), limit) / 2)))
 
 
 def _since_good(off: Floats, recent: int, noise: float) -> int:
     """Return how many of the last observations may be at the new level.
 
     Those before the recent ones that lie beyond half of the shift may be, too; where the noise
-    hides the place, all of the last `MOST_RECENT` may.
+    hides the place, all of the last `NEAR` may.
     """
     shift = float(np.median(off[-recent:]))
-    side, most = math.copysign(1.0, shift), min(3 * MOST_RECENT, len(off) - 1)
+    side, most = math.copysign(1.0, shift), min(3 * NEAR, len(off) - 1)
     count = recent
     while count < most and off[-count - 1] * side > abs(shift) / 2:
         count += 1
@@ -168,6 +252,26 @@ def log_evidence(log_ratios: Sequence[float] | Floats, shift: float, noise: floa
     return float(special.logsumexp(total) - math.log(len(total)))
 
 
+def log_belief(log_ratios: Sequence[float] | Floats, shift: float, noise: float) -> float:
+    """Return the logarithm of how likely the pairs are with the change, over without it.
+
+    It takes the sizes for what they seem to be, so one or two pairs refute a large shift. Where
+    the signs speak more against the change than the sizes, they count. Unlike `log_evidence` it
+    bounds no error: it says which question is worth a pair.
+    """
+    x = np.asarray(log_ratios, dtype=np.float64) * math.copysign(1.0, shift)
+    if not len(x):
+        return 0.0
+    sizes = np.maximum(abs(shift) * np.array(_LIKELY_SHARES), MIN_EFFECT)[:, None, None]
+    widths = (max(noise, LEAST_NOISE) * _PAIR_NOISE * np.array(_LIKELY_SPREADS))[None, :, None]
+    scale = len(x) * np.log(widths[..., 0])
+    changed = _log_density((x - sizes) / widths).sum(axis=2) - scale
+    equal = _log_density(x / widths).sum(axis=2) - scale
+    many = math.log(len(_LIKELY_SHARES))
+    likely = float(special.logsumexp(changed) - many - special.logsumexp(equal))
+    return min(likely, log_evidence(log_ratios, shift, noise))
+
+
 def _log_density(z: Floats) -> NDArray[np.float64]:
     """Return the logarithm of Student's density with 3 degrees of freedom, without its constant."""
     return np.asarray(-2.0 * np.log1p(z * z / 3.0), dtype=np.float64)
@@ -179,9 +283,19 @@ def log_growth(shift: float, noise: float) -> float:
     return math.log(2) * ratio / (ratio + 1.4)
 
 
-def chance(odds: float, log_pairs: float) -> float:
+def chance(odds: float, log_belief: float) -> float:
     """Return the probability of a change: the evidence of nights and pairs as one belief."""
-    return float(special.expit(math.log(odds) + log_pairs))
+    return float(special.expit(math.log(odds) + log_belief))
+
+
+def is_worth_a_pair(chance: float, age: int) -> bool:
+    """Return True when a change of this probability, so many nights old, gets a pair tonight."""
+    return chance >= (_LEAST_CHANCE if age < NEAR else _LEAST_CHANCE_LATE)
+
+
+def is_asked_again(log_belief: float, asked_odds: float, odds: float) -> bool:
+    """Return True when nights speak for a change much more than when its pairs refuted it."""
+    return log_belief < 0 and odds > _ASKED_AGAIN * asked_odds
 
 
 def is_proven(log_ratios: Sequence[float], shift: float, log_pairs: float, alpha: float) -> bool:

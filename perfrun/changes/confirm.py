@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from perfrun.analysis.pairs import PairRule
 from perfrun.changes.budget import INTERRUPTED, Budget
@@ -53,6 +53,21 @@ NOT_AS_RECORDED = "not there, but the trials could not be reconstructed as they 
 _FRESH_S = 20 * 3600.0  # what began earlier is not continued: the machine may have changed
 
 
+class _HasSides(Protocol):
+    """A change, or a suspect of the screening."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def metric(self) -> str: ...
+    @property
+    def direction(self) -> str: ...
+    @property
+    def before_summary(self) -> str: ...
+    @property
+    def after_summary(self) -> str: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Suspect:
     """A change that is to be confirmed."""
@@ -62,6 +77,17 @@ class Suspect:
     direction: str  # worse or better
     before: Path  # summary of the last trial at the level before
     after: Path  # summary of the first at the new level
+
+    @classmethod
+    def of(cls, one: _HasSides) -> Suspect:
+        """Return what is to be confirmed of a change."""
+        return cls(
+            method=one.method,
+            metric=one.metric,
+            direction=one.direction,
+            before=Path(one.before_summary),
+            after=Path(one.after_summary),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,13 +391,6 @@ class _Confirmations:
         return Confirmation(status="candidate", reason=why) if why else None
 
     def _confirm(self, row: ChangeRow) -> Confirmation:
-        suspect = Suspect(
-            method=row.method,
-            metric=row.metric,
-            direction=row.direction,
-            before=Path(row.before_summary),
-            after=Path(row.after_summary),
-        )
         budget, resume = self._budget, self._resume
         if self._deadline is not None:
             left_s = max(1.0, self._deadline - time.time())
@@ -379,7 +398,7 @@ class _Confirmations:
         self._resume = False
         self._screen.note(f"confirming {row.metric} of {row.method}, {row.night}")
         return confirm(
-            suspect,
+            Suspect.of(row),
             self._workspace,
             budget,
             self._screen,

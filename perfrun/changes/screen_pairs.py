@@ -82,7 +82,8 @@ class SuspectPairs:
         """`budget_s` is for the whole night, also for one that was killed and goes on."""
         self._workspace, self._night, self._day = workspace, night, day
         self._screen, self._interruption, self._deadline = screen, interruption, deadline
-        state = read_state(workspace)
+        self.problems: list[str] = []  # with the file
+        state = read_state(workspace, self.problems.append)
         now = time.time()
         pot = Pot() if state.allowed is None else Pot(allowed=state.allowed)
         self._pot = pot.after((now - state.at) / _DAY_S if state.at else 0.0)
@@ -159,15 +160,8 @@ class SuspectPairs:
 
     def _prepare(self, one: SuspectSeries) -> None:
         """Find out whether, and with what, the two sides can be run again."""
-        sides = Suspect(
-            method=one.method,
-            metric=one.metric,
-            direction=one.direction,
-            before=Path(one.before_summary),
-            after=Path(one.after_summary),
-        )
         try:
-            recorded, plans = arms_of(sides, self._workspace, MOST_PAIRS)
+            recorded, plans = arms_of(Suspect.of(one), self._workspace, MOST_PAIRS)
         except PerfrunError as error:
             self.open[one.series] = replace(one, why_not=str(error))
             return
@@ -239,7 +233,7 @@ class SuspectPairs:
         if one.alpha > 0:
             return one
         alpha, self._pot = self._pot.spent(one.odds)
-        return replace(one, alpha=alpha)
+        return replace(one, alpha=alpha, asked_odds=one.odds)
 
     def _take(self, result: PairResult, asked: SuspectSeries, names: Sequence[SeriesName]) -> None:
         """Take what the pairs say of this suspect, and of other metrics of the same trials."""

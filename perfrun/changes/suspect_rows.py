@@ -19,6 +19,7 @@ from perfrun.changes.suspects import (
 )
 from perfrun.changes.watched import WatchedSeries
 from perfrun.reports.figures import changed_by
+from perfrun.shown import say
 from perfrun.summary.record import read_record
 from perfrun.summary.series_identity import is_number, section
 from perfrun.text import duration
@@ -40,7 +41,7 @@ class SuspectRow:
     ratio: float  # of the last observations over the level before
     direction: str
     night: str  # the first that lies out
-    nights: int  # the last ones that do, 1 to 7
+    nights: int  # the last ones that do, 1 to 28
     p_value: float  # of the nights alone; not corrected
     chance: float  # that the level changed, by nights and pairs together
     pairs: int  # that nights have run so far
@@ -52,7 +53,7 @@ def suspect_rows(
     watched: Sequence[WatchedSeries], watches: Sequence[SeriesWatch], workspace: Path
 ) -> tuple[SuspectRow, ...]:
     """Return the suspects of all series, the most probable change first."""
-    state = read_state(workspace)
+    state = read_state(workspace, say)
     starts = level_starts(watched, watches, state.confirmed)
     known = {one.series: one for one in state.open}
     rows = []

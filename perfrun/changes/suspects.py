@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -34,6 +34,7 @@ _MOST_KEPT = 500  # of open and of confirmed suspects each
 _LARGEST_RATIO = 50.0  # logarithm
 MOST_NIGHTS = 20  # whose time for pairs is kept: one that was killed goes on
 _MOST_NAMES = 7  # of a series' key
+_FURTHER = 5  # nights before the side with which a question was refuted, when it is asked again
 SeriesName = tuple[str, ...]
 
 
@@ -55,6 +56,7 @@ class SuspectSeries:
     odds: float  # by the nights alone
     seen_day: int  # the last night in which it was a suspect
     alpha: float = 0.0  # its share of the allowed false alarms; 0 until the first pair
+    asked_odds: float = 0.0  # before the first pair
     pairs: tuple[float, ...] = ()  # logarithms of the ratios
     nights: int = 0  # in which pairs were run
     asked_in: str = ""  # the last of them
@@ -85,9 +87,9 @@ class SuspectSeries:
     @property
     def chance(self) -> float:
         """The probability of the change, by nights and pairs together."""
-        from perfrun.analysis.screening import chance
+        from perfrun.analysis.screening import chance, log_belief
 
-        return chance(self.odds, self.log_pairs)
+        return chance(self.odds, log_belief(self.pairs, self.shift, self.noise))
 
     @property
     def is_proven(self) -> bool:
@@ -98,10 +100,11 @@ class SuspectSeries:
     @property
     def goes_on(self) -> bool:
         """True when further pairs are worth their time."""
-        from perfrun.analysis.screening import LEAST_CHANCE
+        from perfrun.analysis.screening import is_worth_a_pair
 
-        enough = len(self.pairs) < MOST_PAIRS and self.chance >= LEAST_CHANCE
-        return self.why_not is None and enough
+        if self.why_not is not None or len(self.pairs) >= MOST_PAIRS:
+            return False
+        return is_worth_a_pair(self.chance, self.seen_day - self.first_day)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,27 +125,41 @@ def name_of(one: WatchedSeries) -> SeriesName:
     return (*parts, key.source, key.settings)
 
 
-def read_state(workspace: Path) -> SuspectState:
-    """Read the file; a new state where there is none that can be used."""
+def read_state(
+    workspace: Path, notify: Callable[[str], object] = lambda _text: None
+) -> SuspectState:
+    """Read the file; a new state where there is none that can be used.
+
+    `notify` is told in one line of what is left out because perfrun does not write such a thing.
+    """
     import msgspec  # only in a night that screens
 
+    path = workspace / FILE
+    anew = f"{path}: is not as perfrun writes it; its suspects begin anew"
     try:
-        data = read_file(workspace / FILE, _MOST_BYTES)
+        data = read_file(path, _MOST_BYTES)
         found = msgspec.json.decode(data, type=SuspectState)
+    except FileNotFoundError:
+        return SuspectState()
     except (OSError, ValueError, msgspec.DecodeError, RecursionError):
+        notify(anew)
         return SuspectState()
     allowed = found.allowed
     spent = all(math.isfinite(s) and s >= 0 for s in found.spent_s.values())
     is_sane = math.isfinite(found.at) and spent
     if not is_sane or (allowed is not None and not 0 <= allowed <= 1):
+        notify(anew)
         return SuspectState()
-    return replace(
-        found,
-        open=tuple(filter(_is_sane, found.open))[:_MOST_KEPT],
-        confirmed=tuple(one for one in found.confirmed if one.told_day > 0 and _is_sane(one))[
-            -_MOST_KEPT:
-        ],
-    )
+    open_ = tuple(filter(_is_sane, found.open))[:_MOST_KEPT]
+    told = tuple(one for one in found.confirmed if one.told_day > 0 and _is_sane(one))
+    kept = replace(found, open=open_, confirmed=told[-_MOST_KEPT:])
+    lost = len(found.open) + len(found.confirmed) - len(kept.open) - len(kept.confirmed)
+    if lost:
+        what = f"{lost} suspect{'s' * (lost != 1)}"
+        notify(
+            f"{path}: {what} in it cannot be of perfrun and {'are' if lost != 1 else 'is'} left out"
+        )
+    return kept
 
 
 def _is_sane(one: SuspectSeries) -> bool:
@@ -159,6 +176,7 @@ def _is_sane(one: SuspectSeries) -> bool:
         and 0 < one.noise <= _LARGEST_RATIO
         and 0 < one.odds <= MOST_ODDS
         and 0 <= one.alpha <= FALSE_ALARMS_A_YEAR
+        and 0 <= one.asked_odds <= MOST_ODDS
         and len(one.pairs) <= MOST_PAIRS
         and (one.alpha > 0 or not one.pairs)
         and all(abs(ratio) <= _LARGEST_RATIO for ratio in one.pairs)
@@ -195,7 +213,8 @@ def screen(
         MOST_BEFORE,
         MOST_RECENT,
         common_factor,
-        last_deviation,
+        deviations,
+        levels_before,
     )
 
     last = MOST_BEFORE + MOST_RECENT
@@ -206,23 +225,23 @@ def screen(
         own = np.log(np.asarray(one.observations.values[begin:], dtype=np.float64))
         logs.append(own)
         days.append(one.observations.not_falling[begin:])
-        for place in range(FEWEST_BEFORE, len(own)):
-            level = float(np.median(own[max(0, place - MOST_BEFORE) : place]))
-            off.setdefault(days[-1][place], []).append(float(own[place]) - level)
+        for place, level in enumerate(levels_before(own), start=FEWEST_BEFORE):
+            off.setdefault(days[-1][place], []).append(float(own[place] - level))
     factors = {day: common_factor(several) for day, several in off.items()}
-    suspects = []
-    for one, start, own, nights in zip(watched, starts, logs, days, strict=True):
-        if one.is_canary or not len(own):
+    by_length: dict[int, list[int]] = {}  # those of one length are screened together
+    for at, one in enumerate(watched):
+        if one.is_canary or not len(logs[at]):
             continue
-        if (
-            labels is not None
-            and one.observations[len(one.observations) - 1].point.label not in labels
-        ):
-            continue
-        found = last_deviation(own - np.array([factors.get(day, 0.0) for day in nights]))
-        if found is not None and found.is_suspect:
-            suspects.append(Screened(one=one, found=found, start=start))
-    return suspects
+        last_label = one.observations[len(one.observations) - 1].point.label
+        if labels is None or last_label in labels:
+            by_length.setdefault(len(logs[at]), []).append(at)
+    found: dict[int, Deviation] = {}
+    for several in by_length.values():
+        rows = np.array([logs[at] - [factors.get(day, 0.0) for day in days[at]] for at in several])
+        for at, deviation in zip(several, deviations(rows), strict=True):
+            if deviation is not None and deviation.is_suspect:
+                found[at] = deviation
+    return [Screened(one=watched[at], found=found[at], start=starts[at]) for at in sorted(found)]
 
 
 def level_starts(
@@ -233,7 +252,8 @@ def level_starts(
     """Return where the level of now begins in each series: after its last change."""
     since: dict[SeriesName, int] = {}
     for change in confirmed:
-        since[change.series] = max(change.first_day, since.get(change.series, 0))
+        # By its new side, which is surely at the new level; its first night is an estimate.
+        since[change.series] = max(change.after_day, since.get(change.series, 0))
     starts = []
     for one, watch in zip(watched, watches, strict=True):
         day = since.get(name_of(one), 0)
@@ -241,12 +261,23 @@ def level_starts(
     return starts
 
 
-def suspect_of(screened: Screened) -> SuspectSeries:
-    """Return the question that the last observations of a series raise."""
+def suspect_of(screened: Screened, known: SuspectSeries | None = None) -> SuspectSeries:
+    """Return the question that the last observations of a series raise.
+
+    When pairs have refuted the `known` one, and the nights speak for it more than ever, its side
+    before may have been at the new level: an earlier one is taken.
+    """
+    made = _suspect_of(screened, 0)
+    if known is None or _is_later(known, made) or not _is_asked_again(known, made):
+        return made
+    return _suspect_of(screened, _FURTHER)
+
+
+def _suspect_of(screened: Screened, further: int) -> SuspectSeries:
     one, found = screened.one, screened.found
     observations = one.observations
     last = len(observations) - 1
-    good = observations[max(screened.start, last - found.since_good)]
+    good = observations[max(screened.start, last - found.since_good - further)]
     new = observations[last]
     first = observations[last - found.recent + 1]
     return SuspectSeries(
@@ -270,9 +301,20 @@ def suspect_of(screened: Screened) -> SuspectSeries:
 
 def merged(known: SuspectSeries | None, new: SuspectSeries) -> SuspectSeries:
     """Return the suspect of tonight: the known one with its pairs, if it is the same question."""
-    if known is None or known.direction != new.direction or new.first_day > known.after_day:
+    if known is None or _is_later(known, new) or _is_asked_again(known, new):
         return new
-    is_other = known.log_pairs < 0 and new.before_day != known.before_day
-    if is_other and new.odds > 3 * known.odds:
-        return new  # its pairs speak against it, its nights more than ever for it: other sides
-    return replace(known, seen_day=new.seen_day, odds=max(known.odds, new.odds))
+    return replace(known, seen_day=new.seen_day, odds=new.odds)
+
+
+def _is_later(known: SuspectSeries, new: SuspectSeries) -> bool:
+    """Return True when the new one is another change, behind the known one or the other way."""
+    return known.direction != new.direction or new.first_day > known.after_day
+
+
+def _is_asked_again(known: SuspectSeries, new: SuspectSeries) -> bool:
+    """Return True when nights speak for a change much more than when its pairs refuted it."""
+    from perfrun.analysis.screening import is_asked_again, log_belief
+
+    belief = log_belief(known.pairs, known.shift, known.noise)
+    is_newer = new.after_day > known.after_day
+    return is_newer and is_asked_again(belief, known.asked_odds, new.odds)

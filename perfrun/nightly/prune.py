@@ -1,7 +1,7 @@
 """`perfrun prune`: remove old results, except the neighbours of changes and what is running.
 
-A kill at any moment leaves each folder of results whole or gone. Pairs of `ab` and `confirm`, and
-searches of `bisect`, are removed as a whole.
+A kill at any moment leaves each folder of results whole or gone. Pairs of `ab` and `confirm`, turns
+of `explain`, searches of `bisect` and what `replay` has run and unpacked are removed as a whole.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from perfrun.changes.detect import find_changes
 from perfrun.changes.search_log import LOCK_NAME, LOG_NAME, has_ended
+from perfrun.changes.suspects import read_state
 from perfrun.changes.watched import watch_series
 from perfrun.compare import baselines
 from perfrun.compare.baselines import NamedTrial
@@ -35,9 +36,9 @@ _ASIDE = ".pruned"
 _MOST_LOCKS = 200  # a process may usually have 1,024 files open
 _EPILOG = """\
 A trial is removed when every policy that is given lets it go. Trials next to a change of level,
-trials of a baseline, and trials of what is running, always stay. What was interrupted stays for
---resume, unless --unfinished_older_than lets it go. Pairs of ab, detect --confirm and bisect are
-removed as a whole.
+trials of a baseline, the sides of open suspects, and trials of what is running, always stay. What
+was interrupted stays for --resume, unless --unfinished_older_than lets it go. Pairs of ab, detect
+--confirm, explain and bisect, and replays with what they unpacked, are removed as a whole.
 
 Exit status: 0, or 1 when a folder could not be removed, 2 wrong usage. All of it is in
 docs/guides/nightly.md.
@@ -121,12 +122,13 @@ def bytes_in(folder: Path) -> int:
 
 
 def pair_sets(workspace: Path) -> list[PairSet]:
-    """Return the sets of pairs and the searches of a workspace.
+    """Return the sets of pairs, the searches and the replays of a workspace.
 
     An unfinished one, running or interrupted, has its log with it. Links and unreadable summaries
     are left out.
     """
-    return [*_of_arms(workspace / "ab"), *_searches(workspace / "bisect")]
+    pairs = [one for name in ("ab", "explain") for one in _of_arms(workspace / name)]
+    return [*pairs, *_searches(workspace / "bisect"), *_replays(workspace / "replays")]
 
 
 def _of_arms(pairs: Path) -> Iterator[PairSet]:
@@ -143,7 +145,7 @@ def _of_arms(pairs: Path) -> Iterator[PairSet]:
                 runs[trial.run_id, trial.method].append(trial)
         for (_, method), trials in runs.items():
             yield PairSet(
-                kind=f"ab/{arm}",
+                kind=f"{pairs.name}/{arm}",
                 methods=(method,),
                 newest=max(trial.timestamp for trial in trials),
                 folders=tuple(sorted(trial.path.parent for trial in trials)),
@@ -151,7 +153,7 @@ def _of_arms(pairs: Path) -> Iterator[PairSet]:
             )
         for run_id, trials in unfinished.items():
             journal = runs_folder / f"{run_id}.jsonl"
-            yield from _interrupted(f"ab/{arm}", journal, output, trials)
+            yield from _interrupted(f"{pairs.name}/{arm}", journal, output, trials)
 
 
 def _interrupted(
@@ -189,6 +191,24 @@ def _searches(searches: Path) -> Iterator[PairSet]:
             folders=(folder,),
             trials=len(trials),
             unfinished=None if ended else log,
+        )
+
+
+def _replays(replays: Path) -> Iterator[PairSet]:
+    """Yield the places of replays, each with the capsule and the environment that it has."""
+    for place in sorted(replays.glob("*")):
+        if place.is_symlink() or not place.is_dir() or place.name.startswith("."):
+            continue
+        trials = list(_trials_below(place / "output"))
+        journals = [place / "runs" / f"{name}.jsonl" for name in sorted(going_on(place / "runs"))]
+        yield PairSet(
+            kind="replay",
+            methods=tuple(sorted({trial.method for trial in trials})),
+            newest=_newest(trials, place),
+            folders=(place,),
+            trials=len(trials),
+            unfinished=journals[0] if journals else None,
+            held_by=(*journals[1:], replays / ".locks" / place.name),
         )
 
 
@@ -235,7 +255,7 @@ class Pruned:
 
     removed: tuple[Path, ...]  # folders
     trials: int  # of the history, in these folders
-    pair_trials: int  # of `ab`, `confirm` and `bisect`, in these folders
+    pair_trials: int  # of `ab`, `confirm`, `explain`, `bisect` and `replay`, in these folders
     bytes: int
     kept: int  # trials of the history
     neighbours: int  # trials that stay because they are next to a change
@@ -279,7 +299,7 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
     with open_store(parse_address(None, workspace)) as store, _Locks() as locks:
         store.refresh()
         trials, over = _trials(store, workspace)
-        neighbours = _neighbours(store)
+        neighbours = _neighbours(store) | _of_suspects(workspace)
         of_baselines = baselines.named_trials(workspace)
         named = {trial.uid for trial in of_baselines}
         unfinished = going_on(workspace / "runs") - over
@@ -296,7 +316,7 @@ def prune(workspace: Path, policy: Policy, *, dry_run: bool = False) -> Pruned:
             one
             for one in pairs_to_be_removed(pair_sets(workspace), trials, policy, now=now)
             if not _holds(one, of_baselines, workspace)
-            and (one.unfinished is None or _is_idle(one.unfinished, locks))
+            and all(_is_idle(log, locks) for log in (one.unfinished, *one.held_by) if log)
         ]
         removed = [trial.path.parent for trial in chosen]
         removed += [folder for one in pairs for folder in one.folders]
@@ -360,6 +380,8 @@ def _is_idle(log: Path, locks: _Locks) -> bool:
     if not locks.room:
         return False
     locks.room -= 1
+    if log.parent.name == ".locks":
+        return not log.exists() or locks.enter_context(FileLock(log)).try_own()
     if log.name == LOG_NAME:
         return locks.enter_context(FileLock(log.parent / LOCK_NAME)).try_own()
     return locks.enter_context(Journal(log).held())
@@ -372,11 +394,12 @@ def _end(chosen: Sequence[SummaryRecord], abandoned: Collection[str], workspace:
 
 
 def _end_pairs(pairs: Sequence[PairSet], removed: Collection[Path]) -> None:
-    """End unfinished pairs that have lost trials; searches are removed with their logs."""
+    """End unfinished pairs that have lost trials; searches and replays go with their logs."""
     gone = set(removed)
     for one in pairs:
-        if one.unfinished and one.unfinished.name != LOG_NAME and not gone.isdisjoint(one.folders):
-            Journal(one.unfinished).end()
+        of_run = one.unfinished if one.kind not in ("bisect", "replay") else None
+        if of_run and not gone.isdisjoint(one.folders):
+            Journal(of_run).end()
 
 
 def _journal(workspace: Path, run_id: str) -> Path:
@@ -411,6 +434,12 @@ def _neighbours(store: Store) -> set[str]:
     return {one for row in changes for one in (row.before_execution_id, row.after_execution_id)}
 
 
+def _of_suspects(workspace: Path) -> set[str]:
+    """Return the trials that the pairs of open suspects run again."""
+    open_ = read_state(workspace).open
+    return {one for row in open_ for one in (row.before_execution_id, row.after_execution_id)}
+
+
 def _document(done: Pruned, *, dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": dry_run,
@@ -429,7 +458,7 @@ def _show(done: Pruned, *, dry_run: bool) -> None:
     write_lines(map(str, done.removed))
     what = "would be removed" if dry_run else "removed"
     size = f"{done.bytes / 2**20:.1f} MiB"
-    near = f"{done.neighbours} of them next to a change of level"
+    near = f"{done.neighbours} of them next to a change of level or a suspect"
     if done.of_baselines:
         near += f", {done.of_baselines} of baselines"
     write_prose([f"{removed_text(done)} {what} ({size}), {done.kept} kept, {near}"])

@@ -52,6 +52,7 @@ class PairSet:
     folders: tuple[Path, ...]
     trials: int
     unfinished: Path | None = None  # the log from which an interrupted one can be resumed
+    held_by: tuple[Path, ...] = ()  # further logs and locks; while one is held, it is in use
 
 
 def parse_age(text: str, flag: str) -> float:

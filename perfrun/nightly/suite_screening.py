@@ -77,7 +77,11 @@ def with_suspects(
         deadline=report.deadline,
     )
     starts = level_starts(watched, watches, pairs.confirmed)
-    found = [suspect_of(s) for s in screen(watched, starts, frozenset([report.night]))]
+    found = [
+        suspect_of(one, pairs.open.get(name_of(one.one)))
+        for one in screen(watched, starts, frozenset([report.night]))
+    ]
+    new = [row for row in new if not row.machine_suspect]  # the canary moved: no pairs for it
     owners = _owners(rows, watched)
     of_history: list[SuspectSeries] = []
     for row in new:
@@ -102,7 +106,10 @@ def with_suspects(
     confirmed = [confirmed_row(one) for one in pairs.confirmed if day - one.told_day < RECENT_DAYS]
     return Asked(
         rows=(*confirmed, *(row for row in after if row is not None)),
-        notes=tuple(_notes(tuple(pairs.open.values()), pairs.confirmed, report.night)),
+        notes=(
+            *pairs.problems,
+            *_notes(tuple(pairs.open.values()), pairs.confirmed, report.night),
+        ),
     )
 
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ import pytest
 
 from perfrun.benchmark import main
 from perfrun.changes.search_log import begin_search, search_lock
+from perfrun.changes.suspects import SuspectState, write_state
+from perfrun.locks import FileLock
 from perfrun.nightly import prune as pruning
 from perfrun.options.plan import RunPlan
 from perfrun.options.store_address import parse_address
 from perfrun.run.journal import Journal, going_on
 from perfrun.store.index import open_store
 from tests.summaries import summary, write
+from tests.unit.changes.test_suspects import SUSPECT
 
 BEGIN = 1591045200.0  # 2020-06-01, in the evening: long ago, whenever this runs
 
@@ -327,3 +331,41 @@ def test_searches_go_with_their_checkouts_when_they_have_an_answer(
     assert found["pair_trials"] == (0 if stays else 1)
     prune(workspace, capsys, "--unfinished_older_than=1d")
     assert not log.folder.exists()
+
+
+def test_replays_and_explanations_go_as_a_whole_unless_they_are_in_use(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights(5))
+    for side in ("a", "b"):
+        for name, days in (("old", 0), ("new", 4)):
+            made = summary(name=name, run_id=name, timestamp=BEGIN + days * 86400)
+            write(workspace / "explain" / side / "output", made)
+    (workspace / "explain" / "old.json").write_text("{}", encoding="utf-8")  # the answer
+    replays = workspace / "replays"
+    for place in ("0" * 16, "1" * 16):
+        write(replays / place / "output", summary(name="t", run_id="r", timestamp=BEGIN))
+        (replays / place / "capsule").mkdir()
+    (replays / ("2" * 16)).symlink_to(replays / ("0" * 16))
+    (workspace / "companion").mkdir()
+    (workspace / "companion" / "peak.json").write_text("{}", encoding="utf-8")
+    with FileLock(replays / ".locks" / ("1" * 16)) as lock:
+        assert lock.try_own()
+        status, found = prune(workspace, capsys, "--keep_nights=2")
+    assert (status, found["trials"], found["pair_trials"]) == (0, 3, 3)
+    assert {path.name for path in (workspace / "explain").glob("*/output/*")} == {"new-0"}
+    assert [path.name for path in sorted(replays.iterdir())] == [".locks", "1" * 16, "2" * 16]
+    assert (workspace / "explain" / "old.json").exists()
+    assert (workspace / "companion" / "peak.json").exists()
+    assert prune(workspace, capsys, "--keep_nights=2")[1]["pair_trials"] == 1
+    assert not (replays / ("1" * 16)).exists()
+
+
+def test_the_sides_of_an_open_suspect_stay(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(workspace / "output", *nights(5))
+    sides = replace(SUSPECT, before_execution_id="t-000", after_execution_id="t-001")
+    write_state(workspace, SuspectState(open=(sides,)))
+    prune(workspace, capsys, "--keep_nights=2")
+    assert left(workspace) == [0, 1, 3, 4]
