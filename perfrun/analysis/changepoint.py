@@ -37,6 +37,7 @@ from perfrun.analysis.scan import (
     FEWEST_BEFORE,
     FEWEST_LEVEL,
     MOST_AFTER,
+    PlaceToTest,
     ScanResult,
     SeriesToScan,
     scan_series,
@@ -65,7 +66,9 @@ class Change:
     p_value: float
     shift: float  # level after less level before: of up to 21 observations after, 60 before
     reach: float  # half the width of its 95 % interval
-    raised_by: tuple[str, ...]  # statistics that raised the alarm: score, energy, separation
+    raised_by: tuple[
+        str, ...
+    ]  # statistics that raised the alarm: score, energy, separation; or together
 
 
 class _Cut(NamedTuple):
@@ -160,9 +163,12 @@ class SeriesWatch:
         p_values: Floats = scan_series(several).p_values.reshape(len(news), count + more)
         return p_values[:, count:]
 
-    def shift(self, alarm: int) -> float:
-        """Return the shift, as a logarithm, between the observations up to the alarm and before."""
-        split = int(self._scanned.splits[alarm])
+    def shift(self, alarm: int, first_after: int | None = None) -> float:
+        """Return the shift, as a logarithm, between the observations up to the alarm and before.
+
+        The change begins at its most probable place unless that is given.
+        """
+        split = int(self._scanned.splits[alarm]) if first_after is None else first_after
         begin = max(self._starts[-1], split - MOST_BEFORE)
         after = self._logs[split : alarm + 1]
         return float(np.median(after) - np.median(self._logs[begin:split]))
@@ -174,10 +180,29 @@ class SeriesWatch:
         level = float(baseline.level[0])
         split = _refined_split(self._logs[: alarm + 1], split, level, start + 1)
         raised_by = self._raised_by(alarm)
-        self._cuts.append(_Cut(alarm, float(self.p_values[alarm]), raised_by, baseline))
-        self._levels[start:split] = baseline.level[0]
+        self._begin_level(split, _Cut(alarm, float(self.p_values[alarm]), raised_by, baseline))
+
+    def cut_at(self, alarm: int, first_after: int, p_value: float) -> None:
+        """Accept a change at a place that other series have shown, as of this observation."""
+        baseline = self._baseline(self._levels, first_after, self._starts[-1])
+        self._begin_level(first_after, _Cut(alarm, p_value, ("together",), baseline))
+
+    def _begin_level(self, split: int, cut: _Cut) -> None:
+        self._cuts.append(cut)
+        self._levels[self._starts[-1] : split] = cut.baseline.level[0]
         self._starts.append(split)
-        self._scan_from(alarm + 1)
+        self._scan_from(cut.alarm + 1)
+
+    def place_to_test(self, place: int) -> PlaceToTest:
+        """Return the observations around a place at which a new level may begin."""
+        begin = max(0, place - MOST_BEFORE - 1)
+        end = place + MOST_AFTER
+        return PlaceToTest(
+            self._logs[begin:end],
+            self._levels[begin:end],
+            max(0, self._starts[-1] - begin),
+            place - begin,
+        )
 
     def changes(self) -> tuple[Change, ...]:
         """Return the accepted changes in order; their sizes rest on all observations known."""

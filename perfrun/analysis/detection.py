@@ -2,7 +2,8 @@
 
 A nightly job judges hundreds of series every night. A change is accepted in a night when its own
 series raises an alarm and it is among that night's discoveries (Benjamini and Hochberg over all
-series of the night), so that the share of false ones stays bounded however large the suite.
+series of the night), so that the share of false ones stays bounded however large the suite. Where
+several accepted changes began in one night, that night is tested in the other series (`together`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from perfrun.analysis.changepoint import ALARM, Change, SeriesWatch
 from perfrun.analysis.directions import worse_or_better
 from perfrun.analysis.stats import benjamini_hochberg
+from perfrun.analysis.together import TOGETHER, CommonNights
 
 FALSE_DISCOVERIES = 0.05  # share of the accepted changes, at most
 MIN_EFFECT = 0.01  # smaller differences are not relevant, however sure they are
@@ -53,7 +55,7 @@ class Detected:
     p_value: float
     direction: Verdict
     machine_suspect: bool  # a canary changed in the same direction in those nights
-    detectors: tuple[str, ...]  # that find it: score, energy, separation; afterwards pelt
+    detectors: tuple[str, ...]  # that find it: score, energy, separation, together; afterwards pelt
 
 
 def detect(
@@ -82,17 +84,31 @@ def watch_suite(
     alarm: float = ALARM,
     false_discoveries: float = FALSE_DISCOVERIES,
     min_effect: float = MIN_EFFECT,
+    together: float = TOGETHER,
 ) -> list[SeriesWatch]:
-    """Return the histories with the changes that a nightly job accepts. Raises as `detect`."""
+    """Return the histories with the changes that a nightly job accepts. Raises as `detect`.
+
+    With a `together` of 0 no series is tested for what others show.
+    """
     watches, p_values = SeriesWatch.all_of([history.values for history in histories])
     days = [np.asarray(history.nights, dtype=np.int64) for history in histories]
     calendar = _Calendar(days, p_values)
     with_alarm = set(calendar.every[p_values <= alarm].tolist())  # few of the nights
     least = math.log1p(min_effect)
+    common = CommonNights(together, watches, days)
     for night in calendar.nights:
+        accepted = []
         if night in with_alarm:
-            for number in _accept(watches, calendar.of(night), alarm, false_discoveries, least):
-                with_alarm.update(days[number][watches[number].p_values <= alarm].tolist())
+            accepted = _accept(watches, calendar.of(night), alarm, false_discoveries, least)
+            for number in accepted:
+                common.add(number)
+        for one in common.joining(night):
+            if abs(watches[one.series].shift(one.last, one.first_after)) >= least:
+                watches[one.series].cut_at(one.last, one.first_after, one.p_value)
+                common.add(one.series)
+                accepted.append(one.series)
+        for number in accepted:
+            with_alarm.update(days[number][watches[number].p_values <= alarm].tolist())
     return watches
 
 

@@ -91,6 +91,15 @@ class SeriesToScan(NamedTuple):
     since: int  # first observation to judge
 
 
+class PlaceToTest(NamedTuple):
+    """The observations around a place at which a change may have begun."""
+
+    logs: Floats
+    levels: Floats  # levels of the observations before `start`
+    start: int  # where the level before begins
+    place: int
+
+
 class ScanResult(NamedTuple):
     """Columns with a row for each observation; those that were not judged have p-values of 1."""
 
@@ -234,6 +243,26 @@ def scores_of(logs: Floats, baseline: Baseline, begins: Integers) -> Floats:
     moved = np.abs(news) / weight
     standardised: Floats = moved / (baseline.spread * np.sqrt(variance))
     return standardised
+
+
+def p_values_at(places: Sequence[PlaceToTest]) -> Floats:
+    """Return p-values of the score at places that were known beforehand, two-sided.
+
+    Rows are 1, 2, ... `MOST_AFTER` observations after, columns the places. Figures that would need
+    observations after the last one are meaningless.
+    """
+    if not places:
+        return np.ones((MOST_AFTER, 0))
+    begins = np.cumsum([0, *(len(one.logs) for one in places[:-1])])
+    logs = np.concatenate([one.logs for one in places])
+    levels = np.concatenate([one.levels for one in places])
+    ends = begins + [one.place for one in places]
+    baseline = estimated_baselines(
+        windows_before(logs, levels, ends, begins, begins + [one.start for one in places])
+    )
+    freedom = np.maximum(baseline.noise_count - 2, _LEAST_FREEDOM)
+    p_values: Floats = 2 * special.stdtr(freedom, -scores_of(logs, baseline, ends))
+    return p_values
 
 
 def _best_scores(scores: Floats, ends: Integers, joined: _EndToEnd) -> tuple[Floats, Integers]:
