@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-_SERVER = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+SERVER = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 _START_S = 60.0
 ENTRY = Path(__file__).resolve().parent.parent / "perfrun" / "benchmark.py"
 
@@ -52,46 +53,60 @@ class Hosts:
     @property
     def words(self) -> list[str]:
         """The flags of `perfrun submit` for all of them."""
-        remote = f"'{sys.executable}' '{ENTRY}'"
-        return [
-            "--engine=ssh",
-            f"--hosts={','.join(self.hosts)}",
-            f"--ssh_options=-F '{self.config}'",
-            f"--remote_perfrun={remote}",
-        ]
+        return flags(self.config, *self.hosts)
+
+
+def flags(config: Path, *names: str) -> list[str]:
+    """The flags of `perfrun submit` for hosts on which perfrun has the same path as here."""
+    return [
+        "--engine=ssh",
+        f"--hosts={','.join(names)}",
+        f"--ssh_options=-F '{config}'",
+        f"--remote_perfrun='{sys.executable}' '{ENTRY}'",
+    ]
 
 
 @contextmanager
 def hosts(folder: Path, *names: str) -> Iterator[Hosts]:
     """Start a host for each name; `folder` gets homes, keys and configurations."""
-    if _SERVER is None:
+    if SERVER is None:
         pytest.skip("there is no sshd: install openssh-server")
-    folder.mkdir(mode=0o700)
+    config = make_keys(folder)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # sshd separates its privileges there
-    for key in ("user", "server"):
-        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
-        subprocess.run(words, check=True)
-    config, known = folder / "config", folder / "known_hosts"
     made: dict[str, SshHost] = {}
     try:
         for name in names:
             port = _free_port()
-            with config.open("a") as file:
-                file.write(
-                    f"Host {name}\n HostName 127.0.0.1\n Port {port}\n"
-                    f' IdentityFile "{folder / "user"}"\n IdentitiesOnly yes\n'
-                    f' UserKnownHostsFile "{known}"\n StrictHostKeyChecking yes\n'
-                )
-            with known.open("a") as file:
-                public = (folder / "server.pub").read_text().rsplit(" ", 1)[0]
-                file.write(f"[127.0.0.1]:{port} {public}\n")
+            add_host(folder, name, "127.0.0.1", port)
             made[name] = SshHost(name, folder / name, _serve(folder, name, port))
             _wait_for(port, made[name].process, folder / f"{name}.log")
         yield Hosts(made, config)
     finally:
         for host in made.values():
             host.kill()
+
+
+def make_keys(folder: Path) -> Path:
+    """Make a folder with the keys of a user and of servers; return the client's configuration."""
+    folder.mkdir(mode=0o700)
+    for key in ("user", "server"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
+        subprocess.run(words, check=True)
+    return folder / "config"
+
+
+def add_host(folder: Path, name: str, address: str, port: int) -> None:
+    """Have the client know a host, which has the key of the servers."""
+    with (folder / "config").open("a") as file:
+        file.write(
+            f"Host {name}\n HostName {address}\n Port {port}\n User {getpass.getuser()}\n"
+            f' IdentityFile "{folder / "user"}"\n IdentitiesOnly yes\n'
+            f' UserKnownHostsFile "{folder / "known_hosts"}"\n StrictHostKeyChecking yes\n'
+        )
+    with (folder / "known_hosts").open("a") as file:
+        public = (folder / "server.pub").read_text().rsplit(" ", 1)[0]
+        file.write(f"[{address}]:{port} {public}\n")
 
 
 def _serve(folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
@@ -103,9 +118,9 @@ def _serve(folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
         f"KbdInteractiveAuthentication no\nUsePAM no\nStrictModes no\nPermitRootLogin yes\n"
         f"PidFile none\nSetEnv HOME={home} PYTHONDONTWRITEBYTECODE=1\n"
     )
-    assert _SERVER
+    assert SERVER
     return subprocess.Popen(
-        [_SERVER, "-D", "-f", str(folder / f"{name}.conf"), "-E", str(folder / f"{name}.log")],
+        [SERVER, "-D", "-f", str(folder / f"{name}.conf"), "-E", str(folder / f"{name}.log")],
         stdin=subprocess.DEVNULL,
     )
 
