@@ -125,7 +125,7 @@ class Dispatch:
                     self._changed.notify_all()
                 if is_lost and not self._stop.is_set():
                     why = (
-                        "does not answer any more"
+                        "does not answer as it should"
                         if answer is Answer.LOST
                         else f"failed {failures} times in a row"
                     )

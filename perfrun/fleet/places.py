@@ -32,10 +32,11 @@ from perfrun.errors import WorkspaceError
 from perfrun.fleet.shards import Plan
 from perfrun.locks import FileLock
 from perfrun.summary.result_folder import write_whole
-from perfrun.untrusted import Folder, Refused
+from perfrun.untrusted import Folder, Refused, remove_tree
 
 BEGUN, ENDED, RESULT, LOCK = "begun.json", "ended.json", "result.json", "lock"
 WITHDRAWN = "withdrawn"  # in an attempt whose result must not count again
+_CHECKOUTS = ("site-packages", "git-cache", ".locks")  # in the workspace of an attempt
 _LARGEST_BYTES = 64 * 2**20
 _MOST_ATTEMPTS = 1000
 _ATTEMPT = re.compile(r"attempt-([1-9][0-9]{0,3})")
@@ -193,6 +194,11 @@ class ShardPlace:
             aside.unlink(missing_ok=True)
             sync_names(self.folder)
         return True
+
+    def tidy(self, attempt: Attempt) -> None:
+        """Remove the checkouts of an attempt that has ended: its results do not need them."""
+        for name in _CHECKOUTS:
+            remove_tree(attempt.folder / name)
 
     def settle(self) -> None:
         """Publish what an attempt was killed before it could publish. Hold the shard first."""

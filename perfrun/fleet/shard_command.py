@@ -154,6 +154,7 @@ def run_shard(plan: Plan, shard: Shard, screen: Terminal) -> int:
         with Interruption().installed() as interruption:
             ended = _attempt(plan, shard, attempt, screen, interruption)
             is_first = place.end(attempt, ended)
+        place.tidy(attempt)
         if ended.how in WITH_RESULT and not is_first:
             known = place.counted()
             screen.note(f"shard {shard.index}: another attempt was first; its result counts")

@@ -29,6 +29,11 @@ class ShardStatus:
         return self.attempts[-1] if self.attempts else None
 
     @property
+    def is_over(self) -> bool:
+        """True when it need not be run: it has a result, or a process works on it."""
+        return self.state.has_result or self.state is ShardState.RUNNING
+
+    @property
     def host(self) -> str:
         """The host of the last attempt; empty when unknown."""
         return self.last.begun.host if self.last and self.last.begun else ""

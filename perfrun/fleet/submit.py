@@ -16,10 +16,11 @@ from perfrun.fleet.plan_file import write_plan
 from perfrun.fleet.planning import copy_code, make_plan
 from perfrun.fleet.shards import Plan, ShardState
 from perfrun.fleet.standing import show
-from perfrun.fleet.status import statuses
+from perfrun.fleet.status import by_files, statuses
 from perfrun.fleet.submissions import bring_in, find_plan, look, missing_of, name_of
 from perfrun.fleet.sweeps import parse_sweep
 from perfrun.fleet.telling import shard_text
+from perfrun.locks import FileLock
 from perfrun.nightly.suite_file import read_suite
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.reports.table import Column, Table
@@ -28,6 +29,7 @@ from perfrun.shown import say, write_json, write_lines
 from perfrun.text import redact_words
 from perfrun.untrusted import remove_tree
 
+_LOCK = ".submit.lock"
 _ABOUT = "Run the benchmarks of a suite on several machines, in shards."
 _EPILOG = """\
   perfrun submit suite.toml --engine=ssh --hosts=lab1,lab2 --rounds=3
@@ -168,8 +170,16 @@ def submit_shards(
 ) -> int:
     """Hand shards to an engine, collect what there is, and show the whole; return the status."""
     try:
-        if indices:
-            engine.submit(plan, list(indices), options)
+        with FileLock(plan.folder / _LOCK) as lock:
+            if not lock.try_own():
+                raise UsageError(
+                    f"{plan.submission}: another perfrun submits its shards{lock.holder}; "
+                    "let it end"
+                )
+            # Another one may have been at work between the look and the lock.
+            open_still = [one for one in indices if not by_files(plan, plan.shards[one]).is_over]
+            if open_still:
+                engine.submit(plan, open_still, options)
     except Interrupted:
         bring_in(plan, statuses(plan), store)
         again = f"`perfrun submit --resume {name_of(plan)}` goes on"
@@ -197,7 +207,7 @@ def _show_only(
 
 
 def _show_shards(plan: Plan, indices: Sequence[int] | None = None, *, as_json: bool) -> None:
-    chosen = [shard for shard in plan.shards if indices is None or shard.index in set(indices)]
+    chosen = plan.shards if indices is None else [plan.shards[index] for index in indices]
     if as_json:
         write_json(
             {

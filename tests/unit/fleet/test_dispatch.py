@@ -48,7 +48,7 @@ def test_the_shards_of_a_lost_slot_go_to_others() -> None:
     assert sorted({*lost.had[:1], *left.had}) == list(range(6))
     assert not lost.closed
     if len(lost.had) == 2:  # the other one may have been faster
-        assert notes == ["lost does not answer any more; its shards go to other machines"]
+        assert notes == ["lost does not answer as it should; its shards go to other machines"]
 
 
 def test_a_shard_is_tried_once_on_every_slot_and_no_slot_for_ever() -> None:

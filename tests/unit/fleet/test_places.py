@@ -89,6 +89,17 @@ def test_what_was_killed_between_end_and_result_is_settled_and_what_is_withdrawn
     assert counts.number == 2
 
 
+def test_checkouts_of_an_attempt_go_and_its_results_stay(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    begun = finished(made, 0, a="A")
+    (begun.folder / "site-packages" / "bench").mkdir(parents=True)
+    (begun.folder / "git-cache").symlink_to(tmp_path)
+    ShardPlace(made, 0).tidy(begun)
+    left = sorted(path.name for path in begun.folder.iterdir())
+    assert left == ["begun.json", "ended.json", "output"]
+    assert made.path.exists()
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,0 +1,118 @@
+"""Who submits, submits alone; what nobody has to run again is not handed to an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfrun.benchmark import main
+from perfrun.errors import PerfrunError, UsageError
+from perfrun.fleet.engines import EngineFlag, Options
+from perfrun.fleet.places import How, ShardPlace
+from perfrun.fleet.shards import Plan, ShardState
+from perfrun.fleet.submissions import find_plan
+from perfrun.fleet.submit import submit_shards
+from perfrun.locks import FileLock
+from tests.submissions import attempt, ended, finished, plan
+
+
+class Scheduler:
+    """An engine that notes what it is given, and knows what it is told."""
+
+    flags: Sequence[EngineFlag] = ()
+    stays = False
+
+    def __init__(self, said: Mapping[int, ShardState] | None = None) -> None:
+        self.had: list[int] = []
+        self._said = said or {}
+
+    def check(self, options: Options) -> None: ...
+
+    def submit(self, plan: Plan, indices: Sequence[int], options: Options) -> None:
+        self.had += indices
+
+    def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:
+        return {one: self._said[one] for one in indices if one in self._said}
+
+    def cancel(self, plan: Plan, indices: Sequence[int]) -> None: ...
+
+
+def test_a_scheduler_gets_what_is_missing_and_a_second_submit_waits_for_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = plan(tmp_path, 4)
+    finished(made, 0, a="A")
+    ShardPlace(made, 1).end(attempt(made, 1), ended(How.MACHINE, "no disk"))
+    engine = Scheduler({2: ShardState.WAITING, 3: ShardState.RUNNING})
+    assert submit_shards(made, engine, {}, range(4), None, as_json=False) == 0
+    assert engine.had == [1, 2, 3]
+    said = capsys.readouterr().out
+    assert "lab-1 on local: 4 shards, 1 waiting, 1 running, 1 done, 1 machine failed" in said
+    assert "no disk" in said
+    assert (tmp_path / "output" / "a").is_dir()
+    with FileLock(made.folder / ".submit.lock") as lock:
+        assert lock.try_own()
+        with pytest.raises(UsageError, match="another perfrun submits its shards"):
+            submit_shards(made, engine, {}, range(4), None, as_json=False)
+
+
+def test_results_come_in_when_an_engine_fails(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+
+    class Failing(Scheduler):
+        def submit(self, plan: Plan, indices: Sequence[int], options: Options) -> None:
+            finished(plan, 0, a="A")
+            raise PerfrunError("the queue is full")
+
+    with pytest.raises(PerfrunError, match="queue is full"):
+        submit_shards(made, Failing(), {}, range(2), None, as_json=False)
+    assert (tmp_path / "output" / "a").is_dir()
+
+
+def test_a_submission_is_found_by_id_and_folder_and_the_newest_by_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no submission"):
+        find_plan(tmp_path, "last")
+    old, new = (plan(tmp_path, submission=name) for name in ("old", "new"))
+    assert find_plan(tmp_path, "last").submission == "new"
+    assert find_plan(tmp_path, "old") == find_plan(tmp_path, str(old.folder)) == old
+    assert new != old
+    for word in ("other", "..", ""):
+        with pytest.raises(UsageError, match="there is no such submission"):
+            find_plan(tmp_path, word)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["submit"], "name a suite"),
+        (["submit", "x.toml", "--engine=loca"], "did you mean local?"),
+        (["submit", "x.toml", "--hosts=a"], "--hosts: is a flag of --engine=ssh, not of local"),
+        (["submit", "x.toml", "--engine=ssh"], "name the hosts"),
+        (["submit", "x.toml", "--engine=ssh", "--hosts=-oProxyCommand=x"], "no name of a host"),
+        (["submit", "x.toml", "--engine=ssh", "--hosts=a b"], "no name of a host"),
+        (["submit", "x.toml", "--engine=ssh", "--hosts=./none"], "No such file"),
+        (["submit", "x.toml", "--jobs=0"], "--jobs=0"),
+        (["submit", "x.toml", "--rounds=0"], "--rounds=0"),
+        (["submit", "x.toml", "--retry_failed"], "is of --resume"),
+        (["submit", "--resume", "--rounds=2"], "the plan has its rounds"),
+        (["fleet", "--metric=x"], "--metric: is of --table"),
+        (["fleet", "--table", "--cancel"], "--table: does not go with --cancel"),
+        (["shard", "nothing", "0"], "no plan of a submission can be read"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    captured: Any = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
