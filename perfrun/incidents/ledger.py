@@ -226,12 +226,12 @@ def _fitting(ledger: Ledger) -> Ledger:
             culprit = Culprit(**{name: _cut(text) for name, text in asdict(culprit).items()})
         bisection, explanation = one.bisection, one.explanation
         if bisection is not None:
-            cut = {name: _cut(getattr(bisection, name)) for name in ("why", "previous")}
-            bisection = replace(bisection, **cut)
+            why, previous = _cut(bisection.why), _cut(bisection.previous)
+            bisection = replace(bisection, why=why, previous=previous)
         if explanation is not None:
-            cut = {name: _cut(getattr(explanation, name)) for name in ("why", "record")}
             rows = tuple(map(_cut, explanation.rows[:MOST_ROWS]))
-            explanation = replace(explanation, rows=rows, **cut)
+            why, record = _cut(explanation.why), _cut(explanation.record)
+            explanation = replace(explanation, rows=rows, why=why, record=record)
         incidents.append(
             replace(
                 one,
