@@ -59,6 +59,7 @@ def answer_of(
         "skipped": [
             {
                 "name": revisions[index].name,
+                "repository": revisions[index].repository,
                 "reason": log.broken[index],
                 "trials": log.lost.get(index, (0, 0.0))[0],
                 "spent_s": log.lost.get(index, (0, 0.0))[1],

@@ -146,9 +146,11 @@ def _evidence(answer: Mapping[str, Any]) -> list[str]:
         f"{len(answer['skipped'])} skipped; {answer['pairs_run']} pairs, "
         f"{answer['trials_run']} trials in {time_left(answer['spent_s'])}; seed {answer['seed']}"
     )
+    several = len(answer["previous"].get("commits") or ()) > 1
     for one in answer["skipped"]:
         cost = f"{one['trials']} trial{'s' * (one['trials'] != 1)}, {time_left(one['spent_s'])}"
-        found.append(f"  skipped {one['name']} ({cost}): {one['reason']}")
+        of = f"{one['repository']} " if several else ""
+        found.append(f"  skipped {of}{one['name']} ({cost}): {one['reason']}")
     if answer["status"] == "found":
         texts = [one["text"] for one in answer["environment_differences"]]
         found.append(f"What differs around the two: {'; '.join(texts) or 'nothing'}")

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -31,26 +32,34 @@ class ProgramError(UsageError):
 def carry_out(words: Sequence[str], what: str, limit_s: float, env: Mapping[str, str]) -> str:
     """Run a program to its end and return its output. Raises UsageError with its last line."""
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             list(words),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=limit_s,
-            check=False,
             env=dict(env),
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        raise UsageError(f"{what}: no end within {limit_s:g} s") from None
     except OSError as error:
         raise UsageError(f"{what}: {words[0]} cannot be started: {error.strerror}") from None
-    if done.returncode:
-        lines = [one.strip() for one in (done.stderr or done.stdout).splitlines() if one.strip()]
+    with process:
+        try:
+            output, errors = process.communicate(timeout=limit_s)
+        except BaseException as error:
+            # pip runs itself again for another interpreter: both must end.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise UsageError(f"{what}: no end within {limit_s:g} s") from None
+            raise
+    if process.returncode:
+        lines = [one.strip() for one in (errors or output).splitlines() if one.strip()]
         told = [one for one in lines if one.startswith("ERROR:")] or lines
-        why = redact(told[-1])[:_SHOWN] if told else f"exit status {done.returncode}"
-        raise ProgramError(f"{what}: {why}", said=done.stderr)
-    return done.stdout
+        why = redact(told[-1])[:_SHOWN] if told else f"exit status {process.returncode}"
+        raise ProgramError(f"{what}: {why}", said=errors)
+    return output
 
 
 def variables(*, isolated: bool = False) -> dict[str, str]:

@@ -323,8 +323,10 @@ def test_changes_and_searches_are_printed_in_their_lines(text: str) -> None:
     answer = {
         "status": "found", "culprit": revision, "previous": revision, "direction": "worse",
         "metric": text, **judged, "good_against_bad": judged, "revisions": 3, "tested": [],
-        "skipped": [{"name": text, "reason": text, "trials": 1, "spent_s": 1.0}], "pairs_run": 9,
-        "trials_run": 18, "spent_s": 9.0, "seed": 1,
+        "skipped": [
+            {"name": text, "repository": text, "reason": text, "trials": 1, "spent_s": 1.0}
+        ],
+        "pairs_run": 9, "trials_run": 18, "spent_s": 9.0, "seed": 1,
         "environment_differences": [{"text": text}], "folder": "f",
     }  # fmt: skip
     lines = bisect_report({**answer, "inside": answer})

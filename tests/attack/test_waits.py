@@ -163,7 +163,7 @@ WAITS = {
     "launchers/guard:end_all:os.waitpid": "WNOHANG",
     "launchers/guard:end_all:time.sleep": "END_LIMIT_S in all",
     "replay/opening:hold:lock.own": LOCK,
-    "workspace/programs:carry_out:subprocess.run": COMMAND,
+    "workspace/programs:carry_out:process.communicate": COMMAND,
     "run/trial:_run_worker:process.wait": "a killed worker has KILL_GRACE_S",
     "launchers/local:_kill:psutil.wait_procs": "5 s",
     "launchers/local:_kill_strays:psutil.wait_procs": "CHILD_GRACE_S and HELPER_GRACE_S",

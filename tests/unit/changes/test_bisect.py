@@ -54,6 +54,10 @@ def test_the_culprit_is_told_with_its_evidence() -> None:
     )
     assert f"skipped {'e' * 40} (1 trial, 14 s): failed" in text
     assert "20 pairs, 41 trials in 7 min; seed 1" in text
+    skipped = {"name": "e" * 40, "repository": "one", "reason": "x", "trials": 0, "spent_s": 90.0}
+    previous = revision("b" * 40) | {"repository": "two", "commits": {"one": "a", "two": "b"}}
+    text = "\n".join(bisect_report(answer("found", skipped=[skipped], previous=previous)))
+    assert f"skipped one {'e' * 40} (0 trials, 90 s): x" in text
     assert "repo b -> c" in text
 
 

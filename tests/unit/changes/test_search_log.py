@@ -159,3 +159,30 @@ def test_a_line_with_a_wrong_value_counts_as_one_that_was_cut_off(
     log.pair(PAIR)
     log.path.write_bytes(log.path.read_bytes() + line + b"\n")
     assert unfinished_search(tmp_path, "mark") == log
+
+
+def test_what_skipped_revisions_cost_is_read_again(tmp_path: Path) -> None:
+    log = begin_search(tmp_path, "mark", ["a", "b", "c"], 1, {"one": ["a", "b"], "two": ["c"]})
+    log.failed(1, 2.0, 1)
+    log.failed(0, 30.0, 1)  # it could not be prepared, which takes time, too
+    log.skip(1, "no wheel")
+    with log.path.open("a") as file:
+        # Of an older perfrun, and two that cannot be.
+        file.write('{"event": "failed", "trials": 2, "seconds": 1.0}\n')
+        file.write('{"event": "failed", "trials": 2, "seconds": 1.0, "revision": 9}\n')
+        file.write('{"event": "failed", "trials": 2, "seconds": 1.0, "revision": "b"}\n')
+    again = unfinished_search(tmp_path, "mark")
+    assert again is not None
+    assert again.lost == {1: (1, 32.0)}
+    assert (again.trials, again.spent_s, again.broken) == (3, 33.0, {1: "no wheel"})
+    first = json.loads(log.path.read_text().partition("\n")[0])
+    assert first["repositories"] == {"one": ["a", "b"], "two": ["c"]}
+
+
+def test_a_search_with_an_answer_is_read_where_that_is_asked_for(tmp_path: Path) -> None:
+    log = begin_search(tmp_path, "mark", ["a", "b"], 1)
+    log.end("found")
+    assert unfinished_search(tmp_path, "mark") is None
+    again = unfinished_search(tmp_path, "mark", ended_too=True)
+    assert again is not None
+    assert again.folder == log.folder
