@@ -24,6 +24,7 @@ from perfrun.store.database import Database
 from perfrun.store.garbage_collection import no_collection
 from perfrun.store.places import FileKey, Places, Scan, scan, storable, would_be_found
 from perfrun.store.query import BadFile, Counts, Selector, Series
+from perfrun.store.rows import read_rows
 from perfrun.store.schema import bad_files, files, trials
 from perfrun.store.writing import (
     Batch,
@@ -231,7 +232,7 @@ class Store:
                 query = select(table.c.place, table.c.path, table.c.stamp).where(where)
                 if table is files:
                     query = query.where(~files.c.gone)
-                rows = reading.read_rows(connection, query)
+                rows = read_rows(connection, query)
                 known.update({FileKey(place, path): stamp for place, path, stamp in rows})
         return known
 
