@@ -26,7 +26,8 @@ from perfrun.page.material import Tally
 from perfrun.store.database import Database
 from perfrun.store.places import OWN
 from perfrun.store.query import Origin, Selector, Series
-from perfrun.store.reading import columns_of, read_roots, read_rows, series_of
+from perfrun.store.reading import columns_of, read_roots, series_of
+from perfrun.store.rows import read_rows
 from perfrun.store.schema import contexts, files, measurements, metrics, subjects, trials
 from perfrun.summary.document import Status
 from perfrun.summary.metrics import direction_of

@@ -19,19 +19,17 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
-from perfrun.store.query import Origin, RowsToRead
+from perfrun.store.query import Columns, Origin, RowsToRead
+from perfrun.store.rows import read_rows
 from perfrun.store.schema import measurements, meta, trials
 from perfrun.summary.document import Status
 from perfrun.untrusted import Refused, opened
-
-if TYPE_CHECKING:
-    from perfrun.store.reading import Columns
 
 _FORMAT = "1"  # of the file; another one is not read
 _ROWS_AT_ONCE = 100_000
@@ -152,8 +150,6 @@ def _digest(run_id: str) -> int:
 def _array(
     connection: Connection, query: Any, kind: np.dtype[Any], row_of: Callable[[Any], Any]
 ) -> NDArray[Any]:
-    from perfrun.store.reading import read_rows
-
     parts = [np.empty(0, kind)]
     rows: list[Any] = []
     for row in read_rows(connection, query):

@@ -26,6 +26,7 @@ from perfrun.store.places import FileKey, Places, Scan, scan, storable, would_be
 from perfrun.store.quarantine import Quarantine
 from perfrun.store.quarantine import read as read_quarantine
 from perfrun.store.query import BadFile, Counts, Selector, Series
+from perfrun.store.rows import read_rows
 from perfrun.store.schema import bad_files, files, trials
 from perfrun.store.writing import (
     Batch,
@@ -258,7 +259,7 @@ class Store:
                 query = select(table.c.place, table.c.path, table.c.stamp).where(where)
                 if table is files:
                     query = query.where(~files.c.gone)
-                rows = reading.read_rows(connection, query)
+                rows = read_rows(connection, query)
                 known.update({FileKey(place, path): stamp for place, path, stamp in rows})
         return known
 

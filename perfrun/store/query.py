@@ -57,6 +57,9 @@ class Origin(NamedTuple):
     summary_path: str
 
 
+Columns = tuple[Sequence[Origin], list[float]]  # the trials of a series, and the figure of each
+
+
 class Facts(Protocol):
     """The parts of `Origin` that decide which trials count."""
 

@@ -8,18 +8,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import chain
 from operator import attrgetter, is_, itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Select, func, select
-from sqlalchemy.exc import DBAPIError
 
 from perfrun.errors import StoreError
 from perfrun.store.places import OWN
 from perfrun.store.query import (
     BadFile,
+    Columns,
     Counts,
     Origin,
     Origins,
@@ -28,6 +27,7 @@ from perfrun.store.query import (
     Series,
     SeriesKey,
 )
+from perfrun.store.rows import read_rows
 from perfrun.store.schema import (
     bad_files,
     contexts,
@@ -44,7 +44,6 @@ from perfrun.summary.record import SummaryRecord
 from perfrun.summary.series_identity import Subject
 from perfrun.summary.trial_environment import batch_size_of, document_of
 
-Columns = tuple[Sequence[Origin], list[float]]  # the trials of a series, and the figure of each
 _Growing = tuple[list[Origin], list[float]]  # the same while they are read
 
 _BY_TIME = attrgetter("timestamp", "execution_id")
@@ -61,7 +60,6 @@ _OF_ORIGIN = (
     trials.c.label,
 )
 _TIME = itemgetter(5, 3)  # and the execution_id, where trials began at the same time
-_ROWS_AT_ONCE = 1000
 _MOST_IDS = 5000  # subjects or trials listed in a query; beyond that, all are read
 _MOST_LABELS = 1000  # that a mistyped one is compared with
 Which = Literal["all", "primary", "derived"]  # of the metrics
@@ -449,26 +447,6 @@ def _figures(
     if metric_ids is not None:
         query = query.where(measurements.c.metric_id.in_(metric_ids))
     return read_rows(connection, query)
-
-
-def read_rows(connection: Connection, query: Select[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the driver's own rows of a query: a million rows of SQLAlchemy take a second.
-
-    Use them within the transaction, and keep few of them: to allocate memory for a million rows
-    takes longer than to read them.
-    """
-    return chain.from_iterable(_parts_of(connection, query))
-
-
-def _parts_of(connection: Connection, query: Select[Any]) -> Iterator[Sequence[Any]]:
-    result = connection.execute(query)
-    try:
-        while part := result.cursor.fetchmany(_ROWS_AT_ONCE):
-            yield part
-    except connection.dialect.loaded_dbapi.Error as error:
-        raise DBAPIError(None, None, error) from error
-    finally:
-        result.close()
 
 
 def _slices(ids: Sequence[int]) -> Iterator[Sequence[int]]:
