@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from perfrun.analysis.nodes import Figure, judge_nodes
+from perfrun.analysis.nodes import ERROR, Figure, judge_nodes
 from simulations.noises import NOISES
 
 NODES = 40
@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     equal_nodes(given.fleets * 5, given.seed)
     slow_nodes(given.fleets, given.seed)
+    by_error(given.fleets, given.seed)
     odd_nodes(given.fleets, given.seed)
     return 0
 
@@ -95,6 +96,16 @@ def slow_nodes(fleets: int, seed: int) -> None:
                 _row((f"{slow:.0%}", f"{100 * spread:g} %", trials, named, others))
 
 
+def by_error(fleets: int, seed: int) -> None:
+    """Print the same for a node that is 8 % slower, by the error that is asked for."""
+    _head(("--error", "spread of nodes", "it is named", "another is named"))
+    for error in (0.001, 0.005, 0.05):
+        for spread in (0.01, 0.015, 0.02):
+            tally = simulate(Fleet(spread=spread, trials=5, slow=0.08), fleets, seed, error)
+            named, others = f"{tally.named} of {fleets}", f"{tally.others} of {fleets}"
+            _row((f"{100 * error:g} %", f"{100 * spread:g} %", named, others))
+
+
 def odd_nodes(fleets: int, seed: int) -> None:
     """Print how often other oddities are named."""
     _head(("the odd node", "trials a method", "it is named", "another is named"))
@@ -111,7 +122,7 @@ def odd_nodes(fleets: int, seed: int) -> None:
             _row((name, trials, named, others))
 
 
-def simulate(fleet: Fleet, fleets: int, seed: int = SEED) -> Tally:
+def simulate(fleet: Fleet, fleets: int, seed: int = SEED, error: float = ERROR) -> Tally:
     """Judge as many fleets of that kind."""
     tally = Tally()
     wanted = "became_slow" if fleet.later else "noisy" if fleet.louder > 1 else "slow"
@@ -122,7 +133,7 @@ def simulate(fleet: Fleet, fleets: int, seed: int = SEED) -> Tally:
         figures, truth = draw(fleet, np.random.default_rng([seed, number]))
         tally.fleets += 1
         others = 0
-        for found in judge_nodes(figures):
+        for found in judge_nodes(figures, error):
             at = int(found.node[1:])
             if is_odd and at == 0:
                 tally.named += found.verdict == wanted

@@ -151,7 +151,7 @@ def lines_about(
     lines = [
         f"{like} of {_many(len(found), 'node')} {'is' if like == 1 else 'are'} like the others"
     ]
-    lines[0] += f"; a fleet of equal nodes would have one named in {100 * error:.2g} % of all cases"
+    lines[0] += f"; the error is {100 * error:.2g} % over all nodes together"
     if alone:
         lines.append(
             f"{_many(alone, 'node')} without equals: a method counts on a night on which four "
