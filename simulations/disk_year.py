@@ -26,7 +26,7 @@ from overhead.nightreport import night_report
 from simulations.year import Year
 
 TRIALS = 3
-_FIRST = datetime(2025, 1, 1, 23, 0)
+FIRST = datetime(2025, 1, 1, 23, 0)
 _DISTURBED, _DISTURBED_NIGHTS, _SLOWED = 0.03, 0.01, 1.2
 _NEAR, _AROUND = 5, 16  # days, as in simulations.year
 _BENCHMARK = Path(__file__).resolve().parent.parent / "perfrun" / "benchmark.py"
@@ -63,7 +63,7 @@ def _documents(year: Year, seed: int) -> Iterator[dict[str, Any]]:
             times[disturbed] *= _SLOWED
             driver = ("550.54" if night < year.back else "570.86") if owner % 2 else ""
             for trial in range(TRIALS):
-                yield _summary(
+                yield summary_of(
                     owner,
                     night,
                     trial,
@@ -74,10 +74,11 @@ def _documents(year: Year, seed: int) -> Iterator[dict[str, Any]]:
                 )
 
 
-def _summary(
+def summary_of(
     owner: int, night: int, trial: int, wall_s: float, disturbed: bool, processor: str, driver: str
 ) -> dict[str, Any]:
-    begun = (_FIRST + timedelta(days=night)).timestamp()
+    """Return the summary of a trial."""
+    begun = (FIRST + timedelta(days=night)).timestamp()
     gpu = {"accelerator_driver_version": driver, "accelerator_model": "H", "accelerator_count": 1}
     return {
         "execution_id": f"{owner:03}-{night:03}-{trial}",
@@ -144,7 +145,7 @@ def _report(year: Year, workspace: Path) -> str:
     return night_report(
         workspace,
         f"night-{last:03}",
-        (_FIRST + timedelta(days=last)).timestamp(),
+        (FIRST + timedelta(days=last)).timestamp(),
         names={method(owner) for owner in year.owners},
         canary=method(max(year.owners)),
     )
@@ -155,7 +156,7 @@ def tally(year: Year, rows: list[Row]) -> dict[str, int]:
     left = {method(change.series): change for change in year.made}
     counts = dict.fromkeys(("found", "pelt", "false", "false_pelt", "marked", "unmarked"), 0)
     for row in rows:
-        first, alarm = (_night(row[key]) for key in ("night", "alarm_night"))
+        first, alarm = (night_number(row[key]) for key in ("night", "alarm_night"))
         change = left.get(row["method"])
         sees = "pelt" in row["detectors"]
         near = change is not None and abs(first - change.night) <= _NEAR
@@ -173,8 +174,9 @@ def tally(year: Year, rows: list[Row]) -> dict[str, int]:
     return counts
 
 
-def _night(text: str) -> int:
-    return (date.fromisoformat(text) - _FIRST.date()).days
+def night_number(text: str) -> int:
+    """Return the number of a night from its date."""
+    return (date.fromisoformat(text) - FIRST.date()).days
 
 
 def table(year: Year, workspace: Path, nights: int, seed: int) -> str:

@@ -2,6 +2,7 @@
 
     python -m simulations.screen_year                     # the table of docs/research/detection.md
     python -m simulations.screen_year --years=20 --seed=0
+    python -m simulations.screen_year --on_disk=DIR --series=16 --nights=150 --changes=5
 
 The year is that of `simulations.year`: 200 series of 0.5 to 3 % noise (Gaussian, log-normal, with
 outliers, autocorrelated), 20 changes of 3 to 15 %, a machine that is swapped, is down and has slow
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -137,7 +139,7 @@ def without_common(year: Year) -> list[Floats]:
     ]
 
 
-class _Nights:
+class Nights:
     """The nights of a year, one after the other."""
 
     def __init__(self, year: Year, share: float, seed: int) -> None:
@@ -160,9 +162,10 @@ class _Nights:
 
     def run(self, nights: int) -> None:
         for night in range(nights):
-            self._night(night)
+            self.night(night)
 
-    def _night(self, night: int) -> None:
+    def night(self, night: int) -> None:
+        """Screen a night, and run its pairs."""
         self.pot = self.pot.after(1)
         there = [number for number, part in enumerate(self.parts) if night in part.places]
         self.trials += len(there)
@@ -298,7 +301,7 @@ class _Nights:
 def score(year: Year, nights: int, share: float, seed: int) -> ScreenScore:
     """Run the nights of a year, and count what was confirmed against what was made."""
     begin = time.process_time()
-    done = _Nights(year, share, seed)
+    done = Nights(year, share, seed)
     done.run(nights)
     seconds = time.process_time() - begin
     left = {change.series: change for change in year.made}
@@ -339,7 +342,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--share", type=float, default=0.4, help="of the night for pairs (0.4)")
     parser.add_argument("--each", action="store_true", help="say what was missed")
     parser.add_argument("--new", action="store_true", help="without today's detector")
+    parser.add_argument(
+        "--on_disk",
+        metavar="DIR",
+        help="screen the first year as files, by the command",
+    )
+    parser.add_argument("--every", type=int, default=1, help="nights, with --on_disk (1)")
     given = parser.parse_args(arguments)
+    if given.on_disk:
+        from simulations.screen_disk import agreement_lines, screen_on_disk
+
+        year = make(given.series, given.nights, given.changes, given.seed)
+        found = screen_on_disk(
+            year, given.nights, given.share, given.seed, Path(given.on_disk), given.every
+        )
+        sys.stdout.write("".join(f"- {line}\n" for line in agreement_lines(found)))
+        return 0
     scores, old = [], []
     for seed in range(given.seed, given.seed + given.years):
         year = make(given.series, given.nights, given.changes, seed)

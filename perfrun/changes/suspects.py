@@ -210,6 +210,7 @@ def screen(
 
     from perfrun.analysis.screening import (
         FEWEST_BEFORE,
+        LEVEL_BEFORE,
         MOST_BEFORE,
         MOST_RECENT,
         common_factor,
@@ -221,12 +222,15 @@ def screen(
     logs, days = [], []
     off: dict[int, list[float]] = {}
     for one, start in zip(watched, starts, strict=True):
-        begin = max(start, len(one.observations) - last)
-        own = np.log(np.asarray(one.observations.values[begin:], dtype=np.float64))
-        logs.append(own)
-        days.append(one.observations.not_falling[begin:])
-        for place, level in enumerate(levels_before(own), start=FEWEST_BEFORE):
-            off.setdefault(days[-1][place], []).append(float(own[place] - level))
+        # What nights have in common is told by all series, also those that have begun anew.
+        begin = max(0, len(one.observations) - last - LEVEL_BEFORE)
+        whole = np.log(np.asarray(one.observations.values[begin:], dtype=np.float64))
+        whole_days = one.observations.not_falling[begin:]
+        for place, level in enumerate(levels_before(whole), start=FEWEST_BEFORE):
+            off.setdefault(whole_days[place], []).append(float(whole[place] - level))
+        own = max(start, len(one.observations) - last) - begin
+        logs.append(whole[own:])
+        days.append(whole_days[own:])
     factors = {day: common_factor(several) for day, several in off.items()}
     by_length: dict[int, list[int]] = {}  # those of one length are screened together
     for at, one in enumerate(watched):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -13,8 +14,13 @@ from perfrun.analysis.screening import (
     Pot,
     chance,
     common_factor,
+    deviations,
+    is_asked_again,
     is_proven,
+    is_worth_a_pair,
     last_deviation,
+    levels_before,
+    log_belief,
     log_evidence,
     log_growth,
 )
@@ -104,3 +110,52 @@ def test_the_questions_of_a_year_spend_no_more_error_than_it_allows() -> None:
     assert spent <= FALSE_ALARMS_A_YEAR + first
     assert Pot().after(-5) == Pot()
     assert Pot().after(1e6).allowed <= FALSE_ALARMS_A_YEAR / 12  # not all of a long break's
+
+
+def test_a_small_step_that_stays_becomes_a_suspect_with_a_side_from_before_it() -> None:
+    logs = noise(140, seed=4, spread=0.03)
+    logs[-25:] += 0.03  # one standard deviation: no seven nights show it
+    found = last_deviation(logs)
+    assert found is not None
+    assert found.is_suspect
+    assert found.recent > 7
+    assert found.since_good >= 25
+    assert found.odds > 0.05
+    assert (last_deviation(noise(140, seed=4, spread=0.03)) or found) is found
+
+
+def test_series_of_one_length_are_screened_as_each_alone() -> None:
+    rows = np.array([noise(60, seed) for seed in range(6)])
+    rows[:, -3:] += np.linspace(0, 0.1, 6)[:, None]
+    for one, alone in zip(deviations(rows), map(last_deviation, rows), strict=True):
+        assert (one is None) == (alone is None)
+        if one is not None and alone is not None:
+            assert astuple(one) == pytest.approx(astuple(alone))
+    assert deviations(rows[:, :10]) == [None] * 6
+
+
+def test_the_level_before_a_night_is_the_median_of_sixty() -> None:
+    logs = noise(80)
+    levels = levels_before(logs)
+    assert len(levels) == 70
+    assert levels[0] == np.median(logs[:10])
+    assert levels[-1] == np.median(logs[19:79])
+
+
+def test_a_pair_without_the_shift_refutes_a_large_one_at_once() -> None:
+    assert log_belief([], 0.1, 0.01) == 0
+    assert log_belief([0.001, -0.002], 0.1, 0.01) < math.log(0.05)
+    assert log_belief([0.1] * 4, 0.1, 0.01) > math.log(5)
+    assert log_belief([-0.1] * 4, -0.1, 0.01) == log_belief([0.1] * 4, 0.1, 0.01)
+    # Signs that go both ways count against it, whatever their sizes are.
+    mixed = [-0.1, 0.05] * 5
+    assert log_belief(mixed, 0.1, 0.01) <= log_evidence(mixed, 0.1, 0.01)
+
+
+def test_an_old_step_waits_for_the_nights_and_a_refuted_one_for_more_of_them() -> None:
+    assert is_worth_a_pair(0.02, age=3)
+    assert not is_worth_a_pair(0.02, age=20)
+    assert is_worth_a_pair(0.2, age=20)
+    assert is_asked_again(-2.0, asked_odds=0.1, odds=0.5)
+    assert not is_asked_again(-2.0, asked_odds=0.1, odds=0.2)
+    assert not is_asked_again(0.5, asked_odds=0.1, odds=5.0)

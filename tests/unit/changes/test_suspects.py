@@ -22,13 +22,18 @@ from perfrun.changes.suspects import (
     SuspectState,
     merged,
     read_state,
+    screen,
+    suspect_of,
     write_state,
 )
+from perfrun.changes.watched import watch_series
 from perfrun.compare.paired_runs import Pair, PairResult
 from perfrun.errors import UsageError
 from perfrun.nightly.suite_screening import _AskedTonight, _judged, confirmed_row
+from perfrun.options.store_address import parse_address
 from perfrun.reports.terminal import Terminal
 from perfrun.run.interruption import Interruption
+from perfrun.store.index import open_store
 from perfrun.summary.record import SummaryRecord, record_of
 from tests.summaries import summary, write
 from tests.unit.changes.test_detect import METHOD, document, nights
@@ -88,9 +93,6 @@ def test_a_suspect_is_listed_with_its_evidence_and_its_cost(
 
 
 def _rest(workspace: Path, hardware: str) -> tuple[str, ...]:
-    from perfrun.options.store_address import parse_address
-    from perfrun.store.index import open_store
-
     with open_store(parse_address("", workspace)) as store:
         key = next(one.key for one in store.series(METHOD, "wall_time"))
     assert key.hardware == hardware
@@ -260,3 +262,24 @@ def test_the_time_of_a_night_for_pairs_is_a_duration_or_a_share() -> None:
         with pytest.raises(UsageError):
             parse_night_budget(text, "confirm_budget")
     assert math.isinf(confirmed_row(TOLD).high)  # without pairs nothing is known of its size
+
+
+def test_a_refuted_suspect_is_asked_again_with_an_earlier_side(workspace: Path) -> None:
+    write(workspace / "output", *nights([1.0] * 40 + [1.12] * 3))
+    with open_store(parse_address("", workspace)) as store:
+        store.refresh()
+        (one,) = watch_series(store.series(METHOD, "wall_time"))[0]
+    (screened,) = screen([one], [0])
+    first = suspect_of(screened)
+    assert first.before_day < first.first_day <= first.after_day
+    refuted = replace(
+        first, after_day=first.after_day - 1, alpha=1e-4, asked_odds=0.01, pairs=(-0.1,) * 4
+    )
+    again = suspect_of(screened, refuted)
+    assert again.before_day == first.before_day - 5
+    assert merged(refuted, again) == again
+    # The nights do not say much more than when it was refuted, or its pairs are for it.
+    assert suspect_of(screened, replace(refuted, asked_odds=first.odds)) == first
+    for_it = replace(refuted, pairs=(0.1,) * 4)
+    assert suspect_of(screened, for_it) == first
+    assert merged(for_it, first) == replace(for_it, seen_day=first.seen_day, odds=first.odds)

@@ -15,7 +15,7 @@ import pytest
 from perfrun.changes.budget import parse_night_budget
 from perfrun.changes.suspects import read_state, write_state
 from perfrun.nightly.night_state import Nights
-from perfrun.nightly.report import NightReport
+from perfrun.nightly.report import MethodReport, NightReport
 from perfrun.nightly.suite import EnvironmentSpec, Suite
 from perfrun.nightly.suite_changes import recent_changes, with_changes
 from perfrun.nightly.suite_screening import _owners
@@ -42,6 +42,7 @@ def night(
     told: Mapping[int, NightReport] | None = None,
     *,
     is_late: bool = True,
+    methods: tuple[MethodReport, ...] | None = None,
 ) -> NightReport:
     """Return the report of a night with suspects, whose deadline is over when pairs are due."""
     suite = Suite(
@@ -62,9 +63,10 @@ def night(
     ]
     begun = BEGIN + number * 86400
     deadline = begun if is_late else None
+    begins = report([]) if methods is None else replace(report([]), methods=methods)
     made, is_told = with_changes(
         suite,
-        replace(report([]), night=f"n-{number}", begun=begun, deadline=deadline),
+        replace(begins, night=f"n-{number}", begun=begun, deadline=deadline),
         earlier,
         (),
         Terminal(sys.stdout, sys.stderr, quiet=True),
@@ -164,6 +166,22 @@ def test_series_that_differ_in_a_setting_only_are_not_mixed_up(tmp_path: Path) -
         ("candidate", True),
     ]
     assert changes[1].confirmation is not None
+
+
+def test_what_moved_with_a_canary_is_told_as_such_and_gets_no_pairs(tmp_path: Path) -> None:
+    for seed, name in enumerate((METHOD, CANARY), start=1):
+        history(tmp_path / "whole", name, [1.0] * 30 + [1.2] * 15, seed=seed)
+    methods = (method(METHOD), method(CANARY, canary=True))
+    change = next(one for one in found(tmp_path / "whole", 30, *methods) if one.method == METHOD)
+    alarm = (date.fromisoformat(change.alarm_night) - FIRST).days
+    for number in range(alarm + 1):
+        for trial in tmp_path.glob(f"whole/output/*-{number:03}*"):
+            shutil.copytree(trial, tmp_path / "output" / trial.name)
+    (told,) = (
+        one for one in night(tmp_path, alarm, methods=methods).changes if one.method == METHOD
+    )
+    assert (told.machine_suspect, told.is_new) == (True, True)
+    assert told.confirmation is None
 
 
 def test_a_change_is_of_the_series_that_has_its_trial(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from simulations.screen_disk import agreement_lines, screen_on_disk
 from simulations.screen_year import main, score
 from simulations.year import make
 
@@ -27,3 +30,12 @@ def test_the_table_has_both_rows(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "| history alone |" in out
     assert "| screened, then pairs |" in out
+
+
+def test_the_command_screens_files_as_the_simulation_does_in_memory(tmp_path: Path) -> None:
+    year = make(9, 104, 2, 5)
+    found = screen_on_disk(year, 104, 0.4, 5, tmp_path, 13)
+    assert (found.only_in_memory, found.only_on_disk) == ((), ())
+    assert found.alike >= 3
+    assert found.confirmed >= 1
+    assert agreement_lines(found)[1] == f"suspects that both list: {found.alike}"
