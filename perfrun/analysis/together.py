@@ -62,7 +62,8 @@ class CommonNight:
         """
         self._found = len(changed)
         places: list[PlaceToTest] = []
-        series, firsts, nights = [], [], []
+        series, firsts = [], []
+        nights = np.full((len(watches), MOST_AFTER), _NEVER, dtype=np.int64)
         for number, (watch, own) in enumerate(zip(watches, days, strict=True)):
             place = int(own.searchsorted(night))
             known = place - watch.start
@@ -71,12 +72,12 @@ class CommonNight:
             after = own[place : place + MOST_AFTER]
             if len(after) < FEWEST_AFTER:
                 continue
+            nights[len(series), : len(after)] = after
             series.append(number)
             firsts.append(place)
-            nights.append(np.pad(after, (0, MOST_AFTER - len(after)), constant_values=_NEVER))
             places.append(watch.place_to_test(place))
         self._series, self._firsts = np.array(series, dtype=np.int64), firsts
-        self._nights = np.array(nights, dtype=np.int64).reshape(-1, MOST_AFTER)
+        self._nights = nights[: len(series)]
         self._p_values = p_values_at(places)  # a row for each number of observations after
 
     @property
