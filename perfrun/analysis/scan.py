@@ -40,6 +40,7 @@ from perfrun.analysis.noise import (
     mean_variance,
     windows_before,
 )
+from perfrun.analysis.pooling import pooled
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -248,8 +249,9 @@ def scores_of(logs: Floats, baseline: Baseline, begins: Integers) -> Floats:
 def p_values_at(places: Sequence[PlaceToTest]) -> Floats:
     """Return p-values of the score at places that were known beforehand, two-sided.
 
-    Rows are 1, 2, ... `MOST_AFTER` observations after, columns the places. Figures that would need
-    observations after the last one are meaningless.
+    The places are of the series of one suite, whose noise is pooled. Rows are 1, 2, ...
+    `MOST_AFTER` observations after, columns the places. Figures that would need observations after
+    the last one are meaningless.
     """
     if not places:
         return np.ones((MOST_AFTER, 0))
@@ -260,7 +262,8 @@ def p_values_at(places: Sequence[PlaceToTest]) -> Floats:
     baseline = estimated_baselines(
         windows_before(logs, levels, ends, begins, begins + [one.start for one in places])
     )
-    freedom = np.maximum(baseline.noise_count - 2, _LEAST_FREEDOM)
+    baseline, added = pooled(baseline)
+    freedom = np.maximum(baseline.noise_count - 2, _LEAST_FREEDOM) + added
     p_values: Floats = 2 * special.stdtr(freedom, -scores_of(logs, baseline, ends))
     return p_values
 

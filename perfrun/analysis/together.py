@@ -2,7 +2,8 @@
 
 One commit often moves many series. Where enough of them have begun a new level in the same night,
 that night is tested in all the others, too. The place is known then, so nothing is paid for having
-searched all places, and the family (Benjamini and Hochberg) has the changes found so far.
+searched all places, the noise of the suite is pooled (`pooling`), and the family (Benjamini and
+Hochberg) has the changes found so far.
 
 The constants are chosen by `simulations/suite.py`; docs/research/detection.md has its tables.
 """
@@ -16,13 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfrun.analysis.changepoint import SeriesWatch
-from perfrun.analysis.scan import FEWEST_AFTER, FEWEST_BEFORE, FEWEST_LEVEL, MOST_AFTER, PlaceToTest
-from perfrun.analysis.scan import p_values_at as _p_values_at
+from perfrun.analysis.scan import (
+    FEWEST_AFTER,
+    FEWEST_BEFORE,
+    FEWEST_LEVEL,
+    MOST_AFTER,
+    PlaceToTest,
+    p_values_at,
+)
 from perfrun.analysis.stats import benjamini_hochberg
 
 # Share of false discoveries in a family of one night. The family is judged on up to twenty nights,
 # so that those of all of them are more: about a share of 0.01 of what is found.
-TOGETHER = 0.007
+TOGETHER = 0.005
 FEWEST_TOGETHER = 8  # series that began a new level in a night, before others are tested
 
 Floats = NDArray[np.float64]
@@ -55,7 +62,8 @@ class CommonNight:
         """
         self._found = len(changed)
         places: list[PlaceToTest] = []
-        series, firsts, nights = [], [], []
+        series, firsts = [], []
+        nights = np.full((len(watches), MOST_AFTER), _NEVER, dtype=np.int64)
         for number, (watch, own) in enumerate(zip(watches, days, strict=True)):
             place = int(own.searchsorted(night))
             known = place - watch.start
@@ -64,13 +72,13 @@ class CommonNight:
             after = own[place : place + MOST_AFTER]
             if len(after) < FEWEST_AFTER:
                 continue
+            nights[len(series), : len(after)] = after
             series.append(number)
             firsts.append(place)
-            nights.append(np.pad(after, (0, MOST_AFTER - len(after)), constant_values=_NEVER))
             places.append(watch.place_to_test(place))
         self._series, self._firsts = np.array(series, dtype=np.int64), firsts
-        self._nights = np.array(nights, dtype=np.int64).reshape(-1, MOST_AFTER)
-        self._p_values = _p_values_at(places)  # a row for each number of observations after
+        self._nights = nights[: len(series)]
+        self._p_values = p_values_at(places)  # a row for each number of observations after
 
     @property
     def last_night(self) -> int:
