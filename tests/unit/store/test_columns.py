@@ -167,3 +167,17 @@ def test_the_columns_of_a_server_lie_in_the_workspace_that_asks(
             found = list(store.series())
         assert [(one.key, one.points) for one in found] == expected  # read after the store's end
     assert len(list(workspace.glob(".store-*-columns"))) == 1
+
+
+def test_columns_do_not_bring_back_what_a_node_in_quarantine_measured(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "COLUMNS_FROM", 1)
+    address = parse_address(None, workspace)
+    put(workspace, random.Random(3), range(30))
+    (before, _), _ = answers(address)
+    assert before
+    assert main(["nodes", f"--workspace={workspace}", "--quarantine=vm"]) == 0
+    assert answers(address)[0] == [[], []]
+    assert main(["nodes", f"--workspace={workspace}", "--forget=vm"]) == 0
+    assert answers(address)[0][0] == before
