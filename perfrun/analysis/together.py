@@ -62,7 +62,8 @@ class CommonNight:
         """
         self._found = len(changed)
         places: list[PlaceToTest] = []
-        series, firsts = [], []
+        series: list[int] = []
+        firsts: list[int] = []
         nights = np.full((len(watches), MOST_AFTER), _NEVER, dtype=np.int64)
         for number, (watch, own) in enumerate(zip(watches, days, strict=True)):
             place = int(own.searchsorted(night))
