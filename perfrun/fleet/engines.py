@@ -17,7 +17,7 @@ import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from perfrun.errors import UsageError
 from perfrun.fleet.shards import Plan, ShardState
@@ -89,8 +89,8 @@ class Engine(Protocol):
 class Previewing(Protocol):
     """An engine that can say what it would hand on; `submit --dry_run` prints that."""
 
-    def preview(self, plan: Plan, indices: Sequence[int], options: Options) -> str:
-        """Return the text that its scheduler takes. Raises UsageError."""
+    def preview(self, plan: Plan, indices: Sequence[int], options: Options) -> Mapping[str, Any]:
+        """Return the document that its scheduler takes. Raises UsageError."""
 
 
 def engine_named(name: str) -> Engine:

@@ -57,10 +57,10 @@ class KubernetesEngine:
         if not options.get("manifests"):
             require_client()
 
-    def preview(self, plan: Plan, indices: Sequence[int], options: Options) -> str:
-        """Return the manifests as a text that `kubectl apply -f` takes. Raises UsageError."""
+    def preview(self, plan: Plan, indices: Sequence[int], options: Options) -> Manifest:
+        """Return a document that `kubectl apply -f` takes. Raises UsageError."""
         made = manifests(plan, indices, parse_settings(options), 0)
-        return _text([manifest for manifest, _ in made])
+        return {"apiVersion": "v1", "kind": "List", "items": [manifest for manifest, _ in made]}
 
     def submit(self, plan: Plan, indices: Sequence[int], options: Options) -> None:
         """Apply the Jobs of these shards, or write them. Raises PerfrunError."""
@@ -206,12 +206,6 @@ def _remember(
         sync_names(path.parent)
     except OSError as error:
         raise WorkspaceError(f"{plan.folder}: cannot be written: {error.strerror}") from None
-
-
-def _text(made: Sequence[Manifest]) -> str:
-    """Return manifests as one document; JSON is YAML, too."""
-    document: Manifest = {"apiVersion": "v1", "kind": "List", "items": list(made)}
-    return json.dumps(document, indent=2) + "\n"
 
 
 def _write(folder: Path, made: Sequence[Manifest]) -> None:

@@ -200,7 +200,7 @@ def _show_only(
 ) -> int:
     """Show what would be submitted: the engine's own text, or else the shards."""
     if isinstance(engine, Previewing) and not as_json:
-        sys.stdout.write(engine.preview(plan, indices, options))
+        write_json(engine.preview(plan, indices, options))
     else:
         _show_shards(plan, indices, as_json=as_json)
     return 0

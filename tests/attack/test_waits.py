@@ -113,6 +113,9 @@ WAITS = {
         "as long as another command moves folders, which a line says" + SIGNAL
     ),
     "fleet/dispatch:Dispatch._next:self._changed.wait": "a fifth of a second, in a thread",
+    "fleet/kubernetes_client:Client._listed:self._jobs.api_client.sanitize_for_serialization": (
+        "no wait: it makes plain values of an answer, for which _REQUEST_S was the limit"
+    ),
     "fleet/local:wait_for:process.wait": (
         "in a thread, as long as a shard runs, whose trials have time-outs; a signal sets the "
         "event at which it looks five times a second, and _GRACE_S later the process is killed"

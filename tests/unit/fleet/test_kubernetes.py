@@ -155,7 +155,7 @@ def test_manifests_are_written_without_a_cluster(
     assert path.name == f"{job['metadata']['name']}.json"
     assert job["spec"]["completions"] == 2
     assert states(plan) == {}
-    shown = json.loads(engine().preview(plan, [1, 2], OPTIONS))
+    shown = engine().preview(plan, [1, 2], OPTIONS)
     assert shown["items"][0]["spec"] == job["spec"]
 
 
