@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -35,6 +35,8 @@ def shuffled(plan: Plan, indices: Sequence[int]) -> list[int]:
     In the order of the plan, two hosts would share out the settings of a sweep, each setting to the
     same host in every round, and a slow host would look like a slow setting.
     """
+    if any(shard.node for shard in plan.shards):  # the plan is in the order of each node
+        return sorted(indices)
     order = list(range(len(plan.shards)))
     random.Random(plan.submission).shuffle(order)  # noqa: S311 - no secret
     place = {index: at for at, index in enumerate(order)}
@@ -64,10 +66,16 @@ class Dispatch:
         indices: Sequence[int],
         note: Callable[[str], None],
         each: Callable[[int], None],
+        nodes: Mapping[int, str] | None = None,
     ) -> None:
         self._slots, self._note, self._each = slots, note, each
         self._waiting = deque(indices)
-        self._tried: dict[int, set[str]] = {index: set() for index in indices}
+        # A shard that is bound to a node counts as tried on the others: `nodes` has its name.
+        self._tried: dict[int, set[str]] = {
+            index: {slot.name for slot in slots if slot.name != bound} if bound else set()
+            for index in indices
+            for bound in ((nodes or {}).get(index, ""),)
+        }
         self._running: dict[str, int] = {}
         self._ended: deque[int] = deque()
         self._changed = threading.Condition()

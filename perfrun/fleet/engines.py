@@ -86,6 +86,14 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class OnNodes(Protocol):
+    """An engine that can have a shard run on the node that it names; `--per_node` needs that."""
+
+    def nodes(self, options: Options) -> Sequence[str]:
+        """Return the nodes that the options choose. Raises PerfrunError."""
+
+
+@runtime_checkable
 class Previewing(Protocol):
     """An engine that can say what it would hand on; `submit --dry_run` prints that."""
 

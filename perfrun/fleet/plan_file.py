@@ -31,6 +31,7 @@ class _Shard(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     environment: Text
     round: Annotated[int, Meta(ge=1, le=MOST_SHARDS)]
     setting: Annotated[list[tuple[_Flag, Text]], Meta(max_length=100)]
+    node: Annotated[str, Meta(pattern=r"^[^\0-\x20]*\Z", max_length=255)] = ""
     words: Annotated[list[Text], Meta(min_length=1, max_length=10_000)]
 
 
@@ -67,6 +68,7 @@ def write_plan(plan: Plan) -> None:
                 environment=shard.environment,
                 round=shard.round,
                 setting=list(shard.setting),
+                node=shard.node,
                 words=list(shard.words),
             )
             for shard in plan.shards
@@ -128,6 +130,7 @@ def read_plan(path: Path) -> Plan:
                 environment=one.environment,
                 round=one.round,
                 setting=tuple(one.setting),
+                node=one.node,
                 words=tuple(one.words),
             )
             for one in file.shards

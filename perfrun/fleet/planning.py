@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -12,9 +13,10 @@ from pathlib import Path
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.engines import Options
 from perfrun.fleet.plan_file import MOST_SHARDS
-from perfrun.fleet.shards import Plan, Shard
+from perfrun.fleet.shards import Plan, Setting, Shard
 from perfrun.fleet.sweeps import Sweep, settings, with_setting
 from perfrun.nightly.suite import Night, Suite, Unit, units, words
+from perfrun.nodes.order import interleaved
 from perfrun.options.plan import parse_repos
 from perfrun.workspace.remote import tip_of
 
@@ -22,6 +24,7 @@ FOLDER = "submissions"  # of a workspace
 _CODE = "code"  # of a submission
 _MOST_CODE_FILES, _MOST_CODE_BYTES = 20_000, 256 * 2**20
 _WORKSPACE = "--workspace="
+_Kind = tuple[Setting, Unit]
 
 
 def new_id(suite: Suite, now: float) -> str:
@@ -30,32 +33,60 @@ def new_id(suite: Suite, now: float) -> str:
 
 
 def shards_of(
-    suite: Suite, submission: str, *, rounds: int, sweep: Sweep, pinned: Mapping[str, str]
+    suite: Suite,
+    submission: str,
+    *,
+    rounds: int,
+    sweep: Sweep,
+    pinned: Mapping[str, str],
+    nodes: Sequence[str] = (),
 ) -> tuple[Shard, ...]:
-    """Return all shards: rounds of settings of environments of methods. Raises UsageError."""
+    """Return all shards: rounds of settings of environments of methods. Raises UsageError.
+
+    With `nodes`, each of them runs all of it, in an order of its own, with the suite's first canary
+    in between.
+    """
     night = Night(night=submission, pinned=dict(pinned))
-    found: list[Shard] = []
-    combinations = settings(sweep)
     single = [replace(unit, methods=(method,)) for unit in units(suite) for method in unit.methods]
-    count = rounds * len(combinations) * len(single)
+    kinds = [(setting, unit) for setting in settings(sweep) for unit in single]
+    count = rounds * len(kinds) * (2 * len(nodes) or 1)  # not more canaries than methods
     if count > MOST_SHARDS:
         raise UsageError(f"{suite.path}: {count:,} shards are too many; {MOST_SHARDS:,} at most")
-    for number in range(1, rounds + 1):
-        for setting in combinations:
-            for unit in single:
-                flags = with_setting(unit.rules.benchmark_flags, setting)
-                swept = replace(unit, rules=replace(unit.rules, benchmark_flags=flags))
-                found.append(
-                    Shard(
-                        index=len(found),
-                        method=unit.methods[0].selector.text,
-                        environment=unit.environment.name,
-                        round=number,
-                        setting=setting,
-                        words=_words(suite, swept, night),
-                    )
-                )
+    if nodes:
+        order = _order_of_nodes(kinds, nodes, rounds, submission)
+    else:
+        order = [("", kind, number) for number in range(1, rounds + 1) for kind in kinds]
+    found: list[Shard] = []
+    for node, (setting, unit), number in order:
+        flags = with_setting(unit.rules.benchmark_flags, setting)
+        swept = replace(unit, rules=replace(unit.rules, benchmark_flags=flags))
+        found.append(
+            Shard(
+                index=len(found),
+                method=unit.methods[0].selector.text,
+                environment=unit.environment.name,
+                round=number,
+                setting=setting,
+                node=node,
+                words=_words(suite, swept, night),
+            )
+        )
     return tuple(found)
+
+
+def _order_of_nodes(
+    kinds: Sequence[_Kind], nodes: Sequence[str], rounds: int, submission: str
+) -> list[tuple[str, _Kind, int]]:
+    """Return what each node runs, one node after the other, with the number of the round."""
+    canary = next((at for at, (_, unit) in enumerate(kinds) if unit.methods[0].canary), None)
+    plans = interleaved(
+        nodes,
+        [str(at) for at in range(len(kinds))],
+        None if canary is None else str(canary),
+        rounds=rounds,
+        seed=zlib.crc32(submission.encode()),
+    )
+    return [(node, kinds[int(step.method)], step.round) for node in nodes for step in plans[node]]
 
 
 def _words(suite: Suite, unit: Unit, night: Night) -> tuple[str, ...]:
@@ -74,6 +105,7 @@ def make_plan(
     engine: str,
     options: Options,
     notify: Callable[[str], None],
+    nodes: Sequence[str] = (),
 ) -> Plan:
     """Return the plan of a new submission; its folder is not made. Branches are looked up.
 
@@ -83,7 +115,7 @@ def make_plan(
     folder = Path(os.path.abspath(suite.workspace)) / FOLDER / submission  # noqa: PTH100
     pinned = pins(suite, notify)
     moved, _ = _with_copies(suite)
-    shards = shards_of(moved, submission, rounds=rounds, sweep=sweep, pinned=pinned)
+    shards = shards_of(moved, submission, rounds=rounds, sweep=sweep, pinned=pinned, nodes=nodes)
     return Plan(
         submission=submission,
         suite=suite.name,

@@ -47,6 +47,7 @@ class Shard:
     environment: str  # its name in the suite
     round: int = 1  # from 1; a later round repeats the same in another process, often elsewhere
     setting: Setting = ()
+    node: str = ""  # the only one that may run it, as its engine names it; empty: any
     # Flags of `perfrun run`, without --workspace. A folder of `--python_path` that begins with
     # `code/` lies in the submission's folder.
     words: tuple[str, ...] = ()

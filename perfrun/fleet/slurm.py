@@ -36,6 +36,7 @@ from perfrun.fleet.slurm_queue import (
     answer,
     is_no_controller,
     limits,
+    nodes_of,
     queue,
     shown,
 )
@@ -120,6 +121,10 @@ class Slurm:
                 "or from a checkout of perfrun `pip install '.[slurm]'`"
             )
 
+    def nodes(self, options: Options) -> Sequence[str]:
+        """Return the nodes of the partition that are not down or drained. Raises SlurmError."""
+        return nodes_of(options.get("partition", ""))
+
     def submit(self, plan: Plan, indices: Sequence[int], options: Options) -> None:
         """Submit arrays as large as the site allows. Raises SlurmError when not all could be."""
         wishes = wishes_of(options)
@@ -129,15 +134,16 @@ class Slurm:
         known = limits(wishes.account)
         most = wishes.most_jobs or known.jobs
         room = len(indices) if most is None else most - _open_jobs()
-        left = shuffled(plan, indices)
-        while left and room > 0:
-            size = min(room, known.array, MOST_TASKS, len(left))
-            part, left = left[:size], left[size:]
-            self._submit_batch(plan, batches, part, wishes, len(left))
-            room -= size
+        left = len(indices)
+        for node, own in _by_node(plan, shuffled(plan, indices)):
+            while own and room > 0:
+                size = min(room, known.array, MOST_TASKS, len(own))
+                part, own = own[:size], own[size:]
+                left, room = left - size, room - size
+                self._submit_batch(plan, batches, part, replace(wishes, node=node), left)
         if left:
             raise SlurmError(
-                f"{len(indices) - len(left)} of {len(indices)} shards are submitted: you may have "
+                f"{len(indices) - left} of {len(indices)} shards are submitted: you may have "
                 f"{most} jobs in the queue; `perfrun submit --resume` submits the others when some "
                 "have ended"
             )
@@ -199,6 +205,14 @@ class Slurm:
         said = batches.said()
         new = dict.fromkeys(part, (batch.number, "PENDING"))
         batches.keep(replace(said, states={**said.states, **new}))
+
+
+def _by_node(plan: Plan, indices: Sequence[int]) -> list[tuple[str, list[int]]]:
+    """Return the shards of each node; those of any node are of the node without a name."""
+    found: dict[str, list[int]] = {}
+    for index in indices:
+        found.setdefault(plan.shards[index].node, []).append(index)
+    return list(found.items())
 
 
 def _asked(plan: Plan, batches: Batches) -> Said:

@@ -37,6 +37,7 @@ class Wishes:
     prefix: tuple[str, ...] = ()  # words before the shard's command
     python: str = ""  # perfrun's interpreter on the nodes; empty: the same as here
     most_jobs: int | None = None
+    node: str = ""  # the only one that may run the array
 
 
 class SubmissionFailedError(Exception):
@@ -87,7 +88,8 @@ def _parameters(
         "exclusive": True if by_node else None,
         "mem": "0" if by_node else None,  # all of it: the site's default may be that of a core
         "wckey": None,  # submitit's default is refused where keys are checked
-        "array_parallelism": len(tasks),
+        # In the order of the array, where it has an order.
+        "array_parallelism": 1 if wishes.node else len(tasks),
         "stderr_to_stdout": True,
         "use_srun": False,  # a step would have a part of the node's cores only
         "setup": [
@@ -104,6 +106,7 @@ def _parameters(
             "output": str(folder / "array-%A.log"),
             # submitit's own signal would end what does not handle it; this one ends nothing.
             "signal": "CONT@1",
+            **({"nodelist": wishes.node} if wishes.node else {}),
             **(wishes.more or {}),
         },
     }

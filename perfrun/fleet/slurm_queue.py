@@ -22,6 +22,8 @@ _NO_CONTROLLER = re.compile(
     "transport endpoint|standby mode|temporarily|connection timed out|communication connection",
     re.IGNORECASE,
 )
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
+_CAN_RUN = ("idle", "mixed", "allocated", "completing", "reserved", "planned")
 _SHOWN = 300  # characters of what a program said
 
 _WAITING = "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT RESV_DEL_HOLD"
@@ -79,6 +81,27 @@ def answer(*words: str, patient: bool = True) -> str:
         time.sleep(pauses.pop(0))
     after = "; jobs go on without it: ask again later" if is_away else ""
     raise SlurmError(f"`{words[0]}` failed: {shown(why) or f'exit status {status}'}{after}")
+
+
+def nodes_of(partition: str) -> list[str]:
+    """Return the nodes of a partition, or of the default one, that can run jobs.
+
+    Raises SlurmError when there is none.
+    """
+    words = [f"--partition={partition}"] if partition else []
+    found: dict[str, str] = {}
+    for row in answer("sinfo", "--noheader", "--Node", "--format=%N|%T|%P", *words).splitlines():
+        name, _, rest = row.strip().partition("|")
+        state, _, of = rest.partition("|")
+        if _NODE.fullmatch(name) and (partition or of.endswith("*")):
+            found[name] = state.rstrip("*~#!%$@^-+").lower()
+    fit = sorted(name for name, state in found.items() if state in _CAN_RUN)
+    if not fit:
+        raise SlurmError(
+            f"no node of the partition {shown(partition) or '(default)'} can run a job now; "
+            "`sinfo` says why"
+        )
+    return fit
 
 
 def is_no_controller(said: str) -> bool:

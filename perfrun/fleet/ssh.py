@@ -77,13 +77,18 @@ class Ssh:
         _Connection.of(options, "any")
         _hosts(options)
 
+    def nodes(self, options: Options) -> Sequence[str]:
+        """Return the hosts. Raises UsageError."""
+        return _hosts(options)
+
     def submit(self, plan: Plan, indices: Sequence[int], options: Options) -> None:
         """Run shards until all have ended. Raises Interrupted, and PerfrunError."""
         teller = Teller(plan, indices)
         slots = [Host(plan, name, _Connection.of(options, name)) for name in _hosts(options)]
         with taking_signals() as interruption:
             order = shuffled(plan, indices)
-            Dispatch(slots, order, teller.note, teller.ended).run(interruption)
+            bound = {index: plan.shards[index].node for index in indices}
+            Dispatch(slots, order, teller.note, teller.ended, bound).run(interruption)
 
     def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:  # noqa: ARG002
         """Return nothing: the files of the shards say all."""

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from perfrun.errors import Interrupted, PerfrunError, UsageError
-from perfrun.fleet.engines import NAMES, Engine, EngineFlag, Options, Previewing, engine_named
+from perfrun.fleet.engines import (
+    NAMES,
+    Engine,
+    EngineFlag,
+    OnNodes,
+    Options,
+    Previewing,
+    engine_named,
+)
 from perfrun.fleet.places import ShardPlace
 from perfrun.fleet.plan_file import write_plan
 from perfrun.fleet.planning import copy_code, make_plan
@@ -23,9 +31,10 @@ from perfrun.fleet.telling import shard_text
 from perfrun.locks import FileLock
 from perfrun.nightly.suite_file import read_suite
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
+from perfrun.options.plan import split_items
 from perfrun.reports.table import Column, Table
 from perfrun.reports.terminal import Terminal
-from perfrun.shown import say, write_json, write_lines
+from perfrun.shown import line, say, write_json, write_lines
 from perfrun.text import redact_words
 from perfrun.untrusted import remove_tree
 
@@ -60,6 +69,8 @@ def submit_parser() -> CommandParser:
     )
     rounds = "run everything so often, in other processes (default 1)"
     made.flag("--rounds", "N", rounds, parse_whole, 1)
+    nodes = "run everything on each of these nodes, or on all that the engine knows"
+    made.flag("--per_node", "all|NODE,...", nodes)
     made.switch("--dry_run", "print the shards, and submit nothing")
     resume = "go on with a submission, or with the newest one: submit what has no result"
     made.add_argument("--resume", metavar="ID", nargs="?", const="last", default=None, help=resume)
@@ -114,6 +125,7 @@ def submit_command(argv: Sequence[str]) -> int:
         engine=name,
         options=options,
         notify=say,
+        nodes=_nodes(given.per_node, engine, name, options),
     )
     everything = range(len(plan.shards))
     if given.dry_run:
@@ -138,8 +150,8 @@ def _resume(given: Any) -> int:
     if named:
         suite = read_suite(Path(named))
         workspace, store = suite.workspace, suite.store
-    if given.sweep or given.rounds != 1:
-        raise UsageError("--resume: the plan has its rounds and its sweep; leave these flags out")
+    if given.sweep or given.rounds != 1 or given.per_node:
+        raise UsageError("--resume: the plan has rounds, sweep and nodes; leave these flags out")
     plan = find_plan(workspace, word)
     name = given.engine or plan.engine
     engine = engine_named(name)
@@ -157,6 +169,22 @@ def _resume(given: Any) -> int:
         return _show_only(plan, engine, options, missing, as_json=given.format == "json")
     say(f"{plan.submission}: {len(missing)} of {len(plan.shards)} shards are submitted again")
     return submit_shards(plan, engine, options, missing, store, as_json=given.format == "json")
+
+
+def _nodes(text: str | None, engine: Engine, name: str, options: Options) -> Sequence[str]:
+    """Return the nodes of --per_node; none without it. Raises PerfrunError."""
+    if not text:
+        return ()
+    if not isinstance(engine, OnNodes):
+        raise UsageError(f"--per_node: --engine={name} cannot choose a node; ssh and slurm can")
+    known = engine.nodes(options)
+    if text == "all":
+        return known
+    chosen = list(dict.fromkeys(split_items(text)))
+    if unknown := [one for one in chosen if one not in known]:
+        shown = ", ".join(known[:10]) + (f" and {len(known) - 10} more" if known[10:] else "")
+        raise UsageError(f"--per_node: {line(unknown[0], 100)} is not one of {shown}")
+    return chosen
 
 
 def submit_shards(
@@ -220,6 +248,7 @@ def _show_shards(plan: Plan, indices: Sequence[int] | None = None, *, as_json: b
                         "environment": shard.environment,
                         "round": shard.round,
                         "setting": dict(shard.setting),
+                        "node": shard.node,
                         "words": redact_words(list(shard.words)),
                     }
                     for shard in chosen
@@ -233,9 +262,12 @@ def _show_shards(plan: Plan, indices: Sequence[int] | None = None, *, as_json: b
         Column(heading="setting"),
         Column(heading="environment"),
         Column(heading="round", right=True),
+        *([Column(heading="node")] if any(one.node for one in chosen) else []),
     )
     rows = tuple(
-        (str(one.index), one.method, one.setting_text, one.environment, str(one.round))
+        (str(one.index), one.method, one.setting_text, one.environment, str(one.round), one.node)[
+            : len(columns)
+        ]
         for one in chosen
     )
     if rows:

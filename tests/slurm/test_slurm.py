@@ -206,6 +206,33 @@ def test_a_sweep_of_twelve_settings_is_one_table_and_one_report(site: Site, slur
     assert len({method["settings"] for method in found["methods"]}) == 12
 
 
+def test_every_node_runs_the_suite_in_its_own_order_and_a_drained_one_is_left_out(
+    site: Site, slurm: Cluster
+) -> None:
+    suite = Path(site.suite(2))
+    suite.write_text(suite.read_text() + '[[methods]]\nname = "pkg.cases.Tiny.m2"\ncanary = true\n')
+    known = sorted(set(slurm.run("sinfo", "--noheader", "--Node", "--format=%N").split()))
+    slurm.run("scontrol", "update", f"nodename={known[0]}", "state=drain", "reason=test")
+    try:
+        done = site.submit(str(suite), "--per_node=all")
+        assert done.code == 0, done.stderr
+        wait(lambda: is_over(slurm))
+    finally:
+        slurm.run("scontrol", "update", f"nodename={known[0]}", "state=resume")
+    plan = strict((site.submission / "plan.json").read_text())
+    ran = {}
+    for shard in plan["shards"]:
+        folder = site.submission / "shards" / f"{shard['index']:05d}" / "attempt-1"
+        begun = strict((folder / "begun.json").read_text())
+        assert begun["host"] == shard["node"]
+        ran.setdefault(shard["node"], []).append((begun["begun"], shard["method"][-2:]))
+    assert sorted(ran) == known[1:]
+    for own in ran.values():
+        assert [method for _, method in sorted(own)] == [method for _, method in own]
+        assert [own[0][1], own[-1][1]] == ["m2", "m2"]  # the canary
+    assert site.perfrun("fleet").code == 0
+
+
 def test_what_slurm_refuses_is_one_line_and_what_is_cancelled_is_no_failure(
     site: Site, slurm: Cluster
 ) -> None:

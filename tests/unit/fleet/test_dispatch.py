@@ -103,3 +103,13 @@ def test_rounds_stay_in_order_and_each_has_its_own(tmp_path: Path) -> None:
     assert [index + 20 for index in order[:20]] != order[20:]
     assert order == shuffled(made, range(40))
     assert shuffled(made, [3, 30, 5])[-1] == 30
+
+
+def test_a_shard_that_is_bound_to_a_node_runs_there_or_nowhere() -> None:
+    slots = [Slot("a", Answer.ENDED, Answer.MACHINE), Slot("b", Answer.LOST)]
+    bound = {0: "a", 1: "b", 2: "a", 3: "b", 4: ""}
+    made = Dispatch(slots, range(5), lambda _: None, lambda _: None, bound)
+    made.run(Interruption())
+    assert slots[0].had[:2] == [0, 2]
+    assert slots[1].had == [1]
+    assert 4 in slots[0].had

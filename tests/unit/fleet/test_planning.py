@@ -8,6 +8,8 @@ import pytest
 
 from perfrun.errors import UsageError
 from perfrun.fleet import planning
+from perfrun.fleet.dispatch import shuffled
+from perfrun.fleet.plan_file import read_plan, write_plan
 from perfrun.fleet.planning import copy_code, make_plan
 from perfrun.fleet.shard_command import run_plan_of
 from perfrun.fleet.sweeps import parse_sweep
@@ -79,3 +81,35 @@ def test_only_code_is_copied_and_not_too_much(
     monkeypatch.setattr(planning, "_MOST_CODE_FILES", 1)
     with pytest.raises(UsageError, match="more than 1 files"):
         copy_code(one, tmp_path / "too_much")
+
+
+def test_each_node_runs_everything_in_an_order_of_its_own_with_the_canary_between(
+    tmp_path: Path,
+) -> None:
+    one = suite(tmp_path, "")
+    path = tmp_path / "suite.toml"
+    path.write_text(path.read_text() + '[[methods]]\nname = "cases.Cases.c"\ncanary = true\n')
+    one = read_suite(path)
+    plan = make_plan(
+        one,
+        1.0,
+        rounds=2,
+        sweep=parse_sweep([]),
+        engine="slurm",
+        options={},
+        notify=print,
+        nodes=("n1", "n2", "n3"),
+    )
+    write_plan(plan)
+    assert read_plan(plan.folder) == plan
+    by_node = {node: [s for s in plan.shards if s.node == node] for node in ("n1", "n2", "n3")}
+    orders = {node: [(s.environment, s.method[-1]) for s in own] for node, own in by_node.items()}
+    canary = ("one", "c")
+    for own in orders.values():
+        assert own[0] == own[-1] == canary
+        assert sorted(own) == sorted(orders["n1"])
+        assert own.count(("two", "b")) == 2
+    assert len({tuple(own) for own in orders.values()}) == 3
+    places = [[at for at, one in enumerate(own) if one == canary] for own in orders.values()]
+    assert places[0] == places[1] == places[2]
+    assert shuffled(plan, range(len(plan.shards))) == list(range(len(plan.shards)))
