@@ -152,3 +152,26 @@ def test_the_shards_of_a_host_that_dies_run_on_another_one(place: Place, tmp_pat
         assert {one["machine"] for one in said["shards"]} == {"left"}
         assert list(place.results().values()) == [1, 1, 1]
         assert not list((there.hosts["left"].home / ".cache/perfrun/fleet").glob("models*"))
+
+
+def test_every_host_runs_everything_and_what_a_dead_one_had_stays_missing(
+    place: Place, tmp_path: Path
+) -> None:
+    place.world.folder.mkdir()
+    place.write("fine")
+    refused = place.run("submit", str(place.suite), "--per_node=all")
+    assert refused.code == 2
+    assert "--per_node: --engine=local cannot choose a node" in refused.stderr
+    with hosts(tmp_path / "hosts", "left", "right") as there:
+        unknown = place.run("submit", str(place.suite), *there.words, "--per_node=middle")
+        assert "--per_node: middle is not one of left, right" in unknown.stderr
+        there.hosts["right"].kill()
+        words = [*there.words, "--per_node=all", "--rounds=2", "--format=json"]
+        words += ["--sweep", "batch_size=1"]
+        done = place.run("submit", str(place.suite), *words)
+        assert done.code == 1, done.stderr
+        said = strict(done.stdout)
+        assert said["states"].get("done") == 2, (said, done.stderr)
+        ran = [one["machine"] for one in said["shards"] if one["state"] == "done"]
+        assert ran == ["left", "left"]
+        assert len(said["shards"]) == 4
