@@ -34,6 +34,7 @@ from perfrun.options.parsers import parse_shell_words, shown
 from perfrun.run.digest import sha256_of
 from perfrun.run.interruption import taking_signals
 from perfrun.shown import line
+from perfrun.summary.record import SUMMARY, BadSummary, read_content
 
 _NO_ANSWER = 255  # of the ssh client
 _ANSWER_S = 120.0  # for everything but a shard and its results
@@ -247,6 +248,9 @@ class Host:
             return Answer.LOST, _failed(f"its results did not come: {error}")
         if ended.how not in (How.RAN, How.FAILED) or not ended.trials:
             return Answer.MACHINE, _failed("its results have no trial")
+        missing = next((name for name, said in ended.trials if _digest(attempt, name) != said), "")
+        if missing:
+            return Answer.MACHINE, _failed(f"its trial {missing} did not come whole")
         return Answer.ENDED, ended
 
     def close(self) -> None:
@@ -275,6 +279,16 @@ def _limited(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[byte
         timer.cancel()
         process.kill()
         process.wait()
+
+
+def _digest(attempt: Attempt, name: str) -> str | None:
+    """Return the SHA-256 of a trial's summary that came; None where none did."""
+    if name in (".", ".."):
+        return None
+    try:
+        return sha256_of(read_content(attempt.folder / "output" / name / SUMMARY))
+    except (OSError, BadSummary):
+        return None
 
 
 def _failed(reason: str) -> Ended:

@@ -14,6 +14,7 @@ import stat
 import tarfile
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,7 +23,14 @@ from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.places import Attempt, Ended, read_ended
 from perfrun.fleet.plan_file import FILE, read_plan
 from perfrun.fleet.shards import Plan
-from perfrun.untrusted import MOST_DEPTH, Folder, Refused, opened, remove_tree
+from perfrun.untrusted import (
+    MOST_DEPTH,
+    MOST_ENTRIES,
+    Folder,
+    Refused,
+    opened,
+    remove_tree,
+)
 from perfrun.workspace.archives import unpack_beside
 
 REMOTE = "remote.json"  # in what comes back: how the attempt ended over there
@@ -121,17 +129,26 @@ def _unpacked(folder: Path, stream: BinaryIO, most: int) -> None:
 def _files(top: Path, below: tuple[str, ...]) -> Iterator[tuple[Folder, tuple[str, ...], str]]:
     """Yield the regular files below a folder, each with its folder, held open. No link is followed.
 
-    Raises OSError.
+    Raises OSError, and WorkspaceError for a folder of which not all could be sent.
     """
     waiting = [below]
     while waiting:
         parts = waiting.pop()
         with Folder(top, *parts) as folder:
-            for name in folder.names():
+            for name in _names(folder):
                 if folder.exists(name):
                     yield folder, parts, name
                 elif len(parts) < _DEEPEST and _is_folder(folder, name):
                     waiting.append((*parts, name))
+
+
+def _names(folder: Folder) -> list[str]:
+    """Return all names in a folder: what is sent is whole."""
+    with os.scandir(folder.descriptor) as entries:
+        found = sorted(entry.name for entry in islice(entries, MOST_ENTRIES + 1))
+    if len(found) > MOST_ENTRIES:
+        raise WorkspaceError(f"{folder.path}: has more than {MOST_ENTRIES:,} files: too many")
+    return found
 
 
 def _is_folder(folder: Folder, name: str) -> bool:

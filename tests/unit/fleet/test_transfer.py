@@ -112,3 +112,21 @@ def test_a_submission_that_is_none_is_not_put_in_place(tmp_path: Path) -> None:
         with pytest.raises(PerfrunError):
             receive_plan(there, io.BytesIO(data))
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_many_files_is_sent_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = plan(tmp_path / "here")
+    (here.folder / "code" / "0").mkdir(parents=True)
+    for number in range(6):
+        (here.folder / "code" / "0" / f"m{number}.py").touch()
+    monkeypatch.setattr("perfrun.untrusted.MOST_NAMES", 5)
+    sent = io.BytesIO()
+    send_plan(here, sent)
+    sent.seek(0)
+    receive_plan(tmp_path / "there", sent)
+    assert len(list(tmp_path.glob("there/code/0/*.py"))) == 6
+    monkeypatch.setattr("perfrun.fleet.transfer.MOST_ENTRIES", 5)
+    with pytest.raises(WorkspaceError, match="more than 5 files"):
+        send_plan(here, io.BytesIO())

@@ -1,0 +1,90 @@
+"""What a host answers is data: a shard is done only when all that it names has come, and whole."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from perfrun import __version__
+from perfrun.fleet.dispatch import Answer
+from perfrun.fleet.engines import Options
+from perfrun.fleet.places import How, ShardPlace
+from perfrun.fleet.shards import Plan
+from perfrun.fleet.ssh import Host, _Connection
+from perfrun.fleet.transfer import REMOTE
+from perfrun.run.digest import sha256_of
+from tests.submissions import SUMMARY, plan
+from tests.unit.fleet.test_transfer import FILE, packed
+
+# A client of ssh whose host says what the test wants, and the commands that it was given.
+CLIENT = """#!/bin/sh
+for last; do :; done
+printf '%s\\n' "$last" >> "{folder}/commands"
+case $last in
+*--version*) echo "perfrun {version}" ;;
+*--receive*) cat > /dev/null ;;
+*--send*) cat "{folder}/results" ;;
+esac
+"""
+
+
+class Client:
+    """The client, and what its host sends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        path = folder / "ssh"
+        path.write_text(CLIENT.format(folder=folder, version=__version__))
+        path.chmod(0o755)
+
+    def sends(self, ended: str, **summaries: str) -> None:
+        members = [(f"output/{name}/{SUMMARY}", FILE, text) for name, text in summaries.items()]
+        (self.folder / "results").write_bytes(packed((REMOTE, FILE, ended), *members))
+
+    @property
+    def commands(self) -> list[str]:
+        return (self.folder / "commands").read_text().splitlines()
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Client:
+    folder = tmp_path / "client"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return Client(folder)
+
+
+def host(made: Plan) -> Host:
+    options: Options = {}
+    return Host(made, "lab1", _Connection.of(options, "lab1"))
+
+
+def said(digests: dict[str, str], ended: float = 1.0) -> str:
+    trials = ", ".join(f'["{name}", "{digest}"]' for name, digest in digests.items())
+    return f'{{"how": "ran", "ended": {ended}, "trials": [{trials}]}}'
+
+
+@pytest.mark.parametrize("sent", [{}, {"t": "another"}, {"u": "text"}])
+def test_a_shard_whose_trials_did_not_come_is_not_done(
+    tmp_path: Path, client: Client, sent: dict[str, str]
+) -> None:
+    made = plan(tmp_path / "ws")
+    client.sends(said({"t": sha256_of(b"text")}), **sent)
+    assert host(made).run(0, threading.Event()) is Answer.MACHINE
+    place = ShardPlace(made, 0)
+    assert place.counted() is None
+    (one,) = place.attempts()
+    assert one.ended is not None
+    assert one.ended.how is How.MACHINE
+    assert one.ended.reason == "its trial t did not come whole"
+
+
+def test_a_name_that_is_none_does_not_count(tmp_path: Path, client: Client) -> None:
+    made = plan(tmp_path / "ws")
+    client.sends(said({".": sha256_of(b"text")}))
+    members = ((REMOTE, FILE, said({".": sha256_of(b"text")})), (f"output/{SUMMARY}", FILE, "text"))
+    (client.folder / "results").write_bytes(packed(*members))
+    assert host(made).run(0, threading.Event()) is Answer.MACHINE
+    assert ShardPlace(made, 0).counted() is None
