@@ -121,7 +121,7 @@ def _unpacked(folder: Path, stream: BinaryIO, most: int) -> None:
                 if left < 0:
                     raise WorkspaceError(f"what came is larger than {most // 2**30} GiB")
                 file.write(data)
-        unpack_beside(archive, must_be_tar=True)
+        unpack_beside(archive, must_be_tar=True, most_bytes=most, links=False, compressed=False)
     finally:
         archive.unlink(missing_ok=True)
 

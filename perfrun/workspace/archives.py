@@ -57,11 +57,19 @@ class _Refused(Exception):  # noqa: N818 - always caught here
     """An archive that would do what archives may not."""
 
 
-def unpack_beside(archive: Path, *, must_be_tar: bool) -> bool:
+def unpack_beside(
+    archive: Path,
+    *,
+    must_be_tar: bool,
+    most_bytes: int | None = None,
+    links: bool = True,
+    compressed: bool = True,
+) -> bool:
     """Unpack `archive` into its folder; False when it is no tar archive and need not be one.
 
     All of it is unpacked aside first, so that a broken or hostile archive leaves nothing. Existing
-    files stay.
+    files stay. `most_bytes` is the most that its content may have, whatever its size; without
+    `links` it may hold none, neither symbolic nor hard, and without `compressed` it must be plain.
 
     Raises:
         WorkspaceError: it is broken, leads out of the folder, is larger than its size allows, or
@@ -70,7 +78,8 @@ def unpack_beside(archive: Path, *, must_be_tar: bool) -> bool:
     aside = archive.with_name(f".{archive.name}.unpacking")
     with opened(archive) as (file, size):
         try:
-            with _content(file, size) as content:
+            most = MOST_TIMES * size + MOST_BYTES if most_bytes is None else most_bytes
+            with _content(file, most, compressed=compressed) as content:
                 tar = _opened_tar(content)
                 if tar is None:
                     if must_be_tar:
@@ -79,7 +88,7 @@ def unpack_beside(archive: Path, *, must_be_tar: bool) -> bool:
                 remove_tree(aside)
                 aside.mkdir(0o700)
                 with _folder(archive.parent) as folder, _folder(aside.name, folder) as inside:
-                    _extract(tar, content, inside, MOST_MEMBERS + size // 64)
+                    _extract(tar, content, inside, MOST_MEMBERS + size // 64, links=links)
                     _move_in(inside, folder, archive.parent)
         except _Broken as error:
             raise WorkspaceError(f"{archive} is broken: {error}") from None
@@ -156,10 +165,12 @@ def _too_large(most: int) -> str:
 
 
 @contextlib.contextmanager
-def _content(file: int, size: int) -> Iterator[_Content]:
-    """Yield the content of an archive, decompressed by what its first bytes say."""
-    most = MOST_TIMES * size + MOST_BYTES
+def _content(file: int, most: int, *, compressed: bool) -> Iterator[_Content]:
+    """Yield the content of an archive, decompressed by what its first bytes say, if it may be."""
     with os.fdopen(os.dup(file), "rb") as raw:
+        if not compressed:
+            yield _Content(raw, most)
+            return
         begin = raw.read(1 << 16)
         raw.seek(0)
         with _decompressed(raw, begin) as stream:
@@ -196,13 +207,17 @@ def _opened_tar(content: _Content) -> tarfile.TarFile | None:
 # Unpacking
 
 
-def _extract(tar: tarfile.TarFile, content: _Content, aside: int, most_members: int) -> None:
+def _extract(
+    tar: tarfile.TarFile, content: _Content, aside: int, most_members: int, *, links: bool
+) -> None:
     """Unpack all members into a folder that is empty."""
     tree = _Tree(aside)
     try:
         for count, member in enumerate(_members(tar, content)):
             if count == most_members:
                 raise _Refused(f"more than {most_members} members")
+            if not links and (member.issym() or member.islnk()):
+                raise _Refused(f"{_short(member.name)} is a link")
             tree.put(tar, member)
         tree.make_links()
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 from pathlib import Path
@@ -13,6 +14,7 @@ from perfrun.fleet.collect import collect
 from perfrun.fleet.places import ShardPlace
 from perfrun.fleet.plan_file import read_plan
 from perfrun.fleet.transfer import (
+    MOST_BYTES,
     REMOTE,
     receive_plan,
     receive_results,
@@ -58,7 +60,14 @@ def packed(*members: tuple[str, bytes, str]) -> bytes:
         for name, kind, text in members:
             member = tarfile.TarInfo(name)
             member.type = kind
-            if kind == tarfile.REGTYPE:
+            if kind == tarfile.GNUTYPE_SPARSE:  # a header alone: a file without a block
+                member.size = 0
+                header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+                header[483:495] = f"{MOST_BYTES + 1:011o}\0".encode()
+                header[148:156] = f"{tarfile.calc_chksums(bytes(header))[0]:06o}\0 ".encode()  # type: ignore[attr-defined]
+                tar.fileobj.write(header)  # type: ignore[union-attr]
+                tar.offset += len(header)
+            elif kind == tarfile.REGTYPE:
                 member.size = len(text)
                 tar.addfile(member, io.BytesIO(text.encode()))
             else:
@@ -83,6 +92,10 @@ GOOD = (REMOTE, FILE, '{"how": "ran", "ended": 1, "trials": []}')
         packed(GOOD, ("output", tarfile.SYMTYPE, "/etc")),
         packed(GOOD, ("output", tarfile.SYMTYPE, "../.."), ("output/x", FILE, "x")),
         packed((REMOTE, tarfile.SYMTYPE, "begun.json")),
+        packed(GOOD, ("output/t/evil", tarfile.SYMTYPE, "../../submissions/lab-1/plan.json")),
+        packed(GOOD, ("output/t/x", FILE, "x"), ("output/t/y", tarfile.LNKTYPE, "output/t/x")),
+        gzip.compress(packed(GOOD, ("output/t/x", FILE, "x"))),
+        packed(GOOD, ("output/t/x", tarfile.GNUTYPE_SPARSE, "")),
     ],
 )
 def test_what_a_host_may_not_send_leaves_nothing(tmp_path: Path, data: bytes) -> None:
@@ -102,7 +115,8 @@ def test_only_trials_of_what_a_host_sends_stay(tmp_path: Path) -> None:
     after = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert after - before == {own.folder / "output" / "a" / "b"}
     linked = packed(GOOD, ("x/y", FILE, "x"), ("output", tarfile.SYMTYPE, "x"))
-    receive_results(attempt(read_plan(tmp_path / "submissions/lab-1"), 1), io.BytesIO(linked))
+    with pytest.raises(WorkspaceError, match="is a link"):
+        receive_results(attempt(read_plan(tmp_path / "submissions/lab-1"), 1), io.BytesIO(linked))
     assert {path for path in tmp_path.rglob("*") if path.is_symlink()} == set()
 
 
