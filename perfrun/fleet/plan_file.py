@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,11 @@ FORMAT, VERSION = "perfrun submission", 1
 MOST_SHARDS = 100_000
 _LARGEST_BYTES = 256 * 2**20
 _LATEST_S = 1e11
+# What a path may be on every machine. Anything else, as a stale handle, is this machine's.
+_NO_PLAN = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+    *(errno.EACCES, errno.EPERM, errno.ENXIO),
+)
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}\Z")]
 Text = Annotated[str, Meta(pattern=r"^[^\0]*\Z", max_length=1_000_000)]
 _Flag = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z")]
@@ -88,7 +94,10 @@ def write_plan(plan: Plan) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """Read and check a plan, or that of a submission's folder. Raises UsageError."""
+    """Read and check a plan, or that of a submission's folder.
+
+    Raises UsageError for what is no plan, and WorkspaceError when the disk cannot say.
+    """
     if os.path.isdir(path):  # noqa: PTH112 - pathlib raises for a name that is too long
         path = path / FILE
     path = Path(os.path.abspath(path))  # noqa: PTH100 - no links resolved
@@ -99,6 +108,8 @@ def read_plan(path: Path) -> Plan:
             content = stream.read(size)
     except (OSError, Refused) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        if isinstance(error, OSError) and error.errno not in _NO_PLAN:
+            raise WorkspaceError(f"{path}: cannot be read: {why}") from None
         raise UsageError(
             f"{path}: no plan of a submission can be read: {why}; `perfrun submit` writes them"
         ) from None

@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -80,7 +81,22 @@ def shard_command(argv: Sequence[str]) -> int:
     if given.receive:
         receive_plan(Path(os.path.abspath(given.plan)), sys.stdin.buffer)  # noqa: PTH100
         return 0
-    plan = read_plan(Path(given.plan))
+    screen = Terminal(sys.stdout, sys.stderr, quiet=False)
+    try:
+        return _with_plan(given, read_plan(Path(given.plan)), screen)
+    except WorkspaceError as error:
+        why = error.line
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        why = f"{error.filename or 'the disk'}: {error.strerror or error}"
+    # Of the disk or the locks of this machine: the same may work on another one.
+    screen.problem(line(why, _LONGEST_REASON))
+    return MACHINE_FAILED
+
+
+def _with_plan(given: Namespace, plan: Plan, screen: Terminal) -> int:
+    """Do what the command line says with a shard of the plan; return the exit status."""
     index = parse_whole(given.index, "INDEX", least=0)
     if given.among and index is not None:
         among = parse_index_ranges(given.among, "--among")
@@ -94,7 +110,6 @@ def shard_command(argv: Sequence[str]) -> int:
         return _send(ShardPlace(plan, index))
     if given.until_stdin_closes:
         _end_with_stdin()
-    screen = Terminal(sys.stdout, sys.stderr, quiet=False)
     shard = plan.shards[index]
     if given.in_image:
         shard = replace(shard, words=words_in_image(shard.words))
