@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -15,9 +16,11 @@ from typing import Protocol
 
 from perfrun.fleet.shards import Plan
 from perfrun.run.interruption import Interruption
+from perfrun.shown import line
 
 _LOOK_S = 0.2  # between two looks at whether a signal has come
-_MOST_FAILURES = 3  # of a slot, one after another, before it is given no more
+# Of an environment of which nothing has ended on a slot, before it is not tried there any more.
+_MOST_FAILURES = 3
 _LEAVE_S = 60.0  # for the slots to end what runs when they are told to stop
 
 
@@ -57,6 +60,22 @@ class Slot(Protocol):
         """Leave the place as it was found. Called once no shard can come any more."""
 
 
+class _Failures:
+    """What has failed on a slot, by environment."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._ran: set[str] = set()  # environments of which a shard has ended there
+
+    def gone_after(self, environment: str, answer: Answer) -> set[str]:
+        """Take the next answer; return the environments that are not to be tried there again."""
+        if answer is Answer.ENDED:
+            self._ran.add(environment)
+        else:
+            self._counts[environment] = self._counts.get(environment, 0) + 1
+        return {one for one, count in self._counts.items() if count >= _MOST_FAILURES} - self._ran
+
+
 class Dispatch:
     """One go at some shards. `each` is called in the main thread when a shard has ended."""
 
@@ -67,9 +86,19 @@ class Dispatch:
         note: Callable[[str], None],
         each: Callable[[int], None],
         nodes: Mapping[int, str] | None = None,
+        environments: Mapping[int, str] | None = None,
+        *,
+        gives_up: bool = True,
     ) -> None:
+        """Take the nodes to which shards are bound, and their environments, by index.
+
+        Without `gives_up` every shard is tried on every slot, however many have failed there.
+        """
         self._slots, self._note, self._each = slots, note, each
         self._waiting = deque(indices)
+        self._environments = {index: (environments or {}).get(index, "") for index in indices}
+        self._gives_up = gives_up
+        self._passed_over: set[int] = set()  # shards that a slot did not get for that reason
         # A shard that is bound to a node counts as tried on the others: `nodes` has its name.
         self._tried: dict[int, set[str]] = {
             index: {slot.name for slot in slots if slot.name != bound} if bound else set()
@@ -103,26 +132,34 @@ class Dispatch:
             self._stop.set()
             with self._changed:
                 self._changed.notify_all()
+            end = time.monotonic() + _LEAVE_S
             for thread in threads:
-                thread.join(_LEAVE_S)
+                thread.join(max(0.0, end - time.monotonic()))
         self._tell()
         if self._error is not None:
             raise self._error
         interruption.check()
-        if self._lost and len(self._lost) == len(self._slots) and self._waiting:
-            self._note(f"no machine is left for {len(self._waiting)} shards")
+        left = self._waiting
+        if not self._lost or len(self._lost) < len(self._slots):
+            left = deque(index for index in left if index in self._passed_over)
+        if left:
+            self._note(f"no machine is left for {len(left)} shards")
 
     def _tell(self) -> None:
         while self._ended:
             self._each(self._ended.popleft())
 
     def _work(self, slot: Slot) -> None:
-        failures = 0
+        failures, answer = _Failures(), Answer.ENDED
         try:
             while (index := self._next(slot)) is not None:
                 answer = slot.run(index, self._stop)
-                failures = 0 if answer is Answer.ENDED else failures + 1
-                is_lost = answer is Answer.LOST or failures >= _MOST_FAILURES
+                environment = self._environments[index]
+                gone = failures.gone_after(environment, answer)
+                is_given_up = self._gives_up and environment in gone
+                is_lost = answer is Answer.LOST or (
+                    is_given_up and gone >= set(self._environments.values())
+                )
                 with self._changed:
                     del self._running[slot.name]
                     if answer is not Answer.ENDED:
@@ -130,23 +167,40 @@ class Dispatch:
                     self._ended.append(index)
                     if is_lost:
                         self._lost.append(slot.name)
+                    elif is_given_up:
+                        self._pass_over(slot, environment)
                     self._changed.notify_all()
-                if is_lost and not self._stop.is_set():
-                    why = (
-                        "does not answer as it should"
-                        if answer is Answer.LOST
-                        else f"failed {failures} times in a row"
-                    )
-                    self._note(f"{slot.name} {why}; its shards go to other machines")
+                if is_lost or is_given_up:
+                    self._say(slot, answer, "" if is_lost else environment)
                 if is_lost:
-                    return
-            slot.close()
+                    break
+            if answer is not Answer.LOST:
+                slot.close()
         except BaseException as error:  # the main thread raises it
             with self._changed:
                 self._error = self._error or error
                 self._running.pop(slot.name, None)
                 self._changed.notify_all()
             self._stop.set()
+
+    def _pass_over(self, slot: Slot, environment: str) -> None:
+        """Count the other shards of an environment as tried on a slot. Hold `_changed`."""
+        for index, own in self._environments.items():
+            if own == environment and slot.name not in self._tried[index]:
+                self._tried[index].add(slot.name)
+                self._passed_over.add(index)
+
+    def _say(self, slot: Slot, answer: Answer, environment: str) -> None:
+        if self._stop.is_set():
+            return
+        if answer is Answer.LOST:
+            why = "does not answer as it should; its shards go to other machines"
+        elif environment:
+            name = line(environment, 100)
+            why = f"failed {_MOST_FAILURES} times with {name}; such shards go to other machines"
+        else:
+            why = f"failed {_MOST_FAILURES} times in a row; its shards go to other machines"
+        self._note(f"{slot.name} {why}")
 
     def _next(self, slot: Slot) -> int | None:
         """Return a shard that the slot has not tried; None when there can be none any more."""

@@ -45,7 +45,8 @@ class Local:
         slots = [LocalSlot(plan, f"slot {number + 1}") for number in range(_jobs(options))]
         with taking_signals() as interruption:
             order = shuffled(plan, indices)
-            Dispatch(slots, order, teller.note, teller.ended).run(interruption)
+            # There is no other machine to which the shards could go.
+            Dispatch(slots, order, teller.note, teller.ended, gives_up=False).run(interruption)
 
     def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:  # noqa: ARG002
         """Return nothing: the files of the shards say all."""

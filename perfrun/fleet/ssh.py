@@ -89,7 +89,8 @@ class Ssh:
         with taking_signals() as interruption:
             order = shuffled(plan, indices)
             bound = {index: plan.shards[index].node for index in indices}
-            Dispatch(slots, order, teller.note, teller.ended, bound).run(interruption)
+            kinds = {index: plan.shards[index].environment for index in indices}
+            Dispatch(slots, order, teller.note, teller.ended, bound, kinds).run(interruption)
 
     def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:  # noqa: ARG002
         """Return nothing: the files of the shards say all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -64,10 +65,58 @@ def test_a_shard_is_tried_once_on_every_slot_and_no_slot_for_ever() -> None:
     notes = go(slots, 9)
     assert all(len(slot.had) == len(set(slot.had)) == 3 for slot in slots)
     assert "a failed 3 times in a row; its shards go to other machines" in notes
+    assert all(slot.closed for slot in slots)
     assert notes[-1] == "no machine is left for 9 shards"
     bad = [Slot("a", Answer.MACHINE), Slot("b", Answer.MACHINE)]
     assert go(bad, 1) == []
     assert [slot.had for slot in bad] == [[0], [0]]
+
+
+class Without(Slot):
+    """A slot on which shards of the odd numbers cannot be measured."""
+
+    def run(self, index: int, stop: threading.Event) -> Answer:
+        super().run(index, stop)
+        return Answer.MACHINE if index % 2 else Answer.ENDED
+
+
+@pytest.mark.parametrize("gives_up", [True, False])
+@pytest.mark.parametrize("order", [range(100), [*range(1, 100, 2), *range(0, 100, 2)]])
+def test_an_environment_that_is_missing_does_not_keep_the_others_from_running(
+    gives_up: bool, order: Sequence[int]
+) -> None:
+    slot, notes = Without("a"), list[str]()
+    environments = {index: "bad" if index % 2 else "good" for index in order}
+    made = Dispatch(
+        [slot], order, notes.append, lambda _: None, None, environments, gives_up=gives_up
+    )
+    made.run(Interruption())
+    assert {index for index in slot.had if index % 2 == 0} == set(range(0, 100, 2))
+    assert slot.closed
+    failed = sum(index % 2 for index in slot.had)
+    if gives_up:
+        assert failed == 3
+        assert notes == [
+            "a failed 3 times with bad; such shards go to other machines",
+            "no machine is left for 47 shards",
+        ]
+    else:  # this machine is the only one
+        assert (failed, notes) == (50, [])
+
+
+def test_an_environment_that_is_missing_on_a_slot_runs_on_another() -> None:
+    slots = [Without("a"), Slot("b")]
+    environments = {index: "bad" if index % 2 else "good" for index in range(40)}
+    made = Dispatch(slots, range(40), lambda _: None, lambda _: None, None, environments)
+    made.run(Interruption())
+    assert set(slots[0].had) | set(slots[1].had) == set(range(40))
+    assert set(slots[1].had) >= set(range(1, 40, 2))
+
+
+def test_what_has_run_on_a_slot_may_fail_there_often() -> None:
+    slot = Slot("a", Answer.ENDED, *[Answer.MACHINE] * 8)
+    assert go([slot], 12) == []
+    assert sorted(slot.had) == list(range(12))
 
 
 def test_a_signal_ends_what_runs() -> None:
