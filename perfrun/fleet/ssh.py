@@ -25,7 +25,7 @@ from perfrun.errors import PerfrunError, UsageError, WorkspaceError
 from perfrun.fleet.dispatch import Answer, Dispatch, shuffled
 from perfrun.fleet.engines import EngineFlag, Options
 from perfrun.fleet.local import wait_for
-from perfrun.fleet.places import Attempt, Ended, How, ShardPlace
+from perfrun.fleet.places import WITH_RESULT, Attempt, Ended, How, ShardPlace
 from perfrun.fleet.shard_command import BENCHMARK_FAILED, BUSY, RAN
 from perfrun.fleet.shards import Plan, ShardState
 from perfrun.fleet.telling import Teller
@@ -164,6 +164,9 @@ class Host:
             if not ended.reason and ended.how is not How.RAN:
                 ended = _because(ended, _last_line(place.log, begin))
             place.end(attempt, ended)
+        if answer is Answer.ENDED and ended.how in WITH_RESULT:
+            # Or else a shard that is run again would find the old result there.
+            self._remove(f"{self._folder}/shards/{place.folder.name}")
         return answer
 
     def _run(
@@ -247,7 +250,7 @@ class Host:
                 ended = receive_results(attempt, stream)  # type: ignore[arg-type]
         except PerfrunError as error:
             return Answer.LOST, _failed(f"its results did not come: {error}")
-        if ended.how not in (How.RAN, How.FAILED) or not ended.trials:
+        if ended.how not in WITH_RESULT or not ended.trials:
             return Answer.MACHINE, _failed("its results have no trial")
         missing = next((name for name, said in ended.trials if _digest(attempt, name) != said), "")
         if missing:
@@ -256,11 +259,13 @@ class Host:
 
     def close(self) -> None:
         """Remove the submission there: all of it that counts is here. Never raises."""
-        if not self._is_ready:
-            return
+        if self._is_ready:
+            self._remove(self._folder)
+
+    def _remove(self, folder: str) -> None:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(
-                self._connection.shell(f"rm -rf -- {shlex.quote(self._folder)}"),
+                self._connection.shell(f"rm -rf -- {shlex.quote(folder)}"),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_ANSWER_S,

@@ -88,3 +88,15 @@ def test_a_name_that_is_none_does_not_count(tmp_path: Path, client: Client) -> N
     (client.folder / "results").write_bytes(packed(*members))
     assert host(made).run(0, threading.Event()) is Answer.MACHINE
     assert ShardPlace(made, 0).counted() is None
+
+
+def test_what_has_come_does_not_stay_there_for_a_later_run(tmp_path: Path, client: Client) -> None:
+    made = plan(tmp_path / "ws")
+    client.sends(said({"t": sha256_of(b"text")}), t="text")
+    one = host(made)
+    assert one.run(1, threading.Event()) is Answer.ENDED
+    assert ShardPlace(made, 1).counted() is not None
+    own = f".cache/perfrun/fleet/lab-1-{sha256_of(b'lab1')[:8]}"
+    assert client.commands[-1] == f"sh -c 'cd && rm -rf -- {own}/shards/00001'"
+    one.close()
+    assert client.commands[-1] == f"sh -c 'cd && rm -rf -- {own}'"
