@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,8 +38,8 @@ from perfrun.shown import line
 from perfrun.summary.record import SUMMARY, BadSummary, read_content
 
 _NO_ANSWER = 255  # of the ssh client
-_ANSWER_S = 120.0  # for everything but a shard and its results
-_RESULTS_S = 3600.0
+_ANSWER_S = 120.0  # for everything but a shard, its results and its code
+_RESULTS_S = 3600.0  # and the code
 _MOST_HOSTS = 1000
 _MOST_HOSTS_BYTES = 1 << 20
 _LONGEST_REASON = 500
@@ -162,7 +163,7 @@ class Host:
                 begin = log.seek(0, os.SEEK_END)
                 answer, ended = self._run(index, attempt, log, stop)
             if not ended.reason and ended.how is not How.RAN:
-                ended = _because(ended, _last_line(place.log, begin))
+                ended = replace(ended, reason=_last_line(place.log, begin))
             place.end(attempt, ended)
         if answer is Answer.ENDED and ended.how in WITH_RESULT:
             # Or else a shard that is run again would find the old result there.
@@ -218,13 +219,13 @@ class Host:
                     stdin=packed,
                     stdout=log,
                     stderr=subprocess.PIPE,
-                    timeout=_ANSWER_S,
+                    timeout=_RESULTS_S,
                     check=False,
                 )
             if sent.returncode:
                 return _last_of(sent.stderr) or "the submission could not be sent"
-        except subprocess.TimeoutExpired:
-            return f"no answer within {_ANSWER_S:.0f} s"
+        except subprocess.TimeoutExpired as error:
+            return f"no answer within {error.timeout:.0f} s"
         except FileNotFoundError:
             raise UsageError("--engine=ssh: there is no ssh client here; install OpenSSH") from None
         except OSError as error:
@@ -233,6 +234,7 @@ class Host:
 
     def _fetch(self, index: int, attempt: Attempt, log: BinaryIO) -> tuple[Answer, Ended]:
         """Bring the results here. They are what the host says, until they are checked."""
+        now = time.time()  # the attempt began by this clock, too
         command = self._connection.perfrun("shard", self._folder, str(index), "--send")
         try:
             with (
@@ -255,7 +257,7 @@ class Host:
         missing = next((name for name, said in ended.trials if _digest(attempt, name) != said), "")
         if missing:
             return Answer.MACHINE, _failed(f"its trial {missing} did not come whole")
-        return Answer.ENDED, ended
+        return Answer.ENDED, replace(ended, ended=now)
 
     def close(self) -> None:
         """Remove the submission there: all of it that counts is here. Never raises."""
@@ -299,10 +301,6 @@ def _digest(attempt: Attempt, name: str) -> str | None:
 
 def _failed(reason: str) -> Ended:
     return Ended(how=How.MACHINE, ended=time.time(), reason=line(reason, _LONGEST_REASON))
-
-
-def _because(ended: Ended, reason: str) -> Ended:
-    return Ended(how=ended.how, ended=ended.ended, reason=reason, trials=ended.trials)
 
 
 def _last_line(log: Path, begin: int) -> str:

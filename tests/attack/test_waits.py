@@ -121,7 +121,7 @@ WAITS = {
         "event at which it looks five times a second, and _GRACE_S later the process is killed"
     ),
     "fleet/shard_command:_alone:time.sleep": "_LOOKS times _LOOK_S in all" + SIGNAL,
-    "fleet/ssh:Host._prepare:subprocess.run": "_ANSWER_S, in a thread",
+    "fleet/ssh:Host._prepare:subprocess.run": "_ANSWER_S, _RESULTS_S for the code, in a thread",
     "fleet/ssh:Host._remove:subprocess.run": "_ANSWER_S, in a thread",
     "fleet/ssh:_limited:process.wait": "of a process that was killed; _RESULTS_S before that",
     "fleet/slurm:Slurm._submit_batch:time.sleep": "PAUSES_S in all" + SIGNAL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from perfrun.fleet.engines import Options
 from perfrun.fleet.places import How, ShardPlace
 from perfrun.fleet.shards import Plan
 from perfrun.fleet.ssh import Host, _Connection
+from perfrun.fleet.status import statuses
 from perfrun.fleet.transfer import REMOTE
 from perfrun.run.digest import sha256_of
 from tests.submissions import SUMMARY, plan
@@ -100,3 +102,15 @@ def test_what_has_come_does_not_stay_there_for_a_later_run(tmp_path: Path, clien
     assert client.commands[-1] == f"sh -c 'cd && rm -rf -- {own}/shards/00001'"
     one.close()
     assert client.commands[-1] == f"sh -c 'cd && rm -rf -- {own}'"
+
+
+@pytest.mark.parametrize("ended", [1.0, 9e10])
+def test_the_clock_of_a_host_does_not_count(tmp_path: Path, client: Client, ended: float) -> None:
+    made = plan(tmp_path / "ws")
+    client.sends(said({"t": sha256_of(b"text")}, ended), t="text")
+    before = time.time()
+    assert host(made).run(0, threading.Event()) is Answer.ENDED
+    status = statuses(made)[0]
+    assert status.last is not None
+    assert status.last.ended is not None
+    assert before <= status.last.ended.ended <= time.time()
