@@ -153,6 +153,7 @@ def copy_code(suite: Suite, folder: Path) -> None:
             or (name.startswith(".") and os.path.isdir(f"{place}/{name}"))  # noqa: PTH112
             or os.path.realpath(f"{place}/{name}") == inside
             or _is_workspace(f"{place}/{name}")
+            or not os.path.exists(f"{place}/{name}")  # noqa: PTH110 - a link of an editor, which locks
         ]
 
     def copy(source: str, target: str) -> str:

@@ -75,6 +75,7 @@ def test_only_code_is_copied_and_not_too_much(
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
     (tmp_path / "own" / "other" / "output").mkdir()
+    (tmp_path / "own" / ".#cases.py").symlink_to("somebody@here.123:456")  # Emacs makes these
     copy_code(one, tmp_path / "there")
     copied = {str(p.relative_to(tmp_path / "there")) for p in (tmp_path / "there").rglob("*")}
     assert copied == {"code", "code/0", "code/0/cases.py", "code/0/deep", "code/0/deep/x"}
