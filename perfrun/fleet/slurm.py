@@ -43,7 +43,7 @@ from perfrun.fleet.slurm_queue import (
 from perfrun.locks import FileLock
 from perfrun.options.parsers import parse_duration, parse_shell_words, parse_whole, parse_word
 
-PROGRAMS = ("sbatch", "scancel", "scontrol", "squeue")
+PROGRAMS = ("sbatch", "scancel", "scontrol", "squeue", "srun")  # submitit asks for srun
 POLL_S = 15.0  # at least, between two questions about a submission
 MOST_TASKS = 1000  # of an array: its script names each shard
 _MOST_CANCELLED = 500  # names in one command line

@@ -46,6 +46,16 @@ def test_a_walltime_is_perfruns_or_slurms(text: str, minutes: int) -> None:
     assert wishes_of({"walltime": text}).minutes == minutes
 
 
+def test_every_program_of_slurm_that_is_needed_must_be_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sbatch", "scancel", "scontrol", "squeue"):
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="no command `srun` here"):
+        Slurm().check({})
+
+
 def test_lines_of_slurms_programs_are_read_and_others_left_out() -> None:
     queue = "7|3|RUNNING|perfrun-a-1\n8|N/A|PENDING|x|y\nslurm_load: slow\n|||\n9|1\n"
     assert parsed_queue(queue) == (
