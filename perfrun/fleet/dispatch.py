@@ -6,12 +6,12 @@ it had goes to others. Each slot has a thread, which only waits for a child proc
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from hashlib import sha256
 from typing import Protocol
 
 from perfrun.fleet.shards import Plan
@@ -40,9 +40,8 @@ def shuffled(plan: Plan, indices: Sequence[int]) -> list[int]:
     """
     if any(shard.node for shard in plan.shards):  # the plan is in the order of each node
         return sorted(indices)
-    order = list(range(len(plan.shards)))
-    random.Random(plan.submission).shuffle(order)  # noqa: S311 - no secret
-    place = {index: at for at, index in enumerate(order)}
+    # Another Python on another machine has to find the same order.
+    place = {index: sha256(f"{plan.submission} {index}".encode()).digest() for index in indices}
     return sorted(indices, key=lambda index: (plan.shards[index].round, place[index]))
 
 
@@ -171,7 +170,7 @@ class Dispatch:
                         self._pass_over(slot, environment)
                     self._changed.notify_all()
                 if is_lost or is_given_up:
-                    self._say(slot, answer, "" if is_lost else environment)
+                    self._explain(slot, answer, "" if is_lost else environment)
                 if is_lost:
                     break
             if answer is not Answer.LOST:
@@ -190,7 +189,7 @@ class Dispatch:
                 self._tried[index].add(slot.name)
                 self._passed_over.add(index)
 
-    def _say(self, slot: Slot, answer: Answer, environment: str) -> None:
+    def _explain(self, slot: Slot, answer: Answer, environment: str) -> None:
         if self._stop.is_set():
             return
         if answer is Answer.LOST:

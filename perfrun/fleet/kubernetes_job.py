@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfrun.errors import UsageError
+from perfrun.fleet.dispatch import shuffled
 from perfrun.fleet.index_ranges import index_ranges
 from perfrun.fleet.shard_command import BENCHMARK_FAILED
 from perfrun.fleet.shards import Plan, Shard
@@ -76,9 +77,10 @@ class PodSettings:
 def manifests(
     plan: Plan, indices: Sequence[int], settings: PodSettings, number: int
 ) -> tuple[tuple[Manifest, tuple[int, ...]], ...]:
-    """Return Jobs, each with the shards that it runs; `number` counts the Jobs before them.
+    """Return Jobs, each with its shards in the order of its indices.
 
-    Raises UsageError for a shard without an image.
+    Every round is in an order of its own, which `perfrun shard --among` finds in the same way.
+    `number` counts the Jobs before these. Raises UsageError for a shard without an image.
     """
     by_image: dict[str, list[int]] = {}
     for index in sorted(indices):
@@ -91,7 +93,7 @@ def manifests(
             )
         by_image.setdefault(image, []).append(index)
     return tuple(
-        (job(plan, own, image, settings, number + at), tuple(own))
+        (job(plan, own, image, settings, number + at), tuple(shuffled(plan, own)))
         for at, (image, own) in enumerate(by_image.items())
     )
 

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfrun.errors import Interrupted, PerfrunError, UsageError, WorkspaceError
+from perfrun.fleet.dispatch import shuffled
 from perfrun.fleet.index_ranges import parse_index_ranges
 from perfrun.fleet.places import WITH_RESULT, Attempt, Ended, How, ShardPlace
 from perfrun.fleet.plan_file import read_plan
@@ -64,7 +65,9 @@ def shard_parser() -> CommandParser:
     made.add_argument("plan", metavar="PLAN", help="the folder of a submission")
     made.add_argument("index", metavar="INDEX", nargs="?", help="the number of the shard, from 0")
     made.add_argument(
-        "--among", metavar="RANGES", help="INDEX counts these shards, as 0-39,45: a cluster's Job"
+        "--among",
+        metavar="RANGES",
+        help="INDEX counts these shards, as 0-39,45, in the order of a cluster's Job",
     )
     made.switch("--in_image", "this process runs in the image that the shard's environment names")
     made.switch("--until_stdin_closes", "end when standard input is closed: its other end died")
@@ -99,10 +102,7 @@ def _with_plan(given: Namespace, plan: Plan, screen: Terminal) -> int:
     """Do what the command line says with a shard of the plan; return the exit status."""
     index = parse_whole(given.index, "INDEX", least=0)
     if given.among and index is not None:
-        among = parse_index_ranges(given.among, "--among")
-        if index >= len(among):
-            raise UsageError(f"INDEX={index}: --among names {len(among)} shards")
-        index = among[index]
+        index = _among(plan, given.among, index)
     if index is None or index >= len(plan.shards):
         had = f"INDEX={index}: " if index is not None else "INDEX is missing: "
         raise UsageError(f"{had}{plan.path} has the shards 0 to {len(plan.shards) - 1}")
@@ -118,6 +118,16 @@ def _with_plan(given: Namespace, plan: Plan, screen: Terminal) -> int:
             screen.problem(f"shard {index}: another shard runs on this machine")
             return BUSY
         return run_shard(plan, shard, screen)
+
+
+def _among(plan: Plan, ranges: str, number: int) -> int:
+    """Return a shard of some by its number in the order in which an engine runs them."""
+    among = parse_index_ranges(ranges, "--among")
+    if number >= len(among):
+        raise UsageError(f"INDEX={number}: --among names {len(among)} shards")
+    if among[-1] >= len(plan.shards):
+        raise UsageError(f"--among={ranges}: {plan.path} has {len(plan.shards)} shards")
+    return shuffled(plan, among)[number]
 
 
 def _send(place: ShardPlace) -> int:

@@ -116,16 +116,17 @@ def test_each_index_runs_as_its_manifest_says_and_a_killed_one_runs_again(
     settings = parse_settings(
         {"claim": "results:team/nightly", "pod_user": f"{user.uid}:{user.gid}"}
     )
-    ((job, _),) = manifests(plan, range(1, 1 + len(METHODS)), settings, 0)
+    ((job, order),) = manifests(plan, range(1, 1 + len(METHODS)), settings, 0)
+    passes, fails, killed = (order.index(shard) for shard in (1, 2, 3))
     project = f"perfrun-pods-{time.time_ns()}"
     controller = Controller(job, {"results": volume}, user, project)
-    killer = threading.Thread(target=kill_when, args=(own / "mark", f"{project}-2-0", user))
+    killer = threading.Thread(target=kill_when, args=(own / "mark", f"{project}-{killed}-0", user))
     killer.start()
     controller.run()
     killer.join()
 
-    assert controller.exit_codes == {0: [0], 1: [1], 2: [137, 0]}
-    assert controller.failed == [1]
+    assert controller.exit_codes == {passes: [0], fails: [1], killed: [137, 0]}
+    assert controller.failed == [fails]
     _, first, second, third = statuses(plan)
     assert [one.state for one in (first, second, third)] == [
         ShardState.DONE,
@@ -136,7 +137,7 @@ def test_each_index_runs_as_its_manifest_says_and_a_killed_one_runs_again(
     assert [len(one.attempts) for one in (first, second, third)] == [1, 1, 2]
     assert first.last is not None
     assert first.last.begun is not None
-    assert first.last.begun.job == "0"
+    assert first.last.begun.job == str(passes)
     assert user.owns(own / "submissions")
     # The trial ran in the pod itself, with the image's own interpreter.
     collect(plan, [1, 2, 3], print)

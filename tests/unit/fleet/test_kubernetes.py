@@ -11,6 +11,8 @@ import pytest
 
 from perfrun.errors import PerfrunError, UsageError, WorkspaceError
 from perfrun.fleet import kubernetes
+from perfrun.fleet.dispatch import shuffled
+from perfrun.fleet.index_ranges import index_ranges
 from perfrun.fleet.kubernetes import engine
 from perfrun.fleet.shards import Plan, ShardState
 from tests.kubernetes_api import Cluster, running_cluster
@@ -52,6 +54,7 @@ def test_a_submission_is_one_job_and_two_questions_tell_of_all_shards(
 ) -> None:
     engine().submit(plan, range(5), OPTIONS)
     ((name, job),) = cluster.jobs.items()
+    order = shuffled(plan, range(5))  # of the indices of the Job
     assert job["spec"]["completions"] == 5
     cluster.has(name, 0, "Succeeded")
     cluster.has(name, 1, "Failed")
@@ -61,10 +64,10 @@ def test_a_submission_is_one_job_and_two_questions_tell_of_all_shards(
     job["status"] = {"completedIndexes": "0", "failedIndexes": "4"}
     cluster.asked.clear()
     assert states(plan) == {
-        1: ShardState.RUNNING,
-        2: ShardState.WAITING,
-        3: ShardState.WAITING,  # no node is free
-        4: ShardState.MACHINE,
+        order[1]: ShardState.RUNNING,
+        order[2]: ShardState.WAITING,
+        order[3]: ShardState.WAITING,  # no node is free
+        order[4]: ShardState.MACHINE,
     }
     kinds = [asked.rpartition("/")[2] for asked in cluster.asked]
     assert kinds == ["jobs", "pods", "pods", "pods"]  # of pods there are three pages
@@ -75,14 +78,15 @@ def test_what_is_submitted_again_is_another_job_which_counts(cluster: Cluster, p
     (first,) = cluster.jobs
     done = [{"type": "Failed", "status": "True"}]
     cluster.jobs[first]["status"] = {"completedIndexes": "0-2", "conditions": done}
-    assert states(plan) == {3: ShardState.CANCELLED, 4: ShardState.CANCELLED}
-    engine().submit(plan, [3, 4], OPTIONS)
-    assert states(plan) == {3: ShardState.WAITING, 4: ShardState.WAITING}
+    left = shuffled(plan, range(5))[3:]
+    assert states(plan) == dict.fromkeys(left, ShardState.CANCELLED)
+    engine().submit(plan, left, OPTIONS)
+    assert states(plan) == dict.fromkeys(left, ShardState.WAITING)
     second = next(name for name in cluster.jobs if name != first)
     words = cluster.jobs[second]["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert "--among=3-4" in words
+    assert f"--among={index_ranges(sorted(left))}" in words
     with pytest.raises(UsageError, match="a whole Job"):
-        engine().cancel(plan, [3])
+        engine().cancel(plan, left[:1])
     engine().cancel(plan, range(5))
     assert list(cluster.jobs) == [first]  # which has nothing left to cancel
 

@@ -12,7 +12,9 @@ from perfrun.errors import UsageError
 from perfrun.fleet.index_ranges import index_ranges, parse_index_ranges
 from perfrun.fleet.kubernetes_flags import parse_settings
 from perfrun.fleet.kubernetes_job import PodSettings, manifests
-from perfrun.fleet.shard_command import words_in_image
+from perfrun.fleet.shard_command import shard_command, words_in_image
+from tests.submissions import finished
+from tests.submissions import plan as plan_of_methods
 from tests.unit.fleet.kubernetes_plans import EVERYTHING, a_plan
 
 WORDS = ("--benchmark_methods=m.C.x",)
@@ -28,7 +30,7 @@ def test_a_job_is_valid_for_the_last_three_versions(
 ) -> None:
     plan = a_plan(tmp_path, WORDS, WORDS, WORDS, suite="A suite.with_odd-Letters" * 5)
     ((job, indices),) = manifests(plan, [0, 2], settings, 12)
-    assert indices == (0, 2)
+    assert sorted(indices) == [0, 2]
     kubernetes_validate.validate(job, version, strict=True)
     # A pod is named after its Job, its index and five letters; a label takes 63.
     assert len(job["metadata"]["name"]) + len("-99999-abcde") <= 63
@@ -80,10 +82,34 @@ def test_each_image_of_the_suite_has_a_job_of_its_own(tmp_path: Path) -> None:
     made = manifests(plan, range(3), PodSettings(claim="c", image="other"), 4)
     images = [job["spec"]["template"]["spec"]["containers"][0]["image"] for job, _ in made]
     assert images == ["a", "other"]
-    assert [indices for _, indices in made] == [(0, 2), (1,)]
+    assert [sorted(indices) for _, indices in made] == [[0, 2], [1]]
     assert len({job["metadata"]["name"] for job, _ in made}) == 2
     with pytest.raises(UsageError, match="--pod_image"):
         manifests(plan, [1], PodSettings(claim="c"), 0)
+
+
+def test_an_index_runs_the_shard_that_is_recorded_and_each_round_has_an_order_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = plan_of_methods(tmp_path, 6, 2)
+    chosen = [index for index in range(12) if index != 4]
+    ((job, indices),) = manifests(made, chosen, PodSettings(claim="c", image="x"), 0)
+    assert sorted(indices[:5]) == [0, 1, 2, 3, 5]
+    assert sorted(indices[5:]) == list(range(6, 12))
+    assert list(indices) != chosen
+    assert [index % 6 for index in indices[:5]] != [
+        index % 6 for index in indices[5:] if index != 10
+    ]
+    (command,) = (one["command"] for one in job["spec"]["template"]["spec"]["containers"])
+    among = next(word for word in command if word.startswith("--among="))
+    for index in chosen:
+        finished(made, index)
+    for number, index in enumerate(indices):
+        assert shard_command([among, str(made.folder), str(number)]) == 0
+        assert f"shard {index} has its result already" in "".join(capsys.readouterr())
+    for among, number in (("--among=0-1", "2"), ("--among=3,12", "0")):
+        with pytest.raises(UsageError, match="--among"):
+            shard_command([among, str(made.folder), number])
 
 
 def test_in_its_image_a_shard_has_no_flag_of_a_container() -> None:
