@@ -159,16 +159,13 @@ def _resume(given: Any) -> int:
     options = {**plan.options, **asked} if name == plan.engine else asked
     engine.check(options)
     found = look(plan, engine)
-    if given.retry_failed:
-        for status in found:
-            if status.state is ShardState.FAILED:
-                ShardPlace(plan, status.shard.index).withdraw()
-        found = look(plan, engine)
-    missing = missing_of(found)
+    again = {ShardState.FAILED} if given.retry_failed else set()
+    failed = [one.shard.index for one in found if one.state in again]
+    missing, as_json = sorted([*missing_of(found), *failed]), given.format == "json"
     if given.dry_run:
-        return _show_only(plan, engine, options, missing, as_json=given.format == "json")
+        return _show_only(plan, engine, options, missing, as_json=as_json)
     say(f"{plan.submission}: {len(missing)} of {len(plan.shards)} shards are submitted again")
-    return submit_shards(plan, engine, options, missing, store, as_json=given.format == "json")
+    return submit_shards(plan, engine, options, missing, store, as_json=as_json, withdraw=failed)
 
 
 def _nodes(text: str | None, engine: Engine, name: str, options: Options) -> Sequence[str]:
@@ -195,8 +192,12 @@ def submit_shards(
     store: str | None,
     *,
     as_json: bool,
+    withdraw: Sequence[int] = (),
 ) -> int:
-    """Hand shards to an engine, collect what there is, and show the whole; return the status."""
+    """Hand shards to an engine, collect what there is, and show the whole; return the status.
+
+    Those of `withdraw` are run again although their benchmarks failed.
+    """
     try:
         with FileLock(plan.folder / _LOCK) as lock:
             if not lock.try_own():
@@ -204,6 +205,8 @@ def submit_shards(
                     f"{plan.submission}: another perfrun submits its shards{lock.holder}; "
                     "let it end"
                 )
+            if withdraw:
+                _withdraw(plan, withdraw, store)
             # Another one may have been at work between the look and the lock.
             open_still = [one for one in indices if not by_files(plan, plan.shards[one]).is_over]
             if open_still:
@@ -221,6 +224,14 @@ def submit_shards(
     if engine.stays:
         return 0 if all(one.state is ShardState.DONE for one in found) else 1
     return 1 if any(one.state is ShardState.FAILED for one in found) else 0
+
+
+def _withdraw(plan: Plan, indices: Sequence[int], store: str | None) -> None:
+    """Let failed results count no more: their trials come in first, as later nothing finds them."""
+    bring_in(plan, statuses(plan), store)
+    for index in indices:
+        if by_files(plan, plan.shards[index]).state is ShardState.FAILED:
+            ShardPlace(plan, index).withdraw()
 
 
 def _show_only(

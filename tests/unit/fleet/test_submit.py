@@ -13,10 +13,11 @@ from perfrun.errors import PerfrunError, UsageError
 from perfrun.fleet.engines import EngineFlag, Options
 from perfrun.fleet.places import How, ShardPlace
 from perfrun.fleet.shards import Plan, ShardState
+from perfrun.fleet.status import statuses
 from perfrun.fleet.submissions import find_plan
 from perfrun.fleet.submit import submit_shards
 from perfrun.locks import FileLock
-from tests.submissions import attempt, ended, finished, plan
+from tests.submissions import SUMMARY, attempt, ended, finished, plan
 
 
 class Scheduler:
@@ -72,6 +73,37 @@ def test_results_come_in_when_an_engine_fails(tmp_path: Path) -> None:
     assert (tmp_path / "output" / "a").is_dir()
 
 
+def test_what_failed_is_withdrawn_by_who_submits_and_after_it_was_collected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = plan(tmp_path, 2)
+    failed = attempt(made, 0, old="OLD")
+    ShardPlace(made, 0).end(failed, ended(How.FAILED, "wrong", old="OLD"))
+    finished(made, 1, fine="FINE")
+    engine = Scheduler()
+    monkeypatch.setattr("perfrun.fleet.local.engine", lambda: engine)
+    retry = ["submit", "--resume", f"--workspace={tmp_path}", "--retry_failed"]
+
+    def files() -> dict[Path, bytes]:
+        found = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        return {path: content for path, content in found.items() if path.name != "lock"}
+
+    before = files()
+    assert main([*retry, "--dry_run"]) == 0
+    assert "1 shards (1 different); nothing was submitted" in capsys.readouterr().out
+    assert files() == before
+    with FileLock(made.folder / ".submit.lock") as lock:
+        assert lock.try_own()
+        assert main(retry) == 2
+    assert statuses(made)[0].state is ShardState.FAILED
+    assert engine.had == []
+
+    assert main(retry) == 0
+    assert engine.had == [0]
+    assert (tmp_path / "output" / "old" / SUMMARY).read_text() == "OLD"
+    assert statuses(made)[0].state is ShardState.UNKNOWN
+
+
 def test_a_submission_is_found_by_id_and_folder_and_the_newest_by_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no submission"):
         find_plan(tmp_path, "last")
@@ -97,7 +129,7 @@ def test_a_submission_is_found_by_id_and_folder_and_the_newest_by_none(tmp_path:
         (["submit", "x.toml", "--jobs=0"], "--jobs=0"),
         (["submit", "x.toml", "--rounds=0"], "--rounds=0"),
         (["submit", "x.toml", "--retry_failed"], "is of --resume"),
-        (["submit", "--resume", "--rounds=2"], "the plan has its rounds"),
+        (["submit", "--resume", "--rounds=2"], "the plan has rounds, sweep and nodes"),
         (["fleet", "--metric=x"], "--metric: is of --table"),
         (["fleet", "--table", "--cancel"], "--table: does not go with --cancel"),
         (["shard", "nothing", "0"], "no plan of a submission can be read"),
