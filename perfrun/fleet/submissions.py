@@ -70,10 +70,13 @@ def _written(path: Path) -> float:
 
 
 def bring_in(plan: Plan, found: Sequence[ShardStatus], store: str | None) -> Collected:
-    """Collect all results there are, and add them to the index. Raises WorkspaceError."""
+    """Collect all results there are, and add them to the index. Raises WorkspaceError.
+
+    That is `store`, or else the suite's when it was submitted, or else the workspace's own.
+    """
     done = [status.shard.index for status in found if status.state.has_result]
     collected = collect(plan, done, say)
     for text in collected.problems:
         say(text)
-    add_to_index(parse_address(store, plan.workspace), collected, say)
+    add_to_index(parse_address(store or plan.store, plan.workspace), collected, say)
     return collected

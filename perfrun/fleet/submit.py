@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,11 @@ from perfrun.fleet.submissions import bring_in, find_plan, look, missing_of, nam
 from perfrun.fleet.sweeps import parse_sweep
 from perfrun.fleet.telling import shard_text
 from perfrun.locks import FileLock
+from perfrun.nightly.suite import Suite
 from perfrun.nightly.suite_file import read_suite
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.options.plan import split_items
+from perfrun.options.store_address import parse_address
 from perfrun.reports.table import Column, Table
 from perfrun.reports.terminal import Terminal
 from perfrun.shown import line, say, write_json, write_lines
@@ -127,6 +130,7 @@ def submit_command(argv: Sequence[str]) -> int:
         notify=say,
         nodes=_nodes(given.per_node, engine, name, options),
     )
+    plan = replace(plan, store=_store_of(suite))
     everything = range(len(plan.shards))
     if given.dry_run:
         return _show_only(plan, engine, options, everything, as_json=given.format == "json")
@@ -137,9 +141,7 @@ def submit_command(argv: Sequence[str]) -> int:
         remove_tree(plan.folder)  # half a submission
         raise
     say(f"{plan.submission}: {len(plan.shards)} shards")
-    return submit_shards(
-        plan, engine, options, everything, suite.store, as_json=given.format == "json"
-    )
+    return submit_shards(plan, engine, options, everything, None, as_json=given.format == "json")
 
 
 def _resume(given: Any) -> int:
@@ -166,6 +168,12 @@ def _resume(given: Any) -> int:
         return _show_only(plan, engine, options, missing, as_json=as_json)
     say(f"{plan.submission}: {len(missing)} of {len(plan.shards)} shards are submitted again")
     return submit_shards(plan, engine, options, missing, store, as_json=as_json, withdraw=failed)
+
+
+def _store_of(suite: Suite) -> str:
+    """Return the suite's store as other processes find it, wherever they are called."""
+    address = parse_address(suite.store, suite.workspace)
+    return str(address.file) if suite.store and address.file else suite.store or ""
 
 
 def _nodes(text: str | None, engine: Engine, name: str, options: Options) -> Sequence[str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,15 +13,18 @@ from typing import Any
 import pytest
 
 from perfrun.benchmark import main
-from perfrun.errors import PerfrunError, UsageError
+from perfrun.errors import PerfrunError, StoreError, UsageError
+from perfrun.fleet.collect import collect
 from perfrun.fleet.engines import EngineFlag, Options
 from perfrun.fleet.places import How, ShardPlace
 from perfrun.fleet.shards import Plan, ShardState
 from perfrun.fleet.status import statuses
 from perfrun.fleet.submissions import find_plan
 from perfrun.fleet.submit import submit_shards
+from perfrun.fleet.transfer import send_plan
 from perfrun.locks import FileLock
 from tests.submissions import SUMMARY, attempt, ended, finished, plan
+from tests.trial_documents import perfrun_summary
 
 
 class Scheduler:
@@ -102,6 +109,58 @@ def test_what_failed_is_withdrawn_by_who_submits_and_after_it_was_collected(
     assert engine.had == [0]
     assert (tmp_path / "output" / "old" / SUMMARY).read_text() == "OLD"
     assert statuses(made)[0].state is ShardState.UNKNOWN
+
+
+def test_the_store_of_the_suite_gets_every_result_whoever_collects_it_and_whatever_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def rows() -> int:
+        with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as database:
+            (count,) = database.execute("SELECT count(*) FROM trials").fetchone()
+        return int(count)
+
+    def results(*numbers: int) -> None:
+        for number in numbers:
+            finished(made, number, **{f"t{number}": json.dumps(perfrun_summary(number))})
+
+    monkeypatch.setattr("perfrun.fleet.local.engine", Scheduler)
+    monkeypatch.chdir(tmp_path)
+    methods = "".join(f'[[methods]]\nname = "cases.Cases.m{one}"\n' for one in range(5))
+    Path("suite.toml").write_text(f'name = "lab"\nstore = "sqlite:///x.db"\n{methods}')
+    assert main(["submit", "suite.toml"]) == 0
+    made = find_plan(tmp_path / "workspace", "last")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    fleet = ["fleet", str(made.folder)]
+    results(0)
+    main(fleet)
+    assert rows() == 1
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+    results(1, 2)
+    killed = collect(made, [1], print)  # before the store was told
+    assert len(killed.new) == 1
+    (source,) = made.folder.glob("shards/00002/attempt-1/output/t2")
+    source.rename(made.workspace / "output" / "t2")  # and before a collection could say so
+    main(fleet)
+    assert rows() == 3
+
+    results(3)
+    monkeypatch.setattr("perfrun.store.index.open_store", refuse)
+    main(fleet)
+    assert "not indexed yet (the server is away)" in capsys.readouterr().err
+    monkeypatch.undo()
+    main(fleet)
+    assert rows() == 4
+    assert collect(made, range(5), print).to_index == ()
+    sent = io.BytesIO()
+    send_plan(made, sent)  # to a host, which is not to know a password
+    assert b"x.db" in made.path.read_bytes()
+    assert b"x.db" not in sent.getvalue()
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    raise StoreError("the server is away")
 
 
 def test_a_submission_is_found_by_id_and_folder_and_the_newest_by_none(tmp_path: Path) -> None:
