@@ -26,7 +26,16 @@ from perfrun.fleet.planning import copy_code, make_plan
 from perfrun.fleet.shards import Plan, ShardState
 from perfrun.fleet.standing import show
 from perfrun.fleet.status import by_files, statuses
-from perfrun.fleet.submissions import bring_in, find_plan, look, missing_of, name_of
+from perfrun.fleet.submissions import (
+    bring_in,
+    engines_of,
+    find_plan,
+    look,
+    missing_of,
+    name_of,
+    remember_engine,
+    used_by,
+)
 from perfrun.fleet.sweeps import parse_sweep
 from perfrun.fleet.telling import shard_text
 from perfrun.locks import FileLock
@@ -160,14 +169,16 @@ def _resume(given: Any) -> int:
     asked = _options(given, name)
     options = {**plan.options, **asked} if name == plan.engine else asked
     engine.check(options)
-    found = look(plan, engine)
+    found = look(plan, engines_of(plan))
     again = {ShardState.FAILED} if given.retry_failed else set()
     failed = [one.shard.index for one in found if one.state in again]
     missing, as_json = sorted([*missing_of(found), *failed]), given.format == "json"
     if given.dry_run:
         return _show_only(plan, engine, options, missing, as_json=as_json)
     say(f"{plan.submission}: {len(missing)} of {len(plan.shards)} shards are submitted again")
-    return submit_shards(plan, engine, options, missing, store, as_json=as_json, withdraw=failed)
+    return submit_shards(
+        *(plan, engine, options, missing, store), as_json=as_json, withdraw=failed, name=name
+    )
 
 
 def _store_of(suite: Suite) -> str:
@@ -201,11 +212,14 @@ def submit_shards(
     *,
     as_json: bool,
     withdraw: Sequence[int] = (),
+    name: str = "",
 ) -> int:
     """Hand shards to an engine, collect what there is, and show the whole; return the status.
 
-    Those of `withdraw` are run again although their benchmarks failed.
+    Those of `withdraw` are run again although their benchmarks failed. `name` is that of the
+    engine, where it is not the plan's.
     """
+    name = name or plan.engine
     try:
         with FileLock(plan.folder / _LOCK) as lock:
             if not lock.try_own():
@@ -218,6 +232,7 @@ def submit_shards(
             # Another one may have been at work between the look and the lock.
             open_still = [one for one in indices if not by_files(plan, plan.shards[one]).is_over]
             if open_still:
+                remember_engine(plan, name)
                 engine.submit(plan, open_still, options)
     except Interrupted:
         bring_in(plan, statuses(plan), store)
@@ -226,7 +241,8 @@ def submit_shards(
     except PerfrunError:
         bring_in(plan, statuses(plan), store)
         raise
-    found = look(plan, engine)
+    others = [engine_named(one) for one in used_by(plan) if one != name]
+    found = look(plan, [*others, engine])
     bring_in(plan, found, store)
     show(plan, found, name_of(plan), as_json=as_json)
     if engine.stays:

@@ -35,6 +35,7 @@ class Scheduler:
 
     def __init__(self, said: Mapping[int, ShardState] | None = None) -> None:
         self.had: list[int] = []
+        self.cancelled: list[int] = []
         self._said = said or {}
 
     def check(self, options: Options) -> None: ...
@@ -45,7 +46,8 @@ class Scheduler:
     def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:
         return {one: self._said[one] for one in indices if one in self._said}
 
-    def cancel(self, plan: Plan, indices: Sequence[int]) -> None: ...
+    def cancel(self, plan: Plan, indices: Sequence[int]) -> None:
+        self.cancelled += indices
 
 
 def test_a_scheduler_gets_what_is_missing_and_a_second_submit_waits_for_the_first(
@@ -109,6 +111,50 @@ def test_what_failed_is_withdrawn_by_who_submits_and_after_it_was_collected(
     assert engine.had == [0]
     assert (tmp_path / "output" / "old" / SUMMARY).read_text() == "OLD"
     assert statuses(made)[0].state is ShardState.UNKNOWN
+
+
+def test_what_another_engine_still_has_is_not_handed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = plan(tmp_path, 4)  # of `local`
+    finished(made, 0)
+    waiting = {1: ShardState.WAITING, 2: ShardState.RUNNING, 3: ShardState.CANCELLED}
+    slurm, other = Scheduler(waiting), Scheduler({2: ShardState.WAITING, 3: ShardState.MACHINE})
+    monkeypatch.setattr("perfrun.fleet.slurm.engine", lambda: slurm)
+    monkeypatch.setattr("perfrun.fleet.kubernetes.engine", lambda: other)
+    resume = ["submit", "--resume", f"--workspace={tmp_path}"]
+    fleet = ["fleet", f"--workspace={tmp_path}", "--format=json"]
+
+    def states() -> list[str]:
+        return [one["state"] for one in json.loads(capsys.readouterr().out)["shards"]]
+
+    main([*resume, "--engine=slurm", "--dry_run"])
+    capsys.readouterr()
+    assert main(fleet) == 1
+    assert states() == ["done", "not begun", "not begun", "not begun"]
+    assert main([*resume, "--engine=slurm"]) == 0
+    assert slurm.had == [1, 2, 3]
+    capsys.readouterr()
+    main(fleet)
+    assert states() == ["done", "waiting", "running", "cancelled"]
+    # Another engine again: what the one before it has goes on there.
+    assert main([*resume, "--engine=kubernetes", "--format=json"]) == 0
+    assert states() == ["done", "waiting", "running", "machine failed"]
+    assert other.had == [3]
+    main([*fleet, "--no_engine"])
+    assert states() == ["done", "not begun", "not begun", "not begun"]
+    assert main([*resume, "--dry_run", "--format=json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [one["index"] for one in said["shards"]] == [3]
+    main([*fleet, "--cancel"])
+    assert slurm.cancelled == other.cancelled == [1, 2, 3]
+
+    used = made.folder / "engine" / "used"
+    assert used.read_text() == "local\nslurm\nkubernetes\n"
+    used.unlink()
+    used.symlink_to("/dev/zero")
+    assert main(fleet) == 2
+    assert "cannot be read" in capsys.readouterr().err
 
 
 def test_the_store_of_the_suite_gets_every_result_whoever_collects_it_and_whatever_was_killed(
