@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -53,7 +54,7 @@ def write_plan(plan: Plan) -> None:
 
     Raises WorkspaceError when it is there already, or cannot be written.
     """
-    text = plan_text(plan)
+    text = _text(plan)
     try:
         folders = make_folder(plan.folder)
         if plan.path.exists():
@@ -66,8 +67,15 @@ def write_plan(plan: Plan) -> None:
         raise WorkspaceError(f"{plan.path}: cannot be written: {error.strerror}") from None
 
 
-def plan_text(plan: Plan) -> bytes:
-    """Return what the file of a plan holds."""
+def sent_text(plan: Plan) -> bytes:
+    """Return the file as another machine gets it: without the store, which may have a password.
+
+    Who collects is here.
+    """
+    return _text(replace(plan, store=""))
+
+
+def _text(plan: Plan) -> bytes:
     file = _File(
         format=FORMAT,
         version=VERSION,

@@ -13,14 +13,14 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
 from perfrun.durable import make_folder
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.places import Attempt, Ended, read_ended
-from perfrun.fleet.plan_file import FILE, plan_text, read_plan
+from perfrun.fleet.plan_file import FILE, read_plan, sent_text
 from perfrun.fleet.shards import Plan
 from perfrun.untrusted import MOST_DEPTH, Folder, Refused, opened, remove_tree
 from perfrun.workspace.archives import unpack_beside
@@ -35,8 +35,7 @@ _DEEPEST = MOST_DEPTH - 4
 def send_plan(plan: Plan, stream: BinaryIO) -> None:
     """Write the plan and its code into a stream. Raises OSError, and BrokenPipeError."""
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-        # The address of the store may have a password, and what collects is here.
-        _add_content(tar, FILE, plan_text(replace(plan, store="")), 0o600)
+        _add_content(tar, FILE, sent_text(plan), 0o600)
         if (plan.folder / "code").is_dir():
             for folder, parts, name in _files(plan.folder, ("code",)):
                 _add_from(tar, folder, name, "/".join((*parts, name)))
