@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,13 +100,15 @@ def find_plan(workspace: Path, word: str) -> Plan:
         return read_plan(Path(word))
     folder = workspace / FOLDER
     if word != "last":
-        if not (folder / word / FILE).is_file():
+        if not os.path.isfile(folder / word / FILE):  # noqa: PTH113 - pathlib raises for a long name
             raise UsageError(
                 f"{shown(word)}: there is no such submission in {folder}; `perfrun fleet` without "
                 "a name shows the newest one"
             )
         return read_plan(folder / word)
-    plans = sorted(folder.glob(f"*/{FILE}"), key=_written, reverse=True)
+    plans: list[Path] = []
+    with contextlib.suppress(OSError):  # a name that is too long
+        plans = sorted(folder.glob(f"*/{FILE}"), key=_written, reverse=True)
     if not plans:
         raise UsageError(f"{folder}: there is no submission; `perfrun submit SUITE.toml` makes one")
     return read_plan(plans[0])
@@ -116,12 +120,12 @@ def name_of(plan: Plan) -> str:
     return plan.submission if is_near else shlex.quote(str(plan.folder))
 
 
-def _written(path: Path) -> float:
-    """Return when a plan was written, which is once."""
+def _written(path: Path) -> int:
+    """Return when a plan was written, which is once, in nanoseconds."""
     try:
-        return path.stat().st_mtime
+        return path.stat().st_mtime_ns
     except OSError:
-        return 0.0
+        return 0
 
 
 def bring_in(plan: Plan, found: Sequence[ShardStatus], store: str | None) -> Collected:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -210,13 +211,16 @@ def refuse(*_: Any, **__: Any) -> Any:
 
 
 def test_a_submission_is_found_by_id_and_folder_and_the_newest_by_none(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no submission"):
-        find_plan(tmp_path, "last")
+    for workspace in (tmp_path, tmp_path / ("a" * 300)):
+        with pytest.raises(UsageError, match="there is no submission"):
+            find_plan(workspace, "last")
     old, new = (plan(tmp_path, submission=name) for name in ("old", "new"))
+    os.utime(new.path, ns=(2**60 + 1, 2**60 + 1))  # both may have been written in one tick
+    os.utime(old.path, ns=(2**60, 2**60))
     assert find_plan(tmp_path, "last").submission == "new"
     assert find_plan(tmp_path, "old") == find_plan(tmp_path, str(old.folder)) == old
     assert new != old
-    for word in ("other", "..", ""):
+    for word in ("other", "..", "", "a" * 300):
         with pytest.raises(UsageError, match="there is no such submission"):
             find_plan(tmp_path, word)
 
