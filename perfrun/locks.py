@@ -74,8 +74,18 @@ class FileLock:
 
         True where files cannot be locked at all: then there is no lock.
         """
+        return self._try(fcntl.LOCK_EX)
+
+    def try_share(self) -> bool:
+        """Take the lock together with others without waiting; False when a process has it alone.
+
+        True where files cannot be locked at all: then there is no lock.
+        """
+        return self._try(fcntl.LOCK_SH)
+
+    def _try(self, how: int) -> bool:
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, how | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError:

@@ -41,16 +41,22 @@ class Cluster:
         metadata = {"name": f"{job}-{index}-{len(self.pods):05d}", "labels": labels}
         self.pods.append({"metadata": metadata, "status": {"phase": phase}})
 
-    def kubeconfig(self, folder: Path, namespace: str = "bench") -> Path:
-        """Write a configuration for the client."""
-        context = {"cluster": "here", "user": "me", "namespace": namespace}
+    def kubeconfig(self, folder: Path, namespace: str = "bench", **others: Cluster) -> Path:
+        """Write a configuration for the client; `others` are further contexts."""
+        names = {"here": self, **others}
         document = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "here",
-            "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}],
+            "clusters": [
+                {"name": name, "cluster": {"server": f"http://127.0.0.1:{one.port}"}}
+                for name, one in names.items()
+            ],
             "users": [{"name": "me", "user": {"token": "s3cret"}}],
-            "contexts": [{"name": "here", "context": context}],
+            "contexts": [
+                {"name": name, "context": {"cluster": name, "user": "me", "namespace": namespace}}
+                for name in names
+            ],
         }
         path = folder / "kubeconfig"
         path.write_text(json.dumps(document))

@@ -10,7 +10,7 @@ from typing import Any
 from perfrun.errors import UsageError
 from perfrun.fleet import standing, sweep_table
 from perfrun.fleet.engines import engine_named
-from perfrun.fleet.submissions import bring_in, find_plan, look, missing_of, name_of
+from perfrun.fleet.submissions import bring_in, engines_of, find_plan, look, missing_of, name_of
 from perfrun.fleet.submit import submit_shards
 from perfrun.options.parsers import CommandParser, parse_workspace
 from perfrun.reports.terminal import Terminal
@@ -52,15 +52,18 @@ def fleet_command(argv: Sequence[str]) -> int:
         also = asked[1] if len(asked) > 1 else "no_engine"
         raise UsageError(f"--{asked[0]}: does not go with --{also}; give one of them")
     plan = find_plan(parse_workspace(given.workspace), given.submission)
-    engine = engine_named(plan.engine)
+    engines = () if given.no_engine else engines_of(plan)
     if given.cancel:
-        open_now = [one.shard.index for one in look(plan, engine) if not one.state.has_result]
-        engine.cancel(plan, open_now)
+        open_now = [one.shard.index for one in look(plan, engines) if not one.state.has_result]
+        # One that stays refuses; where a scheduler has shards, they are what is meant.
+        for one in [one for one in engines if not one.stays] or engines:
+            one.cancel(plan, open_now)
         say(f"{plan.submission}: what waited or ran is cancelled")
-    found = look(plan, None if given.no_engine else engine)
+    found = look(plan, engines)
     bring_in(plan, found, given.store)
     as_json = given.format == "json"
     if given.resubmit:
+        engine = engine_named(plan.engine)
         engine.check(plan.options)
         missing = missing_of(found)
         return submit_shards(plan, engine, plan.options, missing, given.store, as_json=as_json)

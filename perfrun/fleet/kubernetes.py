@@ -79,20 +79,19 @@ class KubernetesEngine:
             client.create(manifest)
 
     def states(self, plan: Plan, indices: Sequence[int]) -> Mapping[int, ShardState]:
-        """Return the states of the shards that the server knows: two questions, of all of them."""
+        """Return the states of the shards that the server knows: two questions to each cluster."""
         found: dict[int, ShardState] = {}
-        for _, states in _asked(plan)[1]:  # a later Job of a shard outweighs an earlier one
+        for _, _, states in _asked(plan):  # a later Job of a shard outweighs an earlier one
             found.update(states)
         wanted = set(indices)
         return {index: state for index, state in found.items() if index in wanted}
 
     def cancel(self, plan: Plan, indices: Sequence[int]) -> None:
         """Delete the Jobs of these shards. Raises PerfrunError."""
-        client, known = _asked(plan)
         chosen, kept = set(indices), []
-        for name, states in known:
+        for client, name, states in _asked(plan):
             own = {index for index, state in states.items() if state.is_open}
-            if client and own and own <= chosen:
+            if own and own <= chosen:
                 client.delete(name)
             elif own & chosen:
                 kept.append(name)
@@ -108,22 +107,29 @@ def engine() -> KubernetesEngine:
     return KubernetesEngine()
 
 
-def _asked(plan: Plan) -> tuple[Client | None, list[tuple[str, dict[int, ShardState]]]]:
-    """Return the states of the shards of each Job that is there, the first Job first."""
+def _asked(plan: Plan) -> list[tuple[Client, str, dict[int, ShardState]]]:
+    """Return the states of the shards of each Job that is there, the first Job first.
+
+    Each cluster and namespace that has had Jobs is asked.
+    """
     records = _records(plan)
-    if not records:
-        return None, []
-    try:
-        client = Client(records[-1].context, records[-1].namespace)
-    except UsageError:
-        if any(one.applied for one in records):
-            raise
-        return None, []  # kubectl may know the cluster on another machine
     selector = f"{LABEL}={submission_label(plan)}"
-    jobs = {job.metadata.name: job for job in client.jobs(selector)}
-    phases = _phases(client.pods(selector))
-    known = [(one, jobs[one.name], phases.get(one.name, {})) for one in records if one.name in jobs]
-    return client, [(one.name, dict(states_of(one.shards, job, own))) for one, job, own in known]
+    found: dict[str, tuple[Client, str, dict[int, ShardState]]] = {}
+    for place in dict.fromkeys((one.context, one.namespace) for one in records):
+        own = [one for one in records if (one.context, one.namespace) == place]
+        try:
+            client = Client(*place)
+        except UsageError:
+            if any(one.applied for one in own):
+                raise
+            continue  # kubectl may know the cluster on another machine
+        jobs = {job.metadata.name: job for job in client.jobs(selector)}
+        phases = _phases(client.pods(selector))
+        for one in own:
+            if one.name in jobs:
+                states = states_of(one.shards, jobs[one.name], phases.get(one.name, {}))
+                found[one.name] = client, one.name, dict(states)
+    return [found[one.name] for one in records if one.name in found]
 
 
 def states_of(

@@ -39,6 +39,7 @@ WITHDRAWN = "withdrawn"  # in an attempt whose result must not count again
 _CHECKOUTS = ("site-packages", "git-cache", ".locks")  # in the workspace of an attempt
 _LARGEST_BYTES = 64 * 2**20
 _MOST_ATTEMPTS = 1000
+_TRIES, _TRY_S = 40, 0.025  # to hold a shard
 _ATTEMPT = re.compile(r"attempt-([1-9][0-9]{0,3})")
 S = TypeVar("S", bound=Struct)
 _Name = Annotated[str, Meta(pattern=r"^[^/\0]{1,255}\Z")]
@@ -133,18 +134,24 @@ class ShardPlace:
     def held(self) -> Iterator[bool]:
         """Hold the shard; False when another process works on it. The kernel lets go of the dead's.
 
-        On a file system without locks nothing is held: then two attempts may run, and the first
-        result counts.
+        Who only looks has the lock for a moment, too, so it is tried for a while. On a file system
+        without locks nothing is held: then two attempts may run, and the first result counts.
         """
         with FileLock(self.folder / LOCK) as lock:
-            yield lock.try_own()
+            for _ in range(_TRIES):
+                if lock.try_own():
+                    yield True
+                    return
+                time.sleep(_TRY_S)
+            yield False
 
     def is_held(self) -> bool:
         """Return True when a process works on the shard now."""
         if not (self.folder / LOCK).exists():
             return False
-        with self.held() as free:
-            return not free
+        # Shared: several that look at once do not take each other for a process at work.
+        with FileLock(self.folder / LOCK) as lock:
+            return not lock.try_share()
 
     def claim(self, job: str = "", host: str = "") -> Attempt:
         """Make the folder of a new attempt; nobody else has it. Raises WorkspaceError."""

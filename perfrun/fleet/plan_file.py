@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -50,14 +51,37 @@ class _File(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     created: Annotated[float, Meta(ge=0, le=_LATEST_S)]
     engine: Name
     options: dict[_Flag, Text]
+    store: Text = ""
     shards: Annotated[list[_Shard], Meta(min_length=1, max_length=MOST_SHARDS)]
 
 
 def write_plan(plan: Plan) -> None:
-    """Write the file of a new plan, for its owner alone: variables of trials may be secret.
+    """Write the file of a new plan, for its owner alone: variables and the store may be secret.
 
     Raises WorkspaceError when it is there already, or cannot be written.
     """
+    text = _text(plan)
+    try:
+        folders = make_folder(plan.folder)
+        if plan.path.exists():
+            raise WorkspaceError(f"{plan.path}: is there already; a plan is never changed")
+        with Folder(plan.folder) as folder:
+            folder.write(FILE, text, 0o600)
+        for above in folders:
+            sync_names(above)
+    except OSError as error:
+        raise WorkspaceError(f"{plan.path}: cannot be written: {error.strerror}") from None
+
+
+def sent_text(plan: Plan) -> bytes:
+    """Return the file as another machine gets it: without the store, which may have a password.
+
+    Who collects is here.
+    """
+    return _text(replace(plan, store=""))
+
+
+def _text(plan: Plan) -> bytes:
     file = _File(
         format=FORMAT,
         version=VERSION,
@@ -67,6 +91,7 @@ def write_plan(plan: Plan) -> None:
         created=plan.created,
         engine=plan.engine,
         options=dict(plan.options),
+        store=plan.store,
         shards=[
             _Shard(
                 index=shard.index,
@@ -80,17 +105,7 @@ def write_plan(plan: Plan) -> None:
             for shard in plan.shards
         ],
     )
-    text = msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
-    try:
-        folders = make_folder(plan.folder)
-        if plan.path.exists():
-            raise WorkspaceError(f"{plan.path}: is there already; a plan is never changed")
-        with Folder(plan.folder) as folder:
-            folder.write(FILE, text, 0o600)
-        for above in folders:
-            sync_names(above)
-    except OSError as error:
-        raise WorkspaceError(f"{plan.path}: cannot be written: {error.strerror}") from None
+    return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
 
 
 def read_plan(path: Path) -> Plan:
@@ -134,6 +149,7 @@ def read_plan(path: Path) -> Plan:
         created=file.created,
         engine=file.engine,
         options=file.options,
+        store=file.store,
         shards=tuple(
             Shard(
                 index=one.index,

@@ -74,6 +74,7 @@ class Plan:
     engine: str  # of the first submission; the shards submitted again may go to another one
     options: Mapping[str, str] = field(default_factory=dict)  # of that engine, by flag
     shards: tuple[Shard, ...]
+    store: str = ""  # of the suite: the index that gets the results; empty: the workspace's own
     folder: Path  # where the plan lies: not in the file
 
     @property

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from perfrun.errors import UsageError
+from perfrun.durable import sync_names
+from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.collect import Collected, add_to_index, collect
-from perfrun.fleet.engines import Engine
+from perfrun.fleet.engines import Engine, engine_named
+from perfrun.fleet.places import engine_folder
 from perfrun.fleet.plan_file import FILE, read_plan
 from perfrun.fleet.planning import FOLDER
-from perfrun.fleet.shards import Plan
+from perfrun.fleet.shards import Plan, ShardState
 from perfrun.fleet.status import ShardStatus, merged, statuses
 from perfrun.options.parsers import parse_workspace, shown
 from perfrun.options.store_address import parse_address
-from perfrun.shown import say
+from perfrun.shown import line, say
+from perfrun.summary.result_folder import write_whole
+from perfrun.untrusted import Folder, Refused
+
+_USED = "used"  # beside what the engines remember: their names, one a line
+_LARGEST_USED = 4096
 
 
 def missing_of(found: Sequence[ShardStatus]) -> list[int]:
@@ -27,14 +36,62 @@ def missing_of(found: Sequence[ShardStatus]) -> list[int]:
     ]
 
 
-def look(plan: Plan, engine: Engine | None) -> tuple[ShardStatus, ...]:
-    """Return the status of all shards; the engine is asked about those without a result only."""
+def look(plan: Plan, engines: Sequence[Engine]) -> tuple[ShardStatus, ...]:
+    """Return the status of all shards; engines are asked about those without a result only.
+
+    What one engine still has, it has, whatever another one says. Raises PerfrunError.
+    """
     by_files = statuses(plan)
     left = [one.shard.index for one in by_files if not one.state.has_result]
-    if engine is None or engine.stays or not left:
-        return by_files
-    said = engine.states(plan, left)
+    said: dict[int, ShardState] = {}
+    for engine in engines:
+        known = engine.states(plan, left) if left and not engine.stays else {}
+        said.update({at: state for at, state in known.items() if _outweighs(state, said.get(at))})
     return tuple(merged(one, said.get(one.shard.index)) for one in by_files)
+
+
+def _outweighs(later: ShardState, earlier: ShardState | None) -> bool:
+    if earlier is None or not earlier.is_open:
+        return True
+    return later is ShardState.RUNNING
+
+
+def used_by(plan: Plan) -> tuple[str, ...]:
+    """Return the names of the engines that may have shards: the plan's, and those of a resumption.
+
+    Raises WorkspaceError for names that cannot be read: then nobody knows what waits somewhere.
+    """
+    path = plan.folder / "engine" / _USED
+    try:
+        with Folder(path.parent) as folder:
+            names = folder.read(_USED, _LARGEST_USED).decode("ascii").split()
+    except FileNotFoundError:
+        names = []
+    except (OSError, Refused, UnicodeDecodeError) as error:
+        raise WorkspaceError(f"{path}: cannot be read: {line(str(error), 200)}") from None
+    return tuple(dict.fromkeys((plan.engine, *names)))
+
+
+def remember_engine(plan: Plan, name: str) -> None:
+    """Write down that an engine is about to get shards. Hold the submission's lock.
+
+    Raises WorkspaceError.
+    """
+    names = used_by(plan)
+    if name in names:
+        return
+    try:
+        folder = engine_folder(plan)
+        sync_names(plan.folder)
+        write_whole(folder / _USED, "".join(f"{one}\n" for one in (*names, name)))
+        sync_names(folder)
+    except OSError as error:
+        raise WorkspaceError(f"{plan.folder}: cannot be written: {error.strerror}") from None
+
+
+def engines_of(plan: Plan) -> tuple[Engine, ...]:
+    """Return the engines that may have shards. Raises UsageError and WorkspaceError."""
+    return tuple(map(engine_named, used_by(plan)))
 
 
 def find_plan(workspace: Path, word: str) -> Plan:
@@ -43,13 +100,15 @@ def find_plan(workspace: Path, word: str) -> Plan:
         return read_plan(Path(word))
     folder = workspace / FOLDER
     if word != "last":
-        if not (folder / word / FILE).is_file():
+        if not os.path.isfile(folder / word / FILE):  # noqa: PTH113 - pathlib raises for a long name
             raise UsageError(
                 f"{shown(word)}: there is no such submission in {folder}; `perfrun fleet` without "
                 "a name shows the newest one"
             )
         return read_plan(folder / word)
-    plans = sorted(folder.glob(f"*/{FILE}"), key=_written, reverse=True)
+    plans: list[Path] = []
+    with contextlib.suppress(OSError):  # a name that is too long
+        plans = sorted(folder.glob(f"*/{FILE}"), key=_written, reverse=True)
     if not plans:
         raise UsageError(f"{folder}: there is no submission; `perfrun submit SUITE.toml` makes one")
     return read_plan(plans[0])
@@ -61,19 +120,22 @@ def name_of(plan: Plan) -> str:
     return plan.submission if is_near else shlex.quote(str(plan.folder))
 
 
-def _written(path: Path) -> float:
-    """Return when a plan was written, which is once."""
+def _written(path: Path) -> int:
+    """Return when a plan was written, which is once, in nanoseconds."""
     try:
-        return path.stat().st_mtime
+        return path.stat().st_mtime_ns
     except OSError:
-        return 0.0
+        return 0
 
 
 def bring_in(plan: Plan, found: Sequence[ShardStatus], store: str | None) -> Collected:
-    """Collect all results there are, and add them to the index. Raises WorkspaceError."""
+    """Collect all results there are, and add them to the index. Raises WorkspaceError.
+
+    That is `store`, or else the suite's when it was submitted, or else the workspace's own.
+    """
     done = [status.shard.index for status in found if status.state.has_result]
     collected = collect(plan, done, say)
     for text in collected.problems:
         say(text)
-    add_to_index(parse_address(store, plan.workspace), collected, say)
+    add_to_index(parse_address(store or plan.store, plan.workspace), collected, say)
     return collected

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,24 @@ from perfrun.fleet.planning import copy_code, make_plan
 from perfrun.fleet.shards import Plan, ShardState
 from perfrun.fleet.standing import show
 from perfrun.fleet.status import by_files, statuses
-from perfrun.fleet.submissions import bring_in, find_plan, look, missing_of, name_of
+from perfrun.fleet.submissions import (
+    bring_in,
+    engines_of,
+    find_plan,
+    look,
+    missing_of,
+    name_of,
+    remember_engine,
+    used_by,
+)
 from perfrun.fleet.sweeps import parse_sweep
 from perfrun.fleet.telling import shard_text
 from perfrun.locks import FileLock
+from perfrun.nightly.suite import Suite
 from perfrun.nightly.suite_file import read_suite
 from perfrun.options.parsers import CommandParser, parse_whole, parse_workspace
 from perfrun.options.plan import split_items
+from perfrun.options.store_address import parse_address
 from perfrun.reports.table import Column, Table
 from perfrun.reports.terminal import Terminal
 from perfrun.shown import line, say, write_json, write_lines
@@ -127,6 +139,7 @@ def submit_command(argv: Sequence[str]) -> int:
         notify=say,
         nodes=_nodes(given.per_node, engine, name, options),
     )
+    plan = replace(plan, store=_store_of(suite))
     everything = range(len(plan.shards))
     if given.dry_run:
         return _show_only(plan, engine, options, everything, as_json=given.format == "json")
@@ -137,9 +150,7 @@ def submit_command(argv: Sequence[str]) -> int:
         remove_tree(plan.folder)  # half a submission
         raise
     say(f"{plan.submission}: {len(plan.shards)} shards")
-    return submit_shards(
-        plan, engine, options, everything, suite.store, as_json=given.format == "json"
-    )
+    return submit_shards(plan, engine, options, everything, None, as_json=given.format == "json")
 
 
 def _resume(given: Any) -> int:
@@ -158,17 +169,22 @@ def _resume(given: Any) -> int:
     asked = _options(given, name)
     options = {**plan.options, **asked} if name == plan.engine else asked
     engine.check(options)
-    found = look(plan, engine)
-    if given.retry_failed:
-        for status in found:
-            if status.state is ShardState.FAILED:
-                ShardPlace(plan, status.shard.index).withdraw()
-        found = look(plan, engine)
-    missing = missing_of(found)
+    found = look(plan, engines_of(plan))
+    again = {ShardState.FAILED} if given.retry_failed else set()
+    failed = [one.shard.index for one in found if one.state in again]
+    missing, as_json = sorted([*missing_of(found), *failed]), given.format == "json"
     if given.dry_run:
-        return _show_only(plan, engine, options, missing, as_json=given.format == "json")
+        return _show_only(plan, engine, options, missing, as_json=as_json)
     say(f"{plan.submission}: {len(missing)} of {len(plan.shards)} shards are submitted again")
-    return submit_shards(plan, engine, options, missing, store, as_json=given.format == "json")
+    return submit_shards(
+        *(plan, engine, options, missing, store), as_json=as_json, withdraw=failed, name=name
+    )
+
+
+def _store_of(suite: Suite) -> str:
+    """Return the suite's store as other processes find it, wherever they are called."""
+    address = parse_address(suite.store, suite.workspace)
+    return str(address.file) if suite.store and address.file else suite.store or ""
 
 
 def _nodes(text: str | None, engine: Engine, name: str, options: Options) -> Sequence[str]:
@@ -195,8 +211,15 @@ def submit_shards(
     store: str | None,
     *,
     as_json: bool,
+    withdraw: Sequence[int] = (),
+    name: str = "",
 ) -> int:
-    """Hand shards to an engine, collect what there is, and show the whole; return the status."""
+    """Hand shards to an engine, collect what there is, and show the whole; return the status.
+
+    Those of `withdraw` are run again although their benchmarks failed. `name` is that of the
+    engine, where it is not the plan's.
+    """
+    name = name or plan.engine
     try:
         with FileLock(plan.folder / _LOCK) as lock:
             if not lock.try_own():
@@ -204,9 +227,12 @@ def submit_shards(
                     f"{plan.submission}: another perfrun submits its shards{lock.holder}; "
                     "let it end"
                 )
+            if withdraw:
+                _withdraw(plan, withdraw, store)
             # Another one may have been at work between the look and the lock.
             open_still = [one for one in indices if not by_files(plan, plan.shards[one]).is_over]
             if open_still:
+                remember_engine(plan, name)
                 engine.submit(plan, open_still, options)
     except Interrupted:
         bring_in(plan, statuses(plan), store)
@@ -215,12 +241,21 @@ def submit_shards(
     except PerfrunError:
         bring_in(plan, statuses(plan), store)
         raise
-    found = look(plan, engine)
+    others = [engine_named(one) for one in used_by(plan) if one != name]
+    found = look(plan, [*others, engine])
     bring_in(plan, found, store)
     show(plan, found, name_of(plan), as_json=as_json)
     if engine.stays:
         return 0 if all(one.state is ShardState.DONE for one in found) else 1
     return 1 if any(one.state is ShardState.FAILED for one in found) else 0
+
+
+def _withdraw(plan: Plan, indices: Sequence[int], store: str | None) -> None:
+    """Let failed results count no more: their trials come in first, as later nothing finds them."""
+    bring_in(plan, statuses(plan), store)
+    for index in indices:
+        if by_files(plan, plan.shards[index]).state is ShardState.FAILED:
+            ShardPlace(plan, index).withdraw()
 
 
 def _show_only(

@@ -21,7 +21,7 @@ from typing import BinaryIO
 from perfrun.durable import make_folder
 from perfrun.errors import UsageError, WorkspaceError
 from perfrun.fleet.places import Attempt, Ended, read_ended
-from perfrun.fleet.plan_file import FILE, read_plan
+from perfrun.fleet.plan_file import FILE, read_plan, sent_text
 from perfrun.fleet.shards import Plan
 from perfrun.untrusted import (
     MOST_DEPTH,
@@ -43,7 +43,7 @@ _DEEPEST = MOST_DEPTH - 4
 def send_plan(plan: Plan, stream: BinaryIO) -> None:
     """Write the plan and its code into a stream. Raises OSError, and BrokenPipeError."""
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-        _add(tar, plan.folder, FILE, FILE, 0o600)
+        _add_content(tar, FILE, sent_text(plan), 0o600)
         if (plan.folder / "code").is_dir():
             for folder, parts, name in _files(plan.folder, ("code",)):
                 _add_from(tar, folder, name, "/".join((*parts, name)))
@@ -77,10 +77,7 @@ def send_results(attempt: Attempt, stream: BinaryIO) -> None:
     if ended is None:
         raise UsageError(f"{attempt.folder}: has not ended: there is nothing to send")
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-        content = json.dumps(asdict(ended)).encode()
-        member = tarfile.TarInfo(REMOTE)
-        member.size = len(content)
-        tar.addfile(member, io.BytesIO(content))
+        _add_content(tar, REMOTE, json.dumps(asdict(ended)).encode())
         for name, _ in ended.trials:
             for folder, parts, file in _files(attempt.folder, ("output", name)):
                 _add_from(tar, folder, file, "/".join((*parts, file)))
@@ -156,9 +153,10 @@ def _is_folder(folder: Folder, name: str) -> bool:
     return stat.S_ISDIR(status.st_mode)
 
 
-def _add(tar: tarfile.TarFile, top: Path, name: str, path: str, mode: int) -> None:
-    with Folder(top) as folder:
-        _add_from(tar, folder, name, path, mode)
+def _add_content(tar: tarfile.TarFile, path: str, content: bytes, mode: int = 0o644) -> None:
+    member = tarfile.TarInfo(path)
+    member.size, member.mode = len(content), mode
+    tar.addfile(member, io.BytesIO(content))
 
 
 def _add_from(

@@ -120,6 +120,7 @@ WAITS = {
         "in a thread, as long as a shard runs, whose trials have time-outs; a signal sets the "
         "event at which it looks five times a second, and _GRACE_S later the process is killed"
     ),
+    "fleet/places:ShardPlace.held:time.sleep": "_TRIES times _TRY_S in all" + SIGNAL,
     "fleet/shard_command:_alone:time.sleep": "_LOOKS times _LOOK_S in all" + SIGNAL,
     "fleet/ssh:Host._prepare:subprocess.run": "_ANSWER_S, _RESULTS_S for the code, in a thread",
     "fleet/ssh:Host._remove:subprocess.run": "_ANSWER_S, in a thread",
@@ -174,7 +175,7 @@ WAITS = {
     "launchers/local:_poll:time.sleep": "the seconds that its caller gives",
     "locks:FileLock.__exit__:fcntl.flock": QUICK,
     "locks:FileLock._take:fcntl.flock": LOCK,
-    "locks:FileLock.try_own:fcntl.flock": QUICK,
+    "locks:FileLock._try:fcntl.flock": QUICK,
     "nightly/own_command:_end:process.wait": "_GRACE_S, twice",
     "nightly/own_command:carry_out:process.wait": "what is left of the budget" + SIGNAL,
     "nightly/webhook:post:sleep": "PAUSES_S" + SIGNAL,

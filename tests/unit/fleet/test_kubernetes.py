@@ -91,6 +91,20 @@ def test_what_is_submitted_again_is_another_job_which_counts(cluster: Cluster, p
     assert list(cluster.jobs) == [first]  # which has nothing left to cancel
 
 
+def test_every_cluster_that_has_jobs_is_asked(cluster: Cluster, plan: Plan, tmp_path: Path) -> None:
+    with running_cluster() as there:
+        cluster.kubeconfig(tmp_path, there=there)
+        engine().submit(plan, range(4), OPTIONS)
+        engine().submit(plan, [3, 4], {**OPTIONS, "kube_context": "there"})
+        (second,) = there.jobs
+        for index in (0, 1):
+            there.has(second, index, "Running")
+        waits, runs = ShardState.WAITING, ShardState.RUNNING
+        assert states(plan) == {0: waits, 1: waits, 2: waits, 3: runs, 4: runs}
+        engine().cancel(plan, range(5))
+        assert cluster.jobs == there.jobs == {}
+
+
 def test_a_job_that_could_not_be_made_is_not_waited_for(cluster: Cluster, plan: Plan) -> None:
     cluster.refusal = (403, json.dumps({"message": "no\x1b[2J quota\nleft"}).encode())
     with pytest.raises(PerfrunError, match="was not accepted: no") as error:

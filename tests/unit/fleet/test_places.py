@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
-from perfrun.fleet.places import ENDED, RESULT, How, ShardPlace
+from perfrun.fleet.places import ENDED, LOCK, RESULT, How, ShardPlace
 from perfrun.fleet.shards import ShardState
 from perfrun.fleet.status import by_files, merged, statuses
+from perfrun.locks import FileLock
 from tests.submissions import attempt, ended, finished, plan
 
 
@@ -24,6 +26,36 @@ def test_of_two_attempts_the_first_result_counts(tmp_path: Path) -> None:
     assert counts is not None
     assert counts.number == 2
     assert by_files(made, made.shards[0]).state is ShardState.DONE
+
+
+def test_who_looks_at_a_shard_disturbs_neither_who_begins_it_nor_who_looks(
+    tmp_path: Path,
+) -> None:
+    place = ShardPlace(plan(tmp_path), 0)
+    place.make()
+    with place.held() as free:
+        assert free
+        assert place.is_held()
+        with place.held() as second:
+            assert not second
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            place.is_held()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        for _ in range(200):
+            with place.held() as free:
+                assert free
+    finally:
+        over.set()
+        thread.join()
+    with FileLock(place.folder / LOCK) as lock:  # another one that looks, stopped in between
+        assert lock.try_share()
+        assert not place.is_held()
 
 
 @pytest.mark.parametrize(
